@@ -1,8 +1,8 @@
 //! Where a server listens: `host:port`, or `unix:PATH`.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,7 +16,8 @@ use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
 use rustls::{ClientConnection, StreamOwned};
 use serde::{Serialize, Serializer};
 
-/// How long a server may take to answer during set-up and drain before it counts as hung.
+/// How long a server may take to take a connection, a request of set-up and drain, or to answer it, before it counts as
+/// hung.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where a server listens.
@@ -90,6 +91,7 @@ impl Address {
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
                 Ok(BlockingStream::Unix(stream))
             }
         }
@@ -97,10 +99,24 @@ impl Address {
 }
 
 fn connect(address: &str) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
+    let stream = connect_within(address, PATIENCE)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
+}
+
+/// To the first of the name's addresses that takes a connection. The system alone would try a listener whose backlog is
+/// full for two minutes.
+fn connect_within(address: &str, patience: Duration) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 /// The system asks in between whether the peer is still there.
@@ -284,5 +300,16 @@ mod tests {
         wait_while_there(&stream).expect("settings");
         assert_eq!(stream.read_timeout().ok(), Some(None));
         assert_eq!(socket_keepalive(&stream), Ok(true));
+    }
+
+    #[test]
+    fn who_takes_no_connection_is_waited_for_no_longer_than_patience_lasts() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        rustix::net::listen(&listener, 0).expect("a shorter backlog");
+        let address = listener.local_addr().expect("an address").to_string();
+        // As many as the backlog takes, and one more.
+        let taken: Vec<_> = (0..4).map(|_| connect_within(&address, Duration::from_millis(100))).collect();
+        let refused = taken.iter().find_map(|stream| stream.as_ref().err()).expect("a backlog that is full");
+        assert_eq!(refused.kind(), ErrorKind::TimedOut);
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use posthaste_measure::RecordError;
+use rustix::io::Errno;
 
 use crate::tls::advice;
 
@@ -69,11 +70,17 @@ impl fmt::Display for LoadError {
             }
             Self::Record(error) => write!(f, "{error}"),
             Self::Connect { address, source } => {
-                let start = "start the server or give its address with --connect";
-                write!(f, "cannot connect to {address}: {source}; {}", advice(source).unwrap_or(start))
+                let help = advice(source).unwrap_or_else(|| help(source));
+                write!(f, "cannot connect to {address}: {source}; {help}")
             }
             Self::SetUp { address, request, answer } => {
-                write!(f, "{address} answered {request} with: {answer}")
+                write!(f, "{address} answered {request} with: {answer}")?;
+                let wants_secret = ["NOACCOUNT", "NOAUTH"].iter().any(|word| answer.starts_with(word));
+                f.write_str(if wants_secret {
+                    "; name a file with its accounts' secret with --secret-file"
+                } else {
+                    ""
+                })
             }
             Self::System { what, source } => write!(f, "cannot {what}: {source}"),
             Self::Json { path, source } => {
@@ -84,6 +91,21 @@ impl fmt::Display for LoadError {
                 )
             }
         }
+    }
+}
+
+/// What to do about a connection that the system did not make.
+fn help(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE | Errno::NFILE) => "allow more open files (ulimit -n), or run fewer --clients",
+        Some(Errno::ADDRNOTAVAIL) => {
+            "no local port is free: spread the clients over several addresses of the server (--connect), or run fewer"
+        }
+        Some(Errno::TIMEDOUT) => {
+            "it takes no connections: it is overloaded or stopped, or a firewall is between"
+        }
+        _ if error.kind() == io::ErrorKind::TimedOut => help(&Errno::TIMEDOUT.into()),
+        _ => "start the server or give its address with --connect",
     }
 }
 

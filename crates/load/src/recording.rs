@@ -114,6 +114,8 @@ impl Recording {
         let path = self.dir.join("summary.json");
         if let Err(error) = std::fs::write(&path, summary) {
             complain(format_args!("posthaste: cannot write {}: {error}", path.display()));
+            // A part of it would pass for a damaged record.
+            let _ = std::fs::remove_file(&path);
         }
         match self.record.finish() {
             Ok(ended) if ended.not_recorded > 0 => complain(format_args!(
