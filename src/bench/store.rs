@@ -1,7 +1,7 @@
 //! `posthaste bench store`: drives a store directly, without network or path: the "database alone" experiment.
 //!
-//! Beside an embedded store the same bytes are appended to a plain file and synced, in turn with it, so that the
-//! figure can be read as a share of what the disk allows.
+//! Beside an embedded store as many bytes as its log grows by are appended to a plain file and synced, in turn with
+//! it, so that the figure can be read as a share of what the disk allows.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -29,8 +29,8 @@ use crate::flags::{BenchStoreFlags, StoreWorkload};
 use crate::queue;
 use crate::stdout::say;
 
-/// Bytes that the log adds to a message: used for the plain file beside it.
-const RECORD_OVERHEAD_BYTES: usize = 56;
+/// What the bodies of one batch may take, several times over, in memory.
+const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// One measured batch size.
 #[derive(Debug, Serialize)]
@@ -39,6 +39,7 @@ struct Row {
     operations_per_s: f64,
     raw_append_per_s: Option<f64>,
     ratio: Option<f64>,
+    raw_bytes_per_operation: Option<f64>,
 }
 
 /// What `--json` writes.
@@ -59,6 +60,7 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
     let choice: StoreChoice = flags.store.parse().map_err(|error| Misuse(format!("--store: {error}")))?;
     let unbatched = queue::popping(&flags.popping, &choice, flags.batch.iter().copied().max().unwrap_or(1));
     let unbatched = unbatched.map_err(Misuse)?;
+    refuse_a_batch_too_large(flags).map_err(Misuse)?;
     if !matches!(choice, StoreChoice::Postgres(_)) {
         refuse_what_needs_a_database(flags).map_err(Misuse)?;
     }
@@ -90,6 +92,17 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
         json.write(&serde_json::to_string_pretty(&report)?)?;
     }
     Ok(())
+}
+
+fn refuse_a_batch_too_large(flags: &BenchStoreFlags) -> Result<(), String> {
+    let largest = flags.batch.iter().copied().max().unwrap_or(1);
+    match largest.checked_mul(flags.message_bytes) {
+        Some(bytes) if bytes <= BATCH_BYTES_MAX => Ok(()),
+        _ => Err(format!(
+            "--batch {largest} of --message-bytes {} are more than 1 GiB in one commit: lower one of them",
+            flags.message_bytes
+        )),
+    }
 }
 
 fn refuse_what_needs_a_database(flags: &BenchStoreFlags) -> Result<(), String> {
@@ -134,23 +147,28 @@ fn measure<R: Rules>(
     dir: Option<&Path>,
 ) -> Result<Report, Box<dyn Error>> {
     let mut driver = Driver::new(store, flags.message_bytes)?;
+    let growth = driver.log_growth()?;
     let start = Instant::now();
     driver.preload(flags.preload)?;
     let preload_s = start.elapsed().as_secs_f64();
     let mut rows = Vec::new();
     for &batch in &flags.batch {
         let slice = flags.duration / u32::try_from(flags.repetitions)?;
+        let batches = driver.batches(flags.workload, batch);
+        let raw_bytes = [0, 1].map(|turn: usize| growth.of_batch(&batches[turn]));
         let (mut ours, mut raws) = (Vec::new(), Vec::new());
         for _ in 0..flags.repetitions {
-            ours.push(driver.run(flags.workload, batch, slice)?);
+            ours.push(driver.run(&batches, slice)?);
             if let Some(dir) = dir {
-                raws.push(raw_append(dir, batch, flags.message_bytes + RECORD_OVERHEAD_BYTES, slice)?);
+                raws.push(raw_append(dir, batch, raw_bytes, slice)?);
             }
         }
         let operations_per_s = median(&mut ours);
         let raw_append_per_s = (!raws.is_empty()).then(|| median(&mut raws));
         let ratio = raw_append_per_s.map(|raw| operations_per_s / raw);
-        rows.push(Row { batch, operations_per_s, raw_append_per_s, ratio });
+        let raw_bytes_per_operation =
+            raw_append_per_s.map(|_| raw_bytes.iter().sum::<u64>() as f64 / (2 * batch) as f64);
+        rows.push(Row { batch, operations_per_s, raw_append_per_s, ratio, raw_bytes_per_operation });
     }
     Ok(Report {
         store: flags.store.to_string(),
@@ -173,6 +191,22 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
 /// The 99th percentile of sorted values: the least of them that 99 in a hundred do not exceed.
 pub(crate) fn p99<T: Copy>(sorted: &[T]) -> T {
     sorted[(sorted.len() * 99).div_ceil(100) - 1]
+}
+
+/// Bytes that a log grows by with each commit, and with each request in it.
+#[derive(Clone, Copy, Debug)]
+struct LogGrowth {
+    commit: u64,
+    send: u64,
+    pop: u64,
+}
+
+impl LogGrowth {
+    fn of_batch(&self, operations: &[Operation]) -> u64 {
+        let pops =
+            operations.iter().filter(|operation| matches!(operation, Operation::Pop(_))).count() as u64;
+        self.commit + self.pop * pops + self.send * (operations.len() as u64 - pops)
+    }
 }
 
 /// A store with the two requests it is driven with.
@@ -217,19 +251,44 @@ impl<R: Rules> Driver<R> {
         self.batch(&batch[..usize::try_from(messages % BATCH)?])
     }
 
-    /// Operations per second at this batch size.
-    fn run(&mut self, workload: StoreWorkload, batch: usize, span: Duration) -> Result<f64, Box<dyn Error>> {
+    /// Two batches to be done in turn, so that pairs are whole at batch 1 as well.
+    fn batches(&self, workload: StoreWorkload, batch: usize) -> [Vec<Operation>; 2] {
         let operation = |i: usize| match workload {
             StoreWorkload::Pairs if i % 2 == 1 => self.pop.clone(),
             _ => self.send.clone(),
         };
-        // Two batches in turn, so that pairs are whole at batch 1 as well.
-        let batches: [Vec<Operation>; 2] =
-            [(0..batch).map(operation).collect(), (batch..2 * batch).map(operation).collect()];
+        [(0..batch).map(operation).collect(), (batch..2 * batch).map(operation).collect()]
+    }
+
+    /// What a log grows by; the messages that show it are gone again.
+    fn log_growth(&mut self) -> Result<LogGrowth, Box<dyn Error>> {
+        let [one_send, nine_sends] = [1, 9].map(|many| vec![self.send.clone(); many]);
+        let [one_pop, nine_pops] = [1, 9].map(|many| vec![self.pop.clone(); many]);
+        let send_alone = self.growth_by(&one_send)?;
+        let send = (self.growth_by(&nine_sends)? - send_alone) / 8;
+        let pop_alone = self.growth_by(&one_pop)?;
+        let pop = (self.growth_by(&nine_pops)? - pop_alone) / 8;
+        Ok(LogGrowth { commit: send_alone - send, send, pop })
+    }
+
+    fn growth_by(&mut self, operations: &[Operation]) -> Result<u64, Box<dyn Error>> {
+        let before = self.log_bytes();
+        self.batch(operations)?;
+        Ok(self.log_bytes() - before)
+    }
+
+    /// 0 where the store has no log.
+    fn log_bytes(&self) -> u64 {
+        let figures = self.store.figures();
+        figures.iter().find(|(name, _)| *name == "log_bytes").map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Operations per second by these batches.
+    fn run(&mut self, batches: &[Vec<Operation>; 2], span: Duration) -> Result<f64, Box<dyn Error>> {
         let start = Instant::now();
         let mut done = 0;
         while start.elapsed() < span {
-            for operations in &batches {
+            for operations in batches {
                 self.batch(operations)?;
                 done += operations.len();
             }
@@ -260,13 +319,19 @@ impl<R: Rules> Driver<R> {
     }
 }
 
-/// Records per second when the same bytes are appended to a growing file beside the store, one sync per batch.
-fn raw_append(dir: &Path, batch: usize, record_bytes: usize, span: Duration) -> Result<f64, Box<dyn Error>> {
+/// Operations per second when what a log grows by in two batches is appended to a growing file beside the store, in
+/// turn, with one sync for each.
+fn raw_append(
+    dir: &Path,
+    batch: usize,
+    batch_bytes: [u64; 2],
+    span: Duration,
+) -> Result<f64, Box<dyn Error>> {
     let path = beside(dir);
     // A file of that name is somebody else's.
     let file = File::create_new(&path)
         .map_err(|error| format!("cannot create {} to measure the disk: {error}", path.display()))?;
-    let rate = appended(file, batch, record_bytes, span);
+    let rate = appended(file, batch, batch_bytes, span);
     std::fs::remove_file(path)?;
     Ok(rate?)
 }
@@ -278,14 +343,16 @@ fn beside(dir: &Path) -> PathBuf {
     name.into()
 }
 
-fn appended(mut file: File, batch: usize, record_bytes: usize, span: Duration) -> std::io::Result<f64> {
-    let bytes = vec![b'x'; batch * record_bytes];
+fn appended(mut file: File, batch: usize, batch_bytes: [u64; 2], span: Duration) -> std::io::Result<f64> {
+    let batches = batch_bytes.map(|bytes| vec![b'x'; bytes as usize]);
     let start = Instant::now();
     let mut done = 0;
     while start.elapsed() < span {
-        file.write_all(&bytes)?;
-        file.sync_data()?;
-        done += batch;
+        for bytes in &batches {
+            file.write_all(bytes)?;
+            file.sync_data()?;
+            done += batch;
+        }
     }
     Ok(done as f64 / start.elapsed().as_secs_f64())
 }
@@ -297,7 +364,7 @@ mod tests {
     #[test]
     fn the_file_beside_a_store_is_nobody_else_s() {
         let dir = tempfile::tempdir().expect("a directory");
-        let append = |store: &str| raw_append(&dir.path().join(store), 1, 10, Duration::from_millis(1));
+        let append = |store: &str| raw_append(&dir.path().join(store), 1, [10, 10], Duration::from_millis(1));
         let others = ["data.raw", "data.v2.raw"];
         for file in others {
             std::fs::write(dir.path().join(file), "kept").expect("a file");
@@ -309,6 +376,21 @@ mod tests {
             assert_eq!(std::fs::read(dir.path().join(file)).expect("it is there"), b"kept");
         }
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 2);
+    }
+
+    #[test]
+    fn the_disk_is_given_what_the_log_grows_by() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Embedded::open(dir.path(), EmbeddedOptions::default()).expect("a store");
+        let mut driver = Driver::new(store, 200).expect("a driver");
+        let growth = driver.log_growth().expect("a log");
+        for workload in [StoreWorkload::Send, StoreWorkload::Pairs] {
+            for operations in driver.batches(workload, 33) {
+                let grown = driver.growth_by(&operations).expect("a batch");
+                let told = growth.of_batch(&operations);
+                assert!(grown.abs_diff(told) <= 33, "{workload:?}: {grown} bytes, told {told}");
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,14 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::postgres::PoppingFlags;
-use super::{at_least_one, some_time};
+use super::{body_bytes, some_time, up_to};
+
+/// More in one commit than any worker takes.
+const BATCH_MAX: u64 = 1_000_000;
+/// More than any PostgreSQL takes.
+const CONNECTIONS_MAX: u64 = 262_143;
+/// Each takes at least the time of two batches.
+const REPETITIONS_MAX: u64 = 1_000_000;
 
 /// `posthaste bench`
 #[derive(Debug, Subcommand)]
@@ -51,15 +58,15 @@ pub(crate) struct BenchStoreFlags {
     #[arg(long, default_value = "pairs")]
     pub(crate) workload: StoreWorkload,
     /// Operations in one commit; may repeat
-    #[arg(long, default_values_t = [1, 16, 64, 256], value_delimiter = ',', value_parser = at_least_one)]
+    #[arg(long, default_values_t = [1, 16, 64, 256], value_delimiter = ',', value_parser = up_to(BATCH_MAX))]
     pub(crate) batch: Vec<usize>,
     /// On PostgreSQL: connections at once, each with a thread of its own; may repeat [default: 1 4 16]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = up_to(CONNECTIONS_MAX))]
     pub(crate) connections: Vec<usize>,
     #[command(flatten)]
     pub(crate) popping: PoppingFlags,
     /// Body bytes
-    #[arg(long, value_name = "BYTES", default_value = "200")]
+    #[arg(long, value_name = "BYTES", default_value = "200", value_parser = body_bytes)]
     pub(crate) message_bytes: usize,
     /// Messages sent before anything is measured
     #[arg(long, value_name = "N", default_value = "1000")]
@@ -68,7 +75,7 @@ pub(crate) struct BenchStoreFlags {
     #[arg(long, default_value = "5s", value_parser = some_time)]
     pub(crate) duration: Duration,
     /// Parts of that time, each a measurement of its own; medians are shown
-    #[arg(long, default_value = "3", value_parser = at_least_one)]
+    #[arg(long, default_value = "3", value_parser = up_to(REPETITIONS_MAX))]
     pub(crate) repetitions: usize,
     /// Write the figures as JSON to this file
     #[arg(long, value_name = "FILE")]

@@ -14,9 +14,10 @@ use std::os::unix::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use posthaste_server::accounts::is_name;
 use posthaste_server::log_level::LogLevel;
+use posthaste_wire::decode::BULK_BYTES_PROTOCOL;
 
 pub(crate) use self::admin::{AccountCommand, Admin, AdminCommand, Reach, RoleFlags};
 pub(crate) use self::bench::{Bench, BenchStoreFlags, MergeFlags, StoreWorkload};
@@ -65,6 +66,20 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(number) => Ok(number),
         Err(_) => Err("must be a whole number".into()),
     }
+}
+
+/// A size that a body can have: more than the protocol's limit no client may announce.
+fn body_bytes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if bytes as u64 <= BULK_BYTES_PROTOCOL => Ok(bytes),
+        Ok(_) => Err(format!("must be at most {BULK_BYTES_PROTOCOL}, the limit of the protocol")),
+        Err(_) => Err("must be a whole number".into()),
+    }
+}
+
+/// A number from 1 to `most`.
+fn up_to(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
 }
 
 /// A number of threads. A machine has no room for more, and the cache tier tells its own apart by 16 bits.

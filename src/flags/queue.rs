@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use posthaste_wire::command::Kind;
-use posthaste_wire::decode::BULK_BYTES_PROTOCOL;
 
 use super::postgres::PoppingFlags;
 use super::serving::{FrontFlags, RunFlags};
-use super::{at_least_one, http_address, listen_address, threads};
+use super::{at_least_one, body_bytes, http_address, listen_address, threads};
 
 /// `posthaste queue`
 #[derive(Args, Debug)]
@@ -72,13 +71,4 @@ pub(crate) struct QueueFlags {
 fn kind(name: &str) -> Result<Kind, String> {
     let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
     known.ok_or_else(|| format!("known are {}", Kind::NAMES.join(", ")))
-}
-
-/// A size that a body can have: more than the protocol's limit no client may announce.
-fn body_bytes(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(bytes) if bytes as u64 <= BULK_BYTES_PROTOCOL => Ok(bytes),
-        Ok(_) => Err(format!("must be at most {BULK_BYTES_PROTOCOL}, the limit of the protocol")),
-        Err(_) => Err("must be a whole number".into()),
-    }
 }

@@ -218,8 +218,9 @@ pub(crate) struct BenchStore {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreFigures {
     pub(crate) operations_per_s: f64,
-    /// Records of a message's size appended to a growing file, synced as often.
+    /// As many bytes appended to a growing file, synced as often.
     pub(crate) raw_append_per_s: f64,
+    pub(crate) raw_bytes_per_operation: f64,
     /// How long the directory took to open at the end.
     pub(crate) reopen_s: f64,
 }
@@ -240,6 +241,7 @@ pub(crate) fn bench_store(dir: &Path, bench: &BenchStore) -> Result<StoreFigures
     Ok(StoreFigures {
         operations_per_s: figure(&report["rows"][0], "operations_per_s")?,
         raw_append_per_s: figure(&report["rows"][0], "raw_append_per_s")?,
+        raw_bytes_per_operation: figure(&report["rows"][0], "raw_bytes_per_operation")?,
         reopen_s: figure(&report, "reopen_s")?,
     })
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::options::{Options, Scenario};
+use crate::peers::posthaste;
 use crate::peers::posthaste::BenchStore;
-use crate::peers::{BODY_BYTES, posthaste};
 use crate::process::directory;
 use crate::report::{Bound, Section, rate};
 use crate::scenarios::ratio_cell;
@@ -16,14 +16,12 @@ use crate::statistics::Spread;
 use crate::{Result, interrupt};
 
 const BATCHES: [usize; 4] = [1, 16, 64, 256];
-/// A message as a record of a log: its body, and about as much about it as any store must keep.
-const RECORD_BYTES: usize = BODY_BYTES + 56;
 /// The plain file is written over from its beginning when it is full.
 const PREALLOCATED_BYTES: u64 = 64 << 20;
 
 const HOW: &str = "`posthaste bench store --workload pairs` drives the embedded store directly, half sends, half pops, one \
-    commit for each batch; the raw figures append records of 256 bytes to a plain file with one fdatasync for each batch, \
-    in turn with it. `growing` is measured by `bench store` itself, inside the same process; `preallocated` beside it.";
+    commit for each batch; the raw figures append to a plain file as many bytes as the store's log grows by, with one \
+    fdatasync for each batch, in turn with it. `growing` is measured by `bench store` itself, inside the same process; `preallocated` beside it.";
 
 const HEAD: [&str; 6] = [
     "batch",
@@ -82,18 +80,18 @@ fn measure(options: &Options, batch: usize) -> Result<Figure> {
     Ok(Figure {
         store: run.operations_per_s,
         growing: run.raw_append_per_s,
-        preallocated: preallocated(dir.path(), batch, options.span())?,
+        preallocated: preallocated(dir.path(), batch, run.raw_bytes_per_operation, options.span())?,
     })
 }
 
-/// Records per second written over blocks that exist: a sync has only data to write, not the file's new length.
-fn preallocated(dir: &Path, batch: usize, span: Duration) -> Result<f64> {
+/// Operations per second written over blocks that exist: a sync has only data to write, not the file's new length.
+fn preallocated(dir: &Path, batch: usize, bytes_each: f64, span: Duration) -> Result<f64> {
     let mut file = File::create(dir.join("preallocated"))?;
     for _ in 0..PREALLOCATED_BYTES >> 20 {
         file.write_all(&[0; 1 << 20])?;
     }
     file.sync_all()?;
-    let bytes = vec![b'x'; batch * RECORD_BYTES];
+    let bytes = vec![b'x'; (batch as f64 * bytes_each) as usize];
     let (start, mut at, mut records) = (Instant::now(), 0, 0);
     while start.elapsed() < span {
         if at + bytes.len() as u64 > PREALLOCATED_BYTES {
