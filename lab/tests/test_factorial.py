@@ -340,6 +340,9 @@ def test_a_system_of_ratios_is_told_from_a_system_of_sums() -> None:
     sums = [[2 + 5 * (a > 0) + 20 * (b > 0) + rng.normal(0, 0.3) for _ in range(3)] for a, b in factorial.design(2)]
     assert factorial.analyze(factorial.design(2), sums).advice.startswith("additive")
     assert factorial.analyze(factorial.design(1), [[0, 1], [2, 3]]).advice.startswith("additive")
+    # Of one factor both models explain all; what arithmetic leaves says nothing.
+    two = factorial.analyze(factorial.design(1), [[4.557135459571601], [57.34109589502297]])
+    assert two.advice.startswith("additive")
 
 
 def test_predictions_on_logarithms_are_not_symmetric() -> None:

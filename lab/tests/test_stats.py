@@ -160,6 +160,9 @@ def test_sample_size_of_jain() -> None:
     assert stats.sample_size(100, 1, 0.01, student=True) == 7
     with pytest.raises(BadArgument, match="relative_error"):
         stats.sample_size(20, 5, 0)
+    for hopeless in [(1, 1, 1e-200), (1e-300, 1, 0.05), (1e-300, 1e300, 1e-300)]:
+        with pytest.raises(ValueError, match="relative_error"):
+            stats.sample_size(*hopeless)
 
 
 def test_batches_repair_the_interval_of_a_correlated_series() -> None:

@@ -15,6 +15,7 @@ from posthaste_lab.factorial.design import Signs
 
 SPAN_SMALL = 3.0  # below it a logarithm is nearly a straight line over the data
 SHARE_CLEAR = 0.5  # of the other model's unexplained share: half of it is a clear gain
+ROUNDING = 1e-12  # a share below it is what arithmetic leaves, and says nothing for either model
 
 
 def advise(responses: FloatArray, columns: dict[str, Signs], *, blocked: bool) -> str:
@@ -52,7 +53,8 @@ def _beyond_main_effects(y: FloatArray, columns: dict[str, Signs]) -> float:
         return 0.0
     means = y.mean(axis=1)
     main = sum(float(column @ means) ** 2 for name, column in columns.items() if ":" not in name) / len(means) ** 2
-    return max(0.0, 1 - y.size * main / total)
+    left = 1 - y.size * main / total
+    return left if left > ROUNDING else 0.0
 
 
 def _spread_grows(y: FloatArray) -> bool:

@@ -17,6 +17,9 @@ from posthaste_lab.checks import count, fraction, number, positive, quantile
 from posthaste_lab.checks import samples as checked
 from posthaste_lab.errors import BadArgument
 
+SAMPLES_MAX = 1e18
+"""More than anybody takes: what asks for them is a slip."""
+
 
 class Interval(NamedTuple):
     """Two ends. Infinite where the data leave that side open."""
@@ -165,8 +168,12 @@ def sample_size(
         raise BadArgument("mean", mean, "must not be 0: no error is relative to it")
     spread, error = positive("stdev", stdev), positive("relative_error", relative_error)
     level = fraction("confidence", confidence)
-    scale = spread / (error * center)
-    n = max(2, math.ceil((float(stats.norm.ppf((1 + level) / 2)) * scale) ** 2 - 1e-9))
+    wanted = error * center
+    scale = spread / wanted if wanted > 0 else math.inf
+    normal = float(stats.norm.ppf((1 + level) / 2)) * scale
+    if normal > SAMPLES_MAX**0.5:
+        raise BadArgument("relative_error", relative_error, "would take more samples than anybody takes (10^18)")
+    n = max(2, math.ceil(normal**2 - 1e-9))
     if student:
         while float(stats.t.ppf((1 + level) / 2, n - 1)) * scale > math.sqrt(n):
             n += 1
