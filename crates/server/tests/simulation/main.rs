@@ -95,7 +95,8 @@ fn whatever_the_seed_every_promise_is_kept() {
     let (counts, failures) = campaign(first..first + seeds);
     println!("{seeds} seeds from {first} in {:.0} s: {counts}", begin.elapsed().as_secs_f64());
     assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), failures.join("\n"));
-    if seeds >= SEEDS {
+    // Some things are so rare that another range of seeds may never meet them.
+    if first == 0 && seeds >= SEEDS {
         assert_eq!(
             counts.missing(),
             Vec::<&str>::new(),
