@@ -465,6 +465,29 @@ fn whom_a_stop_spared_for_its_first_request_gets_the_answer_however_slowly_it_re
     assert!(network.is_over(), "and then it is let go");
 }
 
+/// A connection that is closed while bytes lie unread in it is reset, and what was written to it is lost.
+#[test]
+fn what_came_behind_a_last_request_is_read_before_the_connection_ends() {
+    let hand = Hand::at_zero();
+    let (mut network, mailbox, client) = by_hand(hand);
+    client.talk().room = usize::MAX;
+    client.talk().sent = b"wait\nquit\n".to_vec();
+    assert!(turn_at(&mut network, hand, 0));
+    client.talk().sent = b"more\n".to_vec();
+    assert!(turn_at(&mut network, hand, 100));
+    assert_eq!(client.talk().sent, b"more\n", "who waits is not read");
+    mailbox.post(());
+    hand.set(5_000_000_000);
+    for _ in 0..4 {
+        network.turn_by_hand(&[]);
+    }
+    assert_eq!(client.talk().heard, b"news\n0quit\n");
+    assert_eq!(client.talk().sent, b"");
+    hand.set(hand.now() + u64::try_from(LINGER.as_nanos()).expect("short"));
+    network.turn_by_hand(&[]);
+    assert!(network.connections().is_empty());
+}
+
 /// At this time of the hand; whether the client is still there at the end of the turn.
 fn turn_at(network: &mut Network<Echo>, hand: &Hand, ms: u64) -> bool {
     hand.set(ms * 1_000_000);

@@ -201,10 +201,12 @@ impl Peer {
         Ok(self.socket.has_ended())
     }
 
-    /// Everything is written. Whoever may still be sending is read a while longer, to no avail.
+    /// Everything is written. Whoever may still be sending is read a while longer, to no avail; so is what came in since it was
+    /// read last, for bytes that nobody reads make the kernel reset a connection, and its last answers are gone.
     pub(super) fn end(&mut self, now_ns: u64) {
         let silent = Duration::from_nanos(now_ns.saturating_sub(self.heard_ns));
-        self.life = if self.is_done || silent >= LINGER { Life::Over } else { Life::Lingering };
+        let has_nothing_unread = self.is_done || silent >= LINGER && !self.can_read;
+        self.life = if has_nothing_unread { Life::Over } else { Life::Lingering };
         self.socket.shut_write();
     }
 
