@@ -102,6 +102,19 @@ def test_lost_answers_do_no_harm(tier: Tier) -> None:
         talk(proxy.port, scenario)
 
 
+def test_as_many_tasks_as_there_are_may_wait(tier: Tier) -> None:
+    """Each has a connection; no bound of redis-py's fails the hundred-and-first."""
+
+    async def scenario(client: Client) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            waiting = [tasks.create_task(client.pop("orders", wait=60)) for _ in range(120)]
+            await until(lambda: are_waiting(tier, 120))
+            await client.send_many("orders", *("x" for _ in waiting))
+        assert all(task.result() for task in waiting)
+
+    talk(tier.port, scenario)
+
+
 def test_a_consumer_works_on_several_messages_at_once(tier: Tier) -> None:
     """Each is acknowledged; one that fails comes back and is done the next time."""
 

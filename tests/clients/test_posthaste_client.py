@@ -11,6 +11,7 @@ from typing import Any
 
 import posthaste
 import pytest
+import redis
 from posthaste import Client, Consumer, DeadLetter, Message, requests
 from posthaste.renewal import Renewal
 
@@ -203,6 +204,40 @@ def test_what_found_no_connection_may_be_repeated_whatever_it_is(tier: Tier, con
 def test_what_found_no_connection_leaves_no_doubt(tier: Tier, connect: Connect) -> None:
     """An acknowledgment that comes too late is not taken for one whose answer was lost."""
     assert connect(tier.port).ask(requests.finish("1")) is False
+
+
+def are_waiting(tier: Tier, pops: int) -> bool:
+    """Whether so many pops wait at the tier."""
+    with redis.Redis(port=tier.port) as watcher:
+        return int(watcher.info("store")["blocked_clients"]) == pops
+
+
+def test_as_many_threads_as_there_are_may_wait(client: Client, tier: Tier) -> None:
+    """Each has a connection; no bound of redis-py's fails the hundred-and-first."""
+    found: list[Message | None] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(client.pop("orders", wait=60))) for _ in range(120)
+    ]
+    for thread in threads:
+        thread.start()
+    until(lambda: not any(thread.is_alive() for thread in threads) or are_waiting(tier, 120))
+    client.send_many("orders", *("x" for _ in threads))
+    for thread in threads:
+        thread.join()
+    assert len([message for message in found if message]) == 120
+
+
+def test_what_the_programs_own_bound_refuses_was_not_sent(tier: Tier, connect: Connect) -> None:
+    """So it may be repeated, whatever it is."""
+    bounded = connect(tier.port, max_connections=1, attempts=1)
+    bounded.create_queue("orders")
+    waiting = threading.Thread(target=bounded.pop, args=("orders",), kwargs={"wait": 60})
+    waiting.start()
+    until(lambda: are_waiting(tier, 1))
+    with pytest.raises(posthaste.NotConnected):
+        bounded.queues()
+    connect(tier.port).send("orders", "x")
+    waiting.join()
 
 
 def test_a_message_with_a_key_of_its_own_is_stored_once(client: Client) -> None:

@@ -93,7 +93,7 @@ _BY_WORD: dict[str, type[Refused]] = {
 }
 
 # How redis-py says so. What it might say otherwise one day counts as a lost connection, which is the safe side.
-_NOT_CONNECTED = re.compile(r"Error (.* )?connecting to |Timeout connecting to ")
+_NOT_CONNECTED = re.compile(r"Error (.* )?connecting to |Timeout connecting to |Too many connections")
 
 
 def understood(error: exceptions.RedisError | OSError) -> PosthasteError:

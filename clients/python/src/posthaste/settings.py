@@ -59,6 +59,9 @@ def options(
         "protocol": 3,
         "socket_timeout": patience.timeout,
         "socket_connect_timeout": patience.timeout,
+        # Redis-py's own bound, 100 since its version 8, fails whoever comes next. Here a program's threads and tasks
+        # are the bound.
+        "max_connections": 2**31,
         **of_tcp,
         **more,
     }
