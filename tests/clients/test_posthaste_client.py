@@ -147,6 +147,18 @@ def test_a_closed_tier_admits_its_accounts(
         connect(port, account="alice", secret="looking-glass").queues()
 
 
+def test_not_logged_in_is_told_apart_by_older_versions_of_redis_py_too(
+    start: Callable[..., Tier], accounts_file: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before 7.2 keep the word NOAUTH nowhere; nobody asks again as after a lost connection."""
+    monkeypatch.setattr(
+        redis.AuthenticationError, "__init__", lambda self, text, **_: Exception.__init__(self, text)
+    )
+    monkeypatch.setattr(redis.AuthenticationError, "status_code", None, raising=False)
+    with pytest.raises(posthaste.NotLoggedIn):
+        connect(start("--accounts", str(accounts_file)).port).queues()
+
+
 def test_a_send_whose_answer_is_lost_is_stored_once(tier: Tier, connect: Connect) -> None:
     """It is repeated with the same key."""
     with LosingProxy(tier.port) as proxy:

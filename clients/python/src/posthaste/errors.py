@@ -99,9 +99,12 @@ _NOT_CONNECTED = re.compile(r"Error (.* )?connecting to |Timeout connecting to |
 def understood(error: exceptions.RedisError | OSError) -> PosthasteError:
     """What an error of redis-py means here.
 
-    redis-py cuts the first word away where it is also one of Redis's, and keeps it in `status_code`.
+    redis-py cuts the first word away where it is also one of Redis's, and keeps it in `status_code`; before its version
+    7.2 in the type alone, which to it is a kind of lost connection.
     """
     text = str(error)
+    if isinstance(error, exceptions.AuthenticationError):
+        return NotLoggedIn(text)
     word = getattr(error, "status_code", None) or text.split(" ", 1)[0]
     if word in _BY_WORD:
         return _BY_WORD[word](text.removeprefix(word).lstrip() or text)
