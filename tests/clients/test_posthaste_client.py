@@ -98,6 +98,20 @@ def test_a_queue_tells_its_options_and_counts(client: Client) -> None:
     assert client.queue(str(unnamed)).dead_letter is None
 
 
+def test_options_of_a_queue_that_are_off_replace_those_it_has(client: Client) -> None:
+    """And none given keep them."""
+    client.create_queue("orders", max_messages=5, strict=True)
+    client.create_queue("orders")
+    assert client.queue("orders").strict
+    client.create_queue("orders", strict=False)
+    details = client.queue("orders")
+    assert (details.strict, details.max_messages) == (False, None)
+    client.create_queue("new", forbid_self=False)
+    assert not client.queue("new").forbid_self
+    unnamed = client.create_queue(strict=False)
+    assert not client.queue(str(unnamed)).strict
+
+
 def test_a_read_may_choose_and_look_ahead(client: Client) -> None:
     """By sender, not one's own, several at once."""
     client.send_many("orders", "one", "two")

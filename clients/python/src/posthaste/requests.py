@@ -36,7 +36,7 @@ class Request(Generic[T]):
 
 
 class QueueOptions(TypedDict, total=False):
-    """Options of a queue. Given for an existing queue, they replace all it has."""
+    """Options of a queue. Given for an existing queue, they replace all it has; `strict=False` alone takes all away."""
 
     max_messages: int
     max_bytes: int
@@ -83,8 +83,10 @@ def create_queue(name: str | None, options: QueueOptions) -> Request[int]:
         *_flagged("FORBIDSELF", options.get("forbid_self")),
         *_flagged("STRICT", options.get("strict")),
     )
-    # Without a name every repetition would make another queue.
-    return Request(("QCREATE", "-" if name is None else name, *words), int, repeatable=name is not None)
+    if name is None:  # every repetition would make another queue
+        return Request(("QCREATE", "-", *words), int, repeatable=False)
+    # An option said to be off takes no word, and QCREATE without words keeps what the queue has.
+    return Request(("QCREATE", name, *(words or (("NOOPTIONS",) if options else ()))), int)
 
 
 def delete_queue(name: str) -> Request[int]:
