@@ -272,6 +272,14 @@ def test_a_message_with_a_key_of_its_own_is_stored_once(client: Client) -> None:
     assert client.queue("orders").messages == 1
 
 
+def test_an_empty_key_of_a_message_is_refused(client: Client) -> None:
+    """In place of a key that was made for it, with which a second program would store it again."""
+    for key in ("", b""):
+        with pytest.raises(posthaste.Refused, match="DEDUP"):
+            client.send("orders", "x", dedup=key)
+    assert client.queue("orders").messages == 0
+
+
 def test_a_tier_that_is_away_is_an_error_after_the_last_try(tier: Tier, connect: Connect) -> None:
     """And after a crash and a start the same client goes on."""
     client = connect(tier.port, attempts=2)

@@ -122,12 +122,13 @@ def redrive(source: str, to: str | None) -> Request[int]:
 def send(queue: str, body: str | bytes, options: SendOptions) -> Request[int]:
     """SEND: the message's id."""
     headers = options.get("headers", {})
+    key = options.get("dedup")  # an empty one goes there to be refused: whoever gave it counts on it
     words = (
         *_valued("TO", options.get("to")),
         *_timed("DELAY", options.get("delay")),
         *_timed("TTL", options.get("ttl")),
         *_valued("PRIORITY", options.get("priority")),
-        *("DEDUP", options.get("dedup") or uuid.uuid4().bytes),
+        *("DEDUP", uuid.uuid4().bytes if key is None else key),
         *(word for name, value in headers.items() for word in ("HEADER", name, value)),
     )
     return Request(("SEND", queue, body, *words), int)
