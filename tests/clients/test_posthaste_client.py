@@ -315,10 +315,16 @@ def test_a_wait_may_be_longer_than_the_time_out(tier: Tier, connect: Connect) ->
 
 def test_wrong_use_is_told_before_anything_is_sent(client: Client) -> None:
     """With the argument and its value."""
-    with pytest.raises(ValueError, match="timeout"):
-        Client(timeout=0)
+    for timeout in (0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="timeout"):
+            Client(timeout=timeout)
     with pytest.raises(ValueError, match="attempts"):
         Client(attempts=0)
+    for option in ("protocol=2", "decode_responses=True", "socket_timeout=1"):
+        with pytest.raises(ValueError, match=option):
+            Client(f"redis://127.0.0.1:7411?{option}")
+    with pytest.raises(ValueError, match="protocol=2"):
+        Client(protocol=2)
     with pytest.raises(ValueError, match="lease"):
         Consumer(client, "orders", lease=0)
     client.send("orders", "x")

@@ -24,7 +24,8 @@ class Client:
     """A queue tier, for blocking programs.
 
     `url` is `redis://`, `rediss://` (TLS) or `unix://` as in redis-py, and further keywords go to redis-py as they
-    are. A try lasts `timeout` seconds; a request that may be repeated is tried `attempts` times.
+    are, but for a few that would spoil its answers. A try lasts `timeout` seconds; a request that may be repeated is
+    tried `attempts` times.
     """
 
     def __init__(

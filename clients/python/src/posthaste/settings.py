@@ -7,16 +7,25 @@ A wait for a message is asked for in pieces shorter than the time-out. One long 
 a time-out, and such a connection notices a peer that vanished only when something is sent.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.connection import parse_url
 
 from posthaste.errors import Busy, ConnectionLost, NotConnected, PosthasteError, StoreFailed
 from posthaste.requests import Request
 
 URL = "redis://127.0.0.1:7411"
+
+_SET_HERE: dict[str, tuple[object, str]] = {
+    "protocol": (3, "answers are read as RESP3"),
+    "decode_responses": (False, "bodies are bytes, and message.text is theirs as text"),
+    "socket_timeout": (None, "say timeout=, by which waits are asked for in pieces"),
+}
+"""What redis-py must not be told otherwise, by a keyword or in the URL: a pop would take a message and not read it."""
 
 _SHORTEST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
@@ -31,8 +40,8 @@ class Patience:
 
     def __post_init__(self) -> None:
         """Refuse what could never work."""
-        if self.timeout <= 0:
-            raise ValueError(f"timeout must be above 0 seconds, not {self.timeout}")
+        if not 0 < self.timeout < math.inf:  # and no NaN
+            raise ValueError(f"timeout must be a number of seconds above 0, not {self.timeout}")
         if self.attempts < 1:
             raise ValueError(f"attempts must be at least 1, not {self.attempts}")
 
@@ -51,6 +60,9 @@ def options(
     url: str, account: str | None, secret: str | None, patience: Patience, more: dict[str, Any]
 ) -> dict[str, Any]:
     """What redis-py is told. RESP3, because its maps have types."""
+    for name, value in {**more, **parse_url(url)}.items():  # redis-py, too, lets the URL's query win
+        if name in _SET_HERE and value != _SET_HERE[name][0]:
+            raise ValueError(f"{name}={value} is not possible: {_SET_HERE[name][1]}")
     # Its unix sockets refuse an option that only TCP has.
     of_tcp = {} if url.startswith("unix://") else {"socket_keepalive": True}
     return {
