@@ -3,11 +3,15 @@
 A lease is extended when a third of it is over, so two attempts may fail before it is lost. Whether it was lost is
 not told to the work, which could not stop half-way; the acknowledgment finds out. The work's end does not wait for
 an extension under way, which may hang longer than the lease lasts; what becomes of it is nobody's concern then.
+
+A process that is forked off has neither the thread nor the messages under work: it begins with none.
 """
 
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,6 +35,11 @@ class Renewal:
         self._extend = extend
         self._lease = lease
         self._longest = longest
+        self.forget()
+        _all.add(self)
+
+    def forget(self) -> None:
+        """Begin anew, in a process that was forked off."""
         self._held: dict[str, _Held] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -39,10 +48,11 @@ class Renewal:
         """Extend this lease from now on."""
         now = time.monotonic()
         with self._changed:
-            self._held[receipt] = _Held(due=now + self._lease / 3, until=now + self._longest)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="posthaste-renewal", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="posthaste-renewal", daemon=True)
+                thread.start()  # may fail, and is tried again by the next one then
+                self._thread = thread
+            self._held[receipt] = _Held(due=now + self._lease / 3, until=now + self._longest)
             self._changed.notify()
 
     def end(self, receipt: str) -> None:
@@ -81,3 +91,15 @@ class Renewal:
                     held.due = now + self._lease / 3
                     return receipt
                 self._changed.wait(held.due - now)
+
+
+_all: weakref.WeakSet[Renewal] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for renewal in _all:
+        renewal.forget()
+
+
+if hasattr(os, "register_at_fork"):  # not where nothing forks
+    os.register_at_fork(after_in_child=_forget_all)
