@@ -464,7 +464,7 @@ def noting(asked: list[str]) -> Callable[[str, float], bool]:
 def raises(error: Exception) -> Callable[..., None]:
     """Raise it, in place of what would be done."""
 
-    def instead(*_: object) -> None:
+    def instead(*_: object, **__: object) -> None:
         raise error
 
     return instead
@@ -527,6 +527,26 @@ def test_a_consumer_outlives_its_server(tier: Tier, connect: Connect) -> None:
     assert done.wait(20)
     consumer.stop()
     thread.join()
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_may_stop_a_consumer_at_any_moment(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while it pauses, with whatever lock that takes."""
+    monkeypatch.setattr("posthaste.consumer.PAUSE_S", 0.0)
+    monkeypatch.setattr(client, "pop", raises(posthaste.Busy("not now")))
+    monkeypatch.setattr("posthaste.consumer.log.warning", lambda *_: None)
+    consumers = [Consumer(client, "orders") for _ in range(30)]
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, lambda *_: consumers[-1].stop())
+    try:
+        while consumers:
+            sending = threading.Timer(0.001, signal.pthread_kill, (main, signal.SIGUSR1))
+            sending.start()
+            consumers[-1].run(lambda _: None)
+            sending.join()
+            consumers.pop()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_threads_may_share_a_consumer(client: Client) -> None:

@@ -13,7 +13,7 @@ deliveries; a queue with a dead letter option moves it aside in the end.
 """
 
 import logging
-import threading
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Unpack
@@ -90,21 +90,25 @@ class Consumer:
         self._lease = lease
         self._pause = pause
         self._options = options
-        self._stopped = threading.Event()
+        # No threading.Event: a signal handler that sets one waits for good for the lock of a wait that it interrupted.
+        self._stopped = False
         self._renewal = Renewal(client.extend, lease, longest)
 
     def stop(self) -> None:
-        """Take no further message. Heard within a second; from a signal handler or another thread too."""
-        self._stopped.set()
+        """Take no further message. From a signal handler or another thread too.
+
+        Heard within a second, while the tier answers; where it is silent, after the tries of the request under way.
+        """
+        self._stopped = True
 
     def __iter__(self) -> Iterator[Delivery]:
         """Deliveries until `stop`. While the tier does not serve, it waits and asks again."""
-        while not self._stopped.is_set():
+        while not self._stopped:
             try:
                 message = self._client.pop(self._queue, lease=self._lease, wait=PIECE_S, **self._options)
             except (ConnectionLost, Busy, StoreFailed) as error:
                 log.warning("no message can be had now: %s", error)
-                self._stopped.wait(PAUSE_S)
+                time.sleep(PAUSE_S)
                 continue
             if message is not None:
                 yield Delivery(self._client, message, self._renewal, self._pause)

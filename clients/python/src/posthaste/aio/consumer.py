@@ -91,7 +91,10 @@ class Consumer:
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """Take no further message. Heard within a second."""
+        """Take no further message. From the loop's own thread; a handler is for `loop.add_signal_handler`.
+
+        Heard within a second, while the tier answers; where it is silent, after the tries of the request under way.
+        """
         self._stopped.set()
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
