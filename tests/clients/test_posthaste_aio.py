@@ -115,6 +115,20 @@ def test_as_many_tasks_as_there_are_may_wait(tier: Tier) -> None:
     talk(tier.port, scenario)
 
 
+def test_what_ends_a_consumer_is_told_by_its_type(tier: Tier) -> None:
+    """As the blocking one does, and in no group, however many worked at once."""
+
+    async def scenario(client: Client) -> None:
+        async def work(_: Message) -> None: ...
+
+        with pytest.raises(posthaste.NoQueue):
+            await Consumer(client, "nowhere").run(work, at_once=3)
+        with pytest.raises(ValueError, match="at_once"):
+            await Consumer(client, "orders").run(work, at_once=0)
+
+    talk(tier.port, scenario)
+
+
 def test_a_consumer_works_on_several_messages_at_once(tier: Tier) -> None:
     """Each is acknowledged; one that fails comes back and is done the next time."""
 

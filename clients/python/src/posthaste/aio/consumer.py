@@ -112,9 +112,15 @@ class Consumer:
 
     async def run(self, work: Callable[[Message], Awaitable[object]], *, at_once: int = 1) -> None:
         """Have messages worked on, so many at once, until `stop`. What fails is logged and comes back later."""
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(at_once):
-                tasks.create_task(self._work_off(work))
+        if at_once < 1:
+            raise ValueError(f"at_once must be at least 1, not {at_once}")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(at_once):
+                    tasks.create_task(self._work_off(work))
+        except BaseExceptionGroup as refusals:
+            # The first says it all, as NoQueue does, and is what a caller catches by its type.
+            raise refusals.exceptions[0] from None
 
     async def _work_off(self, work: Callable[[Message], Awaitable[object]]) -> None:
         async for delivery in self:
