@@ -268,6 +268,22 @@ def test_what_the_programs_own_bound_refuses_was_not_sent(tier: Tier, connect: C
     waiting.join()
 
 
+def test_a_store_that_changed_nothing_leaves_no_doubt(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that does not know leaves some: the lease that is gone then is one that was acknowledged."""
+    for text, done in (("nothing was changed; try again", False), ("it is unknown", True)):
+        answers = iter([redis.ResponseError(f"STORE the store failed; {text}"), 0])
+
+        def answer(*_: object, answers: Iterator[object] = answers) -> object:
+            if isinstance(given := next(answers), Exception):
+                raise given
+            return given
+
+        monkeypatch.setattr(client._redis, "execute_command", answer)
+        assert client.ask(requests.finish("1")) is done
+
+
 def test_a_message_with_a_key_of_its_own_is_stored_once(client: Client) -> None:
     """Also when two programs send it."""
     assert client.send("orders", "x", dedup="order-17") == client.send("orders", "x", dedup="order-17")

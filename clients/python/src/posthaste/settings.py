@@ -83,9 +83,11 @@ def may_repeat(request: Request[Any], error: PosthasteError) -> bool:
     """Whether to try again after this error."""
     if isinstance(error, (Busy, NotConnected)):
         return True  # nothing happened
-    return request.repeatable and leaves_in_doubt(error)
+    return request.repeatable and isinstance(error, (ConnectionLost, StoreFailed))
 
 
 def leaves_in_doubt(error: PosthasteError) -> bool:
     """Whether the request may have happened in spite of this error."""
-    return isinstance(error, (ConnectionLost, StoreFailed)) and not isinstance(error, NotConnected)
+    if isinstance(error, StoreFailed):
+        return "nothing was changed" not in str(error)
+    return isinstance(error, ConnectionLost) and not isinstance(error, NotConnected)
