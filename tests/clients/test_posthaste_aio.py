@@ -225,6 +225,28 @@ def test_a_cancelled_consumer_gives_its_message_back_at_once(tier: Tier) -> None
     talk(tier.port, scenario)
 
 
+def test_a_consumer_may_be_cancelled_while_its_tier_is_away(tier: Tier) -> None:
+    """That its message cannot be given back does not keep it at work."""
+
+    async def scenario() -> None:
+        async with Client(f"redis://127.0.0.1:{tier.port}", attempts=1) as client:
+            await client.create_queue("orders")
+            await client.send("orders", "x")
+            begun = asyncio.Event()
+
+            async def work(_: Message) -> None:
+                begun.set()
+                await asyncio.Event().wait()
+
+            running = asyncio.create_task(Consumer(client, "orders").run(work))
+            await begun.wait()
+            tier.kill()
+            async with asyncio.timeout(60):
+                await cancel(running)
+
+    asyncio.run(scenario())
+
+
 async def are_waiting(tier: Tier, pops: int) -> bool:
     """Whether so many pops wait at the tier."""
     async with redis.asyncio.Redis(port=tier.port) as watcher:

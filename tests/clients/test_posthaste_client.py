@@ -530,6 +530,33 @@ def test_an_interrupt_gives_the_message_back_at_once(client: Client) -> None:
     assert again.deliveries == 2
 
 
+def test_why_work_ended_is_told_although_its_message_cannot_be_given_back(
+    tier: Tier, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An interrupt ends the consumer, and what failed is in the log."""
+    client = connect(tier.port, attempts=1)
+    client.create_queue("orders")
+    client.send_many("orders", "failing", "interrupted")
+    consumer = Consumer(client, "orders")
+
+    def work(message: Message) -> None:
+        tier.kill()
+        if message.text == "interrupted":
+            raise KeyboardInterrupt
+        raise LookupError("no such customer")
+
+    delivery = next(iter(consumer))
+    with pytest.raises(LookupError), delivery as message:
+        work(message)
+    tier.start()
+    with pytest.raises(KeyboardInterrupt):
+        consumer.run(work)
+    assert [line.split(":")[0] for line in caplog.messages if "lease is over" in line] == [
+        "message 1 comes back when its lease is over",
+        "message 2 comes back when its lease is over",
+    ]
+
+
 def test_a_consumer_outlives_its_server(tier: Tier, connect: Connect) -> None:
     """It waits while the tier is away, and goes on when it is back."""
     client = connect(tier.port, attempts=1)

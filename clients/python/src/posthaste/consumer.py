@@ -61,9 +61,16 @@ class Delivery:
             if not self._client.ask(finish(receipt(self.message))):
                 raise LeaseLost(f"message {self.message.id}: its lease had run out before it was acknowledged")
         elif issubclass(kind, Exception):
-            self._client.nack(self.message, delay=self._pause(self.message))
+            self._give_back(self._pause(self.message))
         else:
-            self._client.nack(self.message)  # not its fault: whoever comes next may have it at once
+            self._give_back(None)  # not its fault: whoever comes next may have it at once
+
+    def _give_back(self, delay: float | None) -> None:
+        """NACK it. That this fails must not hide why it is done: an interrupt, say, that ends the program."""
+        try:
+            self._client.nack(self.message, delay=delay)
+        except Exception as error:
+            log.warning("message %d comes back when its lease is over: %s", self.message.id, error)
 
 
 class Consumer:
@@ -122,4 +129,4 @@ class Consumer:
             except PosthasteError as error:
                 log.warning("message %d may be delivered again: %s", delivery.message.id, error)
             except Exception:
-                log.exception("message %d failed and is given back", delivery.message.id)
+                log.exception("message %d failed and comes back", delivery.message.id)
