@@ -530,6 +530,25 @@ def test_an_interrupt_gives_the_message_back_at_once(client: Client) -> None:
     assert again.deliveries == 2
 
 
+@pytest.mark.parametrize("passing", [posthaste.Busy, posthaste.StoreFailed, posthaste.Full])
+def test_a_consumer_outlives_what_passes(
+    client: Client, monkeypatch: pytest.MonkeyPatch, passing: type[Exception]
+) -> None:
+    """FULL, too, which a pop with a lease is told while leases take all the memory there is for them."""
+    client.send("orders", "x")
+    pop, refused = client.pop, [passing("not now")]
+
+    def pop_later(*queue: str, **options: Any) -> Message | None:  # noqa: ANN401 - pop's own
+        if refused:
+            raise refused.pop()
+        return pop(*queue, **options)
+
+    monkeypatch.setattr(client, "pop", pop_later)
+    consumer = Consumer(client, "orders")
+    consumer.run(lambda _: consumer.stop())
+    assert client.queue("orders").messages == 0
+
+
 def test_why_work_ended_is_told_although_its_message_cannot_be_given_back(
     tier: Tier, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Unpack
 
 from posthaste.client import Client
-from posthaste.errors import Busy, ConnectionLost, LeaseLost, PosthasteError, StoreFailed
+from posthaste.errors import Busy, ConnectionLost, Full, LeaseLost, PosthasteError, StoreFailed
 from posthaste.message import Message
 from posthaste.renewal import Renewal
 from posthaste.requests import ReadOptions, finish, receipt
@@ -30,6 +30,8 @@ PIECE_S = 1.0
 """How long one request waits for a message, so that `stop` is heard within it."""
 PAUSE_S = 1.0
 """How long a consumer pauses when the tier does not serve."""
+NOT_NOW = (ConnectionLost, Busy, StoreFailed, Full)
+"""What passes. A pop with a lease is told FULL where leases take all memory, until some are acknowledged."""
 
 
 def growing_pause(message: Message) -> float:
@@ -113,7 +115,7 @@ class Consumer:
         while not self._stopped:
             try:
                 message = self._client.pop(self._queue, lease=self._lease, wait=PIECE_S, **self._options)
-            except (ConnectionLost, Busy, StoreFailed) as error:
+            except NOT_NOW as error:
                 log.warning("no message can be had now: %s", error)
                 time.sleep(PAUSE_S)
                 continue

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Unpack
 
 from posthaste.aio.client import Client
-from posthaste.consumer import PAUSE_S, PIECE_S, growing_pause
-from posthaste.errors import Busy, ConnectionLost, LeaseLost, PosthasteError, StoreFailed
+from posthaste.consumer import NOT_NOW, PAUSE_S, PIECE_S, growing_pause
+from posthaste.errors import LeaseLost, PosthasteError
 from posthaste.message import Message
 from posthaste.requests import ReadOptions, finish, receipt
 
@@ -109,7 +109,7 @@ class Consumer:
         while not self._stopped.is_set():
             try:
                 message = await self._client.pop(self._queue, lease=self._lease, wait=PIECE_S, **self._options)
-            except (ConnectionLost, Busy, StoreFailed) as error:
+            except NOT_NOW as error:
                 log.warning("no message can be had now: %s", error)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopped.wait(), PAUSE_S)
