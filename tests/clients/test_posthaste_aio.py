@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import posthaste
 import pytest
@@ -196,6 +197,35 @@ def test_a_lost_answer_to_an_acknowledgment_is_no_lost_lease(tier: Tier) -> None
             assert await empty(client)
 
         talk(proxy.port, scenario)
+
+
+def test_an_acknowledgment_that_hangs_keeps_its_lease(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next try finds it, and nobody was given the message in between."""
+
+    async def scenario(client: Client) -> None:
+        execute: Callable[..., Any] = client._redis.execute_command
+
+        async def is_kept(lease: float) -> bool:
+            hung: list[str] = []
+
+            async def hang_once(*words: Any) -> object:  # noqa: ANN401 - redis-py's own
+                if words[0] != "ACK" or hung:
+                    return await execute(*words)
+                hung.append(words[1])
+                await asyncio.sleep(3 * lease)
+                raise redis.TimeoutError("Timeout reading from socket")
+
+            await client.send("orders", "x")
+            delivery = await anext(aiter(Consumer(client, "orders", lease=lease)))
+            monkeypatch.setattr(client._redis, "execute_command", hang_once)
+            async with delivery:
+                pass
+            return await client.purge_queue("orders") == 0
+
+        # A lease is lost where the machine stands still for two thirds of it.
+        assert await is_kept(0.6) or await is_kept(3.0) or await is_kept(12.0)
+
+    talk(tier.port, scenario)
 
 
 def test_a_cancelled_consumer_gives_its_message_back_at_once(tier: Tier) -> None:

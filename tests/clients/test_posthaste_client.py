@@ -514,6 +514,33 @@ def test_a_lost_answer_to_an_acknowledgment_is_no_lost_lease(tier: Tier, connect
         assert client.queue("orders").messages == 0
 
 
+def test_an_acknowledgment_that_hangs_keeps_its_lease(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try finds it, and nobody was given the message in between."""
+    execute: Callable[..., Any] = client._redis.execute_command
+
+    def is_kept(lease: float) -> bool:
+        hung: list[str] = []
+
+        def hang_once(*words: Any) -> object:  # noqa: ANN401 - redis-py's own
+            if words[0] != "ACK" or hung:
+                return execute(*words)
+            hung.append(words[1])
+            time.sleep(3 * lease)
+            raise redis.TimeoutError("Timeout reading from socket")
+
+        client.send("orders", "x")
+        delivery = next(iter(Consumer(client, "orders", lease=lease)))
+        monkeypatch.setattr(client._redis, "execute_command", hang_once)
+        with delivery:
+            pass
+        return client.purge_queue("orders") == 0
+
+    # A lease is lost where the machine stands still for two thirds of it.
+    assert any(map(is_kept, (0.6, 3.0, 12.0)))
+
+
 def test_an_interrupt_gives_the_message_back_at_once(client: Client) -> None:
     """Whoever comes next need not wait for the lease to run out."""
     client.send("orders", "x")

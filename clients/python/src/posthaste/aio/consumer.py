@@ -46,7 +46,13 @@ class Delivery:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End it. LeaseLost when it was done and somebody else may be doing it again."""
-        self._renewal.cancel()
+        try:
+            await self._end(kind)
+        finally:
+            # Not before: where the first try to acknowledge hangs, the second is to find the lease.
+            self._renewal.cancel()
+
+    async def _end(self, kind: type[BaseException] | None) -> None:
         if kind is None:
             if not await self._client.ask(finish(receipt(self.message))):
                 raise LeaseLost(f"message {self.message.id}: its lease had run out before it was acknowledged")
