@@ -331,6 +331,23 @@ def test_a_wait_may_be_longer_than_the_time_out(tier: Tier, connect: Connect) ->
     assert found.text == "late"
 
 
+def test_a_client_that_is_closed_loses_nothing_of_other_threads(client: Client, tier: Tier) -> None:
+    """To them it is a lost connection: what may be repeated is."""
+    found: list[Message | None] = []
+    threads = [threading.Thread(target=lambda: found.append(client.pop("orders", wait=60))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    until(lambda: are_waiting(tier, 4))
+    client.close()
+    client.send_many("orders", *"1234")
+    for thread in threads:
+        thread.join()
+    assert sorted(message.text for message in found if message) == ["1", "2", "3", "4"]
+    # What was wrong by itself stays what it was.
+    with pytest.raises(UnicodeEncodeError):
+        client.send("orders", "\ud800")
+
+
 def test_wrong_use_is_told_before_anything_is_sent(client: Client) -> None:
     """With the argument and its value."""
     for timeout in (0, float("nan"), float("inf")):

@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from posthaste import requests, settings
-from posthaste.errors import PosthasteError, understood
+from posthaste.errors import ConnectionLost, PosthasteError, understood
 from posthaste.message import Message, Queue, QueueDetails
 from posthaste.requests import Pop, QueueOptions, ReadOptions, Request, SendOptions
 
@@ -42,6 +42,7 @@ class Client:
         self._patience = settings.Patience(timeout, attempts)
         options = settings.options(url, account, secret, self._patience, more)
         self._redis = redis.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0))
+        self._closed = 0  # how often
 
     def __enter__(self) -> Self:
         """Use it in a `with`."""
@@ -54,7 +55,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Give the connections back, those of other threads' requests too; a later request connects anew."""
+        self._closed += 1
         self._redis.close()
 
     # Queues.
@@ -158,10 +160,15 @@ class Client:
         return self._try(request, in_doubt)
 
     def _try(self, request: Request[T], in_doubt: bool) -> T:
+        closed = self._closed
         try:
             answer = self._redis.execute_command(*request.words)
         except (redis.RedisError, OSError) as error:
             raise understood(error) from error
+        except (AttributeError, ValueError) as error:  # of redis-py, where the connection is gone under its hands
+            if self._closed == closed:
+                raise
+            raise ConnectionLost("the client was closed while the request was under way") from error
         return request.understand(answer, in_doubt=in_doubt)
 
     def _await(self, piece: Callable[[float], Request[T]], wait: float) -> T:

@@ -56,7 +56,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Give the connections back, those of other tasks' requests too; a later request connects anew."""
         await self._redis.aclose()
 
     # Queues.
