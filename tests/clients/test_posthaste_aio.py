@@ -74,6 +74,7 @@ def test_every_request_has_its_method(tier: Tier) -> None:
         assert await client.nack(first)
         leased = await client.pop_many("orders", count=3, lease=60)
         assert await client.ack(*leased) == 3
+        assert (await client.ack(), await client.send_many("orders")) == (0, [])
         assert await client.redrive("orders") == 0
         assert await client.purge_queue("orders") == 0
         assert await client.delete_queue("orders") == 0

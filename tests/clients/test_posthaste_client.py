@@ -126,6 +126,12 @@ def test_a_read_may_choose_and_look_ahead(client: Client) -> None:
     assert client.pop_many("orders", count=5) == []
 
 
+def test_none_at_all_may_be_sent_or_acknowledged(client: Client) -> None:
+    """As a program does that passes on what it has: `ack(*pop_many(…))`."""
+    assert client.send_many("orders", *()) == []
+    assert client.ack(*client.pop_many("orders", count=5, lease=60)) == 0
+
+
 def test_every_refusal_is_a_type(start: Callable[..., Tier], connect: Connect) -> None:
     """A program catches what it can do something about."""
     client = connect(start("--max-message", "1000").port)

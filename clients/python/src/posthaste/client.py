@@ -97,7 +97,7 @@ class Client:
 
     def send_many(self, queue: str, *bodies: str | bytes) -> list[int]:
         """Store messages, all or none; their ids. Not tried again once sent: after ConnectionLost they may be there."""
-        return self.ask(requests.send_many(queue, bodies))
+        return self.ask(requests.send_many(queue, bodies)) if bodies else []
 
     def peek(self, queue: str | None = None, **options: Unpack[ReadOptions]) -> Message | None:
         """The message that a pop would take; it stays."""
@@ -134,7 +134,7 @@ class Client:
 
     def ack(self, *messages: Message | str) -> int:
         """Remove leased messages; how many leases were still there. After a lost answer, fewer than were removed."""
-        return self.ask(requests.ack(tuple(requests.receipt(one) for one in messages)))
+        return self.ask(requests.ack(tuple(requests.receipt(one) for one in messages))) if messages else 0
 
     def nack(self, message: Message | str, *, delay: float | None = None) -> bool:
         """Give a leased message back, readable at once or after so many seconds."""
