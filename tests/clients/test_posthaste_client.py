@@ -1,6 +1,7 @@
 """The typed Python client (clients/python), blocking, against the real program."""
 
 import os
+import pickle
 import signal
 import threading
 import time
@@ -62,6 +63,7 @@ def test_a_message_is_an_object_with_what_was_sent(client: Client) -> None:
     assert (found.text, found.priority, found.headers) == ("zwei Kaffee, groß", 7, {"kind": b"coffee"})
     assert abs((datetime.now(UTC) - found.sent_at).total_seconds()) < 60
     assert found.deliveries == 1
+    assert {found} == {pickle.loads(pickle.dumps(found))}  # noqa: S301 - its own
     assert client.ack(found) == 1
     assert client.pop("orders") is None
 

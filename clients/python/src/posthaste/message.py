@@ -20,7 +20,7 @@ class Message:
     """How often it was handed out; a pop counts itself."""
     body: bytes
     priority: int = 0
-    headers: Mapping[str, bytes] = field(default_factory=dict)
+    headers: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     receipt: str | None = None
     """Names the lease, when it was popped with one."""
     first_queue: str | None = None
