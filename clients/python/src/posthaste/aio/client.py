@@ -1,7 +1,9 @@
 """The asynchronous client: one method for each request, as in the blocking one.
 
 It may be shared by tasks of one event loop; each request under way has a connection of redis-py's pool. A task that
-is cancelled while it waits for a message takes its connection with it, so the server gives it none.
+is cancelled while it waits for a message takes its connection with it, so the server gives it none from then on. One
+that is on its way at that moment comes back when its lease is over; popped without a lease it is lost. So a wait is
+bounded by `wait=`, and by `asyncio.timeout` only where there is a lease.
 """
 
 import asyncio
