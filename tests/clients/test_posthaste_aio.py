@@ -80,6 +80,9 @@ def test_every_request_has_its_method(tier: Tier) -> None:
         assert await client.delete_queue("orders") == 0
         with pytest.raises(posthaste.NoQueue):
             await client.queue("orders")
+        nothing: Any = None
+        with pytest.raises(TypeError, match="NoneType"):
+            await client.send("orders", nothing)
 
     talk(tier.port, scenario)
 

@@ -370,6 +370,9 @@ def test_wrong_use_is_told_before_anything_is_sent(client: Client) -> None:
         Client(protocol=2)
     with pytest.raises(ValueError, match="lease"):
         Consumer(client, "orders", lease=0)
+    nothing: Any = None
+    with pytest.raises(TypeError, match="NoneType"):
+        client.send("orders", nothing)
     client.send("orders", "x")
     popped = client.pop("orders")
     assert popped is not None

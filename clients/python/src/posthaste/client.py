@@ -163,6 +163,8 @@ class Client:
         closed = self._closed
         try:
             answer = self._redis.execute_command(*request.words)
+        except redis.DataError as error:  # a word that is neither text nor bytes nor a number: nothing was sent
+            raise TypeError(str(error)) from error
         except (redis.RedisError, OSError) as error:
             raise understood(error) from error
         except (AttributeError, ValueError) as error:  # of redis-py, where the connection is gone under its hands

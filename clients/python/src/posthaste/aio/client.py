@@ -164,6 +164,8 @@ class Client:
     async def _try(self, request: Request[T], in_doubt: bool) -> T:
         try:
             answer = await self._redis.execute_command(*request.words)
+        except redis.DataError as error:  # a word that is neither text nor bytes nor a number: nothing was sent
+            raise TypeError(str(error)) from error
         except (redis.RedisError, OSError) as error:
             raise understood(error) from error
         return request.understand(answer, in_doubt=in_doubt)
