@@ -259,6 +259,28 @@ def test_a_cancelled_consumer_gives_its_message_back_at_once(tier: Tier) -> None
     talk(tier.port, scenario)
 
 
+def test_a_request_may_be_cancelled_at_any_moment(tier: Tier) -> None:
+    """It ends of it, and the connection gives the next one no answer but its own."""
+
+    async def scenario(client: Client) -> None:
+        await client.create_queue("others")
+        cancelled = 0
+        for turns in (*range(60), *range(60)):
+            if turns % 2:
+                await client.close()  # and connects anew, which may be cancelled too
+            asked = asyncio.create_task(client.send("orders", "x"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if asked.cancel():
+                cancelled += 1
+                with pytest.raises(asyncio.CancelledError):
+                    await asked
+            assert (await client.queue("others")).name == "others"
+        assert cancelled > 1
+
+    talk(tier.port, scenario)
+
+
 def test_a_consumer_may_be_cancelled_while_its_tier_is_away(tier: Tier) -> None:
     """That its message cannot be given back does not keep it at work."""
 

@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from posthaste import requests, settings
 from posthaste.errors import PosthasteError, understood
 from posthaste.message import Message, Queue, QueueDetails
-from posthaste.requests import Pop, QueueOptions, ReadOptions, Request, SendOptions
+from posthaste.requests import Pop, QueueOptions, ReadOptions, Request, SendOptions, Word
 
 T = TypeVar("T")
 
@@ -163,12 +163,26 @@ class Client:
 
     async def _try(self, request: Request[T], in_doubt: bool) -> T:
         try:
-            answer = await self._redis.execute_command(*request.words)
+            answer = await self._execute(request.words)
         except redis.DataError as error:  # a word that is neither text nor bytes nor a number: nothing was sent
             raise TypeError(str(error)) from error
         except (redis.RedisError, OSError) as error:
             raise understood(error) from error
         return request.understand(answer, in_doubt=in_doubt)
+
+    async def _execute(self, words: tuple[Word, ...]) -> Any:  # noqa: ANN401 - whatever redis-py has read
+        """Say it. Cancelled meanwhile, it is so in any case.
+
+        redis-py sends within an `asyncio.wait_for`, and that of Python 3.11 passes over a cancellation that comes when
+        the sending has just ended: a consumer that was cancelled then would go on for good.
+        """
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        try:
+            return await self._redis.execute_command(*words)
+        finally:
+            if task and task.cancelling() > before:
+                raise asyncio.CancelledError
 
     async def _await(self, piece: Callable[[float], Request[T]], wait: float) -> T:
         """Wait in pieces until something is there or the time is over."""
