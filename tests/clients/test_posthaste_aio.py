@@ -107,6 +107,18 @@ def test_lost_answers_do_no_harm(tier: Tier) -> None:
         talk(proxy.port, scenario)
 
 
+def test_a_connection_that_was_closed_meanwhile_is_made_anew(tier: Tier) -> None:
+    """Before anything is sent, so that what must not be repeated is done."""
+
+    async def scenario(client: Client) -> None:
+        for _ in range(2):
+            await asyncio.to_thread(tier.kill)
+            await asyncio.to_thread(tier.start)
+            assert len(await client.send_many("orders", "one", "two")) == 2
+
+    talk(tier.port, scenario)
+
+
 def test_as_many_tasks_as_there_are_may_wait(tier: Tier) -> None:
     """Each has a connection; no bound of redis-py's fails the hundred-and-first."""
 

@@ -40,7 +40,7 @@ class Client:
     ) -> None:
         """Connect at the first request."""
         self._patience = settings.Patience(timeout, attempts)
-        options = settings.options(url, account, secret, self._patience, more)
+        options = settings.options(redis.Redis, url, account, secret, self._patience, more)
         self._redis = redis.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0))
         self._closed = 0  # how often
 

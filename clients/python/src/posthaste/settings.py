@@ -7,6 +7,7 @@ A wait for a message is asked for in pieces shorter than the time-out. One long 
 a time-out, and such a connection notices a peer that vanished only when something is sent.
 """
 
+import inspect
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,9 +58,9 @@ class Patience:
 
 
 def options(
-    url: str, account: str | None, secret: str | None, patience: Patience, more: dict[str, Any]
+    of: type, url: str, account: str | None, secret: str | None, patience: Patience, more: dict[str, Any]
 ) -> dict[str, Any]:
-    """What redis-py is told. RESP3, because its maps have types."""
+    """What redis-py is told, `of` being its client. RESP3, because its maps have types."""
     for name, value in {**more, **parse_url(url)}.items():  # redis-py, too, lets the URL's query win
         if name in _SET_HERE and value != _SET_HERE[name][0]:
             raise ValueError(f"{name}={value} is not possible: {_SET_HERE[name][1]}")
@@ -75,8 +76,22 @@ def options(
         # are the bound.
         "max_connections": 2**31,
         **of_tcp,
+        **_no_maintenance(of),
         **more,
     }
+
+
+def _no_maintenance(of: type) -> dict[str, Any]:
+    """No notifications of Redis Enterprise, for which redis-py asks whatever server speaks RESP3.
+
+    With them the asyncio pool of its version 8 does not notice that a connection was closed while nobody used it, by a
+    restart say, and its version 7 refuses unix sockets.
+    """
+    if "maint_notifications_config" not in inspect.signature(of).parameters:
+        return {}
+    from redis.maint_notifications import MaintNotificationsConfig  # not there before
+
+    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
 
 def may_repeat(request: Request[Any], error: PosthasteError) -> bool:

@@ -44,7 +44,7 @@ class Client:
     ) -> None:
         """Connect at the first request."""
         self._patience = settings.Patience(timeout, attempts)
-        options = settings.options(url, account, secret, self._patience, more)
+        options = settings.options(redis.asyncio.Redis, url, account, secret, self._patience, more)
         self._redis = redis.asyncio.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0))
 
     async def __aenter__(self) -> Self:
