@@ -1,11 +1,9 @@
 """The typed Python client (clients/python), blocking, against the real program."""
 
-import os
 import pickle
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,10 +14,10 @@ import posthaste
 import pytest
 import redis
 from posthaste import Client, Consumer, DeadLetter, Message, requests
-from posthaste.renewal import Renewal
 
 from losing_proxy import LosingProxy
 from tier import Tier
+from waiting import are_waiting, until
 
 Connect = Callable[..., Client]
 
@@ -44,14 +42,6 @@ def client(tier: Tier, connect: Connect) -> Client:
     made = connect(tier.port)
     made.create_queue("orders")
     return made
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something is true."""
-    end = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.01)
 
 
 def test_a_message_is_an_object_with_what_was_sent(client: Client) -> None:
@@ -240,12 +230,6 @@ def test_what_found_no_connection_may_be_repeated_whatever_it_is(tier: Tier, con
 def test_what_found_no_connection_leaves_no_doubt(tier: Tier, connect: Connect) -> None:
     """An acknowledgment that comes too late is not taken for one whose answer was lost."""
     assert connect(tier.port).ask(requests.finish("1")) is False
-
-
-def are_waiting(tier: Tier, pops: int) -> bool:
-    """Whether so many pops wait at the tier."""
-    with redis.Redis(port=tier.port) as watcher:
-        return int(watcher.info("store")["blocked_clients"]) == pops
 
 
 def test_as_many_threads_as_there_are_may_wait(client: Client, tier: Tier) -> None:
@@ -438,71 +422,6 @@ def test_work_longer_than_its_lease_keeps_its_message(client: Client) -> None:
 
     # A lease is lost where the machine stands still for two thirds of it.
     assert any(map(is_kept, (0.6, 3.0, 12.0)))
-
-
-def test_an_extension_that_fails_keeps_the_other_leases(caplog: pytest.LogCaptureFixture) -> None:
-    """Also with an error that nobody foresaw; one of work that is done meanwhile is nobody's concern."""
-    asked: dict[str, int] = {"failing": 0, "lasting": 0}
-
-    def extend(receipt: str, _lease: float) -> bool:
-        asked[receipt] += 1
-        if receipt == "failing":
-            if asked[receipt] == 2:
-                renewal.end(receipt)
-            raise ValueError(f"failure {asked[receipt]}")
-        return True
-
-    renewal = Renewal(extend, lease=0.03, longest=120.0)
-    renewal.begin("failing")
-    renewal.begin("lasting")
-    until(lambda: asked["failing"] == 2 and asked["lasting"] > 3)
-    renewal.end("lasting")
-    assert caplog.messages == ["a lease could not be extended yet: failure 1"]
-
-
-def test_a_process_forked_off_keeps_its_own_leases_alone() -> None:
-    """The thread that did so stayed behind, and so did the messages under work."""
-    asked: list[str] = []
-    renewal = Renewal(noting(asked), lease=0.03, longest=120.0)
-    renewal.begin("the parent's")
-    until(lambda: bool(asked))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, since Python 3.12
-        child = os.fork()
-    if child == 0:
-        try:
-            asked.clear()
-            renewal.begin("the child's")
-            until(lambda: len(asked) > 2)
-            os._exit(0 if set(asked) == {"the child's"} else 2)
-        finally:
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0
-    renewal.end("the parent's")
-
-
-def test_a_thread_that_could_not_be_started_is_started_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that has no thread to give at one moment may have one at another."""
-    asked: list[str] = []
-    renewal = Renewal(noting(asked), lease=0.03, longest=120.0)
-    with monkeypatch.context() as none_left:
-        none_left.setattr(threading.Thread, "start", raises(RuntimeError("can't start new thread")))
-        with pytest.raises(RuntimeError):
-            renewal.begin("first")
-    renewal.begin("second")
-    until(lambda: len(asked) > 2)
-    renewal.end("second")
-    assert set(asked) == {"second"}
-
-
-def noting(asked: list[str]) -> Callable[[str, float], bool]:
-    """Extensions that all succeed, and are noted."""
-
-    def extend(receipt: str, _lease: float) -> bool:
-        asked.append(receipt)
-        return True
-
-    return extend
 
 
 def raises(error: Exception) -> Callable[..., None]:
