@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tier import ROOT
+from tier import ROOT, program
 
 
 def test_the_image_is_built_by_the_pinned_compiler() -> None:
@@ -39,6 +39,34 @@ def test_the_services_differ_only_in_what_their_tier_needs() -> None:
     ]
     hardening = [unit[unit.index("AmbientCapabilities=") : unit.index("[Install]")] for unit in units]
     assert hardening[0] == hardening[1]
+
+
+@pytest.mark.parametrize("tier", ["queue", "cache"])
+def test_a_service_is_tried_until_what_it_needs_is_there(tier: str) -> None:
+    """After a power cut the database may be up last. Wrong options are told once, and not every second."""
+    unit = (ROOT / "packaging" / "systemd" / f"posthaste-{tier}.service").read_text("utf-8")
+    head = unit[unit.index("[Unit]") : unit.index("[Service]")]
+    assert "\nStartLimitIntervalSec=0\n" in head
+    (given_up,) = re.findall(r"^RestartPreventExitStatus=(.*)$", unit, re.M)
+    away = ("--store=postgres://app@127.0.0.1:1/none",) if tier == "queue" else ("--server=nowhere.invalid",)
+    for arguments, is_tried_again in ((away, True), (("--nonsense",), False)):
+        command = [str(program()), tier, "--listen=127.0.0.1:0", "--http=off", *arguments]
+        code = subprocess.run(command, capture_output=True, timeout=60, check=False).returncode
+        assert code != 0
+        assert (str(code) not in given_up.split()) == is_tried_again
+
+
+def test_systemd_understands_the_units(tmp_path: Path) -> None:
+    """Each option in its section, and none that it does not know."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not here")
+    for unit in (ROOT / "packaging" / "systemd").iterdir():
+        text = unit.read_text("utf-8").replace("/usr/bin/posthaste", str(program().resolve()))
+        (tmp_path / unit.name).write_text(text, "utf-8")
+    command = ["systemd-analyze", "verify", *map(str, sorted(tmp_path.iterdir()))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "posthaste" in line]
+    assert (done.returncode, said) == (0, [])
 
 
 @pytest.mark.parametrize("queue", ["queue.yaml", "queue-embedded.yaml"])
