@@ -19,6 +19,15 @@ def test_the_image_is_built_by_the_pinned_compiler() -> None:
     assert f"RUSTUP_TOOLCHAIN={pinned}\n" in dockerfile
 
 
+def test_a_build_takes_no_secrets_along() -> None:
+    """Not those of an installation from the compose file, which are made in the tree."""
+    left_out = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    made = re.findall(r"^/(deploy/\S+)$", (ROOT / ".gitignore").read_text("utf-8"), re.M)
+    assert len(made) == 3
+    for path in made:
+        assert any(path == name or path.startswith(f"{name}/") for name in left_out), path
+
+
 def test_images_carry_the_version_of_the_program() -> None:
     """In the compose file, in the manifests, and in the guide."""
     version = tomllib.loads((ROOT / "Cargo.toml").read_text("utf-8"))["workspace"]["package"]["version"]
