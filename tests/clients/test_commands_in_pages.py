@@ -85,6 +85,19 @@ def test_the_commands_of_packaging_are_understood(path: Path) -> None:
     check(list(packaged(path)))
 
 
+def test_secrets_are_made_for_their_owner_alone() -> None:
+    """Shell by shell: what is random is written where nobody else may read it."""
+    shells = [
+        code
+        for page in PAGES
+        for code in re.findall(r"^```sh\n.*?^```$", page.read_text("utf-8"), re.M | re.S)
+    ]
+    making = [code for code in shells if "openssl rand" in code]
+    assert len(making) >= 4
+    for code in making:
+        assert "umask 077" in code.partition("openssl rand")[0], code
+
+
 def test_there_are_commands_to_check() -> None:
     """Or nothing would have been checked."""
     assert len(list(commands(ROOT / "docs" / "guides" / "scale-out.md"))) >= 3
