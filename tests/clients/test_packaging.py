@@ -108,3 +108,14 @@ def test_directories_of_the_compose_file_are_made_by_who_starts_it() -> None:
     for service in re.findall(r"^  [\w-]+:.*\n(?:    .*\n|\n)+", text, re.M):
         if "    user:" in service:
             assert not re.search(r"^ +- \w[\w-]*:/", service, re.M), "a volume that Docker makes"
+
+
+def test_the_guide_backs_up_the_store_that_the_service_has() -> None:
+    """A directory above it is no store."""
+    unit = (ROOT / "packaging" / "systemd" / "posthaste-queue.service").read_text("utf-8")
+    options = (ROOT / "deploy" / "posthaste.toml").read_text("utf-8")
+    (works_in,) = re.findall(r"^WorkingDirectory=(.*)$", unit, re.M)
+    (store,) = re.findall(r'^#store = "embedded:\./(.*)"$', options, re.M)
+    guide = (ROOT / "docs" / "guides" / "backup.md").read_text("utf-8")
+    assert f"admin backup --store embedded:{works_in}/{store} " in guide
+    assert f"chown -R posthaste:posthaste {works_in}/{store}\n" in guide
