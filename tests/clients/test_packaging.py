@@ -98,6 +98,17 @@ def test_what_is_to_be_encrypted_is(queue: str, tmp_path: Path) -> None:
         assert tier.count("scheme: HTTPS") == tier.count("httpGet:") == 3
 
 
+@pytest.mark.parametrize(("manifest", "times"), [("queue-embedded", 2), ("cache", 1)])
+def test_a_pod_is_full_before_it_is_killed(manifest: str, times: int) -> None:
+    """The bound that a tier keeps lies within that of its pod, with room for the rest of it."""
+    text = (ROOT / "deploy" / "kubernetes" / f"{manifest}.yaml").read_text("utf-8")
+    (limit,) = re.findall(r"limits: \{ memory: (\d+\wi) \}", text)
+    usual = (ROOT / "deploy" / "posthaste.toml").read_text("utf-8")
+    bounds = re.findall(r"--memory-limit=(\d+)", text) or re.findall(r"^#memory-limit = (\d+)", usual, re.M)
+    bytes_of = {"Mi": 2**20, "Gi": 2**30}
+    assert int(bounds[0]) * times + 200 * 2**20 < int(limit[:-2]) * bytes_of[limit[-2:]]
+
+
 def test_directories_of_the_compose_file_are_made_by_who_starts_it() -> None:
     """One that Docker makes belongs to another user than the containers run as."""
     text = (ROOT / "deploy" / "compose" / "compose.yaml").read_text("utf-8")
