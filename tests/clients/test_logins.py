@@ -165,8 +165,8 @@ def test_a_role_that_is_none_is_refused_with_its_word(tmp_path: Path) -> None:
 def test_wrong_secrets_are_counted_and_slow_down_only_who_gives_them(roles: Tier) -> None:
     """Each one waits longer; somebody else does not wait for them."""
     begin = time.monotonic()
-    for _ in range(5):
-        with closing(client(roles, "sender", "wrong")) as guesser, pytest.raises(redis.RedisError):
+    for guess in range(5):
+        with closing(client(roles, "sender", f"wrong {guess}")) as guesser, pytest.raises(redis.RedisError):
             guesser.ping()
     assert time.monotonic() - begin > 1.49, "0.1, 0.2, 0.4 and 0.8 s between one and the next"
     with closing(client(roles, "reader")) as reader:
@@ -174,6 +174,27 @@ def test_wrong_secrets_are_counted_and_slow_down_only_who_gives_them(roles: Tier
     with closing(client(roles, "sender")) as sender:
         sender.ping()
     assert time.monotonic() - begin > 3.09, "the account itself waits too, from here: another 1.6 s"
+
+
+def test_who_repeats_a_stale_secret_keeps_nobody_out(roles: Tier, accounts: Callable[..., Path]) -> None:
+    """It is refused each time, and makes no login of the same account from here wait, until it is right."""
+    begin = time.monotonic()
+    for _ in range(50):
+        with closing(client(roles, "sender", "stale")) as stale, pytest.raises(redis.RedisError):
+            stale.ping()
+    with closing(client(roles, "sender")) as sender:
+        sender.ping()
+        assert int(sender.info("clients")["logins_failed"]) == 50
+    assert time.monotonic() - begin < 60, "guesses would have taken some four minutes"
+    subprocess.run(
+        [program(), "admin", "account", "add", "sender", "--file", accounts("other"), "--send", "mail.*"],
+        input="stale\n",
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+    with closing(client(roles, "sender", "stale")) as sender:
+        assert sender.ping()
 
 
 def test_wrong_secrets_over_http_are_counted_by_where_they_come_from(roles: Tier) -> None:
@@ -191,11 +212,11 @@ def test_wrong_secrets_over_http_are_counted_by_where_they_come_from(roles: Tier
 
 def test_who_gives_wrong_secrets_keeps_nobody_from_the_list_of_queues(roles: Tier) -> None:
     """Their pauses are their own: all of them together are a minute and more."""
-    guess = b"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sender:wrong\r\n\r\n"
+    guess = "GET /v1/queues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sender:wrong{}\r\n\r\n"
     guesses = [socket.create_connection(("127.0.0.1", roles.http_port), 20) for _ in range(20)]
     try:
-        for guesser in guesses:
-            guesser.sendall(guess)
+        for number, guesser in enumerate(guesses):
+            guesser.sendall(guess.format(number).encode())
         first, _, _ = select.select(guesses, [], [], 20)
         assert first[0].recv(100).startswith(b"HTTP/1.1 401"), "from now on the others wait"
         assert web(roles, "keeper", "GET", "/v1/queues") == 200

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ struct Entry {
 impl Accounts {
     /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
     fn verify(&self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
-        match std::str::from_utf8(name).ok().and_then(|name| self.entries.get(name)) {
+        match self.entry(name) {
             Some(entry) => matches(&entry.hash, secret).then(|| entry.grants.clone()),
             None => {
                 if let Some(any) = self.entries.values().next() {
@@ -61,6 +62,14 @@ impl Accounts {
                 None
             }
         }
+    }
+
+    fn entry(&self, name: &[u8]) -> Option<&Entry> {
+        std::str::from_utf8(name).ok().and_then(|name| self.entries.get(name))
+    }
+
+    fn hash_of(&self, name: &[u8]) -> Option<&str> {
+        self.entry(name).map(|entry| entry.hash.as_str())
     }
 
     fn add(&mut self, line: &str) -> Result<(), String> {
@@ -207,6 +216,13 @@ impl AccountsFile {
             );
         }
         self.accounts.verify(name, secret)
+    }
+
+    /// By these keys, of the secret beside what the file says of the account now: the same until either is another.
+    pub fn digest(&mut self, name: &[u8], secret: &[u8], keys: &RandomState) -> u64 {
+        // A fault is told by whoever checks the secret.
+        let _ = self.refresh();
+        keys.hash_one((self.accounts.hash_of(name), secret))
     }
 
     /// Reads the file if it has changed. Why it cannot be used, when that is news.

@@ -2,13 +2,16 @@
 //!
 //! A hash takes milliseconds by design, so secrets are checked on a thread of their own, never on a network thread.
 //! After a wrong secret the next check for the same account from the same address waits: 100 ms, then twice as long
-//! each time, up to 5 s, until nothing was wrong there for a minute. Nobody else waits, so a program with a stale secret
-//! harms itself only, and an account cannot be locked from elsewhere. Addresses take turns, and what waits is bounded (see
-//! `waiting`).
+//! each time, up to 5 s, until nothing was wrong there for a minute. Nobody else waits, so an account cannot be locked
+//! from elsewhere. Addresses take turns, and what waits is bounded (see `waiting`).
+//!
+//! The same wrong secret again is no guess: it is refused without a check, and makes nobody wait. So a program with a
+//! stale secret, however often it tries, does not keep those out who share its account and address.
 
 mod waiting;
 
 use std::collections::HashMap;
+use std::hash::RandomState;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,6 +32,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A wrong secret is forgotten after this time without another.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// Wrong secrets of a suspect that are known again.
+const SECRETS_KEPT: usize = 4;
 
 /// Accounts and addresses with wrong secrets that are remembered; the one that waits least is forgotten for a new one.
 const SUSPECTS_MAX: usize = 4096;
@@ -124,6 +130,7 @@ impl Authenticator {
             logins: Arc::clone(&logins),
             memory: Memory::default(),
             waiting: Waiting::default(),
+            digests: RandomState::new(),
         };
         Builder::new().name("authenticator".into()).spawn(move || there.work(&told))?;
         Ok(Self { desk, logins })
@@ -159,6 +166,8 @@ struct Desk {
     logins: Arc<Logins>,
     memory: Memory,
     waiting: Waiting,
+    /// By which wrong secrets are known again; they are not kept.
+    digests: RandomState,
 }
 
 impl Desk {
@@ -180,6 +189,9 @@ impl Desk {
 
     fn hear(&mut self, told: Told) {
         match told {
+            Told::Check(check) if self.is_known_to_be_wrong(&check) => {
+                self.tell(check.address, Verdict::Wrong);
+            }
             Told::Check(check) => {
                 if let Some(displaced) = self.waiting.push(check) {
                     self.tell(displaced.address, Verdict::Busy);
@@ -201,15 +213,33 @@ impl Desk {
         let Some(check) = self.waiting.next(|suspect| self.memory.wait(suspect, now).is_zero()) else {
             return;
         };
+        // Since it came, perhaps.
+        if self.is_known_to_be_wrong(&check) {
+            return self.tell(check.address, Verdict::Wrong);
+        }
         let verdict = match self.accounts.verify(&check.suspect.account, &check.secret) {
             Some(grants) => Verdict::Welcome(grants),
             None => {
-                self.memory.wrong(check.suspect, Instant::now());
+                let digest = self.digest(&check);
+                self.memory.wrong(check.suspect, digest, Instant::now());
                 Verdict::Wrong
             }
         };
         self.logins.is_file_unusable.store(!self.accounts.is_usable(), Ordering::Relaxed);
         self.tell(check.address, verdict);
+    }
+
+    fn is_known_to_be_wrong(&mut self, check: &Check) -> bool {
+        if !self.memory.has_of_late(&check.suspect, Instant::now()) {
+            return false;
+        }
+        let digest = self.digest(check);
+        self.memory.knows(&check.suspect, digest)
+    }
+
+    /// Of a secret beside what the file says of its account: it is another one once the file says something else.
+    fn digest(&mut self, check: &Check) -> u64 {
+        self.accounts.digest(&check.suspect.account, &check.secret, &self.digests)
     }
 
     fn tell(&self, address: Address, verdict: Verdict) {
@@ -232,6 +262,14 @@ struct Memory {
 struct Wrong {
     pause: Duration,
     last: Instant,
+    /// Digests of the last secrets, the latest first.
+    secrets: [Option<u64>; SECRETS_KEPT],
+}
+
+impl Wrong {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last) < FORGOTTEN_AFTER
+    }
 }
 
 impl Memory {
@@ -242,12 +280,21 @@ impl Memory {
             .map_or(Duration::ZERO, |wrong| (wrong.last + wrong.pause).saturating_duration_since(now))
     }
 
+    /// Whether it had a wrong secret that is not forgotten yet.
+    fn has_of_late(&self, suspect: &Suspect, now: Instant) -> bool {
+        self.wrong.get(suspect).is_some_and(|wrong| wrong.is_fresh(now))
+    }
+
+    /// Whether the secret with this digest was one of its last wrong ones.
+    fn knows(&self, suspect: &Suspect, digest: u64) -> bool {
+        self.wrong.get(suspect).is_some_and(|wrong| wrong.secrets.contains(&Some(digest)))
+    }
+
     /// Notes a wrong secret.
-    fn wrong(&mut self, suspect: Suspect, now: Instant) {
-        let is_fresh = |wrong: &Wrong| now.saturating_duration_since(wrong.last) < FORGOTTEN_AFTER;
-        let before = self.wrong.get(&suspect).copied().filter(is_fresh);
+    fn wrong(&mut self, suspect: Suspect, digest: u64, now: Instant) {
+        let before = self.wrong.get(&suspect).copied().filter(|wrong| wrong.is_fresh(now));
         if before.is_none() && self.wrong.len() >= SUSPECTS_MAX {
-            self.wrong.retain(|_, wrong| is_fresh(wrong));
+            self.wrong.retain(|_, wrong| wrong.is_fresh(now));
             let least =
                 self.wrong.iter().min_by_key(|(_, wrong)| wrong.pause).map(|(least, _)| least.clone());
             if let Some(least) = least.filter(|_| self.wrong.len() >= SUSPECTS_MAX) {
@@ -255,7 +302,10 @@ impl Memory {
             }
         }
         let pause = before.map_or(PAUSE, |wrong| (wrong.pause * 2).min(PAUSE_MAX));
-        self.wrong.insert(suspect, Wrong { pause, last: now });
+        let mut secrets = before.map_or([None; SECRETS_KEPT], |wrong| wrong.secrets);
+        secrets.rotate_right(1);
+        secrets[0] = Some(digest);
+        self.wrong.insert(suspect, Wrong { pause, last: now, secrets });
     }
 }
 
@@ -272,7 +322,7 @@ mod tests {
         let (mut memory, mut now) = (Memory::default(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..8 {
-            memory.wrong(suspect("a", 1), now);
+            memory.wrong(suspect("a", 1), 0, now);
             let wait = memory.wait(&suspect("a", 1), now);
             waits.push(wait.as_millis());
             now += wait;
@@ -284,7 +334,7 @@ mod tests {
     #[test]
     fn only_the_same_account_from_the_same_address_waits() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrong(suspect("a", 1), now);
+        memory.wrong(suspect("a", 1), 0, now);
         assert!(memory.wait(&suspect("b", 1), now).is_zero(), "another account");
         assert!(memory.wait(&suspect("a", 2), now).is_zero(), "another address");
     }
@@ -293,30 +343,43 @@ mod tests {
     fn who_owns_a_network_of_version_6_has_one_pause_for_all_of_it() {
         let suspect = |address: &str| Suspect::new(address.parse().ok(), b"a");
         let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrong(suspect("2001:db8::1"), now);
+        memory.wrong(suspect("2001:db8::1"), 0, now);
         assert_eq!(memory.wait(&suspect("2001:db8::2"), now), PAUSE);
         assert!(memory.wait(&suspect("2001:db8:0:1::1"), now).is_zero(), "the network beside it");
-        memory.wrong(suspect("::ffff:10.0.0.1"), now);
+        memory.wrong(suspect("::ffff:10.0.0.1"), 0, now);
         assert_eq!(memory.wait(&suspect("10.0.0.1"), now), PAUSE, "the same address in both versions");
     }
 
     #[test]
     fn a_wrong_secret_is_forgotten_in_time() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrong(suspect("a", 1), now);
-        memory.wrong(suspect("a", 1), now);
+        memory.wrong(suspect("a", 1), 0, now);
+        memory.wrong(suspect("a", 1), 0, now);
         let later = now + FORGOTTEN_AFTER;
-        memory.wrong(suspect("a", 1), later);
+        memory.wrong(suspect("a", 1), 0, later);
         assert_eq!(memory.wait(&suspect("a", 1), later), PAUSE);
+    }
+
+    #[test]
+    fn the_last_wrong_secrets_of_a_suspect_are_known_again() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        for digest in 1..=SECRETS_KEPT as u64 + 1 {
+            memory.wrong(suspect("a", 1), digest, now);
+        }
+        let known = |who: &Suspect| (0..10).filter(|digest| memory.knows(who, *digest)).collect::<Vec<_>>();
+        assert_eq!(known(&suspect("a", 1)), [2, 3, 4, 5]);
+        assert_eq!(known(&suspect("a", 2)), [0; 0], "elsewhere it may be a guess");
+        assert!(memory.has_of_late(&suspect("a", 1), now));
+        assert!(!memory.has_of_late(&suspect("a", 1), now + FORGOTTEN_AFTER));
     }
 
     #[test]
     fn the_memory_of_wrong_secrets_is_bounded_and_keeps_those_who_guess_most() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrong(suspect("guesser", 1), now);
-        memory.wrong(suspect("guesser", 1), now);
+        memory.wrong(suspect("guesser", 1), 0, now);
+        memory.wrong(suspect("guesser", 1), 0, now);
         for number in 0..2 * SUSPECTS_MAX {
-            memory.wrong(suspect(&number.to_string(), 2), now);
+            memory.wrong(suspect(&number.to_string(), 2), 0, now);
         }
         assert!(memory.wrong.len() <= SUSPECTS_MAX);
         assert_eq!(memory.wait(&suspect("guesser", 1), now), 2 * PAUSE);
