@@ -467,3 +467,15 @@ def test_the_console_is_there(web: Tier) -> None:
     assert ask(web, "GET", "/console/app.js")[0] == 200
     assert ask(web, "GET", "/console/../Cargo.toml")[0] == 404
     assert ask(web, "GET", "/v1/status")[1]["ready"] is True
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_pop_over_resp_is_repeated_over_http(web: Tier, protocol: int) -> None:
+    """Its answer was a message alone, for it had no COUNT; HTTP lists it."""
+    with closing(redis.Redis(port=web.port, protocol=protocol)) as client:
+        client.execute_command("QCREATE", "q")
+        sent = client.execute_command("SEND", "q", "hello")
+        client.execute_command("POP", "QUEUE", "q", "REQID", "k")
+    status, again = ask(web, "POST", "/v1/queues/q/pop", {"request_id": "k"})
+    assert status == 200
+    assert [(message["id"], message["body"]) for message in again["messages"]] == [(sent, "hello")]

@@ -259,11 +259,14 @@ pub(super) async fn pop(
     Ok(messages(&visitor.ask_while_there(words).await?))
 }
 
+/// The messages of an answer. A pop that waited until its time was over answers null; one that repeats what was asked over
+/// RESP without COUNT is given what that was: a message alone.
 fn messages(answer: &Answer) -> Json<JsonValue> {
     let value = answer.value();
-    // A pop that waited until its time was over answers null.
-    let found: Vec<JsonValue> =
-        value.parts().iter().filter(|part| !Value::is_null(part)).map(to_json).collect();
+    let found: Vec<JsonValue> = match &value {
+        Value::Map(_) => vec![to_json(&value)],
+        list => list.parts().iter().filter(|part| !Value::is_null(part)).map(to_json).collect(),
+    };
     Json(json!({ "messages": found }))
 }
 
