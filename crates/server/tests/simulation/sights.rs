@@ -8,9 +8,14 @@ use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 
 use super::requests::ACCOUNTS;
+use super::truth::sorted;
 
 /// Times after a crash at which all that can be seen is compared: the ends of what requests ask for.
 const LATER_MS: [Millis; 7] = [0, 1, 10, 60, 150, 1_100, 5_000];
+
+/// Until then every millisecond passes by itself, and what it tells is compared too: two leases that end a few of them apart
+/// look alike before and afterwards.
+const BY_ONE_MS: Millis = 1_100;
 
 /// What clients may have asked before: it is answered as it was then, if that is remembered.
 const REPEATED: [&str; 6] = [
@@ -26,10 +31,20 @@ const REPEATED: [&str; 6] = [
 pub(super) fn sights<R: Rules>(store: &mut R, now: Millis) -> Vec<String> {
     store.account(b"default").expect("it is known, or there is room");
     let mut sights = Vec::new();
+    let mut passed = 0;
     for later in LATER_MS {
-        let now = now + later;
         assert_eq!(store.prepare(1, 0), Ok(()), "a sound disk");
-        store.tick(now, &mut Vec::new());
+        let by_one = if later <= BY_ONE_MS { passed } else { later };
+        for ms in by_one..=later {
+            let mut news = Vec::new();
+            store.tick(now + ms, &mut news);
+            // The first tells what was due meanwhile, which a store that has just been opened need not.
+            if ms > 0 && !news.is_empty() {
+                sights.push(format!("{ms} ms later: {:?}", sorted(&news)));
+            }
+        }
+        passed = later;
+        let now = now + later;
         let list = asked(store, now, "QLIST");
         let mut requests = vec!["ACCOUNTS".to_owned()];
         for queue in names(&list) {

@@ -437,7 +437,8 @@ fn places(bundle: &Bundle) -> impl Iterator<Item = Place> {
     bundle.requests.iter().map(|request| std::ptr::from_ref(&request.operation).addr())
 }
 
-fn sorted(news: &[News]) -> Vec<String> {
+/// News as texts; there is no order between them.
+pub(super) fn sorted(news: &[News]) -> Vec<String> {
     let mut news: Vec<_> = news.iter().map(|news| format!("{news:?}")).collect();
     news.sort();
     news
