@@ -13,7 +13,7 @@ use slab::Slab;
 
 use super::buffers::Buffers;
 use super::gate::{Arrival, Gate};
-use super::limits::{FIRST_REQUEST, LINGER, OWED_BYTES_MAX, READ_BYTES};
+use super::limits::{FIRST_REQUEST, LINGER, OVERSLEPT, OWED_BYTES_MAX, READ_BYTES};
 use super::newcomers::{LOOK_EVERY, Newcomer, Reason};
 use super::peer::{Life, Peer};
 use super::readiness::Readiness;
@@ -294,11 +294,15 @@ impl<T: Tier> Connections<T> {
             return;
         }
         let now = self.clock.instant();
-        while let Some(Later { slot, number, has_lingered, .. }) =
+        while let Some(Later { at, slot, number, has_lingered }) =
             self.later.pop_front_if(|later| later.at <= now)
         {
             match self.find(slot, number).map(|connection| connection.as_ref().life) {
                 Some(Life::Open) => tier.touched().add(slot),
+                // This thread, or the machine, stood still meanwhile: what was sent to it has yet to be read.
+                Some(Life::Lingering) if has_lingered && now > at + OVERSLEPT => {
+                    self.later.push_back(Later { at: now + LINGER, slot, number, has_lingered });
+                }
                 Some(Life::Lingering) if has_lingered => self.remove(tier, slot),
                 // Its last answers are still to be written, or it lingers since and has a time of its own.
                 _ => {}

@@ -28,6 +28,9 @@ pub const EVENTS_PER_TURN: usize = 1024;
 /// answers are not destroyed by a reset. Who has been silent for so long will send nothing in between.
 pub const LINGER: Duration = Duration::from_secs(1);
 
+/// A thread that looks later than this after a time has not slept by its own will.
+pub const OVERSLEPT: Duration = Duration::from_millis(100);
+
 /// How long after it was accepted a connection is kept by a tier that stops, for the request that its client may have
 /// sent by then.
 pub const FIRST_REQUEST: Duration = Duration::from_millis(500);
