@@ -10,7 +10,8 @@ pub const REQUESTS: Head = Head {
     name: "posthaste_requests_total",
     kind: Kind::Counter,
     labels: &["kind", "ending"],
-    help: "Requests answered, by kind and ending (ok, null: nothing was there, error).",
+    help: "Requests answered, by kind and ending (ok, null: nothing was there, error). What is refused before it \
+           waits, for its size, its words or a missing role, is of kind session.",
 };
 
 /// How long requests took.
