@@ -246,6 +246,20 @@ impl Postgres {
         finish(self.psql_command(database).arg("--file").arg(file));
     }
 
+    /// Runs a pgbench script so many times, once for each of these clients at a time.
+    pub(crate) fn pgbench(&self, database: &str, script: &Path, clients: usize, times: usize) {
+        let mut pgbench = Command::new(program("pgbench"));
+        pgbench.arg("--host").arg(&self.dir).args([
+            "--port",
+            &self.port.to_string(),
+            "--username",
+            "postgres",
+        ]);
+        pgbench.args(["--no-vacuum", "--protocol=prepared", "--client", &clients.to_string()]);
+        pgbench.args(["--transactions", &times.to_string(), "--file"]).arg(script).arg(database);
+        finish(&mut pgbench);
+    }
+
     fn psql_command(&self, database: &str) -> Command {
         let mut psql = self.client("psql", database);
         psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"]);
