@@ -532,6 +532,25 @@ fn a_login_by_a_new_name_beyond_the_memory_limit_is_refused() {
 }
 
 #[test]
+fn who_meets_a_memory_full_of_kept_answers_is_told_so() {
+    fn refuses(world: &mut World<impl Rules>) {
+        world.ask("a", "QCREATE q");
+        let refused = (0..1000).find_map(|number| {
+            let sent = world.ask("a", &format!("SEND q x DEDUP k{number}"));
+            world.ask("a", "POP QUEUE q");
+            matches!(sent, Got::Error(_)).then_some(sent)
+        });
+        let says =
+            "FULL answers kept for 10 minutes for repeated requests (DEDUP, REQID) need most of 8000 bytes";
+        assert!(matches!(&refused, Some(Got::Error(text)) if text.starts_with(says)), "{refused:?}");
+    }
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options = EmbeddedOptions { memory_limit: Some(8_000), ..EmbeddedOptions::default() };
+    refuses(&mut World::new(open_with(home.path(), options)));
+    refuses(&mut World::new(Memory::new(1).limited(Some(8_000))));
+}
+
+#[test]
 fn an_answer_ends_before_its_headers_are_too_much() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let header = format!(" HEADER name {}", "x".repeat(60_000));

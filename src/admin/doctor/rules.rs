@@ -179,7 +179,8 @@ pub(crate) fn on_queue(figures: &Figures, store: &str, database_is_examined: boo
     let unseen = (is_database && !database_is_examined).then(|| {
         Finding::note("database", "not looked at: name it with --store postgres://… as the tier does")
     });
-    let may = [durable, disk(figures), log_files(figures), sync(figures), keeper(figures), unseen];
+    let may =
+        [durable, disk(figures), memory(figures), log_files(figures), sync(figures), keeper(figures), unseen];
     may.into_iter().flatten().collect()
 }
 
@@ -201,6 +202,20 @@ fn disk(figures: &Figures) -> Option<Finding> {
             size / 1e9
         );
         Finding::problem("disk", text)
+    })
+}
+
+fn memory(figures: &Figures) -> Option<Finding> {
+    let taken = figures.get("posthaste_store_state_bytes")?;
+    let limit = figures.get("posthaste_store_state_limit_bytes")?;
+    (taken > NEARLY * limit).then(|| {
+        let text = format!(
+            "{:.1} of {:.1} MB of --memory-limit are taken, and beyond it what adds something gets FULL: read or purge queues \
+             (posthaste admin queues), or raise it",
+            taken / 1e6,
+            limit / 1e6
+        );
+        Finding::problem("memory", text)
     })
 }
 
@@ -301,7 +316,7 @@ mod tests {
             "posthaste_build_info{{version=\"{VERSION}\"}} 1\nposthaste_clock_seconds 1000\nprocess_max_fds 65536\n\
              process_open_fds 40\nposthaste_connections 10\nposthaste_connections_max 20000\nposthaste_line_requests 3\n\
              posthaste_line_requests_max 65536\nposthaste_disk_free_bytes 90000000000\nposthaste_disk_size_bytes \
-             100000000000\nposthaste_requests_total{{kind=\"send\",ending=\"ok\"}} 1000\n"
+             100000000000\nposthaste_store_state_bytes 500000000\nposthaste_store_state_limit_bytes 1000000000\nposthaste_requests_total{{kind=\"send\",ending=\"ok\"}} 1000\n"
         );
         Figures::read(&format!("{lines}\n{healthy}"))
     }
@@ -329,6 +344,7 @@ mod tests {
             ("posthaste_connections 19000", "--max-clients"),
             ("posthaste_line_requests 40000", "BUSY"),
             ("posthaste_disk_free_bytes 5000000000", "purge"),
+            ("posthaste_store_state_bytes 950000000", "950.0 of 1000.0 MB"),
             ("posthaste_store_unreadable_segments 1", "the log names the file"),
             ("posthaste_keeper_silent_seconds 9", "admin store"),
             ("posthaste_accounts_file_usable 0", "the log names the line"),

@@ -17,7 +17,7 @@ const fn row(figure: &'static str, name: &'static str, kind: Kind, help: &'stati
     Row { figure, per_unit: 1.0, head: Head::plain(name, kind, help) }
 }
 
-static ROWS: [Row; 25] = [
+static ROWS: [Row; 26] = [
     row("store_failed", "posthaste_store_failed", Kind::Gauge, "1 while the store refuses changes."),
     row(
         "store_full",
@@ -56,6 +56,12 @@ static ROWS: [Row; 25] = [
         "posthaste_store_state_bytes",
         Kind::Gauge,
         "Memory of the selection state, and of bodies that are kept there, which --memory-limit bounds. Embedded, memory.",
+    ),
+    row(
+        "state_limit_bytes",
+        "posthaste_store_state_limit_bytes",
+        Kind::Gauge,
+        "Beyond so many what adds something gets FULL (--memory-limit); absent without it. Embedded, memory.",
     ),
     row("log_bytes", "posthaste_store_log_bytes", Kind::Gauge, "Bytes in the log. Embedded."),
     row(

@@ -5,7 +5,7 @@
 
 use posthaste_wire::fault::{Fault, Word};
 
-use super::bounds::COPIES_BYTES;
+use super::bounds::{COPIES_BYTES, REMEMBERED_MS};
 
 /// The queue does not exist.
 pub(crate) fn no_queue(name: &[u8]) -> Fault {
@@ -61,11 +61,17 @@ pub(crate) fn too_many_copies(copies: u64) -> Fault {
     Fault::about(Word::Full, text)
 }
 
-/// The server holds as much in memory as it may.
-pub(crate) fn out_of_memory(limit: u64, of_names: u64) -> Fault {
+/// The server holds as much in memory as it may, so many bytes of it for names of accounts and for kept answers.
+pub(crate) fn out_of_memory(limit: u64, of_names: u64, of_answers: u64) -> Fault {
     let text = if of_names > limit / 2 {
         format!(
             "the names of accounts, which stay, need most of {limit} bytes of memory; raise --memory-limit"
+        )
+    } else if of_answers > limit / 2 {
+        let minutes = REMEMBERED_MS / 60_000;
+        format!(
+            "answers kept for {minutes} minutes for repeated requests (DEDUP, REQID) need most of {limit} bytes of memory; give \
+             fewer requests a key, or raise --memory-limit"
         )
     } else {
         format!(

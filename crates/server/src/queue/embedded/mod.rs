@@ -385,7 +385,7 @@ impl Rules for Embedded {
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
-        vec![
+        let mut figures = vec![
             ("store_failed", u64::from(self.failed.is_some())),
             ("store_full", u64::from(self.full_since.is_some())),
             ("queues", self.stock.queues.len() as u64),
@@ -399,7 +399,9 @@ impl Rules for Embedded {
             ("log_segments", self.log.segments() as u64),
             ("unreadable_segments", self.reclaim.unreadable()),
             ("disk_bytes", self.log.disk_bytes()),
-        ]
+        ];
+        figures.extend(self.memory_limit.map(|limit| ("state_limit_bytes", limit)));
+        figures
     }
 }
 

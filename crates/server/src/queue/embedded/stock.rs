@@ -176,14 +176,18 @@ impl Stock {
         const PER_MESSAGE: u64 = 64;
         const PER_SPECIAL: u64 = 320;
         const PER_LANE: u64 = 640;
-        const PER_ANSWER: u64 = 320;
         self.queues.messages() * PER_MESSAGE
             + self.special.len() as u64 * PER_SPECIAL
             + self.lanes.len() as u64 * PER_LANE
-            + self.remembered.len() as u64 * PER_ANSWER
-            + self.remembered.text_bytes()
+            + self.answer_bytes()
             + self.queues.len() as u64 * PER_NAME
             + self.name_bytes()
+    }
+
+    /// How many of them the remembered answers take.
+    pub(super) fn answer_bytes(&self) -> u64 {
+        const PER_ANSWER: u64 = 320;
+        self.remembered.len() as u64 * PER_ANSWER + self.remembered.text_bytes()
     }
 
     /// How many of them the names of accounts take.

@@ -81,9 +81,11 @@ impl Memory {
     /// The memory limit.
     fn has_memory(&self) -> Result<(), Fault> {
         match self.memory_limit {
-            Some(limit) if self.state_bytes() > limit => {
-                Err(faults::out_of_memory(limit, self.accounts.bytes()))
-            }
+            Some(limit) if self.state_bytes() > limit => Err(faults::out_of_memory(
+                limit,
+                self.accounts.bytes(),
+                self.sent.bytes() + self.handed.bytes(),
+            )),
             _ => Ok(()),
         }
     }
@@ -203,13 +205,15 @@ impl Rules for Memory {
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
-        vec![
+        let mut figures = vec![
             ("queues", self.stock.queues().count() as u64),
             ("messages", self.stock.len() as u64),
             ("message_bytes", self.stock.queues().map(|(_, queue)| queue.bytes).sum()),
             ("accounts", self.accounts.all_known().count() as u64),
             ("state_bytes", self.state_bytes()),
-        ]
+        ];
+        figures.extend(self.memory_limit.map(|limit| ("state_limit_bytes", limit)));
+        figures
     }
 }
 

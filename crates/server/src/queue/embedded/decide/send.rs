@@ -122,7 +122,7 @@ impl Embedded {
     pub(super) fn has_memory(&self) -> Result<(), Fault> {
         match self.memory_limit {
             Some(limit) if self.stock.bytes() > limit => {
-                Err(faults::out_of_memory(limit, self.stock.name_bytes()))
+                Err(faults::out_of_memory(limit, self.stock.name_bytes(), self.stock.answer_bytes()))
             }
             _ => Ok(()),
         }
