@@ -476,81 +476,6 @@ fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
 }
 
 #[test]
-fn a_send_beyond_the_memory_limit_is_refused_until_something_is_read() {
-    let home = tempfile::tempdir().expect("a temporary directory");
-    let options = EmbeddedOptions { memory_limit: Some(8_000), ..EmbeddedOptions::default() };
-    let world = &mut World::new(open_with(home.path(), options));
-    world.ask("a", "QCREATE q");
-    let accepted = (0..1000).take_while(|_| world.ask("a", "SEND q x") != full(8_000)).count();
-    assert!((20..200).contains(&accepted), "{accepted}");
-    assert_eq!(world.ask("a", "QCREATE r"), full(8_000));
-    assert_eq!(world.ask("a", "POP FROM stranger BLOCK 1"), full(8_000), "it would have to be remembered");
-    world.ask("a", "POP QUEUE q COUNT 2");
-    world.send("a", "q y");
-}
-
-#[test]
-fn readers_have_as_much_memory_again_for_leases_and_no_more() {
-    let home = tempfile::tempdir().expect("a temporary directory");
-    let options = EmbeddedOptions { memory_limit: Some(8_000), ..EmbeddedOptions::default() };
-    let world = &mut World::new(open_with(home.path(), options));
-    world.ask("a", "QCREATE q");
-    while world.ask("a", "SEND q x") != full(8_000) {}
-    let mut receipts = Vec::new();
-    let refused = loop {
-        match world.ask("a", "POP QUEUE q LEASE 60000") {
-            Got::Error(refused) => break refused,
-            leased => receipts.push(leased.text("receipt").to_owned()),
-        }
-    };
-    assert!(refused.starts_with("FULL what is leased"), "{refused}");
-    assert!((10..40).contains(&receipts.len()), "{}", receipts.len());
-    assert!(matches!(world.ask("a", "POP QUEUE q REQID k"), Got::Error(text) if text == refused));
-    assert!(matches!(world.ask("a", "POP QUEUE q"), Got::Map(_)), "for good");
-    for receipt in &receipts[..2] {
-        assert_eq!(world.ask("a", &format!("ACK {receipt}")), Got::Integer(1));
-    }
-    assert!(matches!(world.ask("a", "POP QUEUE q LEASE 60000"), Got::Map(_)), "others are done with");
-}
-
-#[test]
-fn a_login_by_a_new_name_beyond_the_memory_limit_is_refused() {
-    fn refuses(world: &mut World<impl Rules>) {
-        let login = |number: usize| format!("LOGIN name{number}");
-        let accepted = (0..1000).take_while(|n| !matches!(world.ask("a", &login(*n)), Got::Error(_))).count();
-        assert!((5..20).contains(&accepted), "{accepted}");
-        let refused = world.ask("a", &login(accepted));
-        let says = "FULL the names of accounts, which stay, need most of 8000 bytes";
-        assert!(matches!(&refused, Got::Error(text) if text.starts_with(says)), "{refused:?}");
-        assert!(matches!(world.ask("a", "LOGIN name0"), Got::Integer(_)), "who is known comes in");
-        assert!(world.store.account(b"of the file").is_ok(), "and whom an accounts file names");
-    }
-    let home = tempfile::tempdir().expect("a temporary directory");
-    let options = EmbeddedOptions { memory_limit: Some(8_000), ..EmbeddedOptions::default() };
-    refuses(&mut World::new(open_with(home.path(), options)));
-    refuses(&mut World::new(Memory::new(1).limited(Some(8_000))));
-}
-
-#[test]
-fn who_meets_a_memory_full_of_kept_answers_is_told_so() {
-    fn refuses(world: &mut World<impl Rules>) {
-        world.ask("a", "QCREATE q");
-        let refused = (0..1000).find_map(|number| {
-            let sent = world.ask("a", &format!("SEND q x DEDUP k{number}"));
-            world.ask("a", "POP QUEUE q");
-            matches!(sent, Got::Error(_)).then_some(sent)
-        });
-        let says =
-            "FULL answers kept for 10 minutes for repeated requests (DEDUP, REQID) need most of 8000 bytes";
-        assert!(matches!(&refused, Some(Got::Error(text)) if text.starts_with(says)), "{refused:?}");
-    }
-    let home = tempfile::tempdir().expect("a temporary directory");
-    let options = EmbeddedOptions { memory_limit: Some(8_000), ..EmbeddedOptions::default() };
-    refuses(&mut World::new(open_with(home.path(), options)));
-    refuses(&mut World::new(Memory::new(1).limited(Some(8_000))));
-}
-
-#[test]
 fn an_answer_ends_before_its_headers_are_too_much() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let header = format!(" HEADER name {}", "x".repeat(60_000));
@@ -565,11 +490,6 @@ fn an_answer_ends_before_its_headers_are_too_much() {
     }
     assert_eq!(given(embedded.ask("a", "PEEK QUEUE q COUNT 10")), 8, "960,000 bytes each");
     assert_eq!(given(memory.ask("a", "PEEK QUEUE q COUNT 10")), 8);
-}
-
-fn full(limit: u64) -> Got {
-    let text = "of memory; read some or raise --memory-limit";
-    Got::Error(format!("FULL the stored messages need more than {limit} bytes {text}"))
 }
 
 #[test]
