@@ -31,7 +31,16 @@ impl Campaign {
     /// How many faults may still be done, at most so many.
     pub(crate) fn more(&self, most: u64) -> u64 {
         let is_over = self.until.is_some_and(|until| Instant::now() >= until);
-        if is_over { 0 } else { most.min(self.wanted - self.done) }
+        if is_over { 0 } else { most.min(self.wanted.saturating_sub(self.done)) }
+    }
+
+    /// The same for clients that others may keep from the processor: more than were asked for as long as no read could be judged.
+    pub(crate) fn more_until_judged(&self, most: u64) -> u64 {
+        const TIMES: u64 = 10;
+        match self.more(most) {
+            0 if self.tally.judged == 0 && self.done < TIMES * self.wanted => most.min(self.wanted),
+            more => more,
+        }
     }
 
     /// Counts faults and what they left; ends the campaign if a promise was broken.

@@ -46,7 +46,7 @@ fn clients_killed_on_postgresql() {
 
 fn kill_clients(mut campaign: Campaign, tier: &Tier) {
     let mut dice = Rng::with_seed(1);
-    while let kills @ 1.. = campaign.more(ROUND) {
+    while let kills @ 1.. = campaign.more_until_judged(ROUND) {
         let (queues, home) = (next_queues(), tempfile::tempdir().expect("a temporary directory"));
         create(&tier.setting, &queues);
         let begin = |account| Process::begin(&tier.setting, &queues, account, home.path());

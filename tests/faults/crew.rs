@@ -47,7 +47,7 @@ const LATE: Duration = Duration::from_secs(3);
 /// A fault is over, and the service back, when `fault` returns.
 pub(crate) fn rounds(campaign: &mut Campaign, most: u64, setting: &Setting, mut fault: impl FnMut(&mut Rng)) {
     let mut dice = Rng::with_seed(1);
-    while let faults @ 1.. = campaign.more(most) {
+    while let faults @ 1.. = campaign.more_until_judged(most) {
         let mut crew = Crew::start(setting);
         wait_for_answers(setting);
         let mut away = Duration::ZERO;
