@@ -114,7 +114,12 @@ fn work(
         for request in &asked {
             let answer = client.answer().expect("it runs");
             if let Answer::Error(text) = &answer {
-                assert!(text.starts_with("NOQUEUE"), "{request}: {text}");
+                // Where others keep the machine busy a batch may hold messages for longer than who empties a queue waits for them.
+                let is_late = request.starts_with("QPURGE") || request.starts_with("QDELETE");
+                assert!(
+                    text.starts_with("NOQUEUE") || is_late && text.starts_with("BUSY"),
+                    "{request}: {text}"
+                );
             }
             let done = if matches!(answer, Answer::Error(_)) { "refused" } else { "done" };
             *counts.entry(done.to_owned()).or_default() += 1;
