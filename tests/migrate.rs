@@ -445,7 +445,7 @@ fn connections_are_encrypted_as_sslmode_says() {
         assert_eq!(done(&ask(user, host, &parameters)), "up to date\n", "{user} {host} {parameters}");
     }
     for (user, host, parameters, words) in [
-        ("postgres", "127.0.0.1", "sslmode=disable".to_owned(), "no encryption"),
+        ("postgres", "127.0.0.1", "sslmode=disable".to_owned(), "no pg_hba.conf entry"),
         ("postgres", "127.0.0.1", format!("sslmode=verify-full&sslrootcert={ca}"), "127.0.0.1"),
         ("postgres", "localhost", format!("sslmode=verify-ca&sslrootcert={wrong}"), "certificate"),
         ("postgres", "localhost", "sslmode=verify-full".into(), "certificate"),

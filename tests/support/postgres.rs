@@ -361,6 +361,8 @@ impl Postgres {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(&self.dir);
         command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        // Version 13 keeps passwords otherwise.
+        command.args(["-c", "password_encryption=scram-sha-256"]);
         for setting in &self.settings {
             command.args(["-c", setting]);
         }
