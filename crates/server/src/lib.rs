@@ -28,3 +28,7 @@ pub mod roll;
 pub mod slow;
 pub mod time;
 pub mod trace;
+
+#[cfg(test)]
+#[path = "../tests/support/heard.rs"]
+mod heard;

@@ -105,7 +105,12 @@ impl StoreChoice {
         let events = events.clone();
         Ok(match self {
             Self::Embedded(dir) => {
-                let options = EmbeddedOptions { memory_limit, events, ..EmbeddedOptions::default() };
+                let options = EmbeddedOptions {
+                    memory_limit,
+                    events,
+                    clock: Some(clock),
+                    ..EmbeddedOptions::default()
+                };
                 let store = Embedded::open(dir, options).map_err(OpenError::Embedded)?;
                 Local::new(store, time, clock)
             }

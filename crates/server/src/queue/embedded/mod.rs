@@ -30,6 +30,7 @@ mod live;
 pub mod log;
 mod merge;
 mod message;
+mod opening;
 mod plausible;
 mod queues;
 mod reader;
@@ -44,7 +45,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use posthaste_measure::Events;
+use posthaste_measure::{Clock, Events};
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 
@@ -55,6 +56,7 @@ pub use self::log::OpenError;
 use self::log::disk::Disk;
 use self::log::{Frame, Log, LogError, Options, Purpose};
 use self::message::Home;
+use self::opening::Opening;
 use self::reclaim::Reclaim;
 use self::replay::Replay;
 use self::stock::Stock;
@@ -75,12 +77,14 @@ pub struct EmbeddedOptions {
     pub seed: Option<u64>,
     /// Where it leaves what it goes through.
     pub events: Events,
+    /// By what time the log is told how far opening has come; None: it is told nothing.
+    pub clock: Option<Clock>,
 }
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
         let segment_bytes = Options::default().segment_bytes;
-        Self { memory_limit: None, segment_bytes, seed: None, events: Events::default() }
+        Self { memory_limit: None, segment_bytes, seed: None, events: Events::default(), clock: None }
     }
 }
 
@@ -162,8 +166,13 @@ impl Embedded {
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let replay = RefCell::new(Replay::default());
         let mut apply = |at, bytes: &[u8]| replay.borrow_mut().apply(at, bytes);
-        let log = Log::open(directory, options.log(), &mut apply, &|| replay.borrow().stock.is_whole())?;
-        Ok(Self::of(log, replay.into_inner().stock, options))
+        let whole = || replay.borrow().stock.is_whole();
+        let mut opening = Opening::begun(options.clock);
+        let log =
+            Log::open(directory, options.log(), &mut apply, &whole, &mut |reached| opening.tell(reached))?;
+        let stock = replay.into_inner().stock;
+        opening.tell_end(stock.queues.messages(), stock.queues.len());
+        Ok(Self::of(log, stock, options))
     }
 
     /// The same on a disk that need not be the system's, without a thread of its own.
@@ -173,9 +182,13 @@ impl Embedded {
     pub fn open_on(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let replay = RefCell::new(Replay::default());
         let mut apply = |at, bytes: &[u8]| replay.borrow_mut().apply(at, bytes);
-        let log =
-            Log::open_on(disk, options.log(), false, None, &mut apply, &|| replay.borrow().stock.is_whole())?;
-        Ok(Self::of(log, replay.into_inner().stock, options))
+        let whole = || replay.borrow().stock.is_whole();
+        let mut opening = Opening::begun(options.clock);
+        let mut told = |reached| opening.tell(reached);
+        let log = Log::open_on(disk, options.log(), false, None, &mut apply, &whole, &mut told)?;
+        let stock = replay.into_inner().stock;
+        opening.tell_end(stock.queues.messages(), stock.queues.len());
+        Ok(Self::of(log, stock, options))
     }
 
     /// The store whose log this is, with what was read from it.

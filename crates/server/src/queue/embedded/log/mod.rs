@@ -56,7 +56,7 @@ use tail::{Piece, Seal, Tail};
 pub use copy::{Copied, CopyError, copy};
 pub use error::{LogError, OpenError};
 pub use prepare::Awaited;
-pub use recovery::{Replay, Whole};
+pub use recovery::{Reached, Replay, Told, Whole};
 pub use sweep::Sweep;
 pub use tail::Frame;
 

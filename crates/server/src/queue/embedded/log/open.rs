@@ -12,7 +12,7 @@ use super::disk::{self, Directory, Disk};
 use super::error::{LogError, OpenError};
 use super::lock::Lock;
 use super::prepare::{Pattern, Preparer};
-use super::recovery::{self, Recovered, Replay, Whole};
+use super::recovery::{self, Recovered, Replay, Told, Whole};
 use super::segment::{self, PAGE, Segment};
 use super::tail::Tail;
 use super::{Log, Options, RESERVE_MAX};
@@ -20,7 +20,7 @@ use super::{Log, Options, RESERVE_MAX};
 impl Log {
     /// Opens the log in `directory`, or starts one there, and calls `replay` for every record of every whole frame in
     /// order. Where `replay` answers with a text, the record makes no sense to the owner and the log is not opened; so it
-    /// is where `whole`, asked after the last one, says that all together make none.
+    /// is where `whole`, asked after the last one, says that all together make none. `told` learns how far that is.
     /// Records of dropped segments may be replayed again after a crash.
     ///
     /// # Errors
@@ -30,11 +30,12 @@ impl Log {
         options: Options,
         replay: &mut Replay<'_>,
         whole: &Whole<'_>,
+        told: &mut Told<'_>,
     ) -> Result<Self, OpenError> {
         disk::make_directory(directory).map_err(|error| LogError::io("make", directory, &error))?;
         let lock = Lock::take(directory)?;
         let disk = Arc::new(Directory(directory.to_owned()));
-        let mut log = Self::open_on(disk, options, true, closing::read(directory), replay, whole)?;
+        let mut log = Self::open_on(disk, options, true, closing::read(directory), replay, whole, told)?;
         log.held = Some((lock, directory.to_owned()));
         Ok(log)
     }
@@ -51,10 +52,11 @@ impl Log {
         closed_at: Option<u64>,
         replay: &mut Replay<'_>,
         whole: &Whole<'_>,
+        told: &mut Told<'_>,
     ) -> Result<Self, OpenError> {
         let page = PAGE as u64;
         let capacity = options.segment_bytes.clamp(4 * page, RESERVE_MAX).next_multiple_of(page);
-        let recovered = recovery::recover(&disk, replay)?;
+        let recovered = recovery::recover(&disk, replay, told)?;
         refuse_cut(&*disk, recovered.as_ref().map_or(0, |found| found.sequence), closed_at)?;
         whole().map_err(|what| OpenError::Damaged { file: disk.path(""), offset: 0, what })?;
         let found = match recovered {

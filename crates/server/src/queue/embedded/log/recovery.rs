@@ -23,6 +23,20 @@ pub type Replay<'a> = dyn FnMut(Location, &[u8]) -> Result<(), String> + 'a;
 /// Says why all records together make no sense.
 pub type Whole<'a> = dyn Fn() -> Result<(), String> + 'a;
 
+/// Is told how far reading has come: at the start, and after every segment.
+pub type Told<'a> = dyn FnMut(Reached) + 'a;
+
+/// How far reading a log has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Files to be read in all.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of those that are read and taken by the owner.
+    pub done: u64,
+}
+
 /// A log as it was found.
 pub(super) struct Recovered {
     pub(super) identity: u64,
@@ -58,7 +72,11 @@ pub(super) struct Whereabouts {
 }
 
 /// Reads the log in `disk`; None when there is none yet.
-pub(super) fn recover(disk: &Arc<dyn Disk>, replay: &mut Replay<'_>) -> Result<Option<Recovered>, OpenError> {
+pub(super) fn recover(
+    disk: &Arc<dyn Disk>,
+    replay: &mut Replay<'_>,
+    told: &mut Told<'_>,
+) -> Result<Option<Recovered>, OpenError> {
     let names = disk.list().map_err(|error| LogError::io("list", &disk.path(""), &error))?;
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| file_number(name)).collect();
     numbers.sort_unstable();
@@ -69,7 +87,10 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, replay: &mut Replay<'_>) -> Result<O
     let live = numbers.split_off(numbers.partition_point(|&number| number < floor));
     check_complete(&**disk, floor, &live)?;
     let before: Vec<u32> = live.into_iter().filter(|&number| number < tail.segment.number).collect();
-    let (sealed, reached) = replay_sealed(disk, &before, tail.identity, replay)?;
+    let (files, bytes) = (before.len() + 1, sizes(&**disk, &before)? + tail.segment.capacity);
+    let mut told = |done| told(Reached { files, bytes, done });
+    told(0);
+    let (sealed, reached) = replay_sealed(disk, &before, tail.identity, replay, &mut told)?;
     let sequence = match (tail.scan.first, tail.scan.last) {
         (Some(first), Some(last)) => {
             check_follows(&**disk, &reached, floor, first)?;
@@ -78,6 +99,7 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, replay: &mut Replay<'_>) -> Result<O
         }
         _ => reached.map_or(0, |reached| reached.sequence),
     };
+    told(bytes);
     let Loaded { segment, identity, mut bytes, scan } = tail;
     bytes.truncate(scan.end);
     Ok(Some(Recovered {
@@ -116,6 +138,11 @@ fn find_tail(disk: &dyn Disk, numbers: &[u32]) -> Result<Option<(Loaded, VecDequ
     Ok(None)
 }
 
+/// The bytes of these segments' files together.
+fn sizes(disk: &dyn Disk, numbers: &[u32]) -> Result<u64, LogError> {
+    numbers.iter().map(|&number| Segment::open(disk, number).map(|segment| segment.capacity)).sum()
+}
+
 /// Whether every segment from the floor on is there.
 fn check_complete(disk: &dyn Disk, floor: u32, live: &[u32]) -> Result<(), OpenError> {
     match (floor..).zip(live).find(|(wanted, found)| wanted != *found) {
@@ -130,9 +157,11 @@ fn replay_sealed(
     numbers: &[u32],
     identity: u64,
     replay: &mut Replay<'_>,
+    told: &mut dyn FnMut(u64),
 ) -> Result<(VecDeque<Sealed>, Option<Whereabouts>), OpenError> {
     let mut sealed = VecDeque::with_capacity(numbers.len());
     let mut reached: Option<Whereabouts> = None;
+    let mut done = 0;
     std::thread::scope(|scope| {
         let (loaded_in, loaded_out) = sync_channel(1);
         let (buffers_in, buffers_out) = channel();
@@ -148,6 +177,8 @@ fn replay_sealed(
             hand_over(&**disk, &loaded, replay)?;
             reached = Some(Whereabouts { segment: number, end: loaded.scan.end, sequence: last.sequence });
             sealed.push_back(Sealed::new(&loaded.segment, loaded.scan.end));
+            done += loaded.segment.capacity;
+            told(done);
             return_buffer(&buffers_in, loaded.bytes);
         }
         Ok(())

@@ -25,7 +25,7 @@ fn open(directory: &Path) -> Result<(Log, Records), OpenError> {
         records.push((at, record.to_vec()));
         Ok(())
     };
-    let log = Log::open(directory, SMALL, &mut replay, &|| Ok(()))?;
+    let log = Log::open(directory, SMALL, &mut replay, &|| Ok(()), &mut |_| ())?;
     Ok((log, records))
 }
 
@@ -35,7 +35,8 @@ fn open_simulated(disk: &SimulatedDisk) -> Result<(Log, Records), OpenError> {
         records.push((at, record.to_vec()));
         Ok(())
     };
-    let log = Log::open_on(Arc::new(disk.clone()), SMALL, false, None, &mut replay, &|| Ok(()))?;
+    let disk = Arc::new(disk.clone());
+    let log = Log::open_on(disk, SMALL, false, None, &mut replay, &|| Ok(()), &mut |_| ())?;
     Ok((log, records))
 }
 

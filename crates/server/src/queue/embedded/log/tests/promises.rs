@@ -149,7 +149,8 @@ fn a_record_the_owner_cannot_use_stops_the_opening_at_its_place() {
         true => Err("unknown kind 7".to_owned()),
         false => Ok(()),
     };
-    let error = Log::open(directory.path(), SMALL, &mut replay, &|| Ok(())).err().unwrap().to_string();
+    let error =
+        Log::open(directory.path(), SMALL, &mut replay, &|| Ok(()), &mut |_| ()).err().unwrap().to_string();
     assert!(error.contains(&format!("offset {}: unknown kind 7", written[1].0.offset)), "{error}");
 }
 
@@ -166,7 +167,10 @@ fn records_that_make_no_sense_together_stop_the_opening_and_nothing_is_changed()
     };
     let before = files();
     let whole = || Err("they do not add up".to_owned());
-    let error = Log::open(directory.path(), SMALL, &mut |_, _| Ok(()), &whole).err().unwrap().to_string();
+    let error = Log::open(directory.path(), SMALL, &mut |_, _| Ok(()), &whole, &mut |_| ())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("they do not add up"), "{error}");
     assert!(files() == before);
 }

@@ -1,0 +1,103 @@
+//! Tells the log how far the opening of a large store is, so that nobody takes a long start for one that hangs.
+//!
+//! A store that is read within moments says nothing.
+
+use posthaste_measure::Clock;
+
+use super::log::Reached;
+
+/// So many bytes are announced before they are read: a disk of 200 MB a second takes five seconds for them.
+const ANNOUNCED_BYTES: u64 = 1 << 30;
+
+/// How often it is told how far it is.
+const EVERY_NS: u64 = 5_000_000_000;
+
+/// A store that is being opened.
+pub(super) struct Opening {
+    clock: Option<Clock>,
+    began_ns: u64,
+    /// When something was told last, or it began.
+    told_ns: u64,
+    has_told: bool,
+}
+
+impl Opening {
+    /// It begins now; without a clock nothing is told.
+    pub(super) fn begun(clock: Option<Clock>) -> Self {
+        let now = clock.map_or(0, |clock| clock.now());
+        Self { clock, began_ns: now, told_ns: now, has_told: false }
+    }
+
+    /// Tells how far it is, where that is due.
+    pub(super) fn tell(&mut self, reached: Reached) {
+        let Some(now) = self.clock.map(|clock| clock.now()) else { return };
+        let Reached { files, bytes, done } = reached;
+        if done == 0 && bytes >= ANNOUNCED_BYTES {
+            tracing::info!("reading the store: {files} files, {} MiB", bytes >> 20);
+        } else if now - self.told_ns >= EVERY_NS {
+            let percent = u128::from(done) * 100 / u128::from(bytes.max(1));
+            let seconds = (now - self.began_ns) / 1_000_000_000;
+            tracing::info!("reading the store: {percent} % of {} MiB after {seconds} s", bytes >> 20);
+        } else {
+            return;
+        }
+        (self.told_ns, self.has_told) = (now, true);
+    }
+
+    /// Tells what was read, if anything was told before.
+    pub(super) fn tell_end(&self, messages: u64, queues: usize) {
+        let Some(clock) = self.clock.filter(|_| self.has_told) else { return };
+        let tenths = (clock.now() - self.began_ns) / 100_000_000;
+        let (seconds, tenth) = (tenths / 10, tenths % 10);
+        tracing::info!("the store is read: {messages} messages in {queues} queues, in {seconds}.{tenth} s");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_measure::Hand;
+
+    use super::*;
+    use crate::heard::heard;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// What is told of a store of so many MiB that is read a tenth at a time, each in so many seconds.
+    fn told(mib: u64, seconds: u64) -> Vec<String> {
+        let hand = Hand::at_zero();
+        let mut opening = Opening::begun(Some(Clock::by_hand(hand, 0)));
+        heard(|| {
+            for tenth in 0..=10 {
+                let bytes = mib << 20;
+                hand.set(tenth * seconds * SECOND + tenth * SECOND / 20);
+                opening.tell(Reached { files: 7, bytes, done: bytes / 10 * tenth });
+            }
+            opening.tell_end(3, 2);
+        })
+    }
+
+    #[test]
+    fn nobody_is_told_of_a_store_that_is_read_at_once() {
+        assert!(told(1023, 0).is_empty());
+        assert!(told(0, 0).is_empty());
+    }
+
+    #[test]
+    fn a_large_store_is_announced_and_its_end_told() {
+        let lines = [
+            "INFO reading the store: 7 files, 2048 MiB",
+            "INFO the store is read: 3 messages in 2 queues, in 0.5 s",
+        ];
+        assert_eq!(told(2048, 0), lines);
+    }
+
+    #[test]
+    fn every_few_seconds_it_is_told_how_far_it_is() {
+        let lines = told(100, 2);
+        let some = ["30 % of 100 MiB after 6 s", "60 % of 100 MiB after 12 s", "90 % of 100 MiB after 18 s"];
+        let mut expected: Vec<String> =
+            some.iter().map(|words| format!("INFO reading the store: {words}")).collect();
+        expected.push("INFO the store is read: 3 messages in 2 queues, in 20.5 s".into());
+        assert_eq!(lines, expected);
+    }
+}
