@@ -9,6 +9,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use certificates::{Authority, Pair};
 use posthaste_tls::{Check, Connector, Trust};
@@ -262,6 +263,32 @@ fn a_renewed_certificate_is_taken_up_on_sighup_without_losing_anybody() {
     server.wait_for_log("reloaded: certificates");
     ask(&mut connect(server.addr(), &after, None), "PING\r\n", "+PONG\r\n");
     ask(&mut old, "PING\r\n", "+PONG\r\n");
+}
+
+/// In how many days the certificate ends, as the metrics tell it.
+fn days_left(server: &Server, authority: &Authority) -> u64 {
+    let mut client = connect(server.http(), authority, None);
+    client.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("it is written");
+    let mut page = String::new();
+    client.read_to_string(&mut page).expect("the metrics");
+    let values =
+        page.lines().find_map(|line| line.strip_prefix("posthaste_tls_certificate_not_after_seconds "));
+    let ends: u64 = values.and_then(|value| value.parse().ok()).expect("a figure");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    (ends - now.as_secs()).div_ceil(86_400)
+}
+
+#[test]
+fn when_the_certificate_ends_is_told_of_the_one_in_force() {
+    let authority = Authority::new();
+    let pair = authority.sign("server", "DNS:localhost,IP:127.0.0.1", 3);
+    let server = Server::start_with_http("memory:", &flags(&pair, None));
+    assert_eq!(days_left(&server, &authority), 3);
+    authority.sign("renewed", "DNS:localhost,IP:127.0.0.1", 40).replace(&pair);
+    assert_eq!(days_left(&server, &authority), 3, "it is not in force yet");
+    server.signal("HUP");
+    server.wait_for_log("reloaded: certificates");
+    assert_eq!(days_left(&server, &authority), 40);
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Authority {
         let (certificate, key) = (authority.path("ca.crt"), authority.path("ca.key"));
         let subject =
             format!("/CN=authority {}", authority.dir.path().display().to_string().replace('/', " "));
-        let made = ["-x509", "-days", "2", "-subj", &subject];
+        let made = ["-x509", "-days", "90", "-subj", &subject];
         openssl(&["req"], &made, &[("-keyout", &key), ("-out", &certificate)]);
         authority
     }
@@ -44,9 +44,9 @@ impl Authority {
         self.path("ca.crt")
     }
 
-    /// Signs a certificate for localhost and 127.0.0.1.
+    /// Signs a certificate for localhost and 127.0.0.1, which the doctor has nothing to say of.
     pub(crate) fn issue(&self, name: &str) -> Pair {
-        self.sign(name, "DNS:localhost,IP:127.0.0.1", 2)
+        self.sign(name, "DNS:localhost,IP:127.0.0.1", 30)
     }
 
     /// Signs one for these names, for so many days; with -1 it is over already.

@@ -14,6 +14,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::error::TlsError;
 use crate::files::{authorities, certificates, key, unusable};
 use crate::stream::Tls;
+use crate::validity;
 
 /// Where certificate and key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +31,21 @@ pub struct ServerFiles {
 #[derive(Debug)]
 pub struct Acceptor {
     files: ServerFiles,
-    config: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Current>,
     refusal: &'static [u8],
+}
+
+/// What connections begin with.
+#[derive(Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    /// When the certificate ends, in seconds since 1970.
+    ends: Option<u64>,
 }
 
 /// Files that were read again and can be used, not yet in force.
 #[derive(Debug)]
-pub struct Renewed(Arc<ServerConfig>);
+pub struct Renewed(Current);
 
 impl Acceptor {
     /// Reads the files. `refusal` is what a client that speaks plain text is told, in the words of its protocol.
@@ -44,8 +53,8 @@ impl Acceptor {
     /// # Errors
     /// Which file cannot be used, and why.
     pub fn open(files: ServerFiles, refusal: &'static [u8]) -> Result<Self, TlsError> {
-        let config = RwLock::new(read(&files)?);
-        Ok(Self { files, config, refusal })
+        let current = RwLock::new(read(&files)?);
+        Ok(Self { files, current, refusal })
     }
 
     /// Reads the files again.
@@ -65,14 +74,21 @@ impl Acceptor {
     }
 
     /// Puts in force what was read again.
-    pub fn renew(&self, Renewed(config): Renewed) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+    pub fn renew(&self, Renewed(current): Renewed) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
     }
 
     /// What is in force, for whoever brings a stream of their own.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
+    }
+
+    /// When the certificate in force ends, in seconds since 1970; None: that cannot be read. Of those that lead from it to its
+    /// authority some may end sooner and harm nobody, for clients find other ways.
+    #[must_use]
+    pub fn certificate_ends(&self) -> Option<u64> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).ends
     }
 
     /// Encrypts a connection just accepted; its handshake happens as it is read.
@@ -85,7 +101,7 @@ impl Acceptor {
     }
 }
 
-fn read(files: &ServerFiles) -> Result<Arc<ServerConfig>, TlsError> {
+fn read(files: &ServerFiles) -> Result<Current, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
@@ -97,6 +113,9 @@ fn read(files: &ServerFiles) -> Result<Arc<ServerConfig>, TlsError> {
             builder.with_client_cert_verifier(verifier.map_err(|error| unusable(path, &error))?)
         }
     };
-    let config = builder.with_single_cert(certificates(&files.certificate)?, key(&files.key)?);
-    config.map(Arc::new).map_err(|error| unusable(&files.certificate, &error))
+    let chain = certificates(&files.certificate)?;
+    let ends = chain.first().and_then(validity::end);
+    let config = builder.with_single_cert(chain, key(&files.key)?);
+    let config = config.map_err(|error| unusable(&files.certificate, &error))?;
+    Ok(Current { config: Arc::new(config), ends })
 }

@@ -12,6 +12,7 @@ pub mod error;
 mod files;
 mod judge;
 pub mod stream;
+mod validity;
 
 pub use acceptor::{Acceptor, ServerFiles};
 pub use connector::{Check, Connector, Trust};

@@ -18,6 +18,8 @@ const SYNC_S: f64 = 0.02;
 const KEEPER_S: f64 = 5.0;
 /// So many wrong secrets are more than a slip of the fingers.
 const LOGINS_WRONG: f64 = 10.0;
+/// A certificate is to be renewed by now: one that is renewed by itself never comes so close.
+const CERTIFICATE_S: f64 = 7.0 * 86_400.0;
 /// This share of requests in errors is worth a look.
 const ERRORS: f64 = 0.01;
 
@@ -55,6 +57,7 @@ pub(crate) fn on_tier(figures: &Figures, trouble: Option<&str>, here_s: f64) -> 
         refused(figures),
         logins(figures),
         accounts_file(figures),
+        certificate(figures, here_s),
         line(figures),
         errors(figures),
     ];
@@ -141,6 +144,17 @@ fn accounts_file(figures: &Figures) -> Option<Finding> {
     let text = "the accounts file cannot be used, and who may log in is what it said before: the log names the line, or why \
                 it cannot be read";
     Some(Finding::problem("logins", text))
+}
+
+fn certificate(figures: &Figures, here_s: f64) -> Option<Finding> {
+    let left_s = figures.get("posthaste_tls_certificate_not_after_seconds")? - here_s;
+    let renew = "renew it, put the files where the old ones are, and send the tier SIGHUP (systemctl reload)";
+    let text = if left_s <= 0.0 {
+        format!("the certificate of --tls-cert has ended, and clients refuse it: {renew}")
+    } else {
+        format!("the certificate of --tls-cert ends in {:.1} days: {renew}", left_s / 86_400.0)
+    };
+    (left_s < CERTIFICATE_S).then(|| Finding::problem("certificate", text))
 }
 
 fn line(figures: &Figures) -> Option<Finding> {
@@ -314,7 +328,7 @@ mod tests {
     fn with(lines: &str) -> Figures {
         let healthy = format!(
             "posthaste_build_info{{version=\"{VERSION}\"}} 1\nposthaste_clock_seconds 1000\nprocess_max_fds 65536\n\
-             process_open_fds 40\nposthaste_connections 10\nposthaste_connections_max 20000\nposthaste_line_requests 3\n\
+             process_open_fds 40\nposthaste_connections 10\nposthaste_connections_max 20000\nposthaste_tls_certificate_not_after_seconds 700000\nposthaste_line_requests 3\n\
              posthaste_line_requests_max 65536\nposthaste_disk_free_bytes 90000000000\nposthaste_disk_size_bytes \
              100000000000\nposthaste_store_state_bytes 500000000\nposthaste_store_state_limit_bytes 1000000000\nposthaste_requests_total{{kind=\"send\",ending=\"ok\"}} 1000\n"
         );
@@ -348,6 +362,8 @@ mod tests {
             ("posthaste_store_unreadable_segments 1", "the log names the file"),
             ("posthaste_keeper_silent_seconds 9", "admin store"),
             ("posthaste_accounts_file_usable 0", "the log names the line"),
+            ("posthaste_tls_certificate_not_after_seconds 433000.5", "ends in 5.0 days"),
+            ("posthaste_tls_certificate_not_after_seconds 999", "has ended"),
             ("posthaste_server_live{server=\"a:1\"} 0", "a:1 takes no part"),
         ] {
             let findings = all(&with(line));

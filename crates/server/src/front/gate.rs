@@ -5,7 +5,10 @@
 //! of its own.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use posthaste_tls::Acceptor;
 
 use super::accept::{Socket, give_up_when_gone};
 use super::newcomers::{Newcomers, Place, Reason};
@@ -50,6 +53,8 @@ pub struct Gate {
     pub quiet_limits: QuietLimits,
     /// Who was quiet for longer.
     pub quiet: QuietCounts,
+    /// What those are encrypted with who come over TCP, if they are.
+    tls: Option<Arc<Acceptor>>,
 }
 
 impl Gate {
@@ -66,6 +71,7 @@ impl Gate {
             newcomers: Newcomers::new(most, must_log_in),
             quiet_limits: QuietLimits::default(),
             quiet: QuietCounts::default(),
+            tls: None,
         }
     }
 
@@ -73,6 +79,18 @@ impl Gate {
     #[must_use]
     pub fn limiting_quiet(self, quiet_limits: QuietLimits) -> Self {
         Self { quiet_limits, ..self }
+    }
+
+    /// The same, of a tier whose clients come encrypted so.
+    #[must_use]
+    pub fn encrypting(self, tls: Option<Arc<Acceptor>>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// When the certificate ends that clients are shown, in seconds since 1970; None: they are shown none.
+    #[must_use]
+    pub fn certificate_ends(&self) -> Option<u64> {
+        self.tls.as_ref().and_then(|tls| tls.certificate_ends())
     }
 
     /// From now on the tier is stopping.

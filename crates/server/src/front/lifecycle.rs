@@ -160,7 +160,7 @@ impl<M: Send + 'static> Prepared<M> {
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = polls.iter().map(network::mailbox).collect::<io::Result<Vec<_>>>()?;
         let gate = Gate::new(options.connections_max, must_log_in).limiting_quiet(options.quiet_limits);
-        let gate = Arc::new(gate);
+        let gate = Arc::new(gate.encrypting(tls.clone()));
         Ok(Self { meter, mailboxes, gate, tls, addresses, listeners, http, polls, record })
     }
 

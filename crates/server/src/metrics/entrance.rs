@@ -1,5 +1,5 @@
 //! Who was let in and who was not, and who had to leave: connections refused, and closed for being quiet, of any tier; logins, of
-//! the queue tier.
+//! the queue tier; until when the certificate is good.
 
 use super::{Head, Kind, Page};
 use crate::authenticator::{LoginEnding, Logins};
@@ -26,8 +26,16 @@ pub const QUIET: Head = Head {
            idle (it asked nothing for --idle-timeout).",
 };
 
+/// Until when clients can come in encrypted.
+pub const CERTIFICATE: Head = Head::plain(
+    "posthaste_tls_certificate_not_after_seconds",
+    Kind::Gauge,
+    "When the certificate ends that clients are shown (--tls-cert), in seconds since 1970, of what was read at the start or \
+     with the last SIGHUP; absent without TLS.",
+);
+
 /// What is said of every tier.
-pub const HEADS: [&Head; 2] = [&REFUSED, &QUIET];
+pub const HEADS: [&Head; 3] = [&REFUSED, &QUIET, &CERTIFICATE];
 
 /// Logins by how they ended.
 pub const LOGINS: Head = Head {
@@ -55,6 +63,10 @@ pub fn write(page: &mut Page, gate: &Gate, logins: Option<&Logins>) {
     page.head(&QUIET);
     for why in Quiet::ALL {
         page.value(&QUIET, &[why.name()], gate.quiet.count(why));
+    }
+    if let Some(ends) = gate.certificate_ends() {
+        page.head(&CERTIFICATE);
+        page.value(&CERTIFICATE, &[], ends);
     }
     if let Some(logins) = logins {
         page.head(&LOGINS);
