@@ -122,6 +122,62 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
     assert ask(web, "POST", "/v1/queues/small/messages", {"body": "x"})[0] == 507
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("ack", {"id": -1}, "by its id, a whole number, or by its receipt, a text"),
+        ("ack", {"ids": [1, None]}, "by its id, a whole number, or by its receipt, a text"),
+        ("nack", {"id": {}}, "by its id, a whole number, or by its receipt, a text"),
+        ("ack", {"ids": []}, "nothing to acknowledge: give ids"),
+        ("ack", None, "nothing to acknowledge: give ids"),
+        ("extend", {"id": 1, "lease_ms": -5}, "`-5`, expected a whole number from 0 on"),
+        ("pop", {"count": "many"}, "expected a whole number from 0 on"),
+        ("messages?count=many", None, "count: expected a whole number from 0 on"),
+        ("messages?count=0", None, "count: expected a whole number from 1 on"),
+        ("messages?count=0&from=default", None, "count: expected a whole number from 1 on"),
+        ("messages?count=0&peek=1", None, "count: expected a whole number from 1 on"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_said_in_words(
+    web: Tier, path: str, body: Json, says: str
+) -> None:
+    """Of who asks, and not in those of whoever wrote the program."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    ask(web, "POST", "/v1/queues/q/messages", {"body": "x"})
+    status, answer = ask(web, "GET" if "?" in path else "POST", f"/v1/queues/q/{path}", body)
+    assert status == 400
+    assert says in answer["message"]
+    for jargon in ("u64", "untagged", "deserialize", "digit found"):
+        assert jargon not in answer["message"]
+
+
+def said(web: Tier, *lines: str) -> bytes:
+    """The first line that is answered to these of a request, whose body does not follow."""
+    with socket.create_connection(("127.0.0.1", web.http_port), timeout=60) as asking:
+        asking.sendall("".join(f"{line}\r\n" for line in lines).encode())
+        return asking.makefile("rb").readline()
+
+
+def test_a_body_in_chunks_may_be_none(web: Tier) -> None:
+    """As one of no bytes is none: a client that streams what it has may have nothing."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    head = ("POST /v1/queues/q/pop HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked")
+    assert said(web, *head, "", "0", "").startswith(b"HTTP/1.1 200 ")
+    given = ("Content-Type: application/json", "", "b", '{"count":2}', "0", "")
+    assert said(web, *head, *given).startswith(b"HTTP/1.1 200 ")
+    assert said(web, *head, *given[1:]).startswith(b"HTTP/1.1 400 "), "of no known kind"
+
+
+def test_who_asks_whether_to_send_too_much_is_told_not_to(web: Tier) -> None:
+    """`Expect: 100-continue` is there so that a body which is refused need not be sent."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    head = ("POST /v1/queues/q/messages HTTP/1.1", "Host: localhost", "Content-Type: application/json")
+    expecting = ("Expect: 100-continue", "")
+    assert said(web, *head, "Content-Length: 90000000", *expecting).startswith(b"HTTP/1.1 413 ")
+    assert said(web, *head, "Content-Length: 90000000", "").startswith(b"HTTP/1.1 413 ")
+    assert said(web, *head, "Content-Length: 12", *expecting).startswith(b"HTTP/1.1 100 ")
+
+
 def test_a_queue_is_named_as_over_resp(web: Tier) -> None:
     """A dash stands for no name: the queue is named by its id."""
     assert ask(web, "POST", "/v1/queues", {}) == (201, {"id": 1, "name": "1"})

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::Json;
+use axum::body::{Body as AxumBody, Bytes};
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path as AxumPath, Query as AxumQuery, Request};
 use axum::http::request::Parts;
@@ -33,7 +34,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let part = AxumPath::from_request_parts(parts, state).await;
         part.map(|AxumPath(part)| Self(part))
-            .map_err(|rejection: PathRejection| Problem::bad(&rejection.body_text()))
+            .map_err(|rejection: PathRejection| Problem::bad(&in_words(&rejection.body_text())))
     }
 }
 
@@ -44,9 +45,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = AxumQuery::from_request_parts(parts, state).await;
         query
             .map(|AxumQuery(query)| Self(query))
-            .map_err(|rejection: QueryRejection| Problem::bad(&rejection.body_text()))
+            .map_err(|rejection: QueryRejection| Problem::bad(&in_words(&rejection.body_text())))
     }
 }
+
+/// Beside a request: how many bytes a body may have. One that announces more is refused before it is sent.
+#[derive(Clone, Copy)]
+pub(super) struct BodyBytesMax(pub(super) usize);
 
 /// A body in JSON, an object; no body at all is an empty one.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -89,25 +94,79 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
 impl<T: DeserializeOwned> Body<T> {
     async fn within<S: Send + Sync>(limit: Duration, request: Request, state: &S) -> Result<Self, Problem> {
-        let length = request.headers().get("content-length").map(|length| length.as_bytes() == b"0");
-        if length.unwrap_or(!request.headers().contains_key("transfer-encoding")) {
-            return serde_json::from_str("{}").map(Self).map_err(|error| Problem::bad(&error.to_string()));
+        let length = announced(&request);
+        let most = request.extensions().get().map_or(u64::MAX, |BodyBytesMax(most)| *most as u64);
+        if length.is_some_and(|length| length > most) {
+            return Err(too_big());
         }
-        let Ok(body) = timeout(limit, Json::from_request(request, state)).await else {
+        let Ok(body) = timeout(limit, Self::read(length, request, state)).await else {
             return Err(Problem::late(&format!(
                 "the body did not arrive within {} s; send it faster or in a smaller request",
                 limit.as_secs_f64()
             )));
         };
-        body.map(|Json(Object(body))| Self(body)).map_err(|rejection: JsonRejection| {
-            match rejection.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => {
-                    Problem::too_big("the request has more bytes than any message needs")
-                }
-                _ => Problem::bad(&rejection.body_text()),
-            }
-        })
+        body
     }
+
+    /// One in chunks may turn out to be none when it has been read.
+    async fn read<S: Send + Sync>(length: Option<u64>, request: Request, state: &S) -> Result<Self, Problem> {
+        let request = match length {
+            Some(0) => return nothing(),
+            Some(_) => request,
+            None => {
+                let (parts, body) = request.into_parts();
+                let chunks = Request::from_parts(parts.clone(), body);
+                let read = Bytes::from_request(chunks, state).await;
+                let read = read.map_err(|rejection| refused(rejection.status(), &rejection.body_text()))?;
+                if read.is_empty() {
+                    return nothing();
+                }
+                Request::from_parts(parts, AxumBody::from(read))
+            }
+        };
+        let body = Json::from_request(request, state).await;
+        body.map(|Json(Object(body))| Self(body))
+            .map_err(|rejection: JsonRejection| refused(rejection.status(), &rejection.body_text()))
+    }
+}
+
+/// How many bytes of body a request says that it has; None: it says so chunk by chunk.
+fn announced(request: &Request) -> Option<u64> {
+    let headers = request.headers();
+    let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+    length.or_else(|| (!headers.contains_key("transfer-encoding")).then_some(0))
+}
+
+/// What is read of no body at all: the options that an empty object has.
+fn nothing<T: DeserializeOwned>() -> Result<Body<T>, Problem> {
+    serde_json::from_str("{}").map(Body).map_err(|error| Problem::bad(&error.to_string()))
+}
+
+fn refused(status: StatusCode, text: &str) -> Problem {
+    if status == StatusCode::PAYLOAD_TOO_LARGE { too_big() } else { Problem::bad(&in_words(text)) }
+}
+
+fn too_big() -> Problem {
+    Problem::too_big("the request has more bytes than any message needs")
+}
+
+const NUMBER: &str = "expected a whole number from 0 on";
+
+/// What the libraries say of a request, without what only who wrote this program knows.
+fn in_words(text: &str) -> String {
+    let beginnings = [
+        "Failed to deserialize the JSON body into the target type: ",
+        "Failed to deserialize query string: ",
+    ];
+    let text = beginnings.iter().find_map(|beginning| text.strip_prefix(beginning)).unwrap_or(text);
+    let plainly = [
+        ("expected u64", NUMBER),
+        ("expected u8", NUMBER),
+        ("expected usize", NUMBER),
+        ("invalid digit found in string", NUMBER),
+        ("to a `u64`", "to a whole number"),
+    ];
+    plainly.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
 /// What changes something takes its options from the body. One behind the question mark would be passed over, and a pop that

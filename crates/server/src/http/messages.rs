@@ -147,6 +147,7 @@ pub(super) async fn look(
     Query(look): Query<Look>,
 ) -> Result<Json<JsonValue>, Problem> {
     match look {
+        Look { count: Some(0), .. } => Err(Problem::bad("count: expected a whole number from 1 on, not 0")),
         Look { peek: 0, .. } => browse(&visitor, &queue, &look).await,
         Look { peek: 1, count, from, after: None, to: None } => {
             let words = Words::of(&["PEEK", "QUEUE", &queue]).option("FROM", from);
@@ -272,7 +273,10 @@ fn messages(answer: &Answer) -> Json<JsonValue> {
 
 /// What names a leased message: its id, for the account that holds the lease, or a receipt, for whoever has it.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a leased message is named by its id, a whole number, or by its receipt, a text"
+)]
 enum Handle {
     Id(u64),
     Receipt(String),
@@ -300,6 +304,11 @@ pub(super) struct Done {
 /// `POST /v1/queues/{name}/ack`.
 pub(super) async fn ack(visitor: Visitor, Body(done): Body<Done>) -> Result<Json<JsonValue>, Problem> {
     let ids: Vec<Handle> = done.id.into_iter().chain(done.ids).collect();
+    if ids.is_empty() {
+        return Err(Problem::bad(
+            "there is nothing to acknowledge: give ids, a list of ids or receipts, or id, one of them",
+        ));
+    }
     let words = Words::of(&["ACK"]).each(ids.iter().map(Handle::to_string))?;
     counted(&visitor, words, "acknowledged").await
 }

@@ -31,13 +31,14 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn;
 use axum::routing::{delete, get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use posthaste_measure::Meter;
 use posthaste_tls::Acceptor;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use self::asked::BodyBytesMax;
 pub(crate) use self::asked::{Body, Path, Query, refuse_queries};
 pub(crate) use self::console::{file as console_file, page as console_page};
 pub(crate) use self::problem::Problem;
@@ -132,6 +133,7 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .method_not_allowed_fallback(async || not_so())
         .layer(from_fn(refuse_queries))
         .layer(DefaultBodyLimit::max(body_max))
+        .layer(Extension(BodyBytesMax(body_max)))
         .with_state(QueueState::new(house))
 }
 
