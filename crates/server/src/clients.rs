@@ -3,11 +3,13 @@
 //! A connection's card is written by its network thread and read by anybody. What changes with every request is an
 //! atomic; what changes rarely stands behind a lock of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use posthaste_wire::command::ListTarget;
 
 use crate::front::peer::Peer;
 use crate::path::bundle::Address;
@@ -160,11 +162,25 @@ impl Clients {
 
     /// CLIENT LIST.
     #[must_use]
-    pub fn list(&self, now_ns: u64) -> String {
-        self.lock().values().fold(String::new(), |mut text, client| {
+    pub fn list(&self, target: &ListTarget, now_ns: u64) -> String {
+        let cards = self.lock();
+        let mut text = String::new();
+        let mut show = |client: &Arc<Client>| {
             let _ = writeln!(text, "{}", client.line(now_ns));
-            text
-        })
+        };
+        match target {
+            ListTarget::All => cards.values().for_each(show),
+            ListTarget::Nobody => {}
+            // Each once, however often it was asked for: what is answered has a bound.
+            ListTarget::Ids(ids) => {
+                ids.iter()
+                    .collect::<BTreeSet<_>>()
+                    .into_iter()
+                    .filter_map(|id| cards.get(id))
+                    .for_each(&mut show);
+            }
+        }
+        text
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {

@@ -2,7 +2,8 @@
 //! name what is wrong.
 
 use posthaste_wire::command::{
-    COUNT_MAX, ClientReply, Command, DURATION_MAX_MS, KillTarget, Kind, Session, is_offer, parse,
+    COUNT_MAX, ClientReply, Command, DURATION_MAX_MS, KillFilter, KillTarget, Kind, ListTarget, Session,
+    is_offer, parse,
 };
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{
@@ -380,6 +381,17 @@ fn what_clients_of_redis_say_on_connecting_is_understood() {
     assert_eq!(session(line), Session::ConfigGet(vec![at(line, 2), at(line, 3)]));
 }
 
+const BY_ADDRESS: &str = "CLIENT KILL ADDR a:1";
+const BY_USER: &str = "CLIENT KILL USER ann ID 7";
+
+/// What CLIENT KILL means without any option.
+const SPARING: KillFilter =
+    KillFilter { id: None, peer: None, account: None, is_of_no_type_here: false, spares_asker: true };
+
+fn killed(filter: KillFilter) -> Session {
+    Session::ClientKill(KillTarget::All(filter))
+}
+
 #[test]
 fn the_small_commands_of_the_session_are_understood() {
     let cases = [
@@ -398,7 +410,10 @@ fn the_small_commands_of_the_session_are_understood() {
         ("COMMAND LIST", Session::CommandList),
         ("CLIENT ID", Session::ClientId),
         ("client info", Session::ClientInfo),
-        ("CLIENT LIST", Session::ClientList),
+        ("CLIENT LIST", Session::ClientList(ListTarget::All)),
+        ("CLIENT LIST TYPE Normal", Session::ClientList(ListTarget::All)),
+        ("CLIENT LIST TYPE pubsub", Session::ClientList(ListTarget::Nobody)),
+        ("client list id 7 9", Session::ClientList(ListTarget::Ids(vec![7, 9]))),
         ("CLIENT GETNAME", Session::ClientGetName),
         ("CLIENT SETNAME app", Session::ClientSetName(at("CLIENT SETNAME app", 2))),
         ("CLIENT SETNAME ", Session::ClientSetName(at("CLIENT SETNAME ", 2))),
@@ -407,13 +422,28 @@ fn the_small_commands_of_the_session_are_understood() {
         ("CLIENT REPLY on", Session::ClientReply(ClientReply::On)),
         ("CLIENT REPLY OFF", Session::ClientReply(ClientReply::Off)),
         ("CLIENT REPLY SKIP", Session::ClientReply(ClientReply::Skip)),
-        ("CLIENT KILL ID 7", Session::ClientKill(KillTarget::Id(7))),
-        ("CLIENT KILL ADDR a:1", Session::ClientKill(KillTarget::Peer(at("CLIENT KILL ADDR a:1", 3)))),
+        ("CLIENT KILL ID 7", killed(KillFilter { id: Some(7), ..SPARING })),
+        (BY_ADDRESS, killed(KillFilter { peer: Some(at(BY_ADDRESS, 3)), ..SPARING })),
+        (BY_USER, killed(KillFilter { account: Some(at(BY_USER, 3)), id: Some(7), ..SPARING })),
+        ("CLIENT KILL TYPE normal", killed(SPARING)),
+        ("CLIENT KILL TYPE PUBSUB", killed(KillFilter { is_of_no_type_here: true, ..SPARING })),
+        ("CLIENT KILL ID 7 SKIPME no", killed(KillFilter { id: Some(7), spares_asker: false, ..SPARING })),
         ("CLIENT KILL a:1", Session::ClientKill(KillTarget::OldPeer(at("CLIENT KILL a:1", 2)))),
     ];
     for (line, expected) in cases {
         assert_eq!(session(line), expected, "{line}");
     }
+    for line in
+        ["CLIENT LIST ID", "CLIENT LIST ID 0", "CLIENT LIST ID x", "CLIENT LIST TYPE", "CLIENT LIST ALL"]
+    {
+        assert!(refusal(line).starts_with("ERR "), "{line}");
+    }
+    assert!(
+        refusal("CLIENT LIST TYPE other").starts_with("ERR unknown client type 'other': all are normal here")
+    );
+    assert!(refusal("CLIENT LIST TYPE normal ID 7").starts_with("ERR "));
+    assert!(refusal("CLIENT KILL ID 7 SKIPME maybe").contains("must be yes or no"));
+    assert!(refusal("CLIENT KILL USER *").starts_with("ERR "));
     assert!(parse_bytes(&[b"CLIENT", b"SETNAME", b"a b"]).is_err());
     assert!(parse_bytes(&[b"CLIENT", b"SETNAME", b"a\nb"]).is_err());
     assert!(parse_bytes(&[b"CLIENT", b"SETNAME", &[b'a'; 255]]).is_ok());

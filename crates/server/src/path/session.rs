@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use posthaste_wire::command::{ClientReply, KillTarget, Session as Command};
+use posthaste_wire::command::{ClientReply, KillFilter, KillTarget, Session as Command};
 use posthaste_wire::docs;
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::fault::{Fault, Word};
@@ -212,8 +212,8 @@ impl Session {
                 name => encoder.bulk(name.as_bytes()),
             },
             Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(house.clock.now())).as_bytes()),
-            Command::ClientList => match self.administers_clients() {
-                Ok(()) => encoder.bulk(house.clients.list(house.clock.now()).as_bytes()),
+            Command::ClientList(target) => match self.administers_clients() {
+                Ok(()) => encoder.bulk(house.clients.list(target, house.clock.now()).as_bytes()),
                 Err(fault) => encoder.error(&fault),
             },
             Command::ClientSetName(name) => {
@@ -405,12 +405,13 @@ fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
     spans.iter().map(|span| span.of(bytes)).collect()
 }
 
-/// CLIENT KILL: by id or peer. The new form spares whoever asks and answers a count; the old one (a bare peer) answers OK
-/// or an error, and then closes the connection that asks too, if it is of that peer.
+/// CLIENT KILL: by what connections have in common. The new form spares whoever asks, unless told otherwise, and answers a
+/// count; the old one (a bare peer) answers OK or an error, and then closes the connection that asks too, if it is of that
+/// peer.
 fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encoder: &mut Encoder<'_>) -> Step {
     let is_meant = |client: &Client| match target {
-        KillTarget::Id(id) => client.address.client == id,
-        KillTarget::Peer(peer) | KillTarget::OldPeer(peer) => client.peer.as_bytes() == peer.of(bytes),
+        KillTarget::All(filter) => is_of(client, &filter, bytes),
+        KillTarget::OldPeer(peer) => client.peer.as_bytes() == peer.of(bytes),
     };
     let others = house.clients.find(|other| other.address != client.address && is_meant(other));
     for other in &others {
@@ -425,7 +426,22 @@ fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encode
             encoder.error(&Fault::new(Word::Err, "No such client"));
         }
         KillTarget::OldPeer(_) => encoder.simple("OK"),
-        _ => encoder.integer(others.len().cast_signed() as i64),
+        KillTarget::All(filter) => {
+            let is_last = !filter.spares_asker && is_meant(client);
+            encoder.integer((others.len() + usize::from(is_last)).cast_signed() as i64);
+            if is_last {
+                return Step::Close;
+            }
+        }
     }
     Step::Answered
+}
+
+/// Whether a connection has in common what those have that are meant.
+fn is_of(client: &Client, filter: &KillFilter, bytes: &[u8]) -> bool {
+    let has_account = |name: Span| client.about().account.as_bytes() == name.of(bytes);
+    !filter.is_of_no_type_here
+        && filter.id.is_none_or(|id| client.address.client == id)
+        && filter.peer.is_none_or(|peer| client.peer.as_bytes() == peer.of(bytes))
+        && filter.account.is_none_or(has_account)
 }

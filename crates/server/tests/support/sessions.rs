@@ -126,7 +126,7 @@ fn varies(command: &Command) -> bool {
             | Session::Info(_)
             | Session::ClientId
             | Session::ClientInfo
-            | Session::ClientList
+            | Session::ClientList(_)
     )
 }
 

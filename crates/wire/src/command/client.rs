@@ -1,11 +1,16 @@
 //! CLIENT: what a connection says and asks about itself and the others.
 
+use std::ops::RangeInclusive;
+
 use super::session::{done, on_or_off};
 use super::table::{Entry, entry, subcommand};
-use super::words::{ANY_NUMBER, Parsed, Words, quoted, wrong};
-use super::{ClientReply, KillTarget, Session};
+use super::words::{ANY_NUMBER, Keyword, Parsed, Words, quoted, wrong};
+use super::{ClientReply, KillFilter, KillTarget, ListTarget, Session};
 use crate::fault::Fault;
 use crate::span::Span;
+
+/// What connections are numbered with.
+const CLIENT_NUMBER: RangeInclusive<u64> = 1..=*ANY_NUMBER.end();
 
 /// `CLIENT …`.
 pub(super) static SUBCOMMANDS: [Entry; 10] = [
@@ -14,7 +19,7 @@ pub(super) static SUBCOMMANDS: [Entry; 10] = [
     entry("client|getname", 2, |_| done(Session::ClientGetName)),
     entry("client|id", 2, |_| done(Session::ClientId)),
     entry("client|info", 2, |_| done(Session::ClientInfo)),
-    entry("client|list", 2, |_| done(Session::ClientList)),
+    entry("client|list", -2, list),
     entry("client|kill", -3, kill),
     entry("client|reply", 3, reply),
     entry("client|no-evict", 3, |words| on_or_off(words, Session::ClientNoEvict)),
@@ -47,20 +52,69 @@ fn set_info(words: &mut Words<'_>) -> Parsed {
     done(Session::ClientSetInfo { attribute, value: connection_name(words, value)? })
 }
 
-/// `CLIENT KILL ID n`, `CLIENT KILL ADDR address`, or `CLIENT KILL address`.
+/// `CLIENT LIST`, of a type or of some numbers.
+fn list(words: &mut Words<'_>) -> Parsed {
+    let Some(option) = words.keyword() else { return done(Session::ClientList(ListTarget::All)) };
+    let target = match &*option {
+        b"TYPE" if is_normal(words, &option)? => ListTarget::All,
+        b"TYPE" => ListTarget::Nobody,
+        b"ID" => {
+            let mut ids = vec![words.number(&option, CLIENT_NUMBER)?];
+            while words.left() > 0 {
+                ids.push(words.number(&option, CLIENT_NUMBER)?);
+            }
+            ListTarget::Ids(ids)
+        }
+        _ => return Err(words.unknown(&option)),
+    };
+    match words.keyword() {
+        None => done(Session::ClientList(target)),
+        Some(another) => Err(words.unknown(&another)),
+    }
+}
+
+/// Whether the type behind an option is that of all who connect here; there are none of Redis's others.
+fn is_normal(words: &mut Words<'_>, option: &Keyword) -> Result<bool, Fault> {
+    let kind = words.value(option)?;
+    let kind = words.text(kind);
+    match kind.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(wrong(format!(
+            "unknown client type '{}': all are normal here, and none master, replica or pubsub",
+            quoted(kind)
+        ))),
+    }
+}
+
+/// `CLIENT KILL` with what all have in common that are meant, or `CLIENT KILL address`.
 fn kill(words: &mut Words<'_>) -> Parsed {
     if words.left() == 1 {
         return done(Session::ClientKill(KillTarget::OldPeer(words.required()?)));
     }
-    let Some(option) = words.keyword() else { return Err(words.wrong_arity()) };
-    let target = match &*option {
-        b"ID" => KillTarget::Id(words.number(&option, 1..=*ANY_NUMBER.end())?),
-        b"ADDR" => KillTarget::Peer(words.value(&option)?),
-        _ => return Err(words.unknown(&option)),
-    };
-    match words.keyword() {
-        None => done(Session::ClientKill(target)),
-        Some(another) => Err(words.unknown(&another)),
+    let mut filter = KillFilter { spares_asker: true, ..KillFilter::default() };
+    while let Some(option) = words.keyword() {
+        match &*option {
+            b"ID" => filter.id = Some(words.number(&option, CLIENT_NUMBER)?),
+            b"ADDR" => filter.peer = Some(words.value(&option)?),
+            b"USER" => {
+                let name = words.value(&option)?;
+                filter.account = Some(words.account(name)?);
+            }
+            b"TYPE" => filter.is_of_no_type_here = !is_normal(words, &option)?,
+            b"SKIPME" => filter.spares_asker = yes_or_no(words, &option)?,
+            _ => return Err(words.unknown(&option)),
+        }
+    }
+    done(Session::ClientKill(KillTarget::All(filter)))
+}
+
+fn yes_or_no(words: &mut Words<'_>, option: &Keyword) -> Result<bool, Fault> {
+    let value = words.value(option)?;
+    match words.text(value).to_ascii_lowercase().as_slice() {
+        b"yes" => Ok(true),
+        b"no" => Ok(false),
+        _ => Err(words.refuse(option, "must be yes or no")),
     }
 }
 

@@ -80,8 +80,8 @@ pub enum Session {
     ClientId,
     /// `CLIENT INFO`.
     ClientInfo,
-    /// `CLIENT LIST`.
-    ClientList,
+    /// `CLIENT LIST …`.
+    ClientList(ListTarget),
     /// `CLIENT KILL …`.
     ClientKill(KillTarget),
     /// `CLIENT REPLY ON|OFF|SKIP`.
@@ -116,15 +116,39 @@ pub enum Session {
     Get(Span),
 }
 
+/// Which connections `CLIENT LIST` shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListTarget {
+    /// All, which are of `TYPE normal`.
+    All,
+    /// None: another type of Redis.
+    Nobody,
+    /// `ID n …`, those of them that there are.
+    Ids(Vec<u64>),
+}
+
 /// Which connections `CLIENT KILL` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillTarget {
-    /// `ID n`.
-    Id(u64),
-    /// `ADDR address`.
-    Peer(Span),
+    /// Those with all of this in common.
+    All(KillFilter),
     /// The form of old, `CLIENT KILL address`, which is answered differently.
     OldPeer(Span),
+}
+
+/// What connections have in common that `CLIENT KILL` means; None: anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KillFilter {
+    /// `ID n`.
+    pub id: Option<u64>,
+    /// `ADDR address`.
+    pub peer: Option<Span>,
+    /// `USER name`.
+    pub account: Option<Span>,
+    /// `TYPE` with one that no connection here has.
+    pub is_of_no_type_here: bool,
+    /// `SKIPME`: whether the one that asks is not meant.
+    pub spares_asker: bool,
 }
 
 /// `CLIENT REPLY`.

@@ -42,6 +42,16 @@ const HELLO: &[Argument] = &[block(
 )
 .optional()];
 
+const CLIENT_TYPE: Argument = text("client-type").after("TYPE");
+
+const FILTERS: &[Argument] = &[
+    integer("client-id").after("ID"),
+    text("address").after("ADDR"),
+    text("account").after("USER"),
+    CLIENT_TYPE,
+    text("yes-or-no").after("SKIPME"),
+];
+
 static CLIENT: &[Entry] = &[
     connection("client|setinfo", 4, "Says which library the client uses")
         .with(&[one_of("attribute", &[text("name").after("LIB-NAME"), text("version").after("LIB-VER")])]),
@@ -49,11 +59,13 @@ static CLIENT: &[Entry] = &[
     connection("client|getname", 2, "Shows the connection's name"),
     connection("client|id", 2, "Shows the connection's number"),
     connection("client|info", 2, "Shows what is known about the connection"),
-    connection("client|list", 2, "Lists the connections"),
-    flagged(connection("client|kill", -3, "Ends connections"), ADMIN).with(&[one_of(
-        "filter",
-        &[text("old-format"), integer("client-id").after("ID"), text("address").after("ADDR")],
-    )]),
+    connection("client|list", -2, "Lists the connections").with(&[one_of(
+        "which",
+        &[CLIENT_TYPE, integer("client-id").after("ID").repeated(Repeat::Values)],
+    )
+    .optional()]),
+    flagged(connection("client|kill", -3, "Ends connections"), ADMIN)
+        .with(&[one_of("which", &[text("old-format"), one_of("filter", FILTERS).repeated(Repeat::Values)])]),
     connection("client|reply", 3, "Says whether answers are wanted")
         .with(&[one_of("mode", &[ON, OFF, token("skip", "SKIP")])]),
     connection("client|no-evict", 3, "Is accepted and does nothing").with(&[ON_OR_OFF]),
