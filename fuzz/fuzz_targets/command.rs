@@ -18,10 +18,18 @@ fuzz_target!(|data: &[u8]| {
     let mut decoder = Decoder::new(LIMITS);
     let mut args = Vec::new();
     let mut start = 0;
-    while let Decoded::Request { end } = decoder.decode(data, start, &mut args) {
-        start = end;
-        if !args.is_empty() {
-            check(&args, data);
+    loop {
+        start = match decoder.decode(data, start, &mut args) {
+            Decoded::Request { end } if args.is_empty() => end,
+            Decoded::Request { end } => {
+                check(&args, data);
+                end
+            }
+            Decoded::Typed { end, bytes } => {
+                check(&args, &bytes);
+                end
+            }
+            _ => return,
         }
     }
 });

@@ -15,12 +15,15 @@ use proptest::prelude::*;
 use sessions::{ESCAPE, Expected, cut, tell};
 
 /// What clients say, whole and half, well and badly.
-const WORDS: [&[u8]; 30] = [
+const WORDS: [&[u8]; 33] = [
     b"PING\r\n",
     b"ECHO hello\r\n",
     b"SEND q one\r\n",
     b"SEND q two PRIORITY 3\r\n",
     b"SENDMANY q 2 a b\r\n",
+    b"ECHO \"a\\nb\"\r\n",
+    b"SEND \"\\x71\" 'it\\'s'\r\n",
+    b"ECHO \"a\r\n",
     b"POP QUEUE q\r\n",
     b"POP QUEUE q LEASE 1000\r\n",
     b"POP QUEUE q COUNT 3\r\n",

@@ -171,13 +171,36 @@ fn nearly_resp() -> impl Strategy<Value = Vec<u8>> {
         Just(b"$300\r\n".to_vec()),
         Just(b"\r\n".to_vec()),
         Just(b"ping \"a b\" 'c'".to_vec()),
+        Just(b"ping \"a\\n\\x20\" 'c\\''\n".to_vec()),
         (0..100u32).prop_map(|n| format!("${n}\r\n").into_bytes()),
         proptest::collection::vec(any::<u8>(), 0..30),
     ];
     proptest::collection::vec(word, 0..40).prop_map(|words| words.concat())
 }
 
+/// A word as a person types it who escapes whatever is special.
+fn typed(word: &[u8]) -> String {
+    let special = |byte: &u8| !byte.is_ascii_graphic() || matches!(byte, b'"' | b'\\');
+    let letter = |byte: &u8| match byte {
+        b'\n' => "\\n".to_owned(),
+        b'"' | b'\\' => format!("\\{}", char::from(*byte)),
+        byte if special(byte) => format!("\\x{byte:02x}"),
+        byte => char::from(*byte).to_string(),
+    };
+    format!("\"{}\"", word.iter().map(letter).collect::<String>())
+}
+
 proptest! {
+    #[test]
+    fn any_bytes_can_be_typed(
+        words in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..8),
+    ) {
+        // A browser's words are refused, wherever they come from.
+        prop_assume!(!matches!(words[0].to_ascii_lowercase().as_slice(), b"post" | b"host:"));
+        let line = words.iter().map(|word| typed(word)).collect::<Vec<_>>().join(" ") + "\r\n";
+        prop_assert_eq!(feed(WIDE, line.as_bytes(), []).events, [Event::Request(words)]);
+    }
+
     #[test]
     fn what_a_client_sends_is_what_is_decoded(
         requests in proptest::collection::vec(

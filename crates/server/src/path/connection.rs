@@ -184,18 +184,18 @@ impl Connection {
     pub fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
         turn.parsed_at = turn.house.clock.stamp();
         let mut args = std::mem::take(turn.args);
-        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, reads: 0 };
+        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, typed: None, reads: 0 };
         while self.peer.life == Life::Open && self.may_ask() && parsing.at < input.len() {
             args.clear();
             if !self.parse_one(&mut parsing, &mut args, turn) {
                 break;
             }
         }
-        let Parsing { base, at, bundle, .. } = parsing;
+        let Parsing { base, at, bundle, typed, .. } = parsing;
         self.client.active_ns.store(self.peer.heard_ns, Ordering::Relaxed);
         self.client.requests.store(self.peer.requests, Ordering::Relaxed);
         if let Some(mut bundle) = bundle {
-            bundle.bytes.extend_from_slice(&input[base..at]);
+            bundle.bytes.extend_from_slice(typed.as_deref().unwrap_or(&input[base..at]));
             self.under_way = true;
             turn.outgoing.push(bundle);
         }
@@ -215,32 +215,8 @@ impl Connection {
         }
         match decoded {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
-            Decoded::Request { end } => {
-                let mut parsed = command::parse(args, input, turn.house.message_bytes_max);
-                if let (Some(grants), Ok(Command::Store(operation))) = (self.session.grants(), &parsed)
-                    && let Err(fault) = grants.allow(operation, input)
-                {
-                    parsed = Err(fault);
-                }
-                if parsing.bundle.is_some() && !travels_with_others(&parsed) {
-                    // It waits until the bundle is back.
-                    return false;
-                }
-                self.peer.requests += 1;
-                match parsed {
-                    Ok(Command::Store(operation)) => return self.ask(operation, end, parsing, turn),
-                    Ok(Command::Session(command)) => {
-                        self.obey(&command, input, parsing.length_to(end), turn);
-                    }
-                    Err(fault) => {
-                        let fault = self.known_only_inside(fault, args[0].of(input));
-                        let outcome =
-                            if command::is_offer(args, input) { Outcome::Null } else { Outcome::Error };
-                        self.refuse_as(outcome, &fault, parsing.length_to(end), turn);
-                    }
-                }
-                parsing.skip_to(end);
-            }
+            Decoded::Request { end } => return self.handle(end, args, None, parsing, turn),
+            Decoded::Typed { end, bytes } => return self.handle(end, args, Some(bytes), parsing, turn),
             Decoded::NeedBytes(_) => {
                 self.peer.holds_requests = false;
                 return false;
@@ -255,11 +231,46 @@ impl Connection {
         true
     }
 
+    /// Handles a whole request, whose arguments are stretches of what was `typed`, or else of the input; false as above.
+    fn handle(
+        &mut self,
+        end: usize,
+        args: &[Span],
+        typed: Option<Vec<u8>>,
+        parsing: &mut Parsing<'_>,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        let bytes = typed.as_deref().unwrap_or(&parsing.input[parsing.base..]);
+        let mut parsed = command::parse(args, bytes, turn.house.message_bytes_max);
+        if let (Some(grants), Ok(Command::Store(operation))) = (self.session.grants(), &parsed)
+            && let Err(fault) = grants.allow(operation, bytes)
+        {
+            parsed = Err(fault);
+        }
+        if parsing.bundle.is_some() && (typed.is_some() || !travels_with_others(&parsed)) {
+            // It waits until the bundle is back.
+            return false;
+        }
+        self.peer.requests += 1;
+        match parsed {
+            Ok(Command::Store(operation)) => return self.ask(operation, end, typed, parsing, turn),
+            Ok(Command::Session(command)) => self.obey(&command, bytes, parsing.length_to(end), turn),
+            Err(fault) => {
+                let fault = self.known_only_inside(fault, args[0].of(bytes));
+                let outcome = if command::is_offer(args, bytes) { Outcome::Null } else { Outcome::Error };
+                self.refuse_as(outcome, &fault, parsing.length_to(end), turn);
+            }
+        }
+        parsing.skip_to(end);
+        true
+    }
+
     /// A request to the store: answered on the spot when it may be, else added to the bundle.
     fn ask(
         &mut self,
         operation: Operation,
         end: usize,
+        typed: Option<Vec<u8>>,
         parsing: &mut Parsing<'_>,
         turn: &mut Turn<'_>,
     ) -> bool {
@@ -273,14 +284,17 @@ impl Connection {
         };
         let (kind, request_bytes) = (operation.kind(), parsing.length_to(end));
         if parsing.bundle.is_none() {
-            let ask = Ask { account, operation: &operation, bytes: &parsing.input[parsing.base..] };
+            let bytes = typed.as_deref().unwrap_or(&parsing.input[parsing.base..]);
+            let ask = Ask { account, operation: &operation, bytes };
             if let Some((outcome, answer_bytes)) = self.answer_at_once(ask, turn) {
                 turn.answered_at_once(self.last_request(), kind, outcome, [request_bytes, answer_bytes]);
                 parsing.skip_to(end);
                 return true;
             }
         }
-        let is_last = operation.may_answer_much() || operation.comes_in_pieces() || self.session.is_muted();
+        let is_alone = operation.may_answer_much() || operation.comes_in_pieces();
+        let is_last = is_alone || self.session.is_muted() || typed.is_some();
+        parsing.typed = typed;
         let number = self.peer.requests;
         let bundle = parsing.bundle.get_or_insert_with(|| {
             let mut bundle = turn.bundle(self.client.address, account, self.session.protocol);
@@ -411,6 +425,8 @@ struct Parsing<'a> {
     base: usize,
     at: usize,
     bundle: Option<Box<Bundle>>,
+    /// The bytes of the only request in it, where these are not what was sent.
+    typed: Option<Vec<u8>>,
     /// Requests in it that may answer a message.
     reads: usize,
 }
@@ -424,7 +440,7 @@ impl Parsing<'_> {
     /// How long the next request is at least.
     fn at_least(&self, decoded: &Decoded) -> usize {
         match *decoded {
-            Decoded::Request { end } => self.length_to(end),
+            Decoded::Request { end } | Decoded::Typed { end, .. } => self.length_to(end),
             Decoded::NeedBytes(more) => self.input.len() - self.at + more,
             Decoded::Discard(_) | Decoded::TooBig { .. } => usize::MAX,
             Decoded::Malformed(_) => 0,

@@ -71,6 +71,14 @@ impl Expected {
                         return expected;
                     }
                 }
+                Decoded::Typed { end, bytes: meant } => {
+                    let command = parse(&args, &meant, MESSAGE_BYTES).ok();
+                    mute = expected.add(command.as_ref(), mute);
+                    at = end;
+                    if command == Some(Command::Session(Session::Quit)) {
+                        return expected;
+                    }
+                }
                 Decoded::TooBig { end, .. } => {
                     mute = expected.add(None, mute);
                     at = end;

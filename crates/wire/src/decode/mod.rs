@@ -41,6 +41,14 @@ pub enum Decoded {
         /// Where the next request begins.
         end: usize,
     },
+    /// One whole inline command that ended before `input[end]`, in which a word stands for other bytes than were sent: the spans
+    /// in `args` are of `bytes`.
+    Typed {
+        /// Where the next request begins.
+        end: usize,
+        /// What was meant.
+        bytes: Vec<u8>,
+    },
     /// The request goes on: at least this many more bytes must arrive. For an argument it is all that is missing.
     NeedBytes(usize),
     /// The next this many bytes from `start` belong to a request that is too large: drop them and call again
@@ -106,6 +114,8 @@ pub struct Decoder {
     done: usize,
     /// Arguments so far, counted from the same byte.
     spans: Vec<Span>,
+    /// The bytes of an inline command that was written anew.
+    typed: Option<Vec<u8>>,
     /// Set once the request is known to be too large; its bytes are let go from then on.
     too_big: Option<Fault>,
 }
@@ -123,7 +133,7 @@ impl Decoder {
     /// A decoder for a new connection. It allocates nothing before the first request.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, place: Place::Start, done: 0, spans: Vec::new(), too_big: None }
+        Self { limits, place: Place::Start, done: 0, spans: Vec::new(), typed: None, too_big: None }
     }
 
     /// Whether no request is half read.
@@ -134,7 +144,7 @@ impl Decoder {
 
     /// Goes on with the request that begins at `input[start]`. Until it has ended, or some of it was
     /// discarded, each call must be given the same bytes from `start` on, and what has arrived since. `args`
-    /// is emptied; spans in it count from `input[0]`.
+    /// is emptied; spans in it count from `input[0]`, but for [`Decoded::Typed`].
     pub fn decode(&mut self, input: &[u8], start: usize, args: &mut Vec<Span>) -> Decoded {
         args.clear();
         let input = &input[..input.len().min(INPUT_BYTES_MAX)];
@@ -176,7 +186,7 @@ impl Decoder {
             self.done = request.len();
             return Err(Stop::NeedBytes(1));
         };
-        inline::split(&request[..end], &mut self.spans).map_err(Stop::malformed)?;
+        self.typed = inline::split(&request[..end], &mut self.spans).map_err(Stop::malformed)?;
         if self.spans.len() > self.limits.args {
             return Err(self.too_many_args());
         }
@@ -265,9 +275,13 @@ impl Decoder {
 
     fn finish(&mut self, start: usize, args: &mut Vec<Span>) -> Decoded {
         let end = start + self.done;
-        let decoded = match self.too_big.take() {
-            Some(fault) => Decoded::TooBig { end, fault },
-            None => {
+        let decoded = match (self.too_big.take(), self.typed.take()) {
+            (Some(fault), _) => Decoded::TooBig { end, fault },
+            (None, Some(bytes)) => {
+                args.extend_from_slice(&self.spans);
+                Decoded::Typed { end, bytes }
+            }
+            (None, None) => {
                 let moved = |span: &Span| Span { start: start as u32 + span.start, len: span.len };
                 args.extend(self.spans.iter().map(moved));
                 Decoded::Request { end }
@@ -281,6 +295,7 @@ impl Decoder {
         self.place = Place::Start;
         self.done = 0;
         self.too_big = None;
+        self.typed = None;
         self.spans.clear();
         if self.spans.capacity() > SPANS_KEPT {
             self.spans.shrink_to(SPANS_KEPT);

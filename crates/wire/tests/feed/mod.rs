@@ -90,6 +90,10 @@ impl Connection {
                 let request = self.args.iter().map(|arg| arg.of(&self.buffer).to_vec()).collect();
                 self.pass(end, Event::Request(request))
             }
+            Decoded::Typed { end, bytes } => {
+                let request = self.args.iter().map(|arg| arg.of(&bytes).to_vec()).collect();
+                self.pass(end, Event::Request(request))
+            }
             Decoded::TooBig { end, fault } => {
                 assert_eq!(self.owed, 0, "a request ended before the bytes it needed");
                 self.pass(end, Event::TooBig(fault.to_string()))
