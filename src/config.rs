@@ -192,6 +192,7 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
                 let sub = with_table(sub, inner, &[path, &[key]].concat())?;
                 command.mut_subcommand(key, |_| sub)
             }
+            _ if key == "config" => return Err(Wrong::new(name.span().start, of_itself(path))),
             // These are read when the flags are known.
             _ if path == ["cache"] && [pools::POOLS, pools::ROUTES].contains(&key) => command,
             _ if is_of_command_line(path, key) => {
@@ -226,6 +227,15 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
         }
     }
     Ok(command)
+}
+
+/// What is said of a file that names a file of options, which would be passed over.
+fn of_itself(path: &[&str]) -> String {
+    let variable = path.first().map(|command| format!(", or in POSTHASTE_{}_CONFIG", command.to_uppercase()));
+    let variable = variable.unwrap_or_default();
+    format!(
+        "config cannot stand in a file, which it names: give it on the command line (--config FILE){variable}"
+    )
 }
 
 /// Whether an option says what to do with a file, and so cannot stand in one.

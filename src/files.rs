@@ -47,7 +47,19 @@ mod tests {
             ("[queue]\n\nstore = [\"memory:\", \"mock:1\"]\n", "FILE:3: store: write a value"),
             ("[queue]\nlisten = []\n", "FILE:2: listen: write a value"),
             ("[queue]\nstore = { a = 1 }\n", "FILE:2: store: write a value"),
-            ("[queue]\nconfig = \"x\"\n", "FILE:2: config can stand on the command line only"),
+            (
+                "[queue]\nconfig = \"x\"\n",
+                "FILE:2: config cannot stand in a file, which it names: give it on the command line (--config FILE), or in POSTHASTE_QUEUE_CONFIG",
+            ),
+            (
+                "[queue]\n[admin]\nconfig = \"x\"\n",
+                "FILE:3: config cannot stand in a file, which it names: give it on the command line (--config FILE), or in POSTHASTE_ADMIN_CONFIG",
+            ),
+            (
+                "config = \"x\"\n",
+                "FILE:1: config cannot stand in a file, which it names: give it on the command line (--config FILE)",
+            ),
+            ("[queue]\n[cache]\ncheck = \"x\"\n", "FILE:3: check can stand on the command line only"),
             ("[queue]\n\"a\\nb\" = 1\n", "FILE:2: unknown option a\\nb"),
             ("[queue]\nmax_message = 1\n", "FILE:2: unknown option max_message; did you mean max-message?"),
             ("[queue]\nlissen = \"a:1\"\n", "FILE:2: unknown option lissen; did you mean listen?"),
@@ -58,6 +70,7 @@ mod tests {
             ("[queue]\nlisten = [\"127.0.0.1:0\", 5]\n", "FILE:2: invalid value '5' for '--listen"),
             ("[queue]\nhttp = \"unix:/a\"\n", "FILE:2: invalid value 'unix:/a' for '--http"),
             ("[queue]\n\nstore = \"tape:\"\n", "FILE:3: --store: unknown store tape"),
+            ("[queue]\nstore = \"memory:a\"\n", "FILE:2: --store: memory: takes nothing behind it"),
             ("[queue]\npriority-line = [\"peek\", \"frob\"]\n", "FILE:2: invalid value 'frob'"),
             ("[queue]\ntraces = \"me:secret@host\"\n", "FILE:2: --traces: write http://HOST:PORT,"),
             ("[queue]\n[cache]\nserver = [\"a:b\"]\n", "FILE:3: invalid value 'a:b' for '--server"),

@@ -66,6 +66,11 @@ impl FromStr for StoreChoice {
             ("postgres" | "postgresql", _) => text.parse().map(|address| Self::Postgres(Box::new(address))),
             ("embedded", dir) => Ok(Self::Embedded(PathBuf::from(dir))),
             ("memory", "") => Ok(Self::Memory),
+            ("memory", _) => Err(
+                "memory: takes nothing behind it, for it keeps nothing on a disk: write memory: alone, or \
+                                  embedded:DIR for a store in a directory"
+                    .into(),
+            ),
             ("mock", bytes) => bytes.parse().map(Self::Mock).map_err(|_| wrong()),
             _ => Err(wrong()),
         }
