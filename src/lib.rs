@@ -66,7 +66,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let origin = environment::origin(&config::commands(), &args, &error.to_string());
-            complain(format_args!("posthaste: {origin}{error}"));
+            if logging::is_json() {
+                tracing::error!("{origin}{error}");
+            } else {
+                complain(format_args!("posthaste: {origin}{error}"));
+            }
             exit_code(error.as_ref())
         }
     }

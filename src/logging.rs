@@ -1,6 +1,7 @@
 //! The log on stderr: lines for people, or one JSON object a line.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use posthaste_server::log_level::{self, LogLevel};
 use tracing_subscriber::filter::LevelFilter;
@@ -10,8 +11,17 @@ use tracing_subscriber::{registry, reload};
 
 use crate::flags::{LogFormat, RunFlags};
 
+/// The form of the log, once there is one.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Whether whoever reads what this program says takes it for lines of JSON.
+pub(crate) fn is_json() -> bool {
+    FORMAT.get() == Some(&LogFormat::Json)
+}
+
 /// Starts logging; called once.
 pub(crate) fn start(flags: &RunFlags) {
+    FORMAT.get_or_init(|| flags.log_format);
     let (least, dial) = reload::Layer::new(filter(flags.log_level));
     log_level::install(flags.log_level, move |level| {
         // It fails only when the log is gone, which lasts as long as the process.

@@ -123,8 +123,12 @@ pub(crate) fn end(signals: Signals, stop: impl FnOnce() -> Stopped) -> Result<()
     if stopped.cut > 0 {
         tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
     }
+    let summary = match logging::is_json() {
+        true => format!("{}\n", json!({ "summary": stopped.totals })),
+        false => stopped.summary,
+    };
     // Whoever wanted the summary may have gone; the stop is as good without.
-    let _ = io::stdout().write_all(stopped.summary.as_bytes());
+    let _ = io::stdout().write_all(summary.as_bytes());
     tracing::info!("stopped");
     if stopped.has_failed {
         return Err("a network thread ended, as the log says above; start it again".into());

@@ -6,6 +6,7 @@ mod support;
 mod client;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
@@ -524,4 +525,41 @@ fn without_a_laboratory_lab_says_where_it_looked() {
     let (line, code) = refusal(&output.expect("the program runs"));
     assert_eq!(code, Some(1));
     assert!(line.contains("not on PATH") && line.contains("make lab"), "{line}");
+}
+
+/// What a tier says whose log is in JSON, until it ends by itself or is told to; its exit code.
+fn said_in_json(arguments: &[&str]) -> (Vec<Json>, Option<i32>) {
+    let mut tier = program(&["queue", "--http", "off", "--log-format", "json"]);
+    tier.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tier = tier.spawn().expect("the program runs");
+    let mut lines = BufReader::new(tier.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let mut said: Vec<String> = Vec::new();
+    for line in lines.by_ref() {
+        let listens = line.contains("listening on ");
+        said.push(line);
+        if listens {
+            let number = tier.id().to_string();
+            assert!(Command::new("kill").args(["-TERM", &number]).status().expect("kill runs").success());
+        }
+    }
+    let output = tier.wait_with_output().expect("it ends");
+    said.extend(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned));
+    let json = |line: &String| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    (said.iter().map(json).collect(), output.status.code())
+}
+
+#[test]
+fn whoever_wants_a_log_in_json_is_told_everything_so() {
+    let (said, code) = said_in_json(&["--listen", "127.0.0.1:0", "--store", "memory:"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(said.last().expect("a summary")["summary"]["all"]["kind"], "all");
+    for (arguments, words, expected) in [
+        (["--listen", "127.0.0.1:0", "--store", "embedded:/proc/nowhere"], "cannot make /proc/nowhere", 1),
+        (["--listen", "0.0.0.0:0", "--store", "memory:"], "can be reached from other machines", 2),
+    ] {
+        let (said, code) = said_in_json(&arguments);
+        assert_eq!((said.len(), code), (1, Some(expected)), "{said:?}");
+        assert_eq!(said[0]["level"], "ERROR");
+        assert!(said[0]["message"].as_str().is_some_and(|message| message.contains(words)), "{said:?}");
+    }
 }
