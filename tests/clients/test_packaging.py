@@ -109,6 +109,33 @@ def test_a_pod_is_full_before_it_is_killed(manifest: str, times: int) -> None:
     assert int(bounds[0]) * times + 200 * 2**20 < int(limit[:-2]) * bytes_of[limit[-2:]]
 
 
+@pytest.mark.parametrize("manifest", ["queue", "cache"])
+def test_a_pod_is_still_there_for_who_has_not_heard_of_its_end(manifest: str) -> None:
+    """And there is time for that and for the drain before the pod is killed."""
+    text = (ROOT / "deploy" / "kubernetes" / f"{manifest}.yaml").read_text("utf-8")
+    (grace,) = re.findall(r"^ +terminationGracePeriodSeconds: (\d+)$", text, re.M)
+    (before,) = re.findall(r'preStop: \{ exec: \{ command: \[sleep, "(\d+)"\] \} \}', text)
+    usual = (ROOT / "deploy" / "posthaste.toml").read_text("utf-8")
+    drain = max(int(seconds) for seconds in re.findall(r'^#drain = "(\d+)s"', usual, re.M))
+    assert 0 < int(before)
+    assert int(before) + drain + 10 <= int(grace)
+
+
+@pytest.mark.parametrize("manifest", ["queue", "cache", "memcached"])
+def test_pods_of_one_kind_are_spread_over_nodes(manifest: str) -> None:
+    """Or one node that is lost takes all of them with it."""
+    text = (ROOT / "deploy" / "kubernetes" / f"{manifest}.yaml").read_text("utf-8")
+    assert text.count("topologySpreadConstraints:") == text.count("replicas:") == 1
+    assert "topologyKey: kubernetes.io/hostname" in text
+
+
+def test_what_containers_say_does_not_fill_the_disk() -> None:
+    """Docker keeps all of it, where it is not told otherwise: every image of the compose file is."""
+    text = (ROOT / "deploy" / "compose" / "compose.yaml").read_text("utf-8")
+    assert re.search(r"^x-logging: &logging\n  driver: local\n  options: \{ max-size: \d+m, max-file: ", text, re.M)
+    assert len(re.findall(r"^ +logging: \*logging\n", text, re.M)) == len(re.findall(r"^ +image: ", text, re.M))
+
+
 def test_directories_of_the_compose_file_are_made_by_who_starts_it() -> None:
     """One that Docker makes belongs to another user than the containers run as."""
     text = (ROOT / "deploy" / "compose" / "compose.yaml").read_text("utf-8")
