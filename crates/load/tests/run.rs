@@ -251,6 +251,27 @@ fn every_store_is_filled_and_each_has_an_order_of_its_own() {
     }
 }
 
+#[test]
+fn messages_that_were_asked_for_stand_there_also_while_nobody_uses_them() {
+    for (filled, messages) in [("--preload 40", 40), ("--dataset full", 12_000)] {
+        let run = |check: &str| {
+            let address = serve(Mutant::Honest);
+            let words =
+                format!("--connect {address} --clients 2 --requests 5 --workload mix:echo=1 {filled}");
+            (run(bench(&format!("{words} {check}"))).expect("a report"), address)
+        };
+        let (_, address) = run("");
+        assert_ne!(ask(&address, &["QREADABLE"]), "*0", "{filled}: {address} holds nothing");
+        let (report, _) = run("--check");
+        let check = report.check.expect("--check");
+        assert_eq!(
+            (check.acknowledged, check.drained, check.violations),
+            (messages, messages, 0),
+            "{filled}"
+        );
+    }
+}
+
 /// A server that answers so many ECHOs and is gone.
 fn with_end(echoes: usize) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

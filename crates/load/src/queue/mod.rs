@@ -95,7 +95,7 @@ impl Bench for QueueBench {
             preloaded: BTreeMap::new(),
             recipe: recipe(self),
         };
-        let foreign = if self.workload.needs_queues() { setup::prepare(self, &mut ground)? } else { 0 };
+        let foreign = if self.has_queues() { setup::prepare(self, &mut ground)? } else { 0 };
         if self.check {
             let mut ledger = Ledger::new(accounts(self), foreign);
             setup::enter(&ground, &mut ledger);

@@ -102,6 +102,11 @@ pub enum Dataset {
 }
 
 impl QueueBench {
+    /// Whether the run has queues: its workload uses some, or messages are to stand there meanwhile.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.workload.needs_queues() || self.dataset.is_some() || self.preload > 0
+    }
+
     /// Looks for options that contradict each other.
     ///
     /// # Errors

@@ -70,7 +70,7 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
         witness.testify(&mut history);
     }
     let room = ground.room.as_ref();
-    if let Some(room) = room.filter(|_| bench.workload.needs_queues() && !ledger.allows_foreign()) {
+    if let Some(room) = room.filter(|_| bench.has_queues() && !ledger.allows_foreign()) {
         audit(bench, room, &mut history, &mut violations);
     }
     let shared = shared_queues(bench);
@@ -78,7 +78,7 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
     let (mut drained, mut undrained) = (0, false);
     let was_interrupted = is_interrupted();
     let may_go_on = || was_interrupted || !is_interrupted();
-    if bench.workload.needs_queues() {
+    if bench.has_queues() {
         let mut witnesses = Vec::new();
         let mut audience =
             Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
