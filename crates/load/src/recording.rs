@@ -92,19 +92,28 @@ impl Recording {
         }
     }
 
-    /// Closes windows until `ended` is closed, the first one at `origin`.
-    pub(crate) fn keep(&self, origin: u64, ended: &Receiver<()>) {
+    /// Closes the window of the set-up: before the first request, whenever the thread that closes the others has its turn.
+    pub(crate) fn set_up_is_over(&self) {
         self.begun.store(true, Ordering::Relaxed);
+        self.close_window();
+    }
+
+    /// Closes windows until `ended` is closed, each so long after `origin`.
+    pub(crate) fn keep(&self, origin: u64, ended: &Receiver<()>) {
         let now = || Duration::from_nanos(self.meter.clock().now());
-        let mut next = Duration::from_nanos(origin);
+        let mut due = self.meter.next_turn(Duration::from_nanos(origin), now());
         loop {
-            let more = ended.recv_timeout(next.saturating_sub(now())) == Err(RecvTimeoutError::Timeout);
-            next = self.meter.next_turn(next, now());
-            tell(self.record.window(&self.meter.turn(&[])));
+            let more = ended.recv_timeout(due.saturating_sub(now())) == Err(RecvTimeoutError::Timeout);
+            due = self.meter.next_turn(due, now());
+            self.close_window();
             if !more {
                 return;
             }
         }
+    }
+
+    fn close_window(&self) {
+        tell(self.record.window(&self.meter.turn(&[])));
     }
 
     /// Ends the record of a run, with the run's summary beside it and when what took place.
@@ -142,5 +151,51 @@ impl Drop for Recording {
 fn tell(written: Result<(), RecordError>) {
     if let Err(error) = written {
         complain(format_args!("posthaste: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::channel;
+
+    use clap::Parser;
+    use posthaste_measure::{ClientStamps, Ending, Noted};
+
+    use super::*;
+    use crate::queue::QueueBench;
+    use crate::tally::Tally;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: QueueBench,
+    }
+
+    /// The requests of each window of a record.
+    fn requests(record: &std::path::Path) -> Vec<String> {
+        let rows = fs::read_to_string(record.join("windows.csv")).expect("windows");
+        let cells = rows.lines().map(|row| row.split(',').collect::<Vec<_>>());
+        cells.filter(|row| row[2] == "all").map(|row| row[3].to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_answered_before_windows_are_kept_is_not_of_the_set_up() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let record = dir.path().join("record");
+        let words = ["bench", "--record", record.to_str().expect("text")];
+        let Line { bench } = Line::parse_from(words);
+        let recording = Recording::begin(&bench, Clock::start()).expect("a record").expect("it is asked for");
+        recording.set_up_is_over();
+        let origin = recording.meter.clock().now();
+        let (mut watch, window) = (recording.watch(), Window { start: 0, end: u64::MAX });
+        watch.keep(Noted::new(0, Ending::Ok, ClientStamps::default()));
+        watch.understood(0, &mut Tally::new(window, 1, false));
+        watch.turn_ended();
+        // The thread that keeps windows begins only when all is over.
+        let (end, ended) = channel();
+        drop(end);
+        recording.keep(origin, &ended);
+        assert_eq!(requests(&record), ["0", "1"]);
     }
 }

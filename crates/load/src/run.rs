@@ -63,6 +63,9 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     wait(schedule.origin, clock)?;
     let halt = Halt::default();
     let stage = Stage { clock, schedule, halt: &halt, recording: recording.as_ref() };
+    if let Some(recording) = &recording {
+        recording.set_up_is_over();
+    }
     let start = SystemTime::now();
     let (harvests, middleware_per_s) = drive(&bench, &ground, connections, &stage, &mut probes)?;
     let last = clock.now();
