@@ -242,6 +242,24 @@ fn ids_grow_and_are_unlike_over_all_queues() {
 }
 
 #[test]
+fn an_id_given_twice_is_held_against_the_answer_that_gave_it_again() {
+    // Journals come in any order.
+    for times in [[(0_u64, 1), (5, 6)], [(5, 6), (0, 1)]] {
+        let mut tale = Tale::new();
+        for (begin, end) in times {
+            let send = |journal: &mut Journal| {
+                Call::Send(Send::new(journal.name("q"), Body::of(&begin.to_le_bytes())))
+            };
+            tale.tell("alice", (begin, end), send, |_| Outcome::Ok(Answer::Ids([7].into())));
+        }
+        let verdict = tale.end();
+        let twice = verdict.violations.iter().find(|one| one.text.contains("given to two messages"));
+        let [first, again] = twice.expect("it is found").operations[..] else { panic!("{verdict}") };
+        assert_eq!(first.client < again.client, times[0] < times[1], "{verdict}");
+    }
+}
+
+#[test]
 fn a_sender_s_messages_of_all_queues_come_in_order() {
     let tale = |times| {
         let mut tale = Tale::new().send(1, (0, 5));

@@ -10,15 +10,17 @@ use crate::verdict::{Rule, Verdict};
 /// even when its sends were under way at the same time. No two messages have the same one.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     let all: Vec<_> = story.messages.iter().filter_map(|message| Some((message, message.id?))).collect();
-    twice(&all, verdict);
+    twice(all.clone(), verdict);
     of_connections(&all, verdict);
     in_time(all, verdict);
 }
 
-fn twice(all: &[(&Message<'_>, u64)], verdict: &mut Verdict) {
+fn twice(mut all: Vec<(&Message<'_>, u64)>, verdict: &mut Verdict) {
+    // Whose answer came later was given it again.
+    all.sort_by_key(|(message, _)| message.acked);
     let mut known: HashMap<u64, &Message<'_>> = HashMap::with_capacity(all.len());
     for (message, id) in all {
-        if let Some(other) = known.insert(*id, message) {
+        if let Some(other) = known.insert(id, message) {
             verdict.blame(Rule::E, &[other.at, message.at], || format!("id {id} was given to two messages"));
         }
     }
