@@ -115,6 +115,24 @@ fn every_broken_promise_is_found() {
 }
 
 #[test]
+fn one_broken_answer_is_one_broken_promise() {
+    let pairs = "--clients 4 --workload pairs";
+    for (mutant, words) in [
+        (Mutant::Twice, pairs),
+        (Mutant::Lost, pairs),
+        (Mutant::Altered, pairs),
+        (Mutant::WrongSender, pairs),
+        (Mutant::Refused, pairs),
+        (Mutant::Backwards, pairs),
+        // The inspector knows that something must be found, and the journals that something was there.
+        (Mutant::Blind, "--clients 1"),
+    ] {
+        let report = checked(mutant, &format!("{words} --requests 600"));
+        assert_eq!(report.violations(), 1, "{mutant:?}: {report}");
+    }
+}
+
+#[test]
 fn a_server_that_refuses_or_fails_breaks_no_promise() {
     for words in [
         "--clients 4",

@@ -159,7 +159,9 @@ impl QueueDialogue {
             desk.steps[usize::from(step)].add(outcome, 1);
         }
         if let Some(audit) = &mut desk.audit {
-            audit.inspector.inspect(&Answered { reader: self.account, ask, sequence, outcome, item, bytes });
+            let at = journaled.zip(self.witness.as_ref()).and_then(|(number, witness)| witness.place(number));
+            let reader = self.account;
+            audit.inspector.inspect(&Answered { reader, ask, at, sequence, outcome, item, bytes });
         }
         if let (Some(witness), Some(number)) = (&mut self.witness, journaled) {
             witness.told(number, ask.request, item, bytes);

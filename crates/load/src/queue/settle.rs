@@ -1,8 +1,9 @@
 //! After the last answer of a run on the queue tier: the books are closed and the server is swept.
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-use posthaste_history::History;
+use posthaste_history::{At, History};
 
 use crate::address::Address;
 use crate::bench::Played;
@@ -54,6 +55,11 @@ impl Leavings {
                 .collect(),
             witnesses: played.dialogues.into_iter().filter_map(QueueDialogue::into_witness).collect(),
         }
+    }
+
+    /// Takes the requests whose answers broke a promise, as inspectors found.
+    fn blamed(&mut self) -> HashSet<At> {
+        self.findings.iter_mut().flat_map(|findings| findings.blamed.drain()).collect()
     }
 }
 
@@ -108,11 +114,12 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
     }
     // What was there before the run, or was not drained, the history does not know.
     let knows_all = !undrained && !ledger.allows_foreign();
+    leavings.findings.push(inspector.findings());
     let judgment = room.map(|room| {
-        let (judgment, told) = judge(&mut history, room);
+        let (judgment, told) = judge(&mut history, room, leavings.blamed());
         (judgment, if knows_all { told } else { Told { of_others: Violations::default(), ..told } })
     });
-    Some(close(ledger, ground.sent, leavings, inspector, violations, drained, judgment))
+    Some(close(ledger, ground.sent, leavings, violations, drained, judgment))
 }
 
 /// Compares the depths of queues with what should be there.
@@ -130,7 +137,6 @@ fn close(
     ledger: Ledger,
     mut sent: Vec<u64>,
     leavings: &mut Leavings,
-    inspector: Inspector,
     mut violations: Violations,
     drained: u64,
     judged: Option<(Judgment, Told)>,
@@ -140,7 +146,7 @@ fn close(
     }
     let (mut check, kept) = ledger.close(&sent);
     violations.absorb(kept);
-    for findings in leavings.findings.drain(..).chain([inspector.findings()]) {
+    for findings in leavings.findings.drain(..) {
         check.peeked += findings.peeked;
         check.order_unchecked += findings.order_unchecked;
         violations.absorb(findings.violations);

@@ -121,7 +121,8 @@ fn drain_queue(
                     Item::Compound(..) => Outcome::Ok,
                     Item::Scalar(_) => Outcome::Error,
                 };
-                inspector.inspect(&Answered { reader, ask, sequence: 0, outcome, item, bytes });
+                let at = number.zip(witness.as_ref()).and_then(|(number, witness)| witness.place(number));
+                inspector.inspect(&Answered { reader, ask, at, sequence: 0, outcome, item, bytes });
                 if let (Some(witness), Some(number)) = (&mut witness, number) {
                     witness.told(number, request, item, bytes);
                 }

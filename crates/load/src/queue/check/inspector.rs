@@ -1,7 +1,8 @@
 //! Looks at one answer at a time: is it what this client may be given?
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use posthaste_history::At;
 use posthaste_wire::reply::{Item, Reply, Value, decode, pairs};
 
 use super::ledger::{Event, Fate, Ledger};
@@ -23,6 +24,8 @@ pub struct Answered<'a> {
     pub reader: Account,
     /// What was asked.
     pub ask: Ask,
+    /// Where the journals have it, if they do.
+    pub at: Option<At>,
     /// Of a SEND: its number among the sender's messages.
     pub sequence: u64,
     /// How it ended.
@@ -49,6 +52,7 @@ pub struct Inspector {
     last_ids: HashMap<Account, i64>,
     unnamed: Unnamed,
     violations: Violations,
+    blamed: HashSet<At>,
 }
 
 /// Where one reader sees the messages of one sender in the order sent.
@@ -69,6 +73,8 @@ pub struct Findings {
     pub order_unchecked: u64,
     /// Broken promises.
     pub violations: Violations,
+    /// Requests of the journals whose answers broke them.
+    pub blamed: HashSet<At>,
 }
 
 /// The fields of a message map that are checked.
@@ -125,6 +131,7 @@ impl Inspector {
             last_ids: HashMap::new(),
             unnamed: Unnamed::new(servers),
             violations: Violations::default(),
+            blamed: HashSet::new(),
         }
     }
 
@@ -173,13 +180,14 @@ impl Inspector {
     /// What was counted, at the end.
     #[must_use]
     pub fn findings(self) -> Findings {
-        let Self { peeked, order_unchecked, violations, .. } = self;
-        Findings { peeked, order_unchecked, violations }
+        let Self { peeked, order_unchecked, violations, blamed, .. } = self;
+        Findings { peeked, order_unchecked, violations, blamed }
     }
 
     fn blame(&mut self, answered: &Answered<'_>, what: impl FnOnce() -> String) {
         let (reader, request) = (answered.reader, answered.ask.request);
         self.violations.add(|| format!("account {reader}, {request:?}: {}", what()));
+        self.blamed.extend(answered.at);
     }
 
     /// What a request was answered with instead: is it an error that can be right?
@@ -256,7 +264,11 @@ impl Inspector {
                 self.fields(answered, read, &message, stamp);
                 self.delivered(answered, read, stamp);
             }
-            Err(NoStamp::Altered) => self.blame(answered, || "the body is not what was sent".to_owned()),
+            Err(NoStamp::Altered) => {
+                self.blame(answered, || "the body is not what was sent".to_owned());
+                // Which one it was nobody can tell, so it is missed where it was sent.
+                self.excused += u64::from(read.remove);
+            }
             Ok(_) | Err(NoStamp::Foreign) if self.allows_foreign => self.foreign += u64::from(read.remove),
             Ok(_) | Err(NoStamp::Foreign) => {
                 self.blame(answered, || "the message was not sent by this run".to_owned());
@@ -304,7 +316,8 @@ impl Inspector {
             self.order_unchecked += 1;
             return;
         }
-        if let Some(before) = self.order.insert(line, stamp.sequence).filter(|b| *b >= stamp.sequence) {
+        // The same one again is no matter of order: the ledger counts it.
+        if let Some(before) = self.order.insert(line, stamp.sequence).filter(|b| *b > stamp.sequence) {
             self.blame(answered, || {
                 format!(
                     "message {} of account {} came after its message {before}",

@@ -1,12 +1,13 @@
 //! What the history checker says of a checked run.
 //!
 //! It decides all rules. Some of them the inspector and the ledger decide too, for every request of the run, however long;
-//! they have to excuse more, for they know no times. So what is found of these rules is told only where they found nothing,
-//! and a broken promise is told once.
+//! they have to excuse more, for they know no times. So what is found of these rules is told only where they found nothing.
+//! Of order and nulls each knows something that the others do not: an answer that one of them has told of is left out.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use posthaste_history::{Answer, At, Call, History, Name, Outcome, Rule, Violation, check};
+use posthaste_history::{Answer, At, Call, History, Name, Outcome, Rule, Verdict, Violation, check};
 use posthaste_wire::reply::Value;
 use serde::Serialize;
 
@@ -61,21 +62,11 @@ pub(crate) struct Told {
     pub(crate) of_others: Violations,
 }
 
-/// Has a history judged.
-pub(crate) fn judge(history: &mut History, room: &Room) -> (Judgment, Told) {
+/// Has a history judged, in which the answers to `blamed` requests are told of already.
+pub(crate) fn judge(history: &mut History, room: &Room, blamed: HashSet<At>) -> (Judgment, Told) {
     let full_since = room.full_since();
     full_since.into_iter().for_each(|since| history.cut(since));
     let verdict = check(history);
-    let of = |of_times: bool| {
-        let wanted = |rule: &Rule| OF_TIMES.contains(rule) == of_times;
-        let mut violations = Violations::default();
-        let judged = verdict.violations.iter().filter(|violation| wanted(&violation.rule));
-        judged.for_each(|violation| violations.add(|| told(violation)));
-        // Of each rule the verdict names the first thousand and counts all.
-        violations.count =
-            Rule::ALL.iter().filter(|rule| wanted(rule)).map(|rule| verdict.broken(*rule)).sum();
-        violations
-    };
     let judgment = Judgment {
         requests: verdict.counts.operations,
         whole: full_since.is_none(),
@@ -83,7 +74,37 @@ pub(crate) fn judge(history: &mut History, room: &Room) -> (Judgment, Told) {
         reads_in_doubt: verdict.counts.reads_in_doubt,
         depths_judged: verdict.counts.figures_judged,
     };
-    (judgment, Told { of_times: of(true), of_others: of(false) })
+    let told = Told { of_times: of_times(&verdict, blamed), of_others: of_others(&verdict) };
+    (judgment, told)
+}
+
+/// What only times can tell, of each answer once.
+fn of_times(verdict: &Verdict, mut blamed: HashSet<At>) -> Violations {
+    let mut violations = Violations::default();
+    let (blamed_before, mut known) = (blamed.len() as u64, 0);
+    for violation in verdict.violations.iter().filter(|violation| OF_TIMES.contains(&violation.rule)) {
+        // The last request that shows it is the one whose answer was wrong.
+        if violation.operations.last().is_none_or(|answered| blamed.insert(*answered)) {
+            violations.add(|| told(violation));
+        } else {
+            known += 1;
+        }
+    }
+    // Of each rule the verdict names the first thousand and counts all: what is blamed and was not met may be of the others.
+    let all: u64 = OF_TIMES.iter().map(|rule| verdict.broken(*rule)).sum();
+    let unnamed = all - violations.count - known;
+    violations.count += unnamed.saturating_sub(blamed_before.saturating_sub(known));
+    violations
+}
+
+/// What is told only if nothing else was found.
+fn of_others(verdict: &Verdict) -> Violations {
+    let wanted = |rule: &Rule| !OF_TIMES.contains(rule);
+    let mut violations = Violations::default();
+    let judged = verdict.violations.iter().filter(|violation| wanted(&violation.rule));
+    judged.for_each(|violation| violations.add(|| told(violation)));
+    violations.count = Rule::ALL.iter().filter(|rule| wanted(rule)).map(|rule| verdict.broken(*rule)).sum();
+    violations
 }
 
 /// A broken promise, with the requests that show it.

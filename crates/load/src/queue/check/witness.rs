@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use posthaste_history::{Answer, Body, Call, Delivery, History, Journal, Name, Outcome, Select, Send};
+use posthaste_history::{Answer, At, Body, Call, Delivery, History, Journal, Name, Outcome, Select, Send};
 use posthaste_measure::Clock;
 use posthaste_wire::reply::{Item, Value, pairs};
 
@@ -102,6 +102,11 @@ impl Witness {
     /// Request `number` has ended.
     pub(crate) fn end(&mut self, number: usize, outcome: Outcome) {
         self.journal.end(number, self.room.now(), outcome);
+    }
+
+    /// Where the history has request `number`.
+    pub(crate) fn place(&self, number: usize) -> Option<At> {
+        Some(At { client: self.journal.client(), number: u32::try_from(number).ok()? })
     }
 
     /// Adds what was written.
