@@ -18,7 +18,7 @@ use serde::{Serialize, Serializer};
 
 /// How long a server may take to take a connection, a request of set-up and drain, or to answer it, before it counts as
 /// hung.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,11 +78,19 @@ impl Address {
     /// # Errors
     /// Those of the operating system, and of the handshake.
     pub fn connect(&self) -> io::Result<BlockingStream> {
+        self.connect_within(PATIENCE)
+    }
+
+    /// The same with a server that may take so long, to take the connection and for each answer after it.
+    ///
+    /// # Errors
+    /// As for [`Address::connect`].
+    pub(crate) fn connect_within(&self, patience: Duration) -> io::Result<BlockingStream> {
         match self {
-            Self::Tcp(text) => Ok(BlockingStream::Tcp(connect(text)?)),
+            Self::Tcp(text) => Ok(BlockingStream::Tcp(connect(text, patience)?)),
             Self::Tls(text, connector) => {
                 let mut session = connector.session(text).map_err(io::Error::other)?;
-                let mut stream = connect(text)?;
+                let mut stream = connect(text, patience)?;
                 while session.is_handshaking() {
                     session.complete_io(&mut stream)?;
                 }
@@ -90,19 +98,19 @@ impl Address {
             }
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
                 Ok(BlockingStream::Unix(stream))
             }
         }
     }
 }
 
-fn connect(address: &str) -> io::Result<TcpStream> {
-    let stream = connect_within(address, PATIENCE)?;
+fn connect(address: &str, patience: Duration) -> io::Result<TcpStream> {
+    let stream = connect_within(address, patience)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     Ok(stream)
 }
 

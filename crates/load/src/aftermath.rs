@@ -60,7 +60,7 @@ impl Gathered {
     /// Adds the harvests up.
     pub(crate) fn of<B: Bench>(harvests: Vec<Harvest<B::Dialogue>>) -> (Self, Played<B>) {
         let kinds = <B::Dialogue as Dialogue>::KINDS.len();
-        let mut played = Played { dialogues: Vec::new(), shared: Vec::new() };
+        let mut played = Played { dialogues: Vec::new(), shared: Vec::new(), unanswered: 0 };
         let mut all = Self {
             tally: Tally::new(Window { start: 0, end: 0 }, kinds, false),
             threads: 0,
@@ -93,6 +93,7 @@ impl Gathered {
             played.dialogues.extend(dialogues);
             played.shared.push(shared);
         }
+        played.unanswered = all.unanswered;
         (all, played)
     }
 

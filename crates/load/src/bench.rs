@@ -82,6 +82,8 @@ pub struct Played<B: Bench> {
     pub dialogues: Vec<B::Dialogue>,
     /// What the clients of each thread shared.
     pub shared: Vec<<B::Dialogue as Dialogue>::Shared>,
+    /// Requests that were never answered.
+    pub unanswered: usize,
 }
 
 /// What the tier has to say about the run.

@@ -18,6 +18,9 @@ use crate::tally::Window;
 /// Questions for one relation of clocks.
 const EXCHANGES: usize = 64;
 
+/// How long a server may take for an answer that no figure of the run depends on; one that takes longer is asked nothing more.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A connection of its own to one server.
 pub trait Probe: Send {
     /// Its wall clock in nanoseconds since 1970; None: it does not tell.

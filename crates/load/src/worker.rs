@@ -33,7 +33,7 @@ const EVENTS_MAX: usize = 1024;
 const ARRIVALS_MAX: usize = 65_536;
 
 /// How long the next answer is waited for when nothing else is to come.
-const GRACE: Duration = Duration::from_secs(10);
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// How long clients have to finish what they have begun, however busily they are answered.
 pub(crate) const FINISH_MAX: Duration = Duration::from_secs(300);

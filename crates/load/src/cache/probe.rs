@@ -4,44 +4,52 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::str::FromStr;
 
 use crate::address::{Address, BlockingStream};
-use crate::probe::{Count, Probe};
+use crate::probe::{Count, PATIENCE, Probe};
 
 /// More than this is no answer to `stats`.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// One server's probe.
+/// One server's probe; None: it has not answered, and is asked nothing more.
 #[derive(Debug)]
-pub(crate) struct CacheProbe(BlockingStream);
+pub(crate) struct CacheProbe(Option<BlockingStream>);
 
 impl CacheProbe {
     /// Connects; None when the server cannot be reached once more, which the run does not depend on.
     pub(crate) fn connect(server: &Address) -> Option<Self> {
-        server.connect().ok().map(Self)
+        server.connect_within(PATIENCE).ok().map(|stream| Self(Some(stream)))
     }
 
-    fn stats(&mut self) -> io::Result<String> {
-        self.0.write_all(b"stats\r\n")?;
-        let (mut answer, mut chunk) = (Vec::new(), [0; 16 * 1024]);
-        while !is_whole(&answer) {
-            match self.0.read(&mut chunk) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(_) if answer.len() > ANSWER_BYTES_MAX => return Err(ErrorKind::InvalidData.into()),
-                Ok(len) => answer.extend_from_slice(&chunk[..len]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    fn stats(&mut self) -> Option<String> {
+        let answer = stats(self.0.as_mut()?);
+        if answer.is_err() {
+            self.0 = None;
         }
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        answer.ok()
     }
+}
+
+fn stats(stream: &mut BlockingStream) -> io::Result<String> {
+    stream.write_all(b"stats\r\n")?;
+    let (mut answer, mut chunk) = (Vec::new(), [0; 16 * 1024]);
+    while !is_whole(&answer) {
+        match stream.read(&mut chunk) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) if answer.len() > ANSWER_BYTES_MAX => return Err(ErrorKind::InvalidData.into()),
+            Ok(len) => answer.extend_from_slice(&chunk[..len]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 impl Probe for CacheProbe {
     fn unix_ns(&mut self) -> Option<u64> {
-        named(&self.stats().ok()?, "unix_ns")
+        named(&self.stats()?, "unix_ns")
     }
 
     fn count(&mut self) -> Option<Count> {
-        let stats = self.stats().ok()?;
+        let stats = self.stats()?;
         Some(Count { requests: named(&stats, "requests_so_far")?, at_s: named(&stats, "now_s")? })
     }
 }

@@ -1,5 +1,6 @@
 //! The load generator for the queue tier: its workloads, its clients, its checks.
 
+mod again;
 pub mod balance;
 pub mod check;
 pub mod dialogue;
@@ -28,6 +29,7 @@ use crate::error::LoadError;
 use crate::probe::Probe;
 use crate::run_options::RunOptions;
 use crate::tally::Counts;
+use again::Again;
 use check::CheckReport;
 use check::inspector::Inspector;
 use check::ledger::Ledger;
@@ -153,9 +155,10 @@ impl Bench for QueueBench {
             steps.iter_mut().zip(&desk.steps).for_each(|(all, one)| all.absorb(*one));
         }
         let steps = if self.workload.has_steps() { steps.to_vec() } else { Vec::new() };
+        let mut servers = Again::new(self, played.unanswered);
         let mut leavings = Leavings::of(self, played);
-        let check = settle::settle(self, ground, &mut leavings);
-        settle::sweep(self, &leavings);
+        let check = settle::settle(self, ground, &mut leavings, &mut servers);
+        settle::sweep(&leavings, &mut servers);
         Settled { details: QueueDetails { steps }, check }
     }
 }

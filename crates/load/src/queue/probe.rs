@@ -5,17 +5,25 @@ use std::str::FromStr;
 use posthaste_wire::reply::Value;
 
 use crate::address::Address;
-use crate::probe::{Count, Probe};
+use crate::probe::{Count, PATIENCE, Probe};
 use crate::queue::session::Session;
 
-/// One server's probe.
+/// One server's probe; None: it has not answered, and is asked nothing more.
 #[derive(Debug)]
-pub(crate) struct QueueProbe(Session);
+pub(crate) struct QueueProbe(Option<Session>);
 
 impl QueueProbe {
     /// Connects; None when the server cannot be reached once more, which the run does not depend on.
     pub(crate) fn connect(server: &Address) -> Option<Self> {
-        Session::connect(server, None).ok().map(Self)
+        Session::connect_within(server, None, PATIENCE).ok().map(|session| Self(Some(session)))
+    }
+
+    fn ask<T>(&mut self, words: &[&str], look: impl FnOnce(Value<'_>) -> Option<T>) -> Option<T> {
+        let answer = self.0.as_mut()?.call(words, look);
+        if answer.is_err() {
+            self.0 = None;
+        }
+        answer.ok()?
     }
 }
 
@@ -24,19 +32,17 @@ impl Probe for QueueProbe {
         let number = |part: Option<&Value<'_>>| -> Option<u64> {
             std::str::from_utf8(part?.as_bytes()?).ok()?.parse().ok()
         };
-        let time = self.0.call(&["TIME"], |time| {
+        let (seconds, micros) = self.ask(&["TIME"], |time| {
             let parts = time.parts();
             Some((number(parts.first())?, number(parts.get(1))?))
-        });
-        let (seconds, micros) = time.ok()??;
+        })?;
         Some(seconds * 1_000_000_000 + micros * 1_000)
     }
 
     fn count(&mut self) -> Option<Count> {
-        let info = self.0.call(&["INFO", "stats"], |info| {
+        let info = self.ask(&["INFO", "stats"], |info| {
             info.as_bytes().map(|text| String::from_utf8_lossy(text).into_owned())
-        });
-        let info = info.ok()??;
+        })?;
         Some(Count { requests: named(&info, "requests_so_far")?, at_s: named(&info, "now_s")? })
     }
 }
@@ -49,7 +55,21 @@ fn named<T: FromStr>(info: &str, name: &str) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_asked_once() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("an address").to_string().parse().expect("an address");
+        let session = Session::connect_within(&address, None, Duration::from_millis(50)).expect("a backlog");
+        let mut probe = QueueProbe(Some(session));
+        assert_eq!(probe.count(), None);
+        assert!(probe.0.is_none());
+        assert_eq!(probe.unix_ns(), None);
+    }
 
     #[test]
     fn what_info_does_not_say_is_not_known() {

@@ -1,11 +1,12 @@
 //! A plain connection that waits for its answers: for what comes before a run and after it.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::reply::{Item, Reply, Skip, Value, decode, skip};
 
-use crate::address::{Address, BlockingStream};
+use crate::address::{Address, BlockingStream, PATIENCE};
 use crate::error::LoadError;
 use crate::queue::request::{Account, Request};
 use crate::queue::secret::SecretFile;
@@ -31,8 +32,20 @@ impl Session {
     /// # Errors
     /// The server cannot be reached.
     pub(crate) fn connect(address: &Address, secret: Option<&SecretFile>) -> Result<Self, LoadError> {
+        Self::connect_within(address, secret, PATIENCE)
+    }
+
+    /// Connects to a server that may take so long for each answer.
+    ///
+    /// # Errors
+    /// As for [`Session::connect`].
+    pub(crate) fn connect_within(
+        address: &Address,
+        secret: Option<&SecretFile>,
+        patience: Duration,
+    ) -> Result<Self, LoadError> {
         let stream = address
-            .connect()
+            .connect_within(patience)
             .map_err(|source| LoadError::Connect { address: address.to_string(), source })?;
         Ok(Self {
             address: address.clone(),

@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError};
 
 use posthaste_history::{At, History};
 
-use crate::address::Address;
 use crate::bench::Played;
 use crate::error::LoadError;
 use crate::halt::is_interrupted;
 use crate::queue::QueueBench;
+use crate::queue::again::Again;
 use crate::queue::check::CheckReport;
 use crate::queue::check::drain::{Audience, Territory, drain};
 use crate::queue::check::inspector::{Findings, Inspector};
@@ -65,7 +65,12 @@ impl Leavings {
 
 /// Drains the servers and accounts for every message; None without `--check`. Whoever interrupts it knows less; whoever
 /// interrupted the run before wants to know what it was worth.
-pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings) -> Option<CheckReport> {
+pub(crate) fn settle(
+    bench: &QueueBench,
+    ground: Ground,
+    leavings: &mut Leavings,
+    servers: &mut Again<'_>,
+) -> Option<CheckReport> {
     let ledger = Arc::into_inner(ground.ledger?)?;
     let mut ledger = ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut violations = Violations::default();
@@ -77,7 +82,7 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
     }
     let room = ground.room.as_ref();
     if let Some(room) = room.filter(|_| bench.has_queues() && !ledger.allows_foreign()) {
-        audit(bench, room, &mut history, &mut violations);
+        audit(bench, room, servers, &mut history, &mut violations);
     }
     let shared = shared_queues(bench);
     let mut inspector = Inspector::new(ground.run, bench.connect.len(), shared, ledger.allows_foreign());
@@ -88,13 +93,12 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
         let mut witnesses = Vec::new();
         let mut audience =
             Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
-        for (address, own) in bench.connect.iter().zip(&leavings.queues) {
+        for (place, own) in leavings.queues.iter().enumerate() {
             // If it has a store of its own, a sender's earlier messages may stand there.
             audience.inspector.forget_order();
             let territory = Territory { shared, own: own.iter().copied().collect() };
-            let session = Session::connect(address, bench.secret_file.as_ref());
-            let popped = session
-                .and_then(|session| drain(session, accounts(bench), &territory, &mut audience, &may_go_on));
+            let popped = servers
+                .ask(place, |session| drain(session, accounts(bench), &territory, &mut audience, &may_go_on));
             match popped {
                 Ok(popped) => drained += popped,
                 Err(error) => {
@@ -123,11 +127,19 @@ pub(crate) fn settle(bench: &QueueBench, ground: Ground, leavings: &mut Leavings
 }
 
 /// Compares the depths of queues with what should be there.
-fn audit(bench: &QueueBench, room: &Arc<Room>, history: &mut History, violations: &mut Violations) {
+fn audit(
+    bench: &QueueBench,
+    room: &Arc<Room>,
+    servers: &mut Again<'_>,
+    history: &mut History,
+    violations: &mut Violations,
+) {
     let Some(mut witness) = Witness::new(room, AUDIT, 1) else { return };
-    let session = Session::connect(&bench.connect[0], bench.secret_file.as_ref());
-    let asked = session.and_then(|mut session| ask_depths(&mut session, shared_queues(bench), &mut witness));
-    if let Err(error) = asked {
+    let asked = servers.ask(0, |mut session| ask_depths(&mut session, shared_queues(bench), &mut witness));
+    // Of a server that is gone the drain says so.
+    if let Err(error) = asked
+        && !servers.is_gone(0)
+    {
         violations.add(|| format!("the depths of queues cannot be asked for: {error}"));
     }
     witness.testify(history);
@@ -168,18 +180,17 @@ fn close(
 
 /// Deletes queues that clients made and left behind, each at its own server; a server that has gone cannot be swept, and need
 /// not be.
-pub(crate) fn sweep(bench: &QueueBench, leavings: &Leavings) {
-    for (address, queues) in bench.connect.iter().zip(&leavings.queues) {
+pub(crate) fn sweep(leavings: &Leavings, servers: &mut Again<'_>) {
+    for (place, queues) in leavings.queues.iter().enumerate() {
         if !queues.is_empty()
-            && let Err(error) = delete(bench, address, queues)
+            && let Err(error) = servers.ask(place, |session| delete(session, queues))
         {
             complain(format_args!("queues of the run are left on the server: {error}"));
         }
     }
 }
 
-fn delete(bench: &QueueBench, address: &Address, queues: &[Queue]) -> Result<(), LoadError> {
-    let mut session = Session::connect(address, bench.secret_file.as_ref())?;
+fn delete(mut session: Session, queues: &[Queue]) -> Result<(), LoadError> {
     session.log_in(1)?;
     let delete = |queue: &Queue| vec!["QDELETE".to_owned(), queue.to_string()];
     // A client's own QDELETE may have been carried out without an answer in time.

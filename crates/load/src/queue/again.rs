@@ -1,0 +1,90 @@
+//! Servers that are asked again after a run: for what is left, how much it is, and to clear away what clients have made.
+//!
+//! One that stands still would take its time for each of these questions. So a server that does not answer is asked nothing
+//! more, and where the clients have already waited in vain it is waited for no longer than they did.
+
+use std::time::Duration;
+
+use crate::address::PATIENCE;
+use crate::error::LoadError;
+use crate::queue::QueueBench;
+use crate::queue::session::Session;
+use crate::worker::GRACE;
+
+/// The servers of a run that is over.
+#[derive(Debug)]
+pub(crate) struct Again<'a> {
+    bench: &'a QueueBench,
+    patience: Duration,
+    /// By server: why it is asked nothing more.
+    gone: Vec<Option<String>>,
+}
+
+impl<'a> Again<'a> {
+    /// Of a run in which so many requests were never answered.
+    pub(crate) fn new(bench: &'a QueueBench, unanswered: usize) -> Self {
+        let patience = if unanswered > 0 { GRACE } else { PATIENCE };
+        Self { bench, patience, gone: vec![None; bench.connect.len()] }
+    }
+
+    /// Asks the server at this place over a connection of its own.
+    ///
+    /// # Errors
+    /// It cannot be reached, does not answer, or did not when it was asked before.
+    pub(crate) fn ask<T>(
+        &mut self,
+        place: usize,
+        ask: impl FnOnce(Session) -> Result<T, LoadError>,
+    ) -> Result<T, LoadError> {
+        if let Some(why) = &self.gone[place] {
+            return Err(LoadError::Failed(why.clone()));
+        }
+        let (address, secret) = (&self.bench.connect[place], self.bench.secret_file.as_ref());
+        let asked = Session::connect_within(address, secret, self.patience).and_then(ask);
+        if let Err(error @ LoadError::Connect { .. }) = &asked {
+            self.gone[place] = Some(error.to_string());
+        }
+        asked
+    }
+
+    /// Whether it is asked nothing more.
+    pub(crate) fn is_gone(&self, place: usize) -> bool {
+        self.gone[place].is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: QueueBench,
+    }
+
+    #[test]
+    fn a_server_that_stands_still_is_waited_for_once() {
+        // It takes connections and nothing else.
+        let [silent, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let address = |listener: &TcpListener| listener.local_addr().expect("an address").to_string();
+        let connect = format!("{},{}", address(&silent), address(&other));
+        let Line { bench } = Line::parse_from(["bench", "--connect", &connect]);
+        assert_eq!([0, 3].map(|unanswered| Again::new(&bench, unanswered).patience), [PATIENCE, GRACE]);
+        let mut servers = Again { patience: Duration::from_millis(50), ..Again::new(&bench, 1) };
+        let mut asked = 0;
+        for _ in 0..3 {
+            let answer = servers.ask(0, |mut session| {
+                asked += 1;
+                session.log_in(1)
+            });
+            assert!(answer.expect_err("nobody answers").to_string().contains("does not answer"));
+        }
+        assert_eq!((asked, servers.is_gone(0), servers.is_gone(1)), (1, true, false));
+        assert!(servers.ask(1, |_| Ok(())).is_ok(), "it takes a connection");
+    }
+}
