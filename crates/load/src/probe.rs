@@ -21,6 +21,9 @@ const EXCHANGES: usize = 64;
 /// How long a server may take for an answer that no figure of the run depends on; one that takes longer is asked nothing more.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A server's count is of the measured stretch when it is of no time that is longer or shorter by more than this share.
+const STRETCH_DIFFERENCE_MAX: f64 = 0.1;
+
 /// A connection of its own to one server.
 pub trait Probe: Send {
     /// Its wall clock in nanoseconds since 1970; None: it does not tell.
@@ -85,7 +88,7 @@ impl Probes {
     }
 
     /// Waits for the measured stretch and through it; the requests per second that all servers counted in it. None
-    /// when one of them did not tell, or the clients ended early.
+    /// when one of them did not tell, or so late that it counted another stretch, or the clients ended early.
     pub(crate) fn throughput(&mut self, clock: Clock, window: Window, ended: &Receiver<()>) -> Option<f64> {
         if self.silent > 0 {
             return None;
@@ -98,10 +101,13 @@ impl Probes {
             self.probes.iter_mut().map(|(_, probe)| probe.count()).collect()
         };
         let (before, after) = (counts(window.start)?, counts(window.end)?);
+        let planned_s = (window.end - window.start) as f64 / 1e9;
         let rates = before.iter().zip(&after).map(|(before, after)| {
-            after.requests.saturating_sub(before.requests) as f64 / (after.at_s - before.at_s)
+            let counted_s = after.at_s - before.at_s;
+            let is_of_window = (counted_s / planned_s - 1.0).abs() <= STRETCH_DIFFERENCE_MAX;
+            is_of_window.then(|| after.requests.saturating_sub(before.requests) as f64 / counted_s)
         });
-        let sum: f64 = rates.sum();
+        let sum: f64 = rates.sum::<Option<f64>>()?;
         (!before.is_empty() && sum.is_finite()).then_some(sum)
     }
 }
@@ -157,9 +163,17 @@ mod tests {
         }
     }
 
-    /// A server that has answered ten requests more, a second later, each time it is asked.
-    #[derive(Default)]
-    struct Counting(u64);
+    /// A server that has answered ten requests more, so many milliseconds later, each time it is asked.
+    struct Counting {
+        ms: u64,
+        asked: u64,
+    }
+
+    impl Counting {
+        fn each(ms: u64) -> Box<dyn Probe> {
+            Box::new(Self { ms, asked: 0 })
+        }
+    }
 
     impl Probe for Counting {
         fn unix_ns(&mut self) -> Option<u64> {
@@ -167,8 +181,8 @@ mod tests {
         }
 
         fn count(&mut self) -> Option<Count> {
-            self.0 += 1;
-            Some(Count { requests: 10 * self.0, at_s: self.0 as f64 })
+            self.asked += 1;
+            Some(Count { requests: 10 * self.asked, at_s: (self.ms * self.asked) as f64 / 1e3 })
         }
     }
 
@@ -178,14 +192,26 @@ mod tests {
         let throughput = |silent: &[&str]| {
             let probe = |server: &Address| {
                 let is_silent = silent.contains(&&*server.to_string());
-                (!is_silent).then(|| Box::new(Counting::default()) as Box<dyn Probe>)
+                (!is_silent).then(|| Counting::each(10))
             };
             let (_ends, ended) = std::sync::mpsc::channel();
-            Probes::with(&servers, probe).throughput(Clock::start(), Window { start: 0, end: 0 }, &ended)
+            let window = Window { start: 0, end: 10_000_000 };
+            Probes::with(&servers, probe).throughput(Clock::start(), window, &ended)
         };
-        assert_eq!(throughput(&[]), Some(20.0));
+        assert_eq!(throughput(&[]), Some(2000.0));
         assert_eq!(throughput(&["a:2"]), None);
         assert_eq!(throughput(&["a:1", "a:2"]), None);
+    }
+
+    #[test]
+    fn what_a_server_counted_in_another_time_is_not_told() {
+        let server = ["a:1".parse().expect("an address")];
+        let throughput = |ms| {
+            let (_ends, ended) = std::sync::mpsc::channel();
+            let window = Window { start: 0, end: 100_000_000 };
+            Probes::with(&server, |_| Some(Counting::each(ms))).throughput(Clock::start(), window, &ended)
+        };
+        assert_eq!([80, 100, 105, 700].map(|ms| throughput(ms).is_some()), [false, true, true, false]);
     }
 
     #[test]
