@@ -204,20 +204,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
                 return Err(LoadError::System { what: "wait for answers", source });
             }
             let woke = self.context.clock.now();
-            for event in &events {
-                let Token(i) = event.token();
-                if event.token() == ALARM {
-                    continue;
-                }
-                if event.is_readable() || event.is_read_closed() || event.is_error() {
-                    self.serve(i);
-                } else {
-                    self.stirred = woke;
-                    self.connections[i].flush(self.poll.registry(), event.token());
-                }
-            }
-            self.wake(woke);
-            self.end_turn();
+            self.turn(woke, &events);
             if self.is_forsaken(woke) {
                 return Ok(self.harvest());
             }
@@ -225,6 +212,29 @@ impl<'a, D: Dialogue> Worker<'a, D> {
                 self.turn_max = self.turn_max.max(self.context.clock.now() - woke);
             }
         }
+    }
+
+    /// Does what has come up by `woke`.
+    fn turn(&mut self, woke: u64, events: &Events) {
+        if self.stage == Stage::Measure && woke >= self.context.schedule.window.end {
+            // What was due by the end waited then, also where its answer is read a moment later: it is in no figure.
+            self.wake(woke);
+            self.advance(woke);
+        }
+        for event in events {
+            let Token(i) = event.token();
+            if event.token() == ALARM {
+                continue;
+            }
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                self.serve(i);
+            } else {
+                self.stirred = woke;
+                self.connections[i].flush(self.poll.registry(), event.token());
+            }
+        }
+        self.wake(woke);
+        self.end_turn();
     }
 
     /// Whether requests wait for answers and none has come for long, where nothing but answers ends the run: after `stop`, or
@@ -473,18 +483,18 @@ mod tests {
     use crate::dialogue::{Answer, Outcome};
     use crate::tally::Window;
 
-    /// Requests that no socket takes at once, answers of one byte.
+    /// Requests of so many bytes, answers of one.
     #[derive(Debug)]
-    struct Lengthy;
+    struct OfBytes(usize);
 
-    impl Dialogue for Lengthy {
-        const KINDS: &'static [&'static str] = &["lengthy"];
+    impl Dialogue for OfBytes {
+        const KINDS: &'static [&'static str] = &["of bytes"];
         const NULLS: &'static str = "null";
         type Asked = ();
         type Shared = ();
 
         fn ask(&mut self, (): &mut (), out: &mut Vec<u8>) -> Option<()> {
-            out.resize(out.len() + (8 << 20), b'x');
+            out.resize(out.len() + self.0, b'x');
             Some(())
         }
 
@@ -507,6 +517,28 @@ mod tests {
         fn turn_ended((): &mut ()) {}
     }
 
+    /// A worker with one client that has sent `requests`, and the server's side of it.
+    fn worker(
+        dialogue: OfBytes,
+        requests: usize,
+        window: Window,
+        halt: &Halt,
+    ) -> (Worker<'_, OfBytes>, UnixStream) {
+        let (client, server) = UnixStream::pair().expect("two sockets");
+        [&client, &server].iter().for_each(|end| end.set_nonblocking(true).expect("a socket"));
+        let stream = Stream::Unix(mio::net::UnixStream::from_std(client));
+        let connection = Connection::new(stream, Client::new(dialogue, requests));
+        let schedule = Schedule { origin: 0, window, stop: u64::MAX, give_up: u64::MAX };
+        let think = Think { mean: Duration::from_secs(3600), exponential: false };
+        let context = RunContext { clock: Clock::start(), schedule, think, behind_max: 1, halt, live: None };
+        let instruments = Instruments { tally: Tally::new(window, 1, false), shared: (), watch: None };
+        let mut worker =
+            Worker::new(context, vec![connection], instruments, None, Rng::with_seed(1)).expect("a worker");
+        worker.advance(0);
+        worker.send(0, requests, 0, 0);
+        (worker, server)
+    }
+
     /// Reads what has come, and says how much.
     fn drain(server: &mut UnixStream) -> usize {
         let (mut chunk, mut read) = (vec![0; 1 << 20], 0);
@@ -518,25 +550,26 @@ mod tests {
 
     #[test]
     fn a_client_that_thinks_goes_on_writing_what_the_socket_did_not_take() {
-        let (client, mut server) = UnixStream::pair().expect("two sockets");
-        [&client, &server].iter().for_each(|end| end.set_nonblocking(true).expect("a socket"));
-        let stream = Stream::Unix(mio::net::UnixStream::from_std(client));
-        let connection = Connection::new(stream, Client::new(Lengthy, 2));
-        let window = Window { start: 0, end: u64::MAX };
-        let schedule = Schedule { origin: 0, window, stop: u64::MAX, give_up: u64::MAX };
-        let think = Think { mean: Duration::from_secs(3600), exponential: false };
         let halt = Halt::default();
-        let context =
-            RunContext { clock: Clock::start(), schedule, think, behind_max: 1, halt: &halt, live: None };
-        let instruments = Instruments { tally: Tally::new(window, 1, false), shared: (), watch: None };
-        let mut worker =
-            Worker::new(context, vec![connection], instruments, None, Rng::with_seed(1)).expect("a worker");
-
-        worker.send(0, 2, 0, 0);
+        // No socket takes them at once.
+        let (mut worker, mut server) = worker(OfBytes(8 << 20), 2, Window { start: 0, end: u64::MAX }, &halt);
         assert!(drain(&mut server) > 0, "the socket took the beginning");
         // From here on the socket is both readable and writable, and says so once.
         server.write_all(b"x").expect("the socket takes a byte");
         worker.serve(0);
         assert!(drain(&mut server) > 0, "the rest follows");
+    }
+
+    #[test]
+    fn what_is_answered_by_the_turn_that_ends_the_window_was_waiting_at_its_end() {
+        let (halt, end) = (Halt::default(), 1000);
+        let (mut worker, mut server) = worker(OfBytes(1), 1, Window { start: 0, end }, &halt);
+        server.write_all(b"x").expect("the socket takes a byte");
+        let mut events = Events::with_capacity(1);
+        worker.poll.poll(&mut events, Some(Duration::from_secs(60))).expect("an answer");
+        worker.turn(end, &events);
+        worker.advance(end);
+        assert_eq!(worker.instruments.tally.total().counts.ok, 0, "it is in no figure");
+        assert_eq!((worker.waiting.len(), worker.waiting.max()), (1, end));
     }
 }
