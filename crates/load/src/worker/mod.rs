@@ -1,6 +1,9 @@
 //! One thread's readiness loop: one wait per turn, then every ready client reads, answers are counted, the
 //! next requests leave with one write each.
 
+mod due;
+mod harvest;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -14,23 +17,21 @@ use crate::alarm::{ALARM, Alarm};
 use crate::client::Instruments;
 use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
-use crate::cpu::{CpuReading, CpuTime};
+use crate::cpu::CpuReading;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{Halt, LOOK};
 use crate::pace::{Arrivals, Think, Thought};
 use crate::progress::Live;
-use crate::tally::{Tally, histogram};
+use crate::tally::histogram;
 use crate::timespan::nanos;
+pub(crate) use harvest::Harvest;
 
 /// Bytes read at once; shared by all clients of a thread.
 const SCRATCH_BYTES: usize = 256 * 1024;
 
 /// Ready clients served in one turn at most.
 const EVENTS_MAX: usize = 1024;
-
-/// Arrivals handed out in one turn at most: a rate beyond all reach must not keep a turn from its end.
-const ARRIVALS_MAX: usize = 65_536;
 
 /// How long the next answer is waited for when nothing else is to come.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
@@ -100,39 +101,6 @@ enum Stage {
 struct Mark {
     now: u64,
     cpu: CpuReading,
-}
-
-/// What a thread brings home.
-#[derive(Debug)]
-pub(crate) struct Harvest<D: Dialogue> {
-    /// What was counted in the window.
-    pub(crate) tally: Tally,
-    /// Processor time in the window.
-    pub(crate) cpu: CpuTime,
-    /// Length of the window as this thread saw it, in seconds, and its end.
-    pub(crate) window_s: f64,
-    pub(crate) window_end: u64,
-    /// The longest turn in the window, in nanoseconds: how late an answer may have been read.
-    pub(crate) turn_max: u64,
-    /// How late requests were sent, in nanoseconds, although their client was free.
-    pub(crate) late: Histogram<u64>,
-    /// Think times drawn in the window.
-    pub(crate) thought: Thought,
-    /// Requests of an open loop that were due and not sent at the end of the window.
-    pub(crate) behind: usize,
-    /// Requests of an open loop that were due in the window to clients that were all lost by then.
-    pub(crate) forsaken: u64,
-    /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or not;
-    /// in nanoseconds.
-    pub(crate) waiting: Histogram<u64>,
-    /// Connections that ended early, with the first reason.
-    pub(crate) broken: Option<(usize, String)>,
-    /// Requests never answered.
-    pub(crate) unanswered: usize,
-    /// The clients.
-    pub(crate) dialogues: Vec<D>,
-    /// What they shared.
-    pub(crate) shared: D::Shared,
 }
 
 impl<'a, D: Dialogue> Worker<'a, D> {
@@ -250,27 +218,6 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             && self.connections.iter().any(|one| one.broken.is_none() && one.client.is_asking())
     }
 
-    /// First requests: each client's at once and in one write, as all that follow; or spread over the think time so
-    /// that the clients do not march in step.
-    fn begin(&mut self, pipeline: usize) {
-        let now = self.context.clock.now();
-        if self.arrivals.is_some() {
-            return;
-        }
-        if self.context.think.is_none() {
-            (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
-            return;
-        }
-        let think = nanos(self.context.think.mean);
-        let slots = (self.connections.len() * pipeline) as u64;
-        for turn in 0..slots {
-            let client = turn as usize % self.connections.len();
-            let wake = now + (u128::from(think) * u128::from(turn) / u128::from(slots)) as u64;
-            self.thinkers.push(Reverse((wake, client)));
-        }
-        self.wake(now);
-    }
-
     /// How long the loop may wait before it has something to do by itself. Wakes are timed by the alarm; the rest may be
     /// a millisecond late.
     fn patience(&mut self, now: u64) -> io::Result<Duration> {
@@ -371,103 +318,11 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         connection.flush(self.poll.registry(), Token(i));
     }
 
-    /// Sends the requests of clients whose think time is over, and those that have arrived.
-    fn wake(&mut self, now: u64) {
-        while let Some(&Reverse((wake, i))) = self.thinkers.peek()
-            && wake <= now
-        {
-            self.thinkers.pop();
-            self.send(i, 1, wake, now);
-        }
-        for _ in 0..ARRIVALS_MAX {
-            let Some(arrivals) = self.arrivals.as_mut().filter(|arrivals| arrivals.next() <= now) else {
-                break;
-            };
-            let at = arrivals.next();
-            arrivals.advance();
-            let i = self.next_in_turn();
-            self.connections[i].client.arrival(at);
-            self.send(i, 1, at, now);
-            if self.connections[i].client.behind() > self.context.behind_max {
-                self.context.halt.overrun();
-                break;
-            }
-        }
-    }
-
-    /// Sends up to `requests` of a client that were due at `due`, as far as it is free.
-    fn send(&mut self, i: usize, requests: usize, due: u64, now: u64) {
-        if let Some(watch) = &mut self.instruments.watch {
-            watch.look();
-        }
-        let connection = &mut self.connections[i];
-        if connection.issue(requests, now, &mut self.instruments) {
-            self.stirred = self.stirred.max(now);
-            if self.stage == Stage::Measure {
-                self.late.saturating_record(now.saturating_sub(due).max(1));
-            }
-            connection.flush(self.poll.registry(), Token(i));
-        }
-    }
-
-    /// Arrivals go to the clients in turn; a broken one is passed over while there is another.
-    fn next_in_turn(&mut self) -> usize {
-        for _ in 0..self.connections.len() {
-            self.turn = (self.turn + 1) % self.connections.len();
-            if self.connections[self.turn].broken.is_none() {
-                break;
-            }
-        }
-        self.turn
-    }
-
     /// The time for what is better done for many answers at once.
     fn end_turn(&mut self) {
         D::turn_ended(&mut self.instruments.shared);
         if let Some(watch) = &mut self.instruments.watch {
             watch.turn_ended();
-        }
-    }
-
-    /// Requests that are due in the window and find no client any more.
-    fn forsaken(&self) -> u64 {
-        let window = self.context.schedule.window;
-        let Some(arrivals) = self.arrivals.as_ref().filter(|_| window.end < u64::MAX) else { return 0 };
-        let due: usize = self.connections.iter().map(|c| c.client.behind()).sum();
-        due as u64 + arrivals.expected(window.start, window.end)
-    }
-
-    fn harvest(mut self) -> Harvest<D> {
-        let mut unanswered = 0;
-        let forsaken = if self.stage <= Stage::Measure { self.forsaken() } else { 0 };
-        for connection in &mut self.connections {
-            unanswered += connection.client.abandon(&mut self.instruments);
-        }
-        self.end_turn();
-        // All clients are done, or lost, before the window's end.
-        if self.stage <= Stage::Measure {
-            self.end = Mark { now: self.context.clock.now(), cpu: CpuReading::of_this_thread() };
-        }
-        if self.stage == Stage::WarmUp {
-            self.start = self.end;
-        }
-        let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
-        let broken = reasons.next().map(|first| (1 + reasons.count(), first.clone()));
-        Harvest {
-            dialogues: self.connections.into_iter().map(|c| c.client.into_dialogue()).collect(),
-            shared: self.instruments.shared,
-            cpu: self.end.cpu - self.start.cpu,
-            window_s: self.end.now.saturating_sub(self.start.now) as f64 * 1e-9,
-            window_end: self.end.now,
-            turn_max: self.turn_max,
-            late: self.late,
-            thought: self.thought,
-            behind: self.behind,
-            forsaken,
-            waiting: self.waiting,
-            tally: self.instruments.tally,
-            broken,
-            unanswered,
         }
     }
 }
@@ -481,7 +336,7 @@ mod tests {
     use crate::address::Stream;
     use crate::client::Client;
     use crate::dialogue::{Answer, Outcome};
-    use crate::tally::Window;
+    use crate::tally::{Tally, Window};
 
     /// Requests of so many bytes, answers of one.
     #[derive(Debug)]

@@ -1,0 +1,85 @@
+//! Whose request is due: the first ones, those of clients whose think time is over, and the arrivals of an open loop.
+
+use std::cmp::Reverse;
+
+use mio::Token;
+
+use super::{Stage, Worker};
+use crate::dialogue::Dialogue;
+use crate::timespan::nanos;
+
+/// Arrivals handed out in one turn at most: a rate beyond all reach must not keep a turn from its end.
+const ARRIVALS_MAX: usize = 65_536;
+
+impl<D: Dialogue> Worker<'_, D> {
+    /// First requests: each client's at once and in one write, as all that follow; or spread over the think time so
+    /// that the clients do not march in step.
+    pub(super) fn begin(&mut self, pipeline: usize) {
+        let now = self.context.clock.now();
+        if self.arrivals.is_some() {
+            return;
+        }
+        if self.context.think.is_none() {
+            (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
+            return;
+        }
+        let think = nanos(self.context.think.mean);
+        let slots = (self.connections.len() * pipeline) as u64;
+        for turn in 0..slots {
+            let client = turn as usize % self.connections.len();
+            let wake = now + (u128::from(think) * u128::from(turn) / u128::from(slots)) as u64;
+            self.thinkers.push(Reverse((wake, client)));
+        }
+        self.wake(now);
+    }
+
+    /// Sends the requests of clients whose think time is over, and those that have arrived.
+    pub(super) fn wake(&mut self, now: u64) {
+        while let Some(&Reverse((wake, i))) = self.thinkers.peek()
+            && wake <= now
+        {
+            self.thinkers.pop();
+            self.send(i, 1, wake, now);
+        }
+        for _ in 0..ARRIVALS_MAX {
+            let Some(arrivals) = self.arrivals.as_mut().filter(|arrivals| arrivals.next() <= now) else {
+                break;
+            };
+            let at = arrivals.next();
+            arrivals.advance();
+            let i = self.next_in_turn();
+            self.connections[i].client.arrival(at);
+            self.send(i, 1, at, now);
+            if self.connections[i].client.behind() > self.context.behind_max {
+                self.context.halt.overrun();
+                break;
+            }
+        }
+    }
+
+    /// Sends up to `requests` of a client that were due at `due`, as far as it is free.
+    pub(super) fn send(&mut self, i: usize, requests: usize, due: u64, now: u64) {
+        if let Some(watch) = &mut self.instruments.watch {
+            watch.look();
+        }
+        let connection = &mut self.connections[i];
+        if connection.issue(requests, now, &mut self.instruments) {
+            self.stirred = self.stirred.max(now);
+            if self.stage == Stage::Measure {
+                self.late.saturating_record(now.saturating_sub(due).max(1));
+            }
+            connection.flush(self.poll.registry(), Token(i));
+        }
+    }
+
+    /// Arrivals go to the clients in turn; a broken one is passed over while there is another.
+    fn next_in_turn(&mut self) -> usize {
+        for _ in 0..self.connections.len() {
+            self.turn = (self.turn + 1) % self.connections.len();
+            if self.connections[self.turn].broken.is_none() {
+                break;
+            }
+        }
+        self.turn
+    }
+}

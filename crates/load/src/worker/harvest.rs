@@ -1,0 +1,87 @@
+//! What a thread of clients brings home when its loop has ended.
+
+use hdrhistogram::Histogram;
+
+use super::{Mark, Stage, Worker};
+use crate::cpu::{CpuReading, CpuTime};
+use crate::dialogue::Dialogue;
+use crate::pace::Thought;
+use crate::tally::Tally;
+
+/// What a thread brings home.
+#[derive(Debug)]
+pub(crate) struct Harvest<D: Dialogue> {
+    /// What was counted in the window.
+    pub(crate) tally: Tally,
+    /// Processor time in the window.
+    pub(crate) cpu: CpuTime,
+    /// Length of the window as this thread saw it, in seconds, and its end.
+    pub(crate) window_s: f64,
+    pub(crate) window_end: u64,
+    /// The longest turn in the window, in nanoseconds: how late an answer may have been read.
+    pub(crate) turn_max: u64,
+    /// How late requests were sent, in nanoseconds, although their client was free.
+    pub(crate) late: Histogram<u64>,
+    /// Think times drawn in the window.
+    pub(crate) thought: Thought,
+    /// Requests of an open loop that were due and not sent at the end of the window.
+    pub(crate) behind: usize,
+    /// Requests of an open loop that were due in the window to clients that were all lost by then.
+    pub(crate) forsaken: u64,
+    /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or not;
+    /// in nanoseconds.
+    pub(crate) waiting: Histogram<u64>,
+    /// Connections that ended early, with the first reason.
+    pub(crate) broken: Option<(usize, String)>,
+    /// Requests never answered.
+    pub(crate) unanswered: usize,
+    /// The clients.
+    pub(crate) dialogues: Vec<D>,
+    /// What they shared.
+    pub(crate) shared: D::Shared,
+}
+
+impl<D: Dialogue> Worker<'_, D> {
+    /// Requests that are due in the window and find no client any more.
+    fn forsaken(&self) -> u64 {
+        let window = self.context.schedule.window;
+        let Some(arrivals) = self.arrivals.as_ref().filter(|_| window.end < u64::MAX) else { return 0 };
+        let due: usize = self.connections.iter().map(|c| c.client.behind()).sum();
+        due as u64 + arrivals.expected(window.start, window.end)
+    }
+
+    /// What is left when all is answered, or given up.
+    pub(super) fn harvest(mut self) -> Harvest<D> {
+        let mut unanswered = 0;
+        let forsaken = if self.stage <= Stage::Measure { self.forsaken() } else { 0 };
+        for connection in &mut self.connections {
+            unanswered += connection.client.abandon(&mut self.instruments);
+        }
+        self.end_turn();
+        // All clients are done, or lost, before the window's end.
+        if self.stage <= Stage::Measure {
+            self.end = Mark { now: self.context.clock.now(), cpu: CpuReading::of_this_thread() };
+        }
+        if self.stage == Stage::WarmUp {
+            self.start = self.end;
+        }
+        let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
+        let broken = reasons.next().map(|first| (1 + reasons.count(), first.clone()));
+        Harvest {
+            dialogues: self.connections.into_iter().map(|c| c.client.into_dialogue()).collect(),
+            shared: self.instruments.shared,
+            cpu: self.end.cpu - self.start.cpu,
+            window_s: self.end.now.saturating_sub(self.start.now) as f64 * 1e-9,
+            window_end: self.end.now,
+            turn_max: self.turn_max,
+            late: self.late,
+            thought: self.thought,
+            behind: self.behind,
+            forsaken,
+            waiting: self.waiting,
+            tally: self.instruments.tally,
+            broken,
+            unanswered,
+        }
+    }
+}
