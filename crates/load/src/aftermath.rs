@@ -8,10 +8,9 @@ use crate::bench::{Bench, Played, Settled};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
 use crate::halt::{Halt, is_interrupted};
+use crate::laws::{InteractiveLaw, Middleware};
 use crate::pace::Thought;
-use crate::report::{
-    Generator, InteractiveLaw, KindReport, Middleware, Report, Response, TrafficReport, legible,
-};
+use crate::report::{Generator, KindReport, Report, Response, TrafficReport, legible};
 use crate::run_options::RunOptions;
 use crate::tally::{Counts, LATENCY_MAX, Tally, Window, histogram};
 use crate::worker::Harvest;
@@ -141,7 +140,8 @@ pub(crate) fn report<B: Bench>(
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
     let law = InteractiveLaw::of(options, &total, duration_s, gathered.thought, &gathered.late);
-    let middleware = middleware_per_s.map(|counted| Middleware::of(counted, requests as f64 / duration_s));
+    let middleware =
+        middleware_per_s.map(|counted| Middleware::of(counted, requests, duration_s, in_flight(&all)));
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();
     invalid_because.extend(ended_early(options, duration_s, halt, cut_short));

@@ -20,6 +20,7 @@ pub mod cpu;
 pub mod dialogue;
 pub mod error;
 mod halt;
+pub mod laws;
 pub mod merge;
 pub mod numbers;
 pub mod pace;

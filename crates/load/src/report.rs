@@ -10,8 +10,7 @@ use crate::bench::{Bench, Check, Details};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
-use crate::pace::Thought;
-use crate::run_options::RunOptions;
+use crate::laws::{InteractiveLaw, Middleware};
 use crate::summary_file::SummaryFile;
 use crate::tally::{Counts, Figures, Traffic};
 
@@ -182,108 +181,9 @@ pub struct Generator {
     pub bottleneck: bool,
 }
 
-/// The interactive response time law, X = N / (R + Z): what a closed loop must serve given its response and think times
-/// (Jain, The Art of Computer Systems Performance Analysis, 1991, section 33.5).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct InteractiveLaw {
-    /// R, in microseconds: the mean of every answer, errors too.
-    pub response_us: f64,
-    /// Z as it was kept, in microseconds: the mean of the think times drawn, and how late requests left after them on average.
-    pub think_us: f64,
-    /// N / (R + Z), requests per second.
-    pub predicted_per_s: f64,
-    /// What was counted: every answer, errors too.
-    pub measured_per_s: f64,
-    /// The measured as a share of the predicted, less 1.
-    pub difference: f64,
-}
-
-/// What the servers themselves counted in the measured stretch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Middleware {
-    /// Requests that all servers answered, per second.
-    pub counted_per_s: f64,
-    /// What the clients counted: every answer, errors too.
-    pub measured_per_s: f64,
-    /// The measured as a share of the counted, less 1.
-    pub difference: f64,
-}
-
-impl Middleware {
-    /// The servers' count beside the clients'.
-    #[must_use]
-    pub fn of(counted_per_s: f64, measured_per_s: f64) -> Self {
-        let difference = if counted_per_s > 0.0 { measured_per_s / counted_per_s - 1.0 } else { 0.0 };
-        Self { counted_per_s, measured_per_s, difference }
-    }
-}
-
-impl fmt::Display for Middleware {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { counted_per_s, measured_per_s, difference } = self;
-        let verdict = if difference.abs() <= LAW_DIFFERENCE_MAX {
-            "they agree"
-        } else {
-            "THEY DISAGREE, is somebody else using the server?"
-        };
-        write!(
-            f,
-            "middleware: counted {counted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %): {verdict}",
-            difference * 100.0
-        )
-    }
-}
-
 /// A rate with no more digits than anybody reads.
 pub(crate) fn legible(rate: f64) -> f64 {
     (rate * 100.0).round() / 100.0
-}
-
-/// A difference that the edges of the window and the clock explain.
-const LAW_DIFFERENCE_MAX: f64 = 0.01;
-
-impl InteractiveLaw {
-    /// For a closed loop in which something was answered, by all answers: a client waits for errors too.
-    #[must_use]
-    pub fn of(
-        bench: &RunOptions,
-        total: &Figures,
-        duration_s: f64,
-        thought: Thought,
-        late: &Histogram<u64>,
-    ) -> Option<Self> {
-        let answers = total.counts.served() + total.counts.errors;
-        // Clients that fall silent one after the other are no population.
-        if bench.total_rate().is_some() || bench.requests.is_some() || answers == 0 {
-            return None;
-        }
-        let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
-        let late_us = if late.is_empty() { 0.0 } else { late.mean() / 1e3 };
-        let think_us = thought.mean_us() + late_us;
-        let response_us = total.mean_ns() / 1e3;
-        let measured_per_s = answers as f64 / duration_s;
-        let predicted_per_s = in_flight / ((response_us + think_us) * 1e-6);
-        let difference = measured_per_s / predicted_per_s - 1.0;
-        Some(Self { response_us, think_us, predicted_per_s, measured_per_s, difference })
-    }
-
-    /// Whether they agree.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.difference.abs() <= LAW_DIFFERENCE_MAX
-    }
-}
-
-impl fmt::Display for InteractiveLaw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { predicted_per_s, measured_per_s, difference, .. } = self;
-        let verdict = if self.holds() { "they agree" } else { "THEY DISAGREE" };
-        write!(
-            f,
-            "interactive law: N / (R + Z) = {predicted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %): {verdict}",
-            difference * 100.0
-        )
-    }
 }
 
 impl Response {

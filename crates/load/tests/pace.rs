@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fake::{Mutant, bench, serve, undisturbed};
 use posthaste_load::bench::Bench as _;
-use posthaste_load::report::InteractiveLaw;
+use posthaste_load::laws::InteractiveLaw;
 use posthaste_load::{QueueBench, find_max_rate, run};
 
 type Report = posthaste_load::Report<QueueBench>;

@@ -1,0 +1,161 @@
+//! Second opinions on a run's throughput: what the interactive law says it must be, and what the servers counted.
+//!
+//! Both see the same requests but for some at the edges of the window. Of many requests those are nothing; of a hundred they
+//! are several in a hundred, and must not pass for a mistake.
+
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::pace::Thought;
+use crate::run_options::RunOptions;
+use crate::tally::Figures;
+
+/// The interactive response time law, X = N / (R + Z): what a closed loop must serve given its response and think times
+/// (Jain, The Art of Computer Systems Performance Analysis, 1991, section 33.5).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct InteractiveLaw {
+    /// R, in microseconds: the mean of every answer, errors too.
+    pub response_us: f64,
+    /// Z as it was kept, in microseconds: the mean of the think times drawn, and how late requests left after them on average.
+    pub think_us: f64,
+    /// N / (R + Z), requests per second.
+    pub predicted_per_s: f64,
+    /// What was counted: every answer, errors too.
+    pub measured_per_s: f64,
+    /// The measured as a share of the predicted, less 1.
+    pub difference: f64,
+    /// How large a difference the edges of the window and the clock explain.
+    pub tolerance: f64,
+}
+
+/// What the servers themselves counted in the measured stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Middleware {
+    /// Requests that all servers answered, per second.
+    pub counted_per_s: f64,
+    /// What the clients counted: every answer, errors too.
+    pub measured_per_s: f64,
+    /// The measured as a share of the counted, less 1.
+    pub difference: f64,
+    /// How large a difference the edges of the window and the clock explain.
+    pub tolerance: f64,
+}
+
+impl Middleware {
+    /// The servers' count beside that of the clients, who had `requests` answered within `duration_s` seconds, `in_flight` of
+    /// them under way on average.
+    #[must_use]
+    pub fn of(counted_per_s: f64, requests: u64, duration_s: f64, in_flight: f64) -> Self {
+        let measured_per_s = requests as f64 / duration_s;
+        let difference = if counted_per_s > 0.0 { measured_per_s / counted_per_s - 1.0 } else { 0.0 };
+        // At each edge those under way, and the question how many there were.
+        let at_edges = 2.0 * (in_flight + 1.0);
+        let tolerance = DIFFERENCE_MAX + at_edges / requests.max(1) as f64;
+        Self { counted_per_s, measured_per_s, difference, tolerance }
+    }
+}
+
+impl fmt::Display for Middleware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counted_per_s, measured_per_s, difference, tolerance } = self;
+        let verdict = if difference.abs() <= *tolerance {
+            "they agree"
+        } else {
+            "THEY DISAGREE, is somebody else using the server?"
+        };
+        write!(
+            f,
+            "middleware: counted {counted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %): {verdict}",
+            difference * 100.0
+        )
+    }
+}
+
+/// A difference that the clock explains, however many requests there are.
+const DIFFERENCE_MAX: f64 = 0.01;
+
+/// Standard deviations that chance explains.
+const DEVIATIONS_MAX: f64 = 3.0;
+
+impl InteractiveLaw {
+    /// For a closed loop in which something was answered, by all answers: a client waits for errors too.
+    #[must_use]
+    pub fn of(
+        bench: &RunOptions,
+        total: &Figures,
+        duration_s: f64,
+        thought: Thought,
+        late: &Histogram<u64>,
+    ) -> Option<Self> {
+        let answers = total.counts.served() + total.counts.errors;
+        // Clients that fall silent one after the other are no population.
+        if bench.total_rate().is_some() || bench.requests.is_some() || answers == 0 {
+            return None;
+        }
+        let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
+        let late_us = if late.is_empty() { 0.0 } else { late.mean() / 1e3 };
+        let think_us = thought.mean_us() + late_us;
+        let response_us = total.mean_ns() / 1e3;
+        let measured_per_s = answers as f64 / duration_s;
+        let predicted_per_s = in_flight / ((response_us + think_us) * 1e-6);
+        let difference = measured_per_s / predicted_per_s - 1.0;
+        // Each client is in the middle of a cycle at both edges. What is left of it there, or was before, has the deviation of a
+        // whole cycle when times are exponential, and less otherwise.
+        let tolerance = DIFFERENCE_MAX + DEVIATIONS_MAX * (2.0 * in_flight).sqrt() / answers as f64;
+        Some(Self { response_us, think_us, predicted_per_s, measured_per_s, difference, tolerance })
+    }
+
+    /// Whether they agree.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.difference.abs() <= self.tolerance
+    }
+}
+
+impl fmt::Display for InteractiveLaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { predicted_per_s, measured_per_s, difference, .. } = self;
+        let verdict = if self.holds() { "they agree" } else { "THEY DISAGREE" };
+        write!(
+            f,
+            "interactive law: N / (R + Z) = {predicted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %): {verdict}",
+            difference * 100.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_requests_at_the_edges_are_no_disagreement_and_one_in_fifty_of_many_is() {
+        let said = |requests: u64, counted: f64| Middleware::of(counted, requests, 1.0, 0.4).to_string();
+        assert!(said(97, 100.0).contains("they agree"));
+        assert!(said(97, 110.0).contains("THEY DISAGREE"));
+        assert!(said(100_000, 98_000.0).contains("THEY DISAGREE"));
+    }
+
+    #[test]
+    fn cycles_that_the_edges_cut_are_no_disagreement_and_one_in_fifty_of_many_is() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            run: RunOptions,
+        }
+        let Line { run } = clap::Parser::parse_from(["bench", "--clients", "10"]);
+        let holds = |answers: u64, measured_s: f64| {
+            let mut figures = Figures::new(3);
+            // Ten clients, a millisecond each: 10,000 in a second.
+            figures.record(crate::dialogue::Outcome::Ok, 1_000_000, answers);
+            let late = crate::tally::histogram(3);
+            let law = InteractiveLaw::of(&run, &figures, measured_s, Thought::default(), &late);
+            law.expect("a closed loop").holds()
+        };
+        assert!(holds(80, 0.0085), "6 % more than there were, of 80");
+        assert!(!holds(80, 0.011), "a third less of them");
+        assert!(!holds(100_000, 10.2), "2 % more, of many");
+    }
+}
