@@ -138,9 +138,7 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
         ("messages?count=0&peek=1", None, "count: expected a whole number from 1 on"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_said_in_words(
-    web: Tier, path: str, body: Json, says: str
-) -> None:
+def test_what_is_wrong_with_a_request_is_said_in_words(web: Tier, path: str, body: Json, says: str) -> None:
     """Of who asks, and not in those of whoever wrote the program."""
     ask(web, "POST", "/v1/queues", {"name": "q"})
     ask(web, "POST", "/v1/queues/q/messages", {"body": "x"})
