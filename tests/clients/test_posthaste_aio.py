@@ -271,6 +271,28 @@ def test_a_cancelled_consumer_gives_its_message_back_at_once(tier: Tier) -> None
     talk(tier.port, scenario)
 
 
+def test_a_consumer_may_be_cancelled_at_any_moment(tier: Tier) -> None:
+    """What is on its way to it is given back, and what it has done is acknowledged: no lease stays."""
+
+    async def scenario(client: Client) -> None:
+        done: list[int] = []
+
+        async def work(message: Message) -> None:
+            done.append(message.id)
+
+        sent = await client.send_many("orders", *("x" for _ in range(2000)))
+        for moment in range(100):
+            running = asyncio.create_task(Consumer(client, "orders", lease=600).run(work, at_once=2))
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            await cancel(running)
+        left = [message.id for message in await client.pop_many("orders", count=len(sent))]
+        assert done
+        assert sorted([*done, *left]) == sent
+
+    talk(tier.port, scenario)
+
+
 def test_a_request_may_be_cancelled_at_any_moment(tier: Tier) -> None:
     """It ends of it, and the connection gives the next one no answer but its own."""
 

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Unpack
+from typing import Any, TypeVar, Unpack
 
 from posthaste.aio.client import Client
 from posthaste.consumer import NOT_NOW, PAUSE_S, PIECE_S, growing_pause
@@ -22,6 +22,31 @@ from posthaste.message import Message
 from posthaste.requests import ReadOptions, finish, receipt
 
 log = logging.getLogger("posthaste")
+
+T = TypeVar("T")
+
+GRACE_S = 0.25
+"""How long what is under way at the tier may still last where a consumer is cancelled meanwhile."""
+
+
+async def in_grace(request: Coroutine[Any, Any, T], if_cancelled: Callable[[T], Awaitable[object]] | None = None) -> T:
+    """Ask something that is to end, cancelled or not, if it ends soon; what comes then is for `if_cancelled`.
+
+    Cancelled at once, it would cut its connection, and nobody would know whether it was done.
+    """
+    asked = asyncio.create_task(request)
+    try:
+        return await asyncio.shield(asked)
+    except asyncio.CancelledError:
+        try:
+            await asyncio.wait((asked,), timeout=GRACE_S)
+        finally:
+            asked.cancel()
+        with contextlib.suppress(asyncio.CancelledError, PosthasteError):
+            late = await asked
+            if if_cancelled:
+                await if_cancelled(late)
+        raise
 
 
 class Delivery:
@@ -54,7 +79,7 @@ class Delivery:
 
     async def _end(self, kind: type[BaseException] | None) -> None:
         if kind is None:
-            if not await self._client.ask(finish(receipt(self.message))):
+            if not await in_grace(self._client.ask(finish(receipt(self.message)))):
                 raise LeaseLost(f"message {self.message.id}: its lease had run out before it was acknowledged")
         elif issubclass(kind, Exception):
             await self._give_back(self._pause(self.message))
@@ -64,7 +89,7 @@ class Delivery:
     async def _give_back(self, delay: float | None) -> None:
         """NACK it. That this fails must not hide why it is done: an interrupt, say, that ends the program."""
         try:
-            await self._client.nack(self.message, delay=delay)
+            await in_grace(self._client.nack(self.message, delay=delay))
         except Exception as error:
             log.warning("message %d comes back when its lease is over: %s", self.message.id, error)
 
@@ -114,7 +139,9 @@ class Consumer:
         """Deliveries until `stop`. While the tier does not serve, it waits and asks again."""
         while not self._stopped.is_set():
             try:
-                message = await self._client.pop(self._queue, lease=self._lease, wait=PIECE_S, **self._options)
+                message = await in_grace(
+                    self._client.pop(self._queue, lease=self._lease, wait=PIECE_S, **self._options), self._return
+                )
             except NOT_NOW as error:
                 log.warning("no message can be had now: %s", error)
                 with contextlib.suppress(TimeoutError):
@@ -122,6 +149,10 @@ class Consumer:
                 continue
             if message is not None:
                 yield Delivery(self._client, message, self._lease, self._longest, self._pause)
+
+    async def _return(self, message: Message | None) -> None:
+        if message is not None:
+            await self._client.nack(message)
 
     async def run(self, work: Callable[[Message], Awaitable[object]], *, at_once: int = 1) -> None:
         """Have messages worked on, so many at once, until `stop`. What fails is logged and comes back later."""
