@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::tally::{Counts, Figures};
 
+/// How often there is a line.
+const PERIOD: Duration = Duration::from_secs(1);
+
 /// Figures since the last line, from all threads.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -33,10 +36,14 @@ impl Live {
 
     /// Writes lines to the terminal until `end` is closed.
     pub(crate) fn show(&self, end: &Receiver<()>) {
-        let (start, mut last) = (Instant::now(), Instant::now());
-        while end.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+        // Half-way between two of the threads' deliveries: at one of them a line would have one less, or not, by chance.
+        let aside = Duration::from_nanos(Self::PERIOD_NANOS / 2);
+        let start = Instant::now();
+        let mut last = start + aside;
+        let mut wait = aside + PERIOD;
+        while end.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let text = self.line(start.elapsed(), last.elapsed());
-            last = Instant::now();
+            (last, wait) = (Instant::now(), PERIOD);
             let _ = write!(stderr(), "\r{text}\x1b[K").and_then(|()| stderr().flush());
         }
         let _ = write!(stderr(), "\r\x1b[K");
