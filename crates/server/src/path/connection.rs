@@ -184,18 +184,18 @@ impl Connection {
     pub fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
         turn.parsed_at = turn.house.clock.stamp();
         let mut args = std::mem::take(turn.args);
-        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, typed: None, reads: 0 };
+        let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, reads: 0 };
         while self.peer.life == Life::Open && self.may_ask() && parsing.at < input.len() {
             args.clear();
             if !self.parse_one(&mut parsing, &mut args, turn) {
                 break;
             }
         }
-        let Parsing { base, at, bundle, typed, .. } = parsing;
+        let Parsing { base, at, bundle, .. } = parsing;
         self.client.active_ns.store(self.peer.heard_ns, Ordering::Relaxed);
         self.client.requests.store(self.peer.requests, Ordering::Relaxed);
         if let Some(mut bundle) = bundle {
-            bundle.bytes.extend_from_slice(typed.as_deref().unwrap_or(&input[base..at]));
+            bundle.bytes.extend_from_slice(&input[base..at]);
             self.under_way = true;
             turn.outgoing.push(bundle);
         }
@@ -215,8 +215,8 @@ impl Connection {
         }
         match decoded {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
-            Decoded::Request { end } => return self.handle(end, args, None, parsing, turn),
-            Decoded::Typed { end, bytes } => return self.handle(end, args, Some(bytes), parsing, turn),
+            Decoded::Request { end } => return self.handle(end, args, parsing, turn),
+            Decoded::Typed { end, bytes } => return self.handle_typed(end, &bytes, args, parsing, turn),
             Decoded::NeedBytes(_) => {
                 self.peer.holds_requests = false;
                 return false;
@@ -231,29 +231,45 @@ impl Connection {
         true
     }
 
-    /// Handles a whole request, whose arguments are stretches of what was `typed`, or else of the input; false as above.
-    fn handle(
+    /// Handles a line whose arguments are stretches of `bytes` and not of the input. What becomes of it travels alone, so that
+    /// no other request has to ask whose bytes its own are; false as above.
+    fn handle_typed(
         &mut self,
         end: usize,
+        bytes: &[u8],
         args: &[Span],
-        typed: Option<Vec<u8>>,
         parsing: &mut Parsing<'_>,
         turn: &mut Turn<'_>,
     ) -> bool {
-        let bytes = typed.as_deref().unwrap_or(&parsing.input[parsing.base..]);
+        if parsing.bundle.is_some() {
+            // It waits until the bundle is back, and is read again then.
+            return false;
+        }
+        let mut alone = Parsing { input: bytes, base: 0, at: 0, bundle: None, reads: 0 };
+        let may_go_on = self.handle(parsing.length_to(end), args, &mut alone, turn);
+        parsing.skip_to(end);
+        let Some(mut bundle) = alone.bundle else { return may_go_on };
+        bundle.bytes.extend_from_slice(bytes);
+        parsing.bundle = Some(bundle);
+        false
+    }
+
+    /// Handles a whole request; false as above.
+    fn handle(&mut self, end: usize, args: &[Span], parsing: &mut Parsing<'_>, turn: &mut Turn<'_>) -> bool {
+        let bytes = &parsing.input[parsing.base..];
         let mut parsed = command::parse(args, bytes, turn.house.message_bytes_max);
         if let (Some(grants), Ok(Command::Store(operation))) = (self.session.grants(), &parsed)
             && let Err(fault) = grants.allow(operation, bytes)
         {
             parsed = Err(fault);
         }
-        if parsing.bundle.is_some() && (typed.is_some() || !travels_with_others(&parsed)) {
+        if parsing.bundle.is_some() && !travels_with_others(&parsed) {
             // It waits until the bundle is back.
             return false;
         }
         self.peer.requests += 1;
         match parsed {
-            Ok(Command::Store(operation)) => return self.ask(operation, end, typed, parsing, turn),
+            Ok(Command::Store(operation)) => return self.ask(operation, end, parsing, turn),
             Ok(Command::Session(command)) => self.obey(&command, bytes, parsing.length_to(end), turn),
             Err(fault) => {
                 let fault = self.known_only_inside(fault, args[0].of(bytes));
@@ -270,7 +286,6 @@ impl Connection {
         &mut self,
         operation: Operation,
         end: usize,
-        typed: Option<Vec<u8>>,
         parsing: &mut Parsing<'_>,
         turn: &mut Turn<'_>,
     ) -> bool {
@@ -284,8 +299,7 @@ impl Connection {
         };
         let (kind, request_bytes) = (operation.kind(), parsing.length_to(end));
         if parsing.bundle.is_none() {
-            let bytes = typed.as_deref().unwrap_or(&parsing.input[parsing.base..]);
-            let ask = Ask { account, operation: &operation, bytes };
+            let ask = Ask { account, operation: &operation, bytes: &parsing.input[parsing.base..] };
             if let Some((outcome, answer_bytes)) = self.answer_at_once(ask, turn) {
                 turn.answered_at_once(self.last_request(), kind, outcome, [request_bytes, answer_bytes]);
                 parsing.skip_to(end);
@@ -293,8 +307,7 @@ impl Connection {
             }
         }
         let is_alone = operation.may_answer_much() || operation.comes_in_pieces();
-        let is_last = is_alone || self.session.is_muted() || typed.is_some();
-        parsing.typed = typed;
+        let is_last = is_alone || self.session.is_muted();
         let number = self.peer.requests;
         let bundle = parsing.bundle.get_or_insert_with(|| {
             let mut bundle = turn.bundle(self.client.address, account, self.session.protocol);
@@ -425,8 +438,6 @@ struct Parsing<'a> {
     base: usize,
     at: usize,
     bundle: Option<Box<Bundle>>,
-    /// The bytes of the only request in it, where these are not what was sent.
-    typed: Option<Vec<u8>>,
     /// Requests in it that may answer a message.
     reads: usize,
 }
