@@ -9,6 +9,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON := .venv/bin/python
 # The laboratory, which is to try what was built here.
 LAB := POSTHASTE=$(abspath $(TARGET))/release/posthaste .venv/bin/posthaste-lab
+# How many tests run at once: more than most machines have cores, for most of a test is waiting.
+AT_ONCE ?= 4
 # How long each fuzz target runs.
 SECONDS_PER_TARGET ?= 60
 # How many seeds `make simulate` lives through; SEED=n is one alone, and tells its story.
@@ -49,7 +51,7 @@ test-rust:
 	scripts/ensure-packages.sh extension:plproxy=postgresql-%-plproxy || true
 	@# Without them no clock jumps and no power fails in tests/faults, and they say so.
 	scripts/ensure-packages.sh faketime=faketime mkfs.ext4=e2fsprogs || true
-	cargo test --workspace --locked
+	RUST_TEST_THREADS=$(AT_ONCE) cargo test --workspace --locked
 
 .PHONY: test-clients
 test-clients:
@@ -61,7 +63,7 @@ test-clients:
 	scripts/python-env.sh .venv tests/clients/requirements.txt
 	npm ci --prefix tests/clients/node --no-audit --no-fund
 	cargo build --locked
-	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest tests/clients
+	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest -n $(AT_ONCE) --dist worksteal tests/clients
 
 .PHONY: lab
 lab: ## Install the laboratory into .venv (posthaste-lab …)
