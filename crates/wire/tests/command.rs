@@ -165,7 +165,11 @@ fn a_repeated_an_unknown_and_an_unfinished_option_are_refused_by_name() {
         ("POP QUEUE q NOTOWN NOTOWN", "ERR option NOTOWN of 'pop' command is given twice"),
         ("PEEK QUEUE q QUEUE r", "ERR option QUEUE of 'peek' command is given twice"),
         ("QCREATE q STRICT STRICT", "ERR option STRICT of 'qcreate' command is given twice"),
-        ("SEND q b LATER 5", "ERR unknown option 'LATER' for 'send' command"),
+        ("SEND q b TTL 5 LATER 5", "ERR unknown option 'LATER' for 'send' command"),
+        (
+            "SEND q two coffees",
+            "ERR unknown option 'coffees' for 'send' command; a body is one argument, quoted where it has blanks",
+        ),
         ("PEEK QUEUE q LEASE 5", "ERR unknown option 'LEASE' for 'peek' command"),
         ("PEEK QUEUE q BLOCK 5", "ERR unknown option 'BLOCK' for 'peek' command"),
         ("NACK 1 TTL 5", "ERR unknown option 'TTL' for 'nack' command"),

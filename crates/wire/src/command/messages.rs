@@ -12,6 +12,7 @@ pub(super) fn send(words: &mut Words<'_>) -> Parsed {
     let (queue, body) = (words.queue(queue)?, words.body(body)?);
     let (mut to, mut delay_ms, mut ttl_ms, mut priority, mut dedup) = (None, None, None, None, None);
     let mut headers = Vec::new();
+    let mut behind_body = true;
     while let Some(option) = words.keyword() {
         match &*option {
             b"TO" => {
@@ -35,8 +36,10 @@ pub(super) fn send(words: &mut Words<'_>) -> Parsed {
                 words.set(&mut dedup, key, &option)?;
             }
             b"HEADER" => headers.push(header(words, &option)?),
+            _ if behind_body => return Err(words.bare_body(&option)),
             _ => return Err(words.unknown(&option)),
         }
+        behind_body = false;
     }
     let to = to.unwrap_or(Recipient::Anyone);
     let (delay_ms, priority) = (delay_ms.unwrap_or(0), priority.unwrap_or(0));

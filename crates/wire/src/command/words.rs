@@ -234,6 +234,12 @@ impl<'a> Words<'a> {
         wrong(format!("{}; a queue is named by QUEUE {}", fault.text, quoted(self.text(option.span))))
     }
 
+    /// The same, where it may be the second word of a body without quotes.
+    pub(super) fn bare_body(&self, option: &Keyword) -> Fault {
+        let fault = self.unknown(option);
+        wrong(format!("{}; a body is one argument, quoted where it has blanks", fault.text))
+    }
+
     /// A subcommand that this command does not have.
     pub(super) fn unknown_subcommand(&self, word: &Keyword) -> Fault {
         let word = quoted(self.text(word.span));
