@@ -24,6 +24,8 @@ GUIDES = ROOT / "docs" / "guides" / "clients"
 HERE = Path(__file__).parent
 PYTHON_PATH = str(ROOT / "clients" / "python" / "src")
 BUILD_S = 300
+# Longer than redis-py tries: up to 5.3 s.
+AWAY_S = 6
 pytestmark = pytest.mark.timeout(BUILD_S + 60)
 
 
@@ -50,32 +52,48 @@ def with_port(code: str, usual: str, port: int) -> str:
 
 
 def serve(tier: Tier, command: Sequence[str | Path], **environment: str) -> None:
-    """Run a service until it has dealt with its orders; it must have done them as its guide says."""
-    with redis.Redis(port=tier.port, protocol=3) as client:
-        client.execute_command("QCREATE", "orders")
-        client.execute_command("SEND", "orders", "two coffees")
-        client.execute_command("SEND", "orders", "")
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-        end = time.monotonic() + BUILD_S
-        # Nothing is left but the empty order, which was given back with a delay.
-        while not (queue := client.execute_command("QINFO", "orders"))[b"delayed"] == queue[b"messages"] == 1:
-            if process.poll() is not None or time.monotonic() > end:
-                process.kill()
-                pytest.fail("it did not do its orders:\n" + "".join(process.communicate()))
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        said, complained = process.communicate(timeout=60)
+    """Run a service until it has done its orders as its guide says, the last after the tier was away."""
+    send(tier, "two coffees", "")
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    wait_until_done(tier, process)
+    tier.stop()
+    time.sleep(AWAY_S)
+    tier.start()
+    send(tier, "one cake")
+    wait_until_done(tier, process)
+    process.send_signal(signal.SIGTERM)
+    said, complained = process.communicate(timeout=60)
     assert process.returncode in (0, 128 + signal.SIGTERM), complained
     assert sorted(line for line in said.splitlines() if line.startswith("done")) == [
+        "done: one cake",
         "done: one tea",
         "done: two coffees",
     ]
+
+
+def send(tier: Tier, *orders: str) -> None:
+    """Orders for a service."""
+    with redis.Redis(port=tier.port) as client:
+        client.execute_command("QCREATE", "orders")
+        for order in orders:
+            client.execute_command("SEND", "orders", order)
+
+
+def wait_until_done(tier: Tier, service: subprocess.Popen[str]) -> None:
+    """Until nothing is left but the empty order, which was given back with a delay."""
+    end = time.monotonic() + BUILD_S
+    with redis.Redis(port=tier.port, protocol=3) as client:
+        while not (queue := client.execute_command("QINFO", "orders"))[b"delayed"] == queue[b"messages"] == 1:
+            if service.poll() is not None or time.monotonic() > end:
+                service.kill()
+                pytest.fail("it did not do its orders:\n" + "".join(service.communicate()))
+            time.sleep(0.05)
 
 
 def test_the_readme(tier: Tier) -> None:
