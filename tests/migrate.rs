@@ -286,6 +286,33 @@ fn a_schema_of_somebody_else_is_not_touched() {
 }
 
 #[test]
+fn a_role_that_may_make_no_schema_is_told_what_it_needs() {
+    let server = shared();
+    let database = server.create_empty_database();
+    server.psql("postgres", "CREATE ROLE guest LOGIN");
+    let url = server.url(&database).replace("postgres@", "guest@");
+    let (line, code) = refusal(&run(&["--store", &url]));
+    assert_eq!(code, Some(1));
+    assert!(line.contains("permission denied") && line.contains("GRANT CREATE ON DATABASE"), "{line}");
+    server.psql("postgres", &format!("GRANT CREATE ON DATABASE {database} TO guest"));
+    done(&run(&["--store", &url]));
+}
+
+#[test]
+fn a_role_that_did_not_make_the_schema_is_told_to_be_the_one_that_did() {
+    let server = shared();
+    let database = server.create_empty_database();
+    done(&run(&["--store", &server.url(&database)]));
+    server.psql("postgres", "CREATE ROLE stranger LOGIN");
+    let url = server.url(&database).replace("postgres@", "stranger@");
+    for output in [run(&["--store", &url]), queue(&url)] {
+        let (line, code) = refusal(&output);
+        assert_eq!(code, Some(1));
+        assert!(line.contains("permission denied") && line.contains("the role that migrated"), "{line}");
+    }
+}
+
+#[test]
 fn wrong_use_is_one_line_and_exit_code_2() {
     for (words, names) in [
         (&[][..], "--store"),

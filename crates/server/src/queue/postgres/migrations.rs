@@ -11,7 +11,7 @@ use std::io;
 use sha1::{Digest as _, Sha1};
 use tokio::runtime;
 use tokio_postgres::Client;
-use tokio_postgres::error::ErrorPosition;
+use tokio_postgres::error::{ErrorPosition, SqlState};
 
 use super::address::PostgresAddress;
 use super::connect::{ConnectError, connect};
@@ -131,7 +131,11 @@ impl fmt::Display for MigrateError {
 
 impl From<tokio_postgres::Error> for MigrateError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Failed(chain(&error))
+        let mut why = chain(&error);
+        if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+            why += "; the schema is for the role that migrated it: use that one";
+        }
+        Self::Failed(why)
     }
 }
 
@@ -304,7 +308,11 @@ async fn apply(client: &mut Client, migration: &Migration) -> Result<(), tokio_p
 /// An error with the line of the file that it is about.
 fn place(error: &tokio_postgres::Error, text: &str) -> String {
     let Some(db) = error.as_db_error() else { return chain(error) };
-    let said = db.message().replace('\n', " ");
+    let mut said = db.message().replace('\n', " ");
+    // The file that makes the schema needs a right in the database; all else is in the schema, which is ours then.
+    if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE && text.contains("CREATE SCHEMA posthaste;") {
+        said += "; its owner can allow it: GRANT CREATE ON DATABASE … TO the URL's user";
+    }
     match db.position() {
         Some(ErrorPosition::Original(position)) => {
             let before = text.chars().take((*position as usize).saturating_sub(1));
