@@ -101,6 +101,8 @@ fn a_server_on_a_copy_has_what_was_acknowledged_before_and_nothing_that_was_take
             let to = place.path().join(format!("copy-{round}"));
             let output = backup(&store, &to);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(said.contains("a server that is started on it changes it"), "{said}");
             let copy = Server::start(&embedded(&to), &[]);
             for (at, name) in NAMES.iter().enumerate() {
                 let mut client = Client::login(copy.addr(), name).expect("the copy runs");

@@ -27,7 +27,7 @@ pub(crate) fn run(store: &str, to: &Path) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let copied = log::copy(&from, to)?;
     say(&format!(
-        "copied {} file{}, {:.1} MB, in {:.1} s; to use the copy: posthaste queue --store embedded:{}\n",
+        "copied {} file{}, {:.1} MB, in {:.1} s, to {}; use a copy of it, for a server that is started on it changes it\n",
         copied.segments,
         if copied.segments == 1 { "" } else { "s" },
         copied.bytes as f64 / 1e6,
