@@ -103,7 +103,9 @@ def test_a_trial_left_out_is_in_no_figure(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("omissions", "said"),
     [
-        ('[[omit]]\ntrial = "001-r1"', "omit.0.reason: Field required"),
+        ('[[omit]]\ntrial = "001-r1"', "omit.0.reason: is missing"),
+        (TRIAL.replace("trial =", "trail ="), "omit.0.trail: is no key of this table; did you mean trial?"),
+        (TRIAL.replace("[[omit]]", "[[omits]]"), "omits: is no key of this table; did you mean omit?"),
         (TRIAL.replace("the network was down", " "), "omit.0.reason: must say something"),
         (TRIAL.replace("002-r1", "009-r1"), "trial = '009-r1': is no finished trial of this run"),
         (WINDOW.replace('end = "200ms"', ""), "needs start and end, or neither"),

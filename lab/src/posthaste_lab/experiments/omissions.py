@@ -7,6 +7,7 @@ from pydantic import ValidationError, model_validator
 
 from posthaste_lab.errors import BadFile
 from posthaste_lab.experiments.description import FROM_FILE, Sentence, Span, Strict
+from posthaste_lab.experiments.problems import did_you_mean
 from posthaste_lab.experiments.spans import spoken
 
 FILE = "omit.toml"
@@ -45,6 +46,17 @@ class _OmitFile(Strict):
     omit: list[Omission]
 
 
+def _sentence(error: ValidationError) -> str:
+    """What is wrong first of all: a key that is misspelled is missing as well, but the other way tells what to mend."""
+    found = error.errors()
+    first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
+    *table, key = first["loc"]
+    known = (Omission if table else _OmitFile).model_fields
+    said = {"missing": "is missing", "extra_forbidden": "is no key of this table" + did_you_mean(str(key), known)}
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {said.get(first['type'], first['msg'].removeprefix('Value error, '))}"
+
+
 def read_omissions(directory: Path, trials: set[str]) -> list[Omission]:
     """What is left out of the run in `directory`, which has these finished trials. Raises BadFile for a wrong file."""
     path = directory / FILE
@@ -55,9 +67,7 @@ def read_omissions(directory: Path, trials: set[str]) -> list[Omission]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFile("DIR", str(path), f"is not TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise BadFile("DIR", str(path), f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise BadFile("DIR", str(path), _sentence(error)) from None
     for omission in found:
         if omission.trial not in trials:
             raise BadFile("DIR", str(path), f"trial = {omission.trial!r}: is no finished trial of this run")
