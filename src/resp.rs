@@ -9,7 +9,7 @@ use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::reply::{Passage, Reply, Value, decode};
 
 use crate::flags::Reach;
-use crate::secret_file::secret_in;
+use crate::secret_file::{WHO, secret_in};
 
 /// What to look at where nobody answers as a queue tier does.
 const LOOK: &str = "is `posthaste queue` running there, with that --listen?";
@@ -62,7 +62,11 @@ impl Client {
         // Who wants a certificate says so when the handshake seems to be over.
         self.stream.write_all(&request).map_err(|error| unreachable(&self.address, &error))?;
         match decode(self.hear()?) {
-            Reply::Value(Value::Error(text), _) => Err(String::from_utf8_lossy(text).into()),
+            Reply::Value(Value::Error(text), _) => {
+                let said = String::from_utf8_lossy(text);
+                let is_about_who = ["NOAUTH ", "NOACCOUNT "].iter().any(|word| said.starts_with(word));
+                Err(if is_about_who { format!("{said}; {WHO}") } else { said.into_owned() }.into())
+            }
             Reply::Value(value, _) => take(&value),
             Reply::Malformed(fault) => Err(fault.to_string().into()),
             Reply::NeedBytes(_) => Err("the server sent half an answer".into()),

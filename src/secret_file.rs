@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+/// What to do where a tier wants to know who asks: it speaks of requests and headers, which nobody writes here.
+pub(crate) const WHO: &str = "name an account with --user, and the file with its secret with --secret-file";
+
 /// The first line of a file, as `admin account add` reads one too.
 ///
 /// # Errors

@@ -19,12 +19,14 @@ use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use self::encrypted::Encrypting;
 use crate::config::Misuse;
 use crate::flags::WebReach;
-use crate::secret_file::secret_in;
+use crate::secret_file::{WHO, secret_in};
 
 /// How long a tier may take to answer; a database may be slow just when somebody wants to know why.
 const WITHIN: Duration = Duration::from_secs(10);
 /// What makes no sense to a tier was said wrongly.
 const BAD_REQUEST: u16 = 400;
+/// Who asks is not known, or its secret is another.
+const UNAUTHORIZED: u16 = 401;
 /// More than the figures of any tier.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -144,7 +146,7 @@ impl Web {
         }
         let said = json["message"].as_str().unwrap_or_else(|| text.lines().next().unwrap_or_default());
         let status = answer.status().as_u16();
-        let said = format!("{} answered {status}: {said}", self.address);
+        let said = format!("{} answered {status}: {}", self.address, with_help(status, said));
         Err(if status == BAD_REQUEST { Misuse(said).into() } else { Refused(said).into() })
     }
 
@@ -204,7 +206,13 @@ fn malformed(http: &str) -> String {
 fn refusal(page: &Page) -> String {
     let said: Option<Json> = serde_json::from_str(&page.text).ok();
     let said = said.and_then(|said| said["message"].as_str().map(str::to_owned));
-    said.unwrap_or_else(|| format!("status {}: {}", page.status, page.text.trim().replace('\n', " ")))
+    let bare = || format!("status {}: {}", page.status, page.text.trim().replace('\n', " "));
+    with_help(page.status, &said.unwrap_or_else(bare))
+}
+
+/// What a tier says, and which options are meant where it wants to know who asks: it speaks of headers.
+fn with_help(status: u16, said: &str) -> String {
+    if status == UNAUTHORIZED { format!("{said}; {WHO}") } else { said.to_owned() }
 }
 
 /// Metrics as they were read.

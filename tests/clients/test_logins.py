@@ -289,3 +289,25 @@ def test_http_answers_health_checks_whatever_silent_connections_there_are(start:
         assert ask_health(connect("127.0.0.3")).startswith(b"HTTP/1.1 200")
         assert first[2].recv(100) == b""
         assert ask_health(first[1]).startswith(b"HTTP/1.1 200"), "it has asked later than others came"
+
+
+def test_admin_says_by_which_options_to_log_in(
+    start: Callable[..., Tier], accounts: Callable[..., Path]
+) -> None:
+    """A tier that does not know who asks speaks of LOGIN and of headers; on a command line it is options."""
+    tier = start("--accounts", str(accounts("keeper", "--administer", "*")), "--http", "127.0.0.1:0")
+    by_resp, by_http = ["--connect", f"127.0.0.1:{tier.port}"], ["--http", f"127.0.0.1:{tier.http_port}"]
+    unknown = ["--user", "nobody"]
+    for words in (
+        ["queues", *by_resp],
+        ["queues", *by_resp, *unknown],
+        ["doctor", *by_http],
+        ["log-level", *by_http],
+        ["log-level", *by_http, *unknown],
+    ):
+        done = subprocess.run(
+            [program(), "admin", *words], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 1
+        said = "; name an account with --user, and the file with its secret with --secret-file\n"
+        assert done.stderr.endswith(said), words
