@@ -73,6 +73,42 @@ fn a_promoted_standby_has_everything_and_is_found() {
 }
 
 /// Waits until a promoted standby is used.
+#[test]
+fn whoever_asks_is_told_that_writes_wait_for_a_standby() {
+    let primary = primary();
+    let database = primary.create_database();
+    let server = Server::start(&primary.url(&database), &[]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    let advice = || {
+        let mut admin = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        let output = admin.args(["admin", "store", "--store", &primary.url(&database)]).output();
+        String::from_utf8_lossy(&output.expect("the program runs").stdout).into_owned()
+    };
+    assert!(!advice().contains("wait for a standby"), "nobody does");
+    confirmed_by(&primary, "ANY 1 (gone)");
+    let mut sent = 0;
+    // The first may be confirmed yet, for the server hears of its settings a moment later.
+    wait_for("the advice", || {
+        client.send(&["SEND", "q", "hello"]).expect("it runs");
+        sent += 1;
+        let said = advice();
+        let is_told = said.contains("writes wait for a standby") && said.contains("'ANY 1 (gone)'");
+        assert!(!said.contains("pg_cancel_backend"), "that would help nobody: {said}");
+        if is_told { Ok(()) } else { Err(said) }
+    });
+    confirmed_by(&primary, "");
+    for _ in 0..sent {
+        assert!(client.answer().expect("it runs").integer().is_some());
+    }
+}
+
+/// Has every write wait for these standbys.
+fn confirmed_by(primary: &Postgres, standbys: &str) {
+    primary.psql("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{standbys}'"));
+    primary.psql("postgres", "SELECT pg_reload_conf()");
+}
+
 #[track_caller]
 fn wait_until_used(client: &mut Client) {
     wait_for("the promoted standby is used", || {

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::{cell, table};
 use crate::config::Misuse;
+use crate::placed::one_line;
 use crate::stdout::say;
 
 /// Prints the report.
@@ -57,7 +58,7 @@ fn to_text(report: &Report) -> String {
         text.push_str("nothing\n");
     }
     for advice in &report.advice {
-        let _ = writeln!(text, "- {}", advice.escape_debug());
+        let _ = writeln!(text, "- {}", one_line(advice));
     }
     text
 }

@@ -20,6 +20,7 @@ use self::rules::{Finding, on_cache, on_database, on_queue, on_tier};
 use crate::cache::server_tls;
 use crate::config::Misuse;
 use crate::flags::DoctorFlags;
+use crate::placed::one_line;
 use crate::stdout::say;
 use crate::web::Web;
 
@@ -42,7 +43,8 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
         say(&format!("{:#}\n", json!({ "problems": problems, "findings": rows })))?;
     } else {
         for Finding { is_problem, about, text } in &findings {
-            say(&format!("{} {about}: {text}\n", if *is_problem { "problem" } else { "note   " }))?;
+            let kind = if *is_problem { "problem" } else { "note   " };
+            say(&format!("{kind} {about}: {}\n", one_line(text)))?;
         }
         if problems == 0 {
             say("no problem found\n")?;

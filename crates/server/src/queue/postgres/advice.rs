@@ -4,6 +4,8 @@ use serde_json::Value as Json;
 
 use super::report::Report;
 
+/// How long a standby may take to confirm a write; milliseconds are usual.
+const STANDBY_S: i64 = 2;
 /// Bytes of the ring's current part above which it should have turned: several times what the keeper turns at.
 const RING_BYTES: i64 = 128 << 20;
 /// Dead rows of a table that vacuum should have removed: several times what autovacuum begins at.
@@ -15,7 +17,8 @@ const INDEX_BYTES_PER_ROW: i64 = 1000;
 /// The findings of a report, the gravest first.
 pub(super) fn on(report: &Report, long_s: u64) -> Vec<String> {
     let long_s = i64::try_from(long_s).unwrap_or(i64::MAX);
-    let mut advice = safety(&report.state);
+    let mut advice: Vec<String> = on_standbys(&report.state).into_iter().collect();
+    advice.extend(safety(&report.state));
     advice.extend(report.holders.iter().filter_map(|holder| on_holder(holder, long_s)));
     advice.extend(on_ring(report));
     advice.extend(report.tables.iter().filter_map(|table| on_table(table, report)));
@@ -34,6 +37,19 @@ fn number(row: &Json, name: &str) -> i64 {
 
 fn text<'a>(row: &'a Json, name: &str) -> &'a str {
     row[name].as_str().unwrap_or_default()
+}
+
+/// Writes that no standby confirms.
+fn on_standbys(state: &Json) -> Option<String> {
+    let waited_s = number(state, "standby_wait_s");
+    (waited_s >= STANDBY_S).then(|| {
+        format!(
+            "writes wait for a standby to confirm them, one of them for {}: bring back who is missing of \
+             synchronous_standby_names = '{}'; who is there: SELECT application_name, sync_state FROM pg_stat_replication",
+            time(waited_s),
+            text(state, "synchronous_standby_names")
+        )
+    })
 }
 
 /// Settings with which the server forgets what was acknowledged.
@@ -260,6 +276,9 @@ mod tests {
         assert!(
             only(|report| report.tables[2]["index_bytes"] = json!(100 << 20))
                 .contains("REINDEX TABLE CONCURRENTLY")
+        );
+        assert!(
+            only(|report| report.state["standby_wait_s"] = json!(2)).contains("writes wait for a standby")
         );
         assert!(only(|report| report.state["synchronous_commit"] = json!("off")).contains("acknowledged"));
         assert!(only(|report| report.state["sees_all_sessions"] = json!(false)).contains("pg_monitor"));

@@ -32,6 +32,9 @@ const STATE: &str = "
         current_setting('autovacuum') AS autovacuum, current_setting('fsync') AS fsync,
         current_setting('full_page_writes') AS full_page_writes,
         current_setting('synchronous_commit') AS synchronous_commit,
+        current_setting('synchronous_standby_names') AS synchronous_standby_names,
+        (SELECT extract(epoch FROM clock_timestamp() - min(query_start))::bigint FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event = 'SyncRep') AS standby_wait_s,
         pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all_sessions
     FROM posthaste.ring r, posthaste.ring_turn turn";
 
@@ -60,7 +63,7 @@ const HOLDERS: &str = "
             pid IN (SELECT pid FROM ring) AS locks_ring
         FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
-            AND backend_type = 'client backend'
+            AND backend_type = 'client backend' AND wait_event IS DISTINCT FROM 'SyncRep' -- which has committed
         UNION ALL
         SELECT 'prepared', gid, owner, null, 'prepared', extract(epoch FROM clock_timestamp() - prepared)::bigint, null,
             age(transaction), true, EXISTS (SELECT FROM ring WHERE pid IS NULL)
