@@ -208,6 +208,7 @@ def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
         (["audit", str(DATA / "interactive_13.csv"), "--unit", "respons_time=ms"], "must be one of the columns"),
         (["audit", str(DATA / "interactive_13.csv"), "--tolerance", "-1"], "tolerance = -1.0"),
         (["models", "mm1", "arrival_rate=1", "arrival_rate=2", "service_rate=3"], "is given twice, first as 1"),
+        (["models", "solve", "population=9", "thinktime=1", "db=1"], "looks like think_time: a station must"),
         (["models", "solve", "population=10", "db=1:2.5"], "servers of db = 2.5: must be a whole number"),
         (["models", "batch_server", "population=2", "batch_time=1", "request_time=1", "bends=3"], "'bends'"),
         (["models", "solve", f"population={10**8}", "db=1"], "must be at most 1,000,000, since time and memory grow"),

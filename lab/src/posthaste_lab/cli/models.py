@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -110,6 +111,9 @@ def _compute(name: str, given: dict[str, str]) -> object:
     rest = {key: value for key, value in given.items() if key not in known}
     if name not in OF_STATIONS and rest:
         raise BadArgument("NAME=VALUE", next(iter(rest)), f"must be one of {', '.join(figures_of)}")
+    for station in rest:
+        if meant := get_close_matches(station, figures_of, 1, cutoff=0.8):
+            raise BadArgument("NAME=VALUE", station, f"looks like {meant[0]}: a station must have another name")
     missing = [p.name for p in taken.values() if p.default is p.empty and p.name not in known and p.name != "stations"]
     if missing:
         raise BadArgument("NAME=VALUE", ", ".join(missing), f"must be given too: {name} takes {_parameters(call)}")
