@@ -129,7 +129,7 @@ crash: ## Kill the server again and again under load and account for every messa
 faults: ## Kill, stop, cut and fill under load and account for every message (KILLS=1000, ONLY=name); rows in target/faults.md
 	scripts/ensure-packages.sh psql=postgresql memcached=memcached
 	scripts/ensure-packages.sh faketime=faketime mkfs.ext4=e2fsprogs || true
-	$(if $(ONLY),,LIVES=$(LIVES) cargo test --release --locked -p posthaste-server crash -- --nocapture)
+	$(if $(ONLY),,LIVES=$(LIVES) cargo test --release --locked -p posthaste-server --lib --test embedded_crash crash -- --nocapture)
 	KILLS=$(or $(KILLS),1000) ROWS=$(abspath $(TARGET))/faults.md \
 	  cargo test --release --locked --test faults -- --nocapture --test-threads 1 --skip soak:: $(ONLY)
 

@@ -18,7 +18,6 @@ use tokio_postgres::types::Type;
 use super::attempt::Attempt;
 use super::link::{ANSWER_WITHIN, Failure, Link};
 use super::parked::Called;
-use super::replies::queue_named;
 use super::shared::Shared;
 use super::store::Postgres;
 use crate::path::bundle::Bundle;
@@ -211,7 +210,7 @@ fn wants_row(operation: &Operation, bytes: &[u8], queue: &[u8]) -> bool {
         CreateQueue { options: Some(QueueOptions { dead_letter: Some(dead), .. }), .. } => Some(dead.queue),
         _ => None,
     };
-    queue_named(operation).into_iter().chain(other).any(|name| name.of(bytes) == queue)
+    operation.queue().into_iter().chain(other).any(|name| name.of(bytes) == queue)
 }
 
 fn given_up(queue: &str) -> Fault {

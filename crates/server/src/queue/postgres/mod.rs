@@ -25,6 +25,7 @@ mod call;
 mod columns;
 mod fitting;
 mod replies;
+mod rows;
 mod steps;
 pub mod store;
 

@@ -16,7 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::attempt::Attempt;
 use super::link::{Failure, Link};
 use super::parked::Called;
-use super::replies::{in_use, queue_named};
+use super::rows::in_use;
 use super::shared::Shared;
 use super::store::Postgres;
 use crate::path::bundle::Bundle;
@@ -224,7 +224,7 @@ fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
     let goes_in_parts = |operation: &Operation| {
         use Operation::{DeleteQueue, PurgeQueue, Redrive};
         matches!(operation, PurgeQueue { .. } | DeleteQueue { .. } | Redrive { .. })
-            && queue_named(operation).is_some_and(|name| name.of(&bundle.bytes) == queue.as_bytes())
+            && operation.queue().is_some_and(|name| name.of(&bundle.bytes) == queue.as_bytes())
     };
     bundle.open().find(|&place| goes_in_parts(&bundle.requests[place].operation))
 }
@@ -232,7 +232,7 @@ fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
 /// The queue that a bundle's next request names.
 fn queue_of(bundle: &Bundle) -> String {
     let next = bundle.requests.get(bundle.answered);
-    let name = next.and_then(|request| queue_named(&request.operation));
+    let name = next.and_then(|request| request.operation.queue());
     name.map_or_else(String::new, |name| String::from_utf8_lossy(name.of(&bundle.bytes)).into_owned())
 }
 

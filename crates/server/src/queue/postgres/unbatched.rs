@@ -16,7 +16,7 @@ use tokio_postgres::types::Type;
 use super::link::{Failure, Link, Server};
 use super::names::Accounts;
 use super::plain::{PlainSend, Reading, reading, send_of, text};
-use super::replies::is_lost;
+use super::rows::is_lost;
 use super::strategy::{Backoff, PopStrategy, Popping};
 use crate::queue::rules::Ask;
 

@@ -23,7 +23,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::looks::{Looks, news_for, same};
-use super::replies::queue_named;
 use super::under_way::{Since, UnderWay};
 use crate::path::bundle::{Address, Bundle};
 use crate::path::waiters::{Ticket, Waiters, Waiting};
@@ -163,7 +162,7 @@ impl Parked {
         let name = bundle
             .requests
             .get(bundle.answered)
-            .and_then(|request| queue_named(&request.operation))
+            .and_then(|request| request.operation.queue())
             .map(|queue| queue.of(&bundle.bytes));
         if self.awaited.len() > self.waiters.len() + AWAITED_SPARE {
             self.awaited.clear();

@@ -1,0 +1,237 @@
+//! One row of what `posthaste.apply` answered: its columns, and what they tell of a message, a queue, a refusal.
+
+use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::operation::{Operation, Recipient};
+use posthaste_wire::span::Span;
+use tokio_postgres::Row;
+
+use super::names::Accounts;
+use crate::queue::answer::{Answer, Dead, Headers, MessageView, QueueDetail, QueueView};
+use crate::queue::faults;
+use crate::queue::rules::{AccountId, Ask, News};
+
+/// Columns of the SQL type `posthaste.answer`.
+pub(super) mod column {
+    pub(crate) const OP: usize = 0;
+    pub(crate) const KIND: usize = 1;
+    pub(crate) const NUMBER: usize = 2;
+    pub(crate) const QUEUE: usize = 3;
+    pub(crate) const SENDER: usize = 4;
+    pub(crate) const RECIPIENT: usize = 5;
+    pub(crate) const SENT: usize = 6;
+    pub(crate) const DELIVERIES: usize = 7;
+    pub(crate) const PLACE: usize = 8;
+    pub(crate) const RECEIPT: usize = 9;
+    pub(crate) const DUE: usize = 10;
+    pub(crate) const NAME: usize = 11;
+    pub(crate) const ORIGIN: usize = 12;
+    pub(crate) const REASON: usize = 13;
+    pub(crate) const HEADERS: usize = 14;
+    pub(crate) const BODY: usize = 15;
+    pub(crate) const FIGURES: usize = 16;
+}
+
+pub(super) fn kind(row: &Row) -> u8 {
+    row.get::<_, i8>(column::KIND).cast_unsigned()
+}
+
+pub(super) fn unsigned(row: &Row, at: usize) -> u64 {
+    row.get::<_, Option<i64>>(at).unwrap_or(0).cast_unsigned()
+}
+
+pub(super) fn account(row: &Row, at: usize) -> AccountId {
+    row.get::<_, Option<i32>>(at).unwrap_or(0).cast_unsigned()
+}
+
+pub(super) fn number_of_account(row: &Row) -> AccountId {
+    AccountId::try_from(unsigned(row, column::NUMBER)).unwrap_or(0)
+}
+
+pub(super) fn text(row: &Row, at: usize) -> &str {
+    row.get::<_, Option<&str>>(at).unwrap_or_default()
+}
+
+/// The request that a row answers.
+pub(super) fn op(row: &Row) -> Option<usize> {
+    row.get::<_, Option<i32>>(column::OP).and_then(|op| usize::try_from(op).ok())
+}
+
+/// A message that was sent; None: the queue does not exist.
+pub(super) type Sent = Option<SentTo>;
+
+#[derive(Clone, Copy)]
+pub(super) struct SentTo {
+    pub(super) id: u64,
+    pub(super) queue: u64,
+}
+
+impl SentTo {
+    /// A step sends without priorities.
+    pub(super) fn place(self) -> i64 {
+        PLAIN | self.id.cast_signed()
+    }
+}
+
+/// The place of a message without a priority, but for its id.
+const PLAIN: i64 = (u8::MAX as i64) << 54;
+
+/// What SENDs of a step gave, with their requests. A row has those from a number on, of all in this column of the call.
+pub(super) fn sent(row: &Row, sends: &[i32]) -> impl Iterator<Item = (usize, Sent)> {
+    let (ids, queues) = halves(row);
+    let sent = ids.into_iter().zip(queues).map(|(id, queue)| {
+        id.zip(queue).map(|(id, queue)| SentTo { id: id.cast_unsigned(), queue: queue.cast_unsigned() })
+    });
+    let first = op(row).unwrap_or(1) - 1;
+    sends[first..].iter().map(|op| *op as usize).zip(sent)
+}
+
+/// Places of messages, each with the request that gets it. A row tells of requests by their number in this column of the call.
+pub(super) fn dealt(row: &Row, reads: &[i32]) -> impl Iterator<Item = (i64, usize)> {
+    let (places, takers) = halves(row);
+    let takers = takers.into_iter().flatten().filter_map(|taker| usize::try_from(taker).ok());
+    places.into_iter().flatten().zip(takers.map(|taker| reads[taker - 1] as usize))
+}
+
+/// What waiting pops want to know.
+pub(super) fn news(row: &Row) -> News {
+    let queue = unsigned(row, column::QUEUE);
+    if kind(row) == b'g' {
+        return News::QueueGone(queue);
+    }
+    News::Available {
+        queue,
+        sender: account(row, column::SENDER),
+        recipient: Some(account(row, column::RECIPIENT)).filter(|id| *id != 0),
+    }
+}
+
+/// Figures that are two columns, one after the other.
+fn halves(row: &Row) -> (Vec<Option<i64>>, Vec<Option<i64>>) {
+    let mut first: Vec<Option<i64>> = row.get::<_, Option<_>>(column::FIGURES).unwrap_or_default();
+    let second = first.split_off(first.len() / 2);
+    (first, second)
+}
+
+/// Whether a pop gave up because somebody else was faster.
+pub(super) fn is_lost(rows: &[Row]) -> bool {
+    matches!(rows, [row, ..] if kind(row) == b'f' && text(row, column::REASON) == "lost")
+}
+
+/// Writes a message.
+pub(super) fn write_message(
+    row: &Row,
+    queue: &[u8],
+    state: Option<&'static str>,
+    accounts: &Accounts,
+    answer: &mut Answer<'_>,
+) {
+    let name = |id| accounts.name(id).unwrap_or_default();
+    let recipient = Some(account(row, column::RECIPIENT)).filter(|id| *id != 0);
+    let origin: Option<&str> = row.get(column::ORIGIN);
+    let place: i64 = row.get(column::PLACE);
+    answer.message(&MessageView {
+        id: unsigned(row, column::NUMBER),
+        queue,
+        from: name(account(row, column::SENDER)),
+        to: recipient.map(name),
+        sent_ms: unsigned(row, column::SENT),
+        deliveries: row.get::<_, i32>(column::DELIVERIES).cast_unsigned(),
+        body: row.get(column::BODY),
+        priority: u8::MAX - u8::try_from(place >> 54).unwrap_or(u8::MAX),
+        receipt: row
+            .get::<_, Option<i64>>(column::RECEIPT)
+            .filter(|_| state.is_none())
+            .map(i64::cast_unsigned),
+        headers: Headers(row.get::<_, Option<&[u8]>>(column::HEADERS).unwrap_or_default()),
+        dead: origin.map(|origin| Dead {
+            first_queue: origin.as_bytes(),
+            reason: row.get::<_, Option<&str>>(column::REASON).unwrap_or_default(),
+        }),
+        state,
+    });
+}
+
+pub(super) fn state(row: &Row) -> &'static str {
+    match (row.get::<_, Option<i64>>(column::DUE), row.get::<_, Option<i64>>(column::RECEIPT)) {
+        (None, _) => "ready",
+        (Some(_), None) => "delayed",
+        (Some(_), Some(_)) => "leased",
+    }
+}
+
+/// Writes a queue.
+pub(super) fn write_queue(row: &Row, detailed: bool, answer: &mut Answer<'_>) {
+    let figures: Vec<Option<i64>> = row.get(column::FIGURES);
+    let limit = |at: usize| figures.get(at).copied().flatten().map(i64::cast_unsigned);
+    let count = |at: usize| limit(at).unwrap_or(0);
+    let view = QueueView {
+        name: text(row, column::NAME).as_bytes(),
+        id: unsigned(row, column::NUMBER),
+        messages: count(0),
+        bytes: count(1),
+        oldest_ms: count(2),
+    };
+    let grave: Option<&str> = row.get(column::ORIGIN);
+    let after = u32::try_from(count(8)).unwrap_or(u32::MAX);
+    let detail = QueueDetail {
+        leased: count(3),
+        delayed: count(4),
+        messages_max: limit(5),
+        bytes_max: limit(6),
+        ttl_ms: limit(7),
+        dead_letter: grave.map(|grave| (grave.as_bytes(), after)),
+        forbid_self: count(9) != 0,
+        strict: count(10) != 0,
+    };
+    answer.queue(&view, detailed.then_some(&detail));
+}
+
+/// A refusal in words, which are those of every store.
+pub(super) fn fault(row: &Row, ask: Ask<'_>, removed: u64) -> Fault {
+    let name = |span: Span| span.of(ask.bytes);
+    let queue = ask.operation.queue().map_or(&b""[..], name);
+    let limit = unsigned(row, column::NUMBER);
+    match text(row, column::REASON) {
+        "forbidden_self" => faults::forbidden_self(queue),
+        "no_account" => {
+            let recipient = match ask.operation {
+                Operation::Send(send) => match send.to {
+                    Recipient::Account(account) => name(account),
+                    _ => b"",
+                },
+                _ => b"",
+            };
+            faults::no_account(recipient, queue)
+        }
+        "full_messages" => faults::full_messages(queue, limit),
+        "full_bytes" => faults::full_bytes(queue, limit),
+        "full_copies" => faults::too_many_copies(limit),
+        "own_dead_letters" => match ask.operation {
+            Operation::CreateQueue { options: Some(options), .. } => {
+                faults::own_dead_letters(options.dead_letter.map_or(queue, |dead| name(dead.queue)))
+            }
+            _ => faults::own_dead_letters(queue),
+        },
+        "no_other_queue" => match ask.operation {
+            Operation::Redrive { to: Some(to), .. } => faults::no_queue(name(*to)),
+            _ => faults::no_queue(queue),
+        },
+        "under_way" => {
+            Fault::about(Word::Busy, "a request with this REQID is being done; try again".to_owned())
+        }
+        "in_use" => in_use(queue, removed),
+        _ => faults::no_queue(queue),
+    }
+}
+
+/// Somebody else's transaction keeps a queue from being emptied, of which so much is removed.
+pub(super) fn in_use(queue: &[u8], removed: u64) -> Fault {
+    Fault::about(
+        Word::Busy,
+        format!(
+            "a transaction that uses queue '{}' has not ended; {}try again",
+            String::from_utf8_lossy(queue),
+            if removed > 0 { format!("{removed} messages are removed; ") } else { String::new() }
+        ),
+    )
+}
