@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
 use posthaste_server::cache::missed::Missed;
+use posthaste_server::cache::router::Asked;
 use posthaste_server::cache::rules::Answer;
 use steps::{Scene, two_pools};
 
@@ -164,23 +165,81 @@ fn those_that_follow_a_decision_are_sent_it_spelled_anew_too() {
 }
 
 #[test]
+fn a_decision_is_answered_when_as_many_as_the_rule_says_have_done_the_same() {
+    let add = "add k 0 0 2\r\nhi\r\n";
+    for (rule, followers) in [
+        (Answer::All, 2),
+        (Answer::Count(3), 2),
+        (Answer::Majority, 1),
+        (Answer::Count(2), 1),
+        (Answer::Any, 0),
+        (Answer::First, 0),
+    ] {
+        let mut layout = two_pools(3);
+        layout.routes[0].pool = 1;
+        layout.pools[1].rules.answer = rule;
+        let mut scene = Scene::new(&layout);
+        scene.ask(add);
+        let decider = (1..=3).find(|server| scene.router.expected(*server) > 0).expect("one decides");
+        scene.exchange(decider, add, "STORED\r\n");
+        let others = (1..=3).filter(|server| *server != decider);
+        for (heard, other) in others.enumerate() {
+            let answered = scene.answered();
+            assert_eq!(answered, if heard == followers { "STORED\r\n" } else { "" }, "{rule}: {heard}");
+            scene.exchange(other, "set k 0 0 2\r\nhi\r\n", "STORED\r\n");
+        }
+        assert_eq!(scene.answered(), if followers == 2 { "STORED\r\n" } else { "" }, "{rule}");
+    }
+}
+
+#[test]
+fn values_that_follow_decisions_do_not_pile_up_before_a_server_that_takes_nothing() {
+    let mut layout = two_pools(2);
+    layout.routes[0].pool = 1;
+    let mut scene = Scene::new(&layout);
+    let ask = |key: usize| format!("ms k{key} 1 MA N0\r\na\r\n");
+    // All are asked before any of them has come out.
+    let asked = (0..200).take_while(|key| scene.try_ask(&ask(*key)) == Asked::Taken).count();
+    assert!(asked > 15, "{asked}");
+    let outcome = format!("HD\r\nVA 900000 f0 t-1 c7\r\n{}\r\n", "a".repeat(900_000));
+    let decided = [1, 2].map(|server| scene.router.expected(server) / 2);
+    [1, 2].iter().for_each(|server| drop(scene.sent(*server)));
+    let taken = allocation_counter::measure(|| {
+        for (server, decided) in [1, 2].into_iter().zip(decided) {
+            (0..decided).for_each(|_| scene.says(server, &outcome));
+        }
+    });
+    assert!(taken.bytes_current < 20 << 20, "{} bytes are held", taken.bytes_current);
+    let held = [1, 2].map(|server| scene.router.unsent(server).len());
+    assert!(held.iter().all(|bytes| (4 << 20..6 << 20).contains(bytes)), "{held:?} bytes");
+}
+
+#[test]
 fn what_came_of_a_decision_is_asked_for_where_the_answer_does_not_tell() {
     let asks = |command: &str| format!("{command}mg k v f t c\r\n");
-    for (command, outcome, given_back, followed) in [
+    for (command, decided, outcome, given_back, followed) in [
         // Created, or not: who knows what the other one has.
-        ("ms k 2 MA N60\r\na,\r\n", "VA 4 f0 t60 c7\r\nb,a,\r\n", "", "ms k 4 F0 T60\r\nb,a,\r\n"),
-        ("ms k 1 C9 I\r\na\r\n", "VA 1 f0 t-1 c10\r\na\r\n", "", "ms k 1 F0\r\na\r\n"),
+        ("ms k 2 MA N60\r\na,\r\n", "HD\r\n", "VA 4 f0 t60 c7\r\nb,a,\r\n", "", "ms k 4 F0 T60\r\nb,a,\r\n"),
+        ("ms k 1 C9 I\r\na\r\n", "HD\r\n", "VA 1 f0 t-1 c10\r\na\r\n", "", "ms k 1 F0\r\na\r\n"),
         // Stored as what is stale already.
-        ("ms k 1 C3 I\r\na\r\n", "VA 1 f0 t-1 c10 X W\r\na\r\n", "md k I C10\r\n", "delete k\r\n"),
+        ("ms k 1 C3 I\r\na\r\n", "HD\r\n", "VA 1 f0 t-1 c10 X W\r\na\r\n", "md k I C10\r\n", "delete k\r\n"),
+        // With a blank, or without; with another expiry, or not.
+        ("decr k 1\r\n", "9\r\n", "VA 2 f0 t-1 c7\r\n9 \r\n", "", "ms k 2 F0\r\n9 \r\n"),
+        ("ma k T60\r\n", "HD\r\n", "VA 1 f0 t-1 c7\r\n9\r\n", "", "ms k 1 F0\r\n9\r\n"),
     ] {
         let mut layout = two_pools(2);
         layout.routes[0].pool = 1;
         let mut scene = Scene::new(&layout);
         scene.ask(command);
         let (decider, other) = if scene.router.expected(1) > 0 { (1, 2) } else { (2, 1) };
-        scene.exchange(decider, &asks(command), &format!("HD\r\n{outcome}"));
+        scene.exchange(decider, &asks(command), &format!("{decided}{outcome}"));
         assert_eq!([scene.sent(decider), scene.sent(other)], [given_back, followed], "{command:?}");
-        assert_eq!(scene.answered(), "HD\r\n");
+        assert_eq!(scene.answered(), "", "the other one is still to have it");
+        if !given_back.is_empty() {
+            scene.says(decider, "HD\r\n");
+        }
+        scene.says(other, "HD\r\n");
+        assert_eq!(scene.answered(), decided);
     }
 }
 
@@ -263,12 +322,16 @@ fn where_the_one_that_decides_has_nothing_the_others_forget_what_they_have() {
         scene.ask(command);
         let (decider, other) = if scene.router.expected(1) == 1 { (1, 2) } else { (2, 1) };
         scene.exchange(decider, command, said);
-        assert_eq!(scene.answered(), said);
         assert_eq!(
             [0, decider, other].map(|server| scene.sent(server)),
             [forgotten, "", forgotten],
             "{command:?}"
         );
+        if !forgotten.is_empty() {
+            assert_eq!(scene.answered(), "", "who asks next may not find what is to be forgotten");
+            [0, other].iter().for_each(|server| scene.says(*server, "DELETED\r\n"));
+        }
+        assert_eq!(scene.answered(), said);
     }
 }
 
@@ -288,8 +351,11 @@ fn a_value_that_the_one_that_decides_fails_to_store_takes_the_old_one_with_it_ev
         scene.ask(command);
         let decider = if scene.router.expected(1) == 1 { 1 } else { 2 };
         scene.exchange(decider, command, no_memory);
-        assert_eq!(scene.answered(), no_memory);
         assert_eq!([0, 1, 2].map(|server| scene.sent(server)), [forgotten; 3], "{command:?}");
+        if !forgotten.is_empty() {
+            [0, 1, 2].iter().for_each(|server| scene.says(*server, "DELETED\r\n"));
+        }
+        assert_eq!(scene.answered(), no_memory);
     }
 }
 

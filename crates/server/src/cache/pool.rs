@@ -48,9 +48,12 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Something is stored there now.
-    pub fn note(&self, now: u64) {
-        let until = self.expiry_s.map_or(u64::MAX, |expiry| now.saturating_add(u64::from(expiry) * NS_PER_S));
+    /// Something is sent there now, which a server that takes its time may store so much later. Then its life begins, and
+    /// memcached's clock has whole seconds.
+    pub fn note(&self, now: u64, latest: u64) {
+        let life = |expiry: u32| (u64::from(expiry) + 1) * NS_PER_S;
+        let until =
+            self.expiry_s.map_or(u64::MAX, |expiry| now.saturating_add(latest).saturating_add(life(expiry)));
         self.holds_until.fetch_max(until, Ordering::Relaxed);
     }
 

@@ -92,6 +92,11 @@ impl Scene {
         self.router.feed(server, said.as_bytes()).expect("it fits");
     }
 
+    /// A server says something.
+    pub(crate) fn says(&mut self, server: usize, said: &str) {
+        self.router.feed(server, said.as_bytes()).expect("it fits");
+    }
+
     pub(crate) fn take_out(&self, server: usize) {
         self.fleet.table().servers[server].health.wish(Wish::Down);
     }

@@ -57,6 +57,38 @@ impl Router {
         }
     }
 
+    /// One server has decided: the answer is known, and waits for those that are to do the same first.
+    pub(super) fn wait_for_followers(&mut self, id: u32) {
+        let mut copies = 0_usize;
+        self.each_copy(id, |_, _| copies += 1);
+        let followers = match self.rule(id) {
+            Answer::All => u16::MAX, // all that are there: whoever reads afterwards reads what was decided
+            rule => rule.needed(copies).map_or(0, |needed| needed.saturating_sub(1) as u16),
+        };
+        self.exchange(id).followers = followers;
+        if followers == 0 {
+            self.answer_decision(id);
+        }
+    }
+
+    /// One more server has done what was decided: perhaps that is enough.
+    pub(super) fn note_follower(&mut self, id: u32) {
+        let exchange = self.exchange(id);
+        exchange.followers = exchange.followers.saturating_sub(1);
+        if exchange.followers == 0 {
+            self.answer_decision(id);
+        }
+    }
+
+    /// Answers what was decided, unless that is done.
+    pub(super) fn answer_decision(&mut self, id: u32) {
+        let exchange = &self.exchanges[id as usize];
+        if let Some(decided) = exchange.replies.first().copied().filter(|_| exchange.ending.is_none()) {
+            self.answer_with(id, decided);
+            self.conclude(id);
+        }
+    }
+
     /// The reply to pass on when so many servers did not refuse: of one that did it, if any did.
     fn agreed(&self, id: u32, needed: usize) -> Option<&Reply> {
         let exchange = &self.exchanges[id as usize];

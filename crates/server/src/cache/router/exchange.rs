@@ -153,6 +153,8 @@ pub(super) struct Exchange {
     /// Of a write: how many servers are to hold the key, and the first that was asked.
     pub(super) copies: u16,
     pub(super) first: u16,
+    /// Of a decision: how many others are still to follow before it is answered.
+    pub(super) followers: u16,
     /// Of a write: what replicas said.
     pub(super) replies: Vec<Reply>,
     pub(super) reply_bytes: Vec<u8>,
@@ -173,7 +175,7 @@ impl Exchange {
         (self.request, self.claim, self.way) = (None, None, None);
         (self.pending, self.tries, self.done, self.over, self.is_own) = (0, 0, false, false, false);
         (self.falls_through, self.creates, self.missed_by) = (false, false, None);
-        (self.copies, self.aim) = (0, Aim::default());
+        (self.copies, self.followers, self.aim) = (0, 0, Aim::default());
         (self.plan, self.ending, self.stamps) = (Plan::Gather, None, Stamps::default());
         (self.answer_bytes, self.reads, self.last_read) = (0, 0, 0);
     }

@@ -41,6 +41,8 @@ pub(super) fn follow(
                         .for_each(|part| output.extend_from_slice(part));
                     Shape::Meta
                 }
+                // Servers that know no `ms` are not asked.
+                None if request.verb == Verb::Decr => super::writes::command(request, bytes, most, output),
                 None => delete(request, bytes, output),
             }
         }
@@ -53,14 +55,22 @@ pub(super) fn follow(
 
 /// Whether a command comes out by what the decider held, and its answer does not say how: it may have created the key, where
 /// another replica would have to do what this one did not, or the other way round; or stored a value as one that is stale already.
+/// A number with fewer digits than before may have blanks behind it, and an `ma` may have changed the expiry or not: memcached writes it
+/// in place unless somebody is reading the item, or has read it lately, and otherwise makes a new one.
 pub(super) fn has_hidden_outcome(request: &Request, bytes: &[u8]) -> bool {
     let has = |letter: u8| has_flag(request, bytes, letter);
     let appends = || flags(request, bytes).any(|flag| flag.starts_with(b"MA") || flag.starts_with(b"MP"));
     match request.verb {
-        Verb::MetaArithmetic => has(b'N'),
+        Verb::Decr => true,
+        Verb::MetaArithmetic => has(b'N') || has(b'T') || flags(request, bytes).any(takes_off),
         Verb::MetaSet => has(b'C') && has(b'I') || has(b'N') && appends(),
         _ => false,
     }
+}
+
+/// Whether a flag of an `ma` has it make the number smaller.
+fn takes_off(flag: &[u8]) -> bool {
+    matches!(flag, [b'M', b'D' | b'd' | b'-', ..])
 }
 
 /// Writes the `mg` by which a replica that does not have a key creates it as the decider did.
@@ -186,7 +196,8 @@ mod tests {
     fn what_changes_a_value_changes_it_everywhere() {
         assert_eq!(followed("incr k 5 noreply\r\n"), "incr k 5 \r\n");
         assert_eq!(followed("append k 0 0 2\r\nhi\r\n"), "append k 0 0 2\r\nhi\r\n");
-        assert_eq!(followed("ma k D5 MD v c q\r\n"), "ma k D5 MD\r\n");
+        assert_eq!(followed("decr k 5 noreply\r\n"), "decr k 5 \r\n", "nobody was asked");
+        assert_eq!(followed("ma k D5 MI v c q\r\n"), "ma k D5 MI\r\n");
         assert_eq!(followed("md k C7 I T30 q\r\n"), "md k I T30\r\n");
         assert_eq!(followed("md k I x T30 q\r\n"), "md k I x T30\r\n");
         assert_eq!(followed("md k C7 x F5 E9 q\r\n"), "md k x F5\r\n");
@@ -195,6 +206,8 @@ mod tests {
     #[test]
     fn what_may_have_been_created_is_set_to_what_came_of_it() {
         assert_eq!(followed("ma Zm9v b N0 J5\r\n"), "delete foo\r\n", "nobody knows");
+        assert_eq!(followed("ma k D5 MD\r\n"), "delete k\r\n", "nobody knows");
+        assert_eq!(followed("ma k T60\r\n"), "delete k\r\n", "nobody knows");
         assert_eq!(followed("ms k 2 MP N0\r\nhi\r\n"), "delete k\r\n", "nobody knows");
         assert_eq!(followed("ms k 2 C7 I\r\nhi\r\n"), "delete k\r\n", "nobody knows");
         let limits = Limits { value_bytes: 100, line_bytes: 1000 };

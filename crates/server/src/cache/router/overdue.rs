@@ -83,6 +83,10 @@ impl Router {
         if exchange.ending.is_some() {
             return self.conclude(id);
         }
+        // It is done: an error would have it asked for again.
+        if exchange.plan == Plan::Follow {
+            return self.answer_decision(id);
+        }
         if let Some(route) = self.route_of(id) {
             route.counts.timed_out.fetch_add(1, Ordering::Relaxed);
         }

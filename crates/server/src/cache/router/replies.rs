@@ -250,7 +250,9 @@ impl Router {
                 let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
                 let decided = exchange.replies.first().map(|reply| exchange.reply(reply));
                 let agrees = verdict(bytes) == Verdict::Done && (!is_number || decided == Some(bytes));
-                if !agrees {
+                if agrees {
+                    self.note_follower(id);
+                } else {
                     // One that does not have the key has nothing to put right, and lacks it.
                     let verdict = if lacks(bytes) { Verdict::Not } else { Verdict::Error };
                     let start = exchange.reply_bytes.len();
@@ -461,18 +463,25 @@ impl Router {
             self.exchange(id).plan = Plan::Clean;
             return true;
         };
-        self.answer_with(id, reply);
         let outcome = self.outcome(id);
         let exchange = self.exchange(id);
         exchange.plan = Plan::Follow;
         let Some(request) = exchange.request else { return true };
+        self.wait_for_followers(id);
         if reply.verdict != Verdict::Done {
             self.note_undone(id, &request, reply);
             return true;
         }
         let (most, now_s) = (self.most(self.exchanges[id as usize].aim.expiry_s), self.now_s());
         self.each_copy(id, |router, server| {
-            if server != usize::from(reply.server) && router.receives(id, server) {
+            if server == usize::from(reply.server) {
+                return;
+            }
+            // What follows was no part of the request's weight: it may be all of a large value.
+            if router.is_crowded(server) {
+                return router.delete(id, server);
+            }
+            if router.receives(id, server) {
                 let bytes = &router.exchanges[id as usize].bytes;
                 let outcome = outcome.as_deref().map(|outcome| (outcome, now_s));
                 let shape = follow::follow(&request, bytes, outcome, most, &mut router.lanes[server].output);
@@ -486,7 +495,9 @@ impl Router {
     /// What the decider holds now, where it was asked: its second reply.
     fn outcome(&mut self, id: u32) -> Option<Vec<u8>> {
         let exchange = self.exchange(id);
-        let outcome = exchange.replies.get(1).map(|reply| exchange.reply(reply).to_vec());
+        let outcome = exchange.replies.get(1).map(|reply| exchange.reply_bytes.split_off(reply.start));
+        // It may be large, and others may take their time to follow.
+        exchange.reply_bytes.shrink_to(limits::BUFFER_BYTES_KEPT);
         let decider = usize::from(exchange.replies.first()?.server);
         exchange.replies.truncate(1);
         // Stale: it is not to be stored elsewhere as if it were not.
@@ -496,6 +507,7 @@ impl Router {
     /// Replicas that did not do as decided hold something else now: it is deleted there, at once or when they are back. One that
     /// could not, since it lacks the key, gets it.
     fn end_following(&mut self, id: u32) -> bool {
+        self.answer_decision(id);
         self.exchange(id).plan = Plan::Clean;
         self.delete_where(id, 1, |reply| reply.verdict == Verdict::Error);
         self.fill_follower(id);

@@ -160,10 +160,20 @@ impl Router {
     fn ask_outcome(&mut self, id: u32, decider: usize) {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
-        if follow::has_hidden_outcome(&request, &exchange.bytes) {
+        let is_hidden = follow::has_hidden_outcome(&request, &exchange.bytes);
+        // Who asks for a meta command has servers that know them.
+        if is_hidden && (request.verb.is_meta() || self.speak_todays(id)) {
+            let exchange = &self.exchanges[id as usize];
             follow::fetch(&request, &exchange.bytes, &mut self.lanes[decider].output);
             self.expect(id, decider, OUTCOME, Shape::Meta);
         }
+    }
+
+    /// Whether all copies of a key are on servers that know today's meta commands.
+    fn speak_todays(&mut self, id: u32) -> bool {
+        let mut all = true;
+        self.each_copy(id, |router, server| all &= router.servers[server].dialect.is_todays());
+        all
     }
 
     /// A decision that all are to follow is not asked for while one that is counted on cannot: its absence is the answer, and
