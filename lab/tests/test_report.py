@@ -421,6 +421,36 @@ def test_a_trial_that_never_settled_is_not_called_steady(run: Run) -> None:
     assert f"1 of the 2 trials with windows enough to tell did not settle within the first half ({one.name})" in both
 
 
+@pytest.mark.parametrize("windows", [100, 150, 300])
+def test_windows_that_vary_by_chance_alone_are_rarely_accused(run: Run, windows: int) -> None:
+    """Of steady trials one in twenty, of not settling or of being late."""
+    found = trace(run.finished[0], 0.1, 0.05)
+    assert found is not None
+    head_s, rng, trials = 0.12 * windows, np.random.default_rng(7), 400
+    middle = np.arange(windows, dtype=np.float64) + (0.5 - head_s)
+    steady = replace(found, middle_s=middle, measured_s=windows - head_s, length_s=np.ones(windows))
+    told = [warm_up_s(replace(steady, throughput_per_s=rng.normal(1000, 20, windows)), head_s) for _ in range(trials)]
+    assert None not in told
+    late = [each for each in told if each is not None and head_s + 0.5 < each < np.inf]
+    never = [each for each in told if each == np.inf]
+    assert len(late) <= 0.05 * trials
+    assert len(never) <= 0.05 * trials
+
+
+def test_of_a_few_windows_the_report_does_not_judge(run: Run) -> None:
+    """It says how many it takes."""
+    found = trace(run.finished[0], 0.1, 0.05)
+    assert found is not None
+    middle = np.arange(60, dtype=np.float64) - 6.7
+    drifting = replace(
+        found, middle_s=middle, throughput_per_s=np.exp(middle / 30), measured_s=50.0, length_s=np.ones(60)
+    )
+    assert warm_up_s(drifting, 7.2) is None
+    said = warm_up_verdict([(run.finished[0], drifting)], 7.2)
+    assert said.startswith("Too few windows were recorded to check by MSER-5")
+    assert "it takes 100 of a trial" in said
+
+
 def test_an_hour_of_windows_is_not_held_in_memory_at_once(tmp_path: Path) -> None:
     """Of many histograms there are a few at a time beside their sum, as many as wait for Python to clear them away."""
     out = write_run(tmp_path / "run", System(), [1], repetitions=1, requests=300)

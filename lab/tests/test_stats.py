@@ -230,6 +230,33 @@ def test_mser_says_when_a_run_never_settles() -> None:
     assert "measure longer" in cut.note
 
 
+@pytest.mark.parametrize("size", [24, 60, 99])
+def test_mser_does_not_judge_what_is_too_short_to_tell(size: int) -> None:
+    """Of a few windows that vary by chance alone, the last cut is often the best one."""
+    rng = np.random.default_rng(7)
+    cuts = [stats.mser5(rng.normal(1000, 20, size)) for _ in range(200)]
+    assert not any(cut.too_short or cut.enough for cut in cuts)
+    assert cuts[0].note == f"too few samples to tell: {size} of the 100 that MSER-5 takes"
+    assert sum(stats.mser5(rng.normal(1000, 20, 100)).too_short for _ in range(1000)) <= 50
+
+
+def test_mser_tells_what_its_cut_is_worth() -> None:
+    """The interval of what is left, beside the one that another cut leaves."""
+    series = np.random.default_rng(3).normal(10, 1, 200)
+    series[:40] += 5
+    cut = stats.mser5(series)
+    assert cut == 40
+
+    def half_width(after: int) -> float:
+        means = series[after:].reshape(-1, 5).mean(axis=1)
+        return float(np.std(means) / np.sqrt(len(means)))
+
+    assert cut.narrower_than(20) == pytest.approx(1 - half_width(40) / half_width(20))
+    assert cut.narrower_than(16) == cut.narrower_than(20)
+    assert cut.narrower_than(40) == 0.0
+    assert cut.narrower_than(101) == 0.0
+
+
 def test_mser_minimizes_what_it_says() -> None:
     """Against the definition, spelled out."""
     series = np.random.default_rng(9).gamma(2, size=237) + np.linspace(3, 0, 237)

@@ -19,6 +19,7 @@ from posthaste_lab.errors import BadArgument
 LAG_SMALL = 0.1  # below it the interval is at most a tenth too narrow
 BATCHES_LEAST = 16
 MSER_BATCH = 5
+MSER_LEAST = 100  # samples: where 24 of them vary by chance alone, the best cut is the last one in four cases of ten
 ROUNDING = 1e-12  # a share of sums of squares: some thousand times what a float rounds off
 
 Frame = TypeVar("Frame")  # a frame or series of polars or pandas, an array, a list
@@ -103,20 +104,38 @@ def _lag1(values: FloatArray) -> float:
 class WarmUp(int):
     """How many samples at the beginning to drop: an index, which also knows whether it can be believed.
 
-    `too_short` means that the best cut lay at the limit of half the run, so the run never settled.
+    `enough` is false where there are fewer than 100 samples, whose best cut is chance. `too_short` means that there are
+    enough, and the best cut lay at the limit of half the run, so the run never settled. `note` says either in words.
     """
 
+    enough: bool
     too_short: bool
     note: str
+    _spreads: FloatArray
 
-    def __new__(cls, cut: int, *, too_short: bool, limit: int) -> "WarmUp":
-        """A cut, with its verdict."""
+    def __new__(cls, cut: int, *, samples: int, spreads: FloatArray) -> "WarmUp":
+        """A cut, with its verdict; `spreads` are those of MSER-5 for each cut up to half the run."""
         self = super().__new__(cls, cut)
-        self.too_short = too_short
-        self.note = (
-            f"the run did not settle within its first half ({limit} samples): measure longer" if too_short else ""
-        )
+        limit = (len(spreads) - 1) * MSER_BATCH
+        self.enough = samples >= MSER_LEAST
+        self.too_short = self.enough and cut == limit
+        self.note = ""
+        if not self.enough:
+            self.note = f"too few samples to tell: {samples} of the {MSER_LEAST} that MSER-5 takes"
+        elif self.too_short:
+            self.note = f"the run did not settle within its first half ({limit} samples): measure longer"
+        self._spreads = spreads
         return self
+
+    def narrower_than(self, cut: int) -> float:
+        """By what share the interval of what is left is narrower than if `cut` samples were dropped.
+
+        That cut is rounded up to five. Of a cut beyond half the run nothing is known: 0.
+        """
+        place = math.ceil(cut / MSER_BATCH)
+        if place >= len(self._spreads) or self._spreads[place] <= 0:
+            return 0.0
+        return 1 - math.sqrt(float(self._spreads[self // MSER_BATCH] / self._spreads[place]))
 
 
 def mser5(series: Iterable[float]) -> WarmUp:
@@ -124,20 +143,19 @@ def mser5(series: Iterable[float]) -> WarmUp:
 
     Over means of five, the cut d minimizes the sum of squares of what follows over (n-d)^2, for d up to half of the
     run. White, Simulation 69 (1997); White, Cobb and Spratt, Winter Simulation Conference 2000. Answers the number of
-    samples to drop; series[mser5(series):] is what to keep.
+    samples to drop; series[mser5(series):] is what to keep. From 20 samples on there is an answer, and from 100 on one
+    that is more than chance (`WarmUp.enough`).
     """
     values = samples("series", series, least=4 * MSER_BATCH)
     means = values[: len(values) // MSER_BATCH * MSER_BATCH].reshape(-1, MSER_BATCH).mean(axis=1)
     left = np.arange(len(means), 0, -1)
     shifted = means - means.mean()  # against cancellation in the sums of squares
     sums, squares = np.cumsum(shifted[::-1])[::-1], np.cumsum(shifted[::-1] ** 2)[::-1]
-    limit = len(means) // 2
     deviations = squares - sums**2 / left
     # Where nothing varies rounding must not choose between cuts.
     deviations[deviations <= ROUNDING * squares] = 0.0
-    spread = deviations / left.astype(np.float64) ** 2
-    best = int(np.argmin(spread[: limit + 1]))
-    return WarmUp(best * MSER_BATCH, too_short=best == limit, limit=limit * MSER_BATCH)
+    spreads = (deviations / left.astype(np.float64) ** 2)[: len(means) // 2 + 1]
+    return WarmUp(int(np.argmin(spreads)) * MSER_BATCH, samples=len(values), spreads=spreads)
 
 
 def trim(

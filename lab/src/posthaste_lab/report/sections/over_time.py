@@ -13,9 +13,12 @@ from posthaste_lab.report.quantities import PLUS_MINUS, digits
 from posthaste_lab.report.records import Happening, Trace, events, trace
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few
 from posthaste_lab.stats import batch_means, mser5
+from posthaste_lab.stats.series import MSER_LEAST
 
 TRACES_MAX = 6
-WINDOWS_LEAST = 20  # of MSER-5, which looks at means of five
+WINDOWS_LEAST = 20  # of a trial whose windows give an interval by themselves
+# By what share to cut more must narrow the interval: where windows vary by chance alone, that is one trial in twenty.
+NARROWER_LEAST = 0.2
 
 
 def time_section(run: Run, cells: list[Cell]) -> Section | None:
@@ -62,20 +65,24 @@ def _scales(shared: list[bool]) -> str:
 def warm_up_s(found: Trace, head_s: float) -> float | None:
     """Seconds of load until it was steady, by MSER-5 on throughput; None when there are too few windows.
 
-    Infinite where it was not within the first half, which is as far as MSER-5 looks.
+    A cut beyond the head counts where it narrows the interval of what is left by a fifth. Infinite where the trial was
+    not steady within the first half, which is as far as MSER-5 looks.
     """
     loaded = (found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)
-    if loaded.sum() < WINDOWS_LEAST:
+    if loaded.sum() < MSER_LEAST:
         return None
     throughput, piece_s = found.evenly(loaded)
-    if len(throughput) < WINDOWS_LEAST:
+    if len(throughput) < MSER_LEAST:
         return None
     cut = mser5(throughput)
     if cut.too_short:
         return math.inf
-    begin_s = float(found.middle_s[loaded][0] - found.length_s[loaded][0] / 2)
+    begin_s = float(found.middle_s[loaded][0] - found.length_s[loaded][0] / 2) + head_s
     # What is kept was steady from its beginning on.
-    return begin_s + cut * piece_s + head_s if cut else 0.0
+    steady_s = begin_s + cut * piece_s if cut else 0.0
+    if steady_s > head_s and cut.narrower_than(round((head_s - begin_s) / piece_s)) < NARROWER_LEAST:
+        return head_s
+    return steady_s
 
 
 def _half_a_window_s(found: Trace) -> float:
@@ -86,7 +93,10 @@ def warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
     """Whether the head that was trimmed was enough, in a few sentences."""
     known = [(result.name, found, trial) for result, trial in traced if (found := warm_up_s(trial, head_s)) is not None]
     if not known:
-        return "Too few windows were recorded to check by MSER-5 whether that was enough."
+        return (
+            f"Too few windows were recorded to check by MSER-5 whether that was enough: it takes {MSER_LEAST} of a "
+            "trial, from longer trials or a shorter run.window."
+        )
     never = [name for name, found, _ in known if math.isinf(found)]
     settled = [each for each in known if math.isfinite(each[1])]
     # Windows need not begin where the head ends.
