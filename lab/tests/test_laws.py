@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -50,6 +51,49 @@ def test_behind_a_long_think_time_a_rate_is_not_known_so_well() -> None:
     """Half a percent of throughput is half of this response time; no finding, as long as it is not a percent."""
     assert audit([{"population": 101, "throughput": 100.5, "think_time": 1.0, "response_time": 0.01}]) == []
     assert audit([{"population": 101, "throughput": 103.0, "think_time": 1.0, "response_time": 0.01}])
+
+
+def cut_by_a_window(seed: int) -> dict[str, float]:
+    """Sixteen clients who think for half a second on average, seen for five: as the load generator sums it up."""
+    rng = np.random.default_rng(seed)
+    cycles = np.cumsum(rng.exponential(0.5, (16, 60)) + 2e-4, axis=1)
+    inside = (cycles > 2.0) & (cycles <= 7.0)
+    thought = np.diff(cycles, axis=1, prepend=0.0)[inside].mean() - 2e-4
+    return {
+        "population": 16,
+        "throughput_per_s": float(inside.sum() / 5),
+        "response_mean_s": 2e-4,
+        "think_kept_s": float(thought),
+        "served": int(inside.sum()),
+    }
+
+
+def test_what_the_edges_of_a_window_cut_breaks_no_law() -> None:
+    """Of 160 answers they are several in a hundred, and behind a long think time that is many response times."""
+    runs = [cut_by_a_window(seed) for seed in range(200)]
+    broken = [run for run in runs if not all(verdict.holds for verdict in check(run))]
+    assert len(broken) <= 2
+    blind = [{name: figure for name, figure in run.items() if name != "served"} for run in runs]
+    assert sum(not all(verdict.holds for verdict in check(run)) for run in blind) > 100
+
+
+def test_where_the_load_generator_sees_no_mistake_there_is_none() -> None:
+    """Its tolerance is 1 % and three deviations; of many answers one in twenty is a mistake for both."""
+    run = {"population": 16, "response_mean_s": 2.229e-4, "think_kept_s": 0.4577, "served": 162, "errors": 0}
+    assert audit([run | {"throughput_per_s": 32.4}]) == [], "7 % too few, of 162"
+    assert only(audit([run | {"throughput_per_s": 28.0}])).law == "interactive response time law"
+    many = run | {"throughput_per_s": 32.4, "served": 162_000}
+    assert only(audit([many])).law == "interactive response time law"
+    assert laws.interactive(16, 32.4, 2.229e-4, 0.4577, answers=162).holds
+    assert not laws.interactive(16, 32.4, 2.229e-4, 0.4577).holds
+
+
+def test_a_tier_may_count_those_at_the_edges_too() -> None:
+    """Sixteen under way at each end of a hundred answers."""
+    run = {"throughput_per_s": 20.0, "response_mean_s": 0.5, "tier_counted_per_s": 24.0, "served": 100, "errors": 0}
+    assert audit([run | {"in_flight_mean": 10.0}]) == []
+    assert only(audit([run | {"in_flight_mean": 2.0}])).law == "forced flow law"
+    assert only(audit([run | {"in_flight_mean": 10.0, "served": 10_000}])).law == "forced flow law"
 
 
 def test_one_of_several_stations_is_not_taken_for_the_system() -> None:

@@ -87,6 +87,15 @@ def test_stages_are_drawn_of_all_combinations_or_it_is_said(run: Run, number: in
     assert "drawn" not in two.items[1].caption
 
 
+def test_the_law_allows_for_the_edges_of_a_short_trial() -> None:
+    """As the load generator does, which called this one sound: 162 answers of 16 clients behind half a second."""
+    figures = {"population": 16, "think_time_s": 0.5, "think_kept_s": 0.4577, "response_mean_s": 2.229e-4}
+    result = invented(1, 1, throughput_per_s=32.4, served=162, errors=0, **figures)
+    assert [verdict.holds for verdict in verdicts(result)] == [True]
+    longer = replace(result, figures=result.figures | {"served": 162_000})
+    assert [verdict.holds for verdict in verdicts(longer)] == [False]
+
+
 def test_the_law_is_one_of_all_answers() -> None:
     """A third of them errors that took a tenth of the time: nothing is wrong, and both curves lie on the points."""
     counts = {"throughput_per_s": 100.0, "served": 1000, "errors": 500, "population": 3, "think_time_s": 0.0}

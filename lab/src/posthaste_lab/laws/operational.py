@@ -1,7 +1,9 @@
 """The laws one by one, each with a verdict: what it expects, what was measured, and whether they agree.
 
 Agreement allows for `tolerance` (a share of what was measured: 5 % by default, since windows of a run never coincide
-to the request) and for the digits the figures were printed with.
+to the request) and for the digits the figures were printed with. Where it is known how many answers there were, it
+allows for the edges of the measured time too, as the load generator does: of a hundred answers they are several in a
+hundred, and behind a long think time that is many times the response time.
 """
 
 import math
@@ -18,6 +20,7 @@ TOLERANCE = 0.05
 OVER = 0.01  # of a limit that nothing can pass: what clocks and the edges of windows explain
 # What a rate is never better known than. Behind a long think time it is most of what a response time seems to be off.
 RATE_UNCERTAIN = 0.01
+DEVIATIONS = 3.0  # standard deviations that chance explains, as crates/load/src/laws.rs has it
 Relative = Literal["measured", "larger"]
 
 
@@ -44,15 +47,17 @@ def interactive(
     think_time: float = 0.0,
     tolerance: float = TOLERANCE,
     relative_to: Relative = "measured",
+    answers: float | None = None,
 ) -> Verdict:
     """Response time law of closed systems: R = N/X - Z, in seconds. Jain (1991), section 33.5.
 
     `relative_to` is what the difference is a share of: the measured figure, or the larger of the two, as one report
-    had it.
+    had it. `answers` are those that were counted in the measured time; where they are known, its edges are allowed for.
     """
     n, x = _exact("population", population), _exact("throughput", throughput)
     z, r = _exact("think_time", think_time), _exact("response_time", response_time)
-    return _interactive(n, x, z, r, tolerance, relative_to)
+    counted = None if answers is None else _exact("answers", positive("answers", answers))
+    return _interactive(n, x, z, r, counted, tolerance, relative_to)
 
 
 def little(
@@ -156,11 +161,22 @@ def _at_most(
 
 
 def _interactive(
-    n: Reading, x: Reading, z: Reading, r: Reading, tolerance: float, relative_to: Relative = "measured"
+    n: Reading,
+    x: Reading,
+    z: Reading,
+    r: Reading,
+    answers: Reading | None,
+    tolerance: float,
+    relative_to: Relative = "measured",
 ) -> Verdict:
     if x.value == 0:
         raise BadArgument("throughput", x.printed, "must be above 0")
     law, slack = "interactive response time law", RATE_UNCERTAIN * z.value
+    if answers is not None and answers.value > 0:
+        # Each client is in the middle of a cycle at both edges. What is left of it there, or was before, has the
+        # deviation of a whole cycle when times are exponential, and less otherwise.
+        edges = DEVIATIONS * math.sqrt(2 * n.value) / answers.value
+        slack = (RATE_UNCERTAIN + edges) * n.value / x.value
     return _compare(law, lambda a, b, c: a / b - c, (n, x, z), r, tolerance, "response time", relative_to, slack)
 
 
@@ -168,7 +184,8 @@ def _of_interactive(run: Run, tolerance: float) -> Verdict | None:
     if not {"population", "throughput", "response_time"} <= run.keys() or run["throughput"].value <= 0:
         return None
     think = run.get("think_time", Reading(0.0, 0.0, 0.0, "", "think_time"))
-    return _interactive(run["population"], run["throughput"], think, run["response_time"], tolerance)
+    response, answers = run["response_time"], run.get("answers")
+    return _interactive(run["population"], run["throughput"], think, response, answers, tolerance)
 
 
 def _of_little_in_system(run: Run, tolerance: float) -> Verdict | None:
@@ -227,10 +244,24 @@ def _of_busy_at_most(run: Run, tolerance: float) -> Verdict | None:
 def _of_forced_flow(run: Run, tolerance: float) -> Verdict | None:
     if not {"throughput", "visits", "station_throughput"} <= run.keys():
         return None
-    given = (run["throughput"], run["visits"])
+    given, counted = (run["throughput"], run["visits"]), run["station_throughput"]
     return _compare(
-        "forced flow law", lambda a, b: a * b, given, run["station_throughput"], tolerance, "station throughput"
+        "forced flow law",
+        lambda a, b: a * b,
+        given,
+        counted,
+        tolerance,
+        "station throughput",
+        further_slack=_at_edges(run) * counted.value,
     )
+
+
+def _at_edges(run: Run) -> float:
+    """What share of the answers may lie at the edges: those under way at each, and the question how many there were."""
+    under_way, answers = run.get("in_flight", run.get("population")), run.get("answers")
+    if under_way is None or answers is None or answers.value <= 0:
+        return 0.0
+    return 2 * (under_way.value + 1) / answers.value
 
 
 def _of_population(run: Run, tolerance: float) -> Verdict | None:

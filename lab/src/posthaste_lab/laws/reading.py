@@ -56,6 +56,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "number": ("number", "jobs", "mean_jobs", "number_in_system", "e_n"),
     "visits": ("visits", "visit_ratio"),
     "station_throughput": ("station_throughput", "throughput_station", "tier_counted"),
+    "answers": ("answers", "answered"),
+    "in_flight": ("in_flight", "in_flight_mean"),
     "arrival_rate": ("arrival_rate", "lambda"),
     "service_rate": ("service_rate", "mu"),
     "var_response": ("var_response", "variance_response", "response_variance", "var_r"),
@@ -64,7 +66,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 # Of several columns of one quantity the first counts, but for these, which say more exactly what the laws ask for.
 PREFERRED = {"population", "think_kept", "response_all_mean"}
 QUANTITY = {name: quantity for quantity, names in NAMES.items() for name in names}
-COUNTS = {"population", "servers", "workers_per_mw", "middlewares"}
+COUNTS = {"population", "servers", "workers_per_mw", "middlewares", "answers"}
 TIMES = {"response_time", "modeled_response", "think_time", "service_time", "service_stage", "waiting_time"}
 VARIANCES = {"var_response", "var_wait"}
 
@@ -177,6 +179,9 @@ def _as_laws_mean_it(row: Row, run: Run) -> Run:
     if "tier_counted_per_s" in row:
         run.setdefault("visits", Reading(1.0, 0.0, 1.0, "", "visits of the tier"))
     errors, served = number_of(row.get("errors")), number_of(row.get("served"))
+    if served is not None:
+        answers = served + (errors or 0.0)
+        run.setdefault("answers", Reading(answers, 0.0, answers, "", "answers"))
     if errors and served and "throughput" in run and "response_all_mean_s" in row:
         x, all_of_served = run["throughput"], (served + errors) / served
         run["throughput"] = x._replace(value=x.value * all_of_served, half=x.half * all_of_served)

@@ -12,6 +12,7 @@ NAMES = {
     "population": "population",
     "throughput_per_s": "throughput",
     "tier_counted_per_s": "station_throughput",
+    "in_flight_mean": "in_flight",
 }
 
 
@@ -22,7 +23,8 @@ def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
     if judged:
         broken = [verdict for _, verdict in judged if not verdict.holds]
         section.paragraphs.append(
-            f"{len(judged) - len(broken)} of {len(judged)} checks hold, within {percent(judged[0][1].tolerance)}."
+            f"{len(judged) - len(broken)} of {len(judged)} checks hold, within {percent(judged[0][1].tolerance)} and "
+            "what the edges of the measured time explain."
             + (" A figure that breaks a law is wrong, or means something else than its name." if broken else "")
         )
         section.items.append(_laws_table(judged))
@@ -49,6 +51,8 @@ def verdicts(result: Result) -> list[Verdict]:
         row.pop("population", None)
     if "throughput" in row:
         row["throughput"] = answered_per_s(result.figures)
+    if "served" in result.figures:
+        row["answers"] = float(result.figures["served"]) + float(result.figures.get("errors") or 0)
     if "station_throughput" in row:
         row["visits"] = 1.0  # every request passes the tier once
     return check(row) if {"throughput", "response_time"} <= row.keys() and row["throughput"] > 0 else []
