@@ -37,6 +37,14 @@ def test_a_claim_is_decided_by_the_whole_interval(
     assert overall([decision]) == {"holds": "confirmed", "is refuted": "refuted", "is undecided": "undecided"}[word]
 
 
+def test_a_claim_about_true_is_not_about_1() -> None:
+    """They are equal to Python, and two levels to an experiment."""
+    one, true = cells([100.0, 101.0, 99.0], [300.0, 303.0, 297.0])
+    measured = [replace(one, levels={"n": 1}), replace(true, levels={"n": True})]
+    claim = Claim(says="thrice", figure="throughput_per_s", where={"n": True}, than={"n": 1}, at_least=2.9)
+    assert decide(claim, measured).word == "holds"
+
+
 def two_sides(rates: Mapping[tuple[int, str], Sequence[float | None]]) -> list[Cell]:
     """Cells of n and of another factor with throughputs by repetition; None is a trial that failed."""
     found = []

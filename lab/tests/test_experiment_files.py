@@ -48,7 +48,15 @@ THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n
         ('question = "Does it run?"', "", "question: is missing"),
         ('question = "Does it run?"', 'question = " "', "question = ' ': must say something"),
         ("levels = [2, 8]", "levels = [2, 8, 8]", "factors.clients.levels = [2, 8, 8]: each must be there once"),
+        ("levels = [2, 8]", "levels = [2, 8, 8.0]", "factors.clients.levels = [2, 8, 8.0]: each must be there once"),
+        ("levels = [2, 8]", 'levels = [2, 8, "8"]', "factors.clients.levels = [2, 8, '8']: each must be there once"),
         ("levels = [2, 8]", "levels = []", "factors.clients.levels = []: "),
+        (
+            'sets = "load.clients"',
+            "settings = { 2 = {}, 8 = {} }",
+            "factors.clients.settings: sets nothing at any level, so all would measure the same; name a PART.OPTION",
+        ),
+        ('sets = "load.clients"', "sets = []", "factors.clients.sets: sets nothing at any level"),
         ('sets = "load.clients"', "", "factors.clients: needs either sets"),
         ('sets = "load.clients"', 'sets = "lead.clients"', "factors.clients sets 'lead.clients': must be PART.OPTION"),
         (
@@ -73,6 +81,18 @@ THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n
             "with [quick]: report.x = 'clients': must be a factor of numbers, and its levels are ['2']",
         ),
         ("at_least = 0.0001", "", "claims.0: needs at_least or at_most"),
+        ("at_least = 0.0001", "at_least = nan", "claims.0.at_least = nan: Input should be a finite number"),
+        ("at_least = 0.0001", "at_most = inf", "claims.0.at_most = inf: Input should be a finite number"),
+        (
+            "at_least = 0.0001",
+            "at_least = 2\nat_most = 1.5",
+            "claims.0.at_least = 2: is above at_most = 1.5, and no figure keeps both; exchange them",
+        ),
+        (
+            "than = { clients = 2 }",
+            "than = { clients = 8.0 }",
+            "claims.0.than = {'clients': 8.0}: is the same as where, and a ratio to itself is 1; name other levels",
+        ),
         ("where = { clients = 8 }", "where = { clients = 9 }", "claims.0.where.clients = 9: is no level"),
         ("where = { clients = 8 }", "where = { servers = 8 }", "claims.0.where.servers: is none of the factors"),
         ("[quick]", '[report]\nx = "size"\n[quick]', "report.x = 'size': is none of the factors clients"),
@@ -89,6 +109,16 @@ THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n
         ("levels.clients = [2]", "levels.servers = [2]", "quick.levels.servers: is none of the factors clients"),
         ('duration = "300ms"', 'duration = "150ms"', "with [quick]: run.duration = 0.15 s: nothing is left after"),
         ("[quick]", '[[accept]]\nfigure = "errors"\n[quick]', "accept.0: needs at_least or at_most"),
+        (
+            "[quick]",
+            '[[accept]]\nfigure = "errors"\nat_most = -inf\n[quick]',
+            "accept.0.at_most = -inf: Input should be a finite number",
+        ),
+        (
+            "[quick]",
+            '[[accept]]\nfigure = "errors"\nat_least = 3\nat_most = 2\n[quick]',
+            "accept.0.at_least = 3: is above at_most = 2",
+        ),
         ("[quick]", "[placement]\nserver = {}\n[quick]", "placement.server: is none of the parts tier, load"),
         ("[quick]", '[design]\ngenerators = ["D=ABC"]\n[quick]', "design.generators = "),
         (
@@ -102,6 +132,20 @@ def test_what_is_wrong_is_named_with_its_value(tmp_path: Path, old: str, new: st
     """One sentence for each slip: key, value, rule."""
     found = problems(tmp_path, old, new)
     assert [line for line in found if line.startswith(said)]
+
+
+def test_true_is_another_level_than_1(tmp_path: Path) -> None:
+    """An option that stands alone is not one with a number; a claim about one is not about the other."""
+    both = SMALL.replace("levels = [2, 8]", "levels = [1, true]").replace(
+        "levels.clients = [2]", "levels.clients = [1]"
+    )
+    text = both.replace("where = { clients = 8 }", "where = { clients = true }").replace(
+        "= { clients = 2", "= { clients = 1"
+    )
+    experiment = load(write(tmp_path, text))
+    assert experiment.factors["clients"].levels == [1, True]
+    assert experiment.quickly().claims == []
+    assert [line for line in problems(tmp_path, "clients = 8 }", "clients = true }") if "is no level" in line]
 
 
 def test_what_is_no_number_keeps_no_limit() -> None:
@@ -199,6 +243,25 @@ def test_a_file_without_a_load_measures_nothing(tmp_path: Path) -> None:
     assert check_parts(load(write(tmp_path, tier_only.replace("load.clients", "load.batch"))), here()) == [
         "parts: none of tier, load is a load, so nothing would be measured"
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "of"),
+    [
+        ("duration", '"3s"', "run.duration less run.trim"),
+        ("warmup", '"1s"', "run.trim.head"),
+        ("cooldown", '"1s"', "run.trim.tail"),
+        ("window", '"1s"', "run.window"),
+        ("seed", "3", "run.seed"),
+    ],
+)
+def test_what_the_run_says_no_part_says_otherwise(tmp_path: Path, option: str, value: str, of: str) -> None:
+    """The report tells the run's own, and repetitions of one seed would be the same requests over again."""
+    said = [f"parts.load.{option}: is what {of} says, of every part and trial; set it there"]
+    own = SMALL.replace("check = true", f"check = true\n{option} = {value}")
+    assert check_parts(load(write(tmp_path, own)), here()) == said
+    by_level = SMALL.replace('sets = "load.clients"', f'sets = ["load.clients", "load.{option}"]')
+    assert check_parts(load(write(tmp_path, by_level)), here()) == said
 
 
 def test_a_window_is_no_longer_than_what_is_measured(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args
@@ -38,6 +39,11 @@ Value = Level | list[Level]
 Transform = Literal["none", "log", "reciprocal"]
 
 
+def same_level(one: Level, other: Level) -> bool:
+    """Whether two levels are the same to a program: 200 is 200.0 and "200"; true is no number."""
+    return isinstance(one, bool) == isinstance(other, bool) and (one == other or str(one) == str(other))
+
+
 def _span(value: object, told: ValidationInfo) -> object:
     if isinstance(value, str):
         return seconds(value)
@@ -57,6 +63,7 @@ def _sentence(text: str) -> str:
 
 
 Span = Annotated[float, BeforeValidator(_span), Field(ge=0, allow_inf_nan=False)]
+Limit = Annotated[float, Field(allow_inf_nan=False)]
 Sentence = Annotated[str, AfterValidator(_sentence)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 
@@ -165,16 +172,16 @@ class Claim(Strict):
     figure: str
     where: dict[str, Level] = {}
     than: dict[str, Level] | None = None
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: Limit | None = None
+    at_most: Limit | None = None
 
 
 class Acceptance(Strict):
     """`[[accept]]`: what every trial must keep, or its figures are not accepted: it is marked, and stays."""
 
     figure: str
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: Limit | None = None
+    at_most: Limit | None = None
 
     def objection(self, figures: Mapping[str, Any]) -> str | None:
         """What a trial with these figures breaks, in a sentence; None when it keeps the limits."""
@@ -299,7 +306,7 @@ class Experiment(Strict):
 def _can_decide(claim: dict[str, Any], factors: dict[str, Any]) -> bool:
     """Whether the levels a claim is about are still there."""
     named = [*claim.get("where", {}).items(), *claim.get("than", {}).items()]
-    return all(level in factors[name]["levels"] for name, level in named)
+    return all(any(same_level(level, known) for known in factors[name]["levels"]) for name, level in named)
 
 
 def load(path: Path) -> Experiment:
@@ -373,7 +380,7 @@ def _run_problems(experiment: Experiment) -> list[str]:
 
 def _factor_problems(experiment: Experiment, name: str) -> list[str]:
     factor, key, problems = experiment.factors[name], f"factors.{name}", []
-    if len(set(map(repr, factor.levels))) < len(factor.levels):
+    if any(same_level(one, other) for one, other in combinations(factor.levels, 2)):
         problems.append(f"{key}.levels = {factor.levels}: each must be there once")
     if any(isinstance(level, float) and not math.isfinite(level) for level in factor.levels):
         problems.append(f"{key}.levels = {factor.levels}: each must be finite")
@@ -386,6 +393,9 @@ def _factor_problems(experiment: Experiment, name: str) -> list[str]:
         missing = [level for level in factor.levels if str(level) not in factor.settings]
         if missing:
             return [*problems, f"{key}.settings: has no table for the level {missing[0]!r}"]
+    if not any(factor.assignments(level) for level in factor.levels):
+        named = "sets" if factor.settings is None else "settings"
+        problems.append(f"{key}.{named}: sets nothing at any level, so all would measure the same; name a PART.OPTION")
     for target in dict.fromkeys(target for level in factor.levels for target in factor.assignments(level)):
         part, dot, option = target.partition(".")
         if part == LINKS:
@@ -415,21 +425,41 @@ def _design_problems(experiment: Experiment) -> list[str]:
 
 def _claim_problems(experiment: Experiment) -> list[str]:
     problems = [
-        f"accept.{place}: needs at_least or at_most, or it accepts everything"
+        problem
         for place, rule in enumerate(experiment.accept)
-        if rule.at_least is None and rule.at_most is None
+        for problem in _limit_problems(f"accept.{place}", rule, "it accepts everything")
     ]
     for place, claim in enumerate(experiment.claims):
         key = f"claims.{place}"
-        if claim.at_least is None and claim.at_most is None:
-            problems.append(f"{key}: needs at_least or at_most, or nothing could refute it")
+        problems += _limit_problems(key, claim, "nothing could refute it")
         for table, cells in (("where", claim.where), ("than", claim.than or {})):
             for name, level in cells.items():
                 if name not in experiment.factors:
                     problems.append(f"{key}.{table}.{name}: is none of the factors {', '.join(experiment.factors)}")
-                elif level not in experiment.factors[name].levels:
+                elif not any(same_level(level, known) for known in experiment.factors[name].levels):
                     problems.append(f"{key}.{table}.{name} = {level!r}: is no level of this factor")
+        if claim.than is not None and _are_the_same(claim.where, claim.than):
+            problems.append(
+                f"{key}.than = {claim.than}: is the same as where, and a ratio to itself is 1; name other levels, or "
+                "leave than out"
+            )
     return problems
+
+
+def _limit_problems(key: str, rule: Claim | Acceptance, without: str) -> list[str]:
+    """What is wrong with the limits of a rule; `without` any, it is no rule."""
+    if rule.at_least is None and rule.at_most is None:
+        return [f"{key}: needs at_least or at_most, or {without}"]
+    if rule.at_least is not None and rule.at_most is not None and rule.at_least > rule.at_most:
+        return [
+            f"{key}.at_least = {rule.at_least:g}: is above at_most = {rule.at_most:g}, and no figure keeps both; "
+            "exchange them"
+        ]
+    return []
+
+
+def _are_the_same(where: Mapping[str, Level], than: Mapping[str, Level]) -> bool:
+    return where.keys() == than.keys() and all(same_level(where[name], than[name]) for name in where)
 
 
 def _link_problems(experiment: Experiment) -> list[str]:

@@ -26,6 +26,14 @@ SEARCH = "find-max-rate"
 OWN_PLACEHOLDERS = {
     "address", "host", "port", "dir", "record", "summary", "duration", "head", "tail", "window", "seed", "user"
 }  # fmt: skip
+# What [run] says of all parts, by what stands for it in their options: set by one of them, it would be told falsely.
+OF_RUN = {
+    "{duration}": "run.duration less run.trim",
+    "{head}": "run.trim.head",
+    "{tail}": "run.trim.tail",
+    "{window}": "run.window",
+    "{seed}": "run.seed",
+}
 # What stands for an address or a path in an option's value.
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_-]*)\}")
 # The directory of the newest version of the distribution's packages, else of the one on PATH; nothing where none is.
@@ -150,6 +158,11 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
             problems.append(f"parts.{name}.kind = {part.kind!r}: is none of {', '.join(kinds())}")
         else:
             host = hosts.get(experiment.host_of(name), hosts["local"])
+            problems += [
+                f"parts.{name}.{option}: is what {OF_RUN[str(stands)]} says, of every part and trial; set it there"
+                for option, stands in kind.defaults.items()
+                if stands in OF_RUN and option in settings[name]
+            ]
             problems += _option_problems(name, kind, settings[name], before, host)
         before.append(name)
     roles = [kinds()[part.kind].role for part in experiment.parts.values() if part.kind in kinds()]
@@ -158,7 +171,7 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
     windowed = [
         name
         for name, part in experiment.parts.items()
-        if part.kind in kinds() and "window" in kinds()[part.kind].defaults and "window" not in settings[name]
+        if part.kind in kinds() and "window" in kinds()[part.kind].defaults
     ]
     window, measured = experiment.run.window, experiment.trimmed[1]
     if windowed and window > measured:

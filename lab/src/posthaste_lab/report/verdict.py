@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 from scipy import stats
 
 from posthaste_lab.experiments.columns import ALL
-from posthaste_lab.experiments.description import Claim, Level
+from posthaste_lab.experiments.description import Claim, Level, same_level
 from posthaste_lab.experiments.plan import make_plan
 from posthaste_lab.experiments.problems import did_you_mean
 from posthaste_lab.experiments.results import Run, spoken_levels
@@ -109,7 +109,7 @@ def overall(decisions: list[Decision]) -> str:
 
 
 def _of(where: dict[str, Level], cells: Sequence[Cell]) -> list[Cell]:
-    return [cell for cell in cells if all(cell.levels[name] == level for name, level in where.items())]
+    return [cell for cell in cells if all(same_level(cell.levels[name], level) for name, level in where.items())]
 
 
 def _told_nothing(claim: Claim, word: Word, why: str, trials: tuple[str, ...] = ()) -> Decision:
