@@ -37,6 +37,27 @@ def test_a_claim_is_decided_by_the_whole_interval(
     assert overall([decision]) == {"holds": "confirmed", "is refuted": "refuted", "is undecided": "undecided"}[word]
 
 
+def test_a_percentile_of_too_few_requests_decides_nothing() -> None:
+    """Of 900 requests nine lie beyond the 99th; the report shows no such figure, and a claim is not decided by it."""
+
+    def measured(served: int, at: int = 1) -> list[Cell]:
+        trials = [
+            invented(1, r, response_p99_s=0.001 * x, served=served if r == at else 100_000)
+            for r, x in ((1, 1.0), (2, 1.01), (3, 0.99))
+        ]
+        return [Cell(1, {"n": 1}, tuple(trials))]
+
+    claim = Claim(says="fast", figure="response_p99_s", where={"n": 1}, at_most=0.01)
+    for at in (1, 3):
+        decision = decide(claim, measured(900, at))
+        assert decision.word == "is undecided"
+        assert decision.why == "too few requests beyond it, fewer than 10 in a trial: longer trials would tell"
+        assert decision.trials == ("001-r1", "001-r2", "001-r3")
+    assert decide(claim, measured(1000)).word == "holds"
+    refuted = claim.model_copy(update={"at_most": 0.0001})
+    assert decide(refuted, measured(900)).word == "is undecided"
+
+
 def test_a_claim_about_true_is_not_about_1() -> None:
     """They are equal to Python, and two levels to an experiment."""
     one, true = cells([100.0, 101.0, 99.0], [300.0, 303.0, 297.0])

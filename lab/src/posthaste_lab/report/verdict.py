@@ -1,7 +1,8 @@
 """The hypothesis, claim by claim, against figures and their intervals.
 
 A claim holds when the whole interval keeps its limits, is refuted when the whole interval breaks one, and is
-undecided in between: then more repetitions would tell. One about a figure that no trial has was not measured, which no
+undecided in between: then more repetitions would tell. One about a percentile beyond which fewer than ten requests of a
+trial lie is undecided too: longer trials would tell. One about a figure that no trial has was not measured, which no
 repetition mends. Ratios are compared on logarithms, where they are differences.
 
 What is decided on is a contrast of the means of cells: each cell of a side weighs the same, however many of its trials
@@ -30,7 +31,7 @@ from posthaste_lab.experiments.description import Claim, Level, same_level
 from posthaste_lab.experiments.plan import make_plan
 from posthaste_lab.experiments.problems import did_you_mean
 from posthaste_lab.experiments.results import Run, spoken_levels
-from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.cells import BEYOND_LEAST, TOO_FEW, Cell, is_luck
 from posthaste_lab.report.quantities import amount, digits
 from posthaste_lab.stats import mean_interval
 
@@ -87,6 +88,9 @@ def decide(claim: Claim, cells: Sequence[Cell]) -> Decision:
         return _told_nothing(
             claim, "is undecided", f"no trial tells of {spoken_levels(empty[0].levels)}", sum(trials, ())
         )
+    if is_luck(claim.figure, (result.figures for cell in chosen for result in cell.results)):
+        why = f"{TOO_FEW} beyond it, fewer than {BEYOND_LEAST} in a trial: longer trials would tell"
+        return _told_nothing(claim, "is undecided", why, sum(trials, ()))
     weights = {cell.number: (cell in side) / len(side) - (cell in other) / max(1, len(other)) for cell in chosen}
     if claim.than is None:
         return _conclude(claim, _contrast(chosen, weights, claim.figure, WHOLE_LEAST["mean"], float))
