@@ -127,6 +127,19 @@ def test_something_must_remain(directory: Path) -> None:
         trial(directory, WINDOW.replace("100ms", "0s").replace("200ms", "10s"))
 
 
+def test_a_span_without_a_window_leaves_nothing_out(directory: Path) -> None:
+    """Beyond the end, or between the middles of two windows: what is said to be left out is."""
+    seen = trace(trial(directory, "omit = []"), 0.0, 0.0)
+    assert seen is not None
+    first, second = (round(float(middle) * 1e6) for middle in seen.middle_s[:2])
+    between = WINDOW.replace("100ms", f"{first + 10}us").replace("200ms", f"{second - 10}us")
+    for omissions in (WINDOW.replace("100ms", "10s").replace("200ms", "11s"), WINDOW + between):
+        with pytest.raises(BadArgument, match=r"omit = '001-r1': has no window whose middle lies from .* nearest has"):
+            trial(directory, omissions)
+    held = trial(directory, WINDOW.replace("100ms", f"{first - 10}us").replace("200ms", f"{first + 10}us"))
+    assert held.omissions
+
+
 def test_instants_that_count() -> None:
     """Both ends of the measured time, the first instant of a span not, the last one again."""
     counted = Instants((10.0, 20.0), ((12.0, 13.0),))

@@ -71,6 +71,16 @@ class _Loads:
         self.lengths.append(length)
 
 
+def middles_of(records: Sequence[Path]) -> list[float]:
+    """The instants that decide which windows of these records count, in order, in seconds since 1970."""
+    found = set[float]()
+    for record in records:
+        since = start_unix_s(record)
+        with reading(record / "windows.csv"), (record / "windows.csv").open(newline="") as lines:
+            found.update(since + float(row["start_s"]) + float(row["length_s"]) / 2 for row in csv.DictReader(lines))
+    return sorted(found)
+
+
 def figures_of_rest(
     figures: Row, loads: Sequence[Path], tiers: Sequence[Path], counted: Instants
 ) -> tuple[Row, dict[str, Row]]:

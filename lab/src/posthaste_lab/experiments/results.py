@@ -12,7 +12,7 @@ from posthaste_lab.experiments.description import Experiment, Level, load
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.omissions import Omission, read_omissions
-from posthaste_lab.experiments.remaining import figures_of_rest
+from posthaste_lab.experiments.remaining import figures_of_rest, middles_of
 from posthaste_lab.files import read_json
 
 Figure = bool | int | float | str | None
@@ -103,14 +103,35 @@ class Result:
         return Instants(self.measured_unix_s, tuple((begin + start, begin + end) for start, end in spans))
 
     def without_omitted(self) -> "Result":
-        """The same trial with figures of the windows that remain. Raises BadArgument where none do."""
+        """The same trial with figures of the windows that remain.
+
+        Raises BadArgument where none do, and for a span that holds none of them: nothing would be left out, and said to
+        be.
+        """
         counted = self.counted
         if self.left_out is not None or counted is None or not counted.without:
             return self
+        self._must_leave_out(counted)
         figures, kinds = figures_of_rest(self.figures, self.records("load"), self.records("tier"), counted)
         if not figures["measured_s"]:
             raise BadArgument("omit", self.name, "no window of its measured time would be left")
         return replace(self, figures=figures, kinds=kinds)
+
+    def _must_leave_out(self, counted: Instants) -> None:
+        """Every span must hold the middle of a window of the loads, whose windows the figures are of."""
+        measured = Instants(counted.measured)
+        middles = [middle for middle in middles_of(self.records("load")) if middle in measured]
+        for begin, end in counted.without:
+            if not middles or any(begin <= middle < end for middle in middles):
+                continue
+            nearest = min(middles, key=lambda middle: max(begin - middle, middle - end))
+            at = [f"{instant - counted.measured[0]:.6g} s" for instant in (begin, end, nearest, counted.measured[1])]
+            raise BadArgument(
+                "omit",
+                self.name,
+                f"has no window whose middle lies from {at[0]} to {at[1]}, so nothing would be left out; the nearest "
+                f"has its middle at {at[2]} of the {at[3]} that were measured",
+            )
 
     def records(self, role: str) -> list[Path]:
         """The records that its loads or tiers left: `role` is "load" or "tier"."""
