@@ -532,6 +532,17 @@ def test_a_load_that_was_served_nothing_has_no_response_times() -> None:
         assert both.row["served"] == 60
 
 
+def test_bytes_of_several_loads_are_those_of_all_their_answers() -> None:
+    """A request that is refused was sent all the same: what all sent is the mean times how many there were."""
+    one, other = load_figures("a", served=100, errors=900), load_figures("b", served=1000, errors=0)
+    small, large = {"request_bytes_mean": 130.0, "answer_bytes_mean": 10.0}, {"request_bytes_mean": 2000.0}
+    both = together(
+        [replace(one, row=one.row | small), replace(other, row=other.row | large | {"answer_bytes_mean": 40.0})]
+    )
+    assert both.row["request_bytes_mean"] == (130 + 2000) / 2
+    assert both.row["answer_bytes_mean"] == 25.0
+
+
 def test_the_law_gets_the_times_of_all_answers() -> None:
     """Of several loads each weighs as much as it was answered, errors among it."""
     one, other = load_figures("a"), load_figures("b")

@@ -135,8 +135,9 @@ READERS: dict[str, Callable[[dict[str, Any]], LoadFigures]] = {"bench": _bench, 
 def together(loads: list[LoadFigures]) -> LoadFigures:
     """Several loads at once as one: rates and counts add up, means are weighted by what was served.
 
-    Percentiles of several loads are not those of the whole, so they are left out. Raises ValueError for loads that
-    measured at different times, since no sum of theirs was ever there.
+    Means of all answers are weighted by those, errors among them. Percentiles of several loads are not those of the
+    whole, so they are left out. Raises ValueError for loads that measured at different times, since no sum of theirs
+    was ever there.
     """
     if len(loads) == 1:
         return loads[0]
@@ -203,7 +204,7 @@ MEANS = {
     "answer_bytes_mean",
 }
 OF_SERVED = {"response_mean_s", "response_max_s"}
-OF_ANSWERED = {"response_all_mean_s", "think_kept_s"}
+OF_ANSWERED = {"response_all_mean_s", "think_kept_s", "request_bytes_mean", "answer_bytes_mean"}
 
 
 def _joined(rows: list[Row]) -> Row:
