@@ -359,6 +359,16 @@ def test_scalability_does_not_depend_on_the_unit_of_throughput(unit: float) -> N
     assert (other.sigma, other.kappa, other.peak) == pytest.approx((one.sigma, one.kappa, one.peak), rel=1e-5)
 
 
+def test_what_only_falls_has_its_highest_throughput_at_1() -> None:
+    """More hinder each other by more than they do: no agreement of pairs is needed for that."""
+    n = [1, 2, 4, 8, 16]
+    fit = stats.usl_fit(n, [100 * each / (1 + 1.5 * (each - 1)) for each in n])
+    assert fit.sigma == pytest.approx(1.5, rel=1e-6)
+    assert fit.kappa < 1e-9
+    assert fit.peak == 1.0
+    assert fit.peak_throughput == pytest.approx(100, rel=1e-6)
+
+
 def test_what_never_bends_has_no_highest_throughput() -> None:
     """A contention that rounding left of none is none."""
     assert stats.usl_fit([1, 2, 4, 8, 16], [10, 20, 40, 80, 160]).peak_throughput == math.inf

@@ -29,7 +29,7 @@ class UslFit:
 
     `lam` is the throughput of one (per second, in the unit of the data), `sigma` the share that must wait in turn,
     `kappa` the cost of each pair's agreement. `peak` is the N of the highest throughput (infinite when nothing
-    bends down), `peak_throughput` that throughput. `intervals` are by name, cut at 0.
+    bends down, and 1 when more never do more), `peak_throughput` that throughput. `intervals` are by name, cut at 0.
     """
 
     lam: float
@@ -89,19 +89,26 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
     freedom = len(load) - 3
     half = stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(np.diag(covariance)) * units
     names = dict(zip(("lam", "sigma", "kappa"), zip((lam, sigma, kappa), half, strict=True), strict=True))
-    peak = math.sqrt(max(0.0, 1 - sigma) / kappa) if kappa > NOTHING else math.inf
+    peak = _peak(sigma, kappa)
     top = lam / sigma if math.isinf(peak) and sigma > NOTHING else math.inf
     return UslFit(
         lam=lam,
         sigma=sigma,
         kappa=kappa,
-        peak=max(1.0, peak),
-        peak_throughput=top if math.isinf(peak) else float(_usl(np.array([max(1.0, peak)]), lam, sigma, kappa)[0]),
+        peak=peak,
+        peak_throughput=top if math.isinf(peak) else float(_usl(np.array([peak]), lam, sigma, kappa)[0]),
         intervals={name: Interval(max(0.0, float(value - h)), float(value + h)) for name, (value, h) in names.items()},
         residual_stdev=math.sqrt(float(residuals @ residuals) / freedom),
         r_squared=1 - float(residuals @ residuals) / float(((rate - rate.mean()) ** 2).sum() or 1.0),
         confidence=level,
     )
+
+
+def _peak(sigma: float, kappa: float) -> float:
+    """The N of the highest throughput, from 1 on: where the derivative of the law is 0."""
+    if sigma >= 1:  # what one has to wait for another is more than it does
+        return 1.0
+    return max(1.0, math.sqrt((1 - sigma) / kappa)) if kappa > NOTHING else math.inf
 
 
 def _usl(n: FloatArray, lam: float, sigma: float, kappa: float) -> FloatArray:
