@@ -69,6 +69,7 @@ class System:
     contention: float = 0.0  # for each other batch under way when one begins
     wake: float = 0.0  # for whoever finds nobody being served
     several: float = 0.0  # for a batch of more than one request
+    stalled: float = 0.0  # the share of batches that take fifty times as long
     tier: str = "queue"  # which tier left the record: queue, cache workers, cache pipelined
 
     @property
@@ -151,7 +152,7 @@ class Played:
             spread = self.random.gammavariate(1 / system.scv, system.scv) if system.scv else 1.0
             took = system.batch + system.request * len(batch) + system.contention * self.under_way
             took += (system.wake if woken else 0.0) + (system.several if len(batch) > 1 else 0.0)
-            took *= spread
+            took *= spread * (50.0 if system.stalled and self.random.random() < system.stalled else 1.0)
             self.under_way += 1
             yield self.env.timeout(took)
             self.under_way -= 1

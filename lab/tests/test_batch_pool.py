@@ -1,6 +1,7 @@
 """Several servers of batches against closed forms, a simulation, and the books where one request is a batch."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from simulated import Played, System
@@ -93,6 +94,22 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
     interval = mean_interval(rates, 0.999)
     assert interval.half_width < 0.08 * interval.mean
     assert interval.low - slack * interval.mean <= solved.throughput <= interval.high + slack * interval.mean
+
+
+def test_uneven_batches_make_no_jumps_from_one_client_to_the_next() -> None:
+    """Systems that differ by a client draw alike, and as many long batches as the law says."""
+    rates = [batch_pool(n, 2, 1.0, 0.1, think_time=0.5, scv=10.0).throughput for n in range(8, 16)]
+    assert all(after > before for before, after in pairwise(rates))
+    assert rates[2] == pytest.approx(3.24, rel=0.05)  # as a play of a million requests has it
+
+
+def test_a_law_of_its_own_is_played_too() -> None:
+    """Even batches by another name are even; rare stalls of one server hold up half."""
+    even = batch_pool(10, 2, 1.0, 0.1, think_time=0.5)
+    assert batch_pool(10, 2, 1.0, 0.1, think_time=0.5, shape=[(2.0, 1.0)], scv=3.0) == even
+    stalls = batch_pool(10, 2, 1.0, 0.1, think_time=0.5, shape=[(0.5, 0.98), (25.5, 0.02)])
+    alone = batch_pool(10, 1, 1.0, 0.1, think_time=0.5, shape=[(0.5, 0.98), (25.5, 0.02)])
+    assert alone.throughput < stalls.throughput < 1.1 * even.throughput
 
 
 def test_more_clients_never_get_less_unless_servers_hinder_each_other() -> None:

@@ -15,7 +15,7 @@ from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import OutsideTheData, fit_run, predict, read_model, validate, write_model
 from posthaste_lab.fitting.batches import merged, of_single_requests
 from posthaste_lab.fitting.observations import observations
-from posthaste_lab.fitting.system import Figures, Setting
+from posthaste_lab.fitting.system import Figures, Setting, between
 from posthaste_lab.fitting.validation import spread_over
 from posthaste_lab.queueing import BatchServer
 
@@ -40,11 +40,57 @@ def test_the_figures_of_a_known_system_are_found_again(known: Path) -> None:
     assert figures.path_s == pytest.approx(KNOWN.path, rel=0.06)
     assert figures.handling_s == pytest.approx(KNOWN.handling, rel=0.1)
     assert figures.batch_scv < 0.01
+    assert figures.batch_shape == ()
     assert len(model.by_repetition) == 3
     for name, bounds in model.intervals.items():
         assert bounds.low <= getattr(figures, name) <= bounds.high
     assert model.range.clients_min == 1
     assert model.range.clients_max == 192
+
+
+def test_rare_stalls_are_fitted_as_what_they_are(tmp_path: Path) -> None:
+    """One batch in a hundred takes fifty times as long; the model is given that law, and finds the rest again."""
+    system = replace(KNOWN, stalled=0.01)
+    run = write_run(tmp_path / "run", system, [1, 6, 24, 48], repetitions=2, requests=6000)
+    model = fit_run(read_run(run)).models[0]
+    shape = model.figures.batch_shape
+    assert sum(share for _, share in shape) == pytest.approx(1)
+    assert sum(value * share for value, share in shape) == pytest.approx(1)
+    about = sum(share * (value - 1) ** 2 for value, share in shape)
+    assert 8 < about == pytest.approx(model.figures.batch_scv, rel=0.25)
+    assert 0.003 < sum(share for value, share in shape if value > 10) < 0.03
+    assert len(shape) <= 30
+    assert model.figures.path_s == pytest.approx(system.path, rel=0.25)
+    for point in model.points:
+        assert point.model_throughput_per_s == pytest.approx(point.throughput_per_s, rel=0.1)
+    write_model(fit_run(read_run(run)), run)
+    assert read_model(run).models[0].figures.batch_shape == shape
+
+
+def test_a_model_of_before_the_law_was_kept_is_read_and_predicts(tmp_path: Path) -> None:
+    """By a gamma law of its spread, which is nearly the same where batches have one."""
+    run = write_run(tmp_path / "run", replace(KNOWN, scv=0.5), [4, 24], repetitions=2, requests=2000)
+    fitted = fit_run(read_run(run))
+    text = fitted.model_dump()
+    for model in text["models"]:
+        for figures in (model["figures"], *model["by_repetition"]):
+            assert len(figures.pop("batch_shape")) > 20
+    (tmp_path / "model.json").write_text(json.dumps(text), "utf-8")
+    old = read_model(tmp_path).models[0]
+    assert old.figures.batch_shape == ()
+    (one,), (other,) = predict(old, [12]), predict(fitted.models[0], [12])
+    assert one.throughput_per_s.value == pytest.approx(other.throughput_per_s.value, rel=0.02)
+
+
+def test_between_two_levels_lies_the_law_of_both() -> None:
+    """By their weights; none where one of them was not measured."""
+    first = Figures(
+        batch_s=0.001, request_in_batch_s=0.0, contention_s=0.0, batch_scv=0.2, visits=1.0, path_s=0.001,
+        handling_s=0.0, batch_shape=((0.5, 0.5), (1.5, 0.5)),
+    )  # fmt: skip
+    second = first.model_copy(update={"batch_shape": ((1.0, 1.0),)})
+    assert between(first, second, 0.25).batch_shape == ((0.5, 0.375), (1.5, 0.375), (1.0, 0.25))
+    assert between(first, first.model_copy(update={"batch_shape": ()}), 0.25).batch_shape == ()
 
 
 def test_the_share_that_goes_by_the_line_is_one_of_all_requests() -> None:

@@ -49,7 +49,7 @@ MODELS: dict[str, Entry] = {
     "simulate": Entry(queueing.simulate, "an open queue, a network or a finite source, played out and compared", ""),
 }
 ONLY_IN_PYTHON = ("solve_multiclass", "visit_ratios", "simulate")
-ONLY_LISTS = ("bends",)  # arguments that are no figures
+ONLY_LISTS = ("bends", "shape")  # arguments that are no figures
 OF_STATIONS = ("solve", "convolution", "bounds", "open_network")
 
 

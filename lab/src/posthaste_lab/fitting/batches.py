@@ -17,21 +17,25 @@ from scipy.optimize import isotonic_regression, nnls
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.files import read_json, reading
+from posthaste_lab.queueing.batching import EVEN
 
 LEAST_S = 1e-7  # nothing is done in no time
+BINS = 16  # of a factor of e, in which times are alike enough to be kept as one
+POINTS = 30  # that stand for the law of times
 SAME = 1.01  # sizes nearer to each other than this tell nothing of what a request takes
 
 
 @dataclass(frozen=True)
 class Batches:
-    """All batches of a trial, by size and by how many others were under way: how many, sums of times and squares (s).
+    """All batches of a trial, by size, by how many others were under way, and by about how long they took.
 
-    `visits` is the share of requests that went by the line; `together` the mean number of batches under way while
-    there is one.
+    Of each how many, and sums of times and squares (s). `visits` is the share of requests that went by the line;
+    `together` the mean number of batches under way while there is one.
     """
 
     sizes: FloatArray
     others: FloatArray
+    bins: FloatArray
     counts: FloatArray
     times_s: FloatArray
     squares_s2: FloatArray
@@ -48,7 +52,9 @@ class Batches:
 class Cost:
     """What a batch takes: its own time, that of each request, that of each other batch under way; its spread (SCV).
 
-    `bends` say by how much a batch of so many requests takes longer than that, with straight lines between.
+    `bends` say by how much a batch of so many requests takes longer than that, with straight lines between. `shape` is
+    the law behind the spread: multiples of what was expected, about a mean of one, and the share of batches that took
+    so long; even batches have none.
     """
 
     batch_s: float
@@ -56,6 +62,7 @@ class Cost:
     contention_s: float
     scv: float
     bends: tuple[tuple[float, float], ...]
+    shape: tuple[tuple[float, float], ...]
 
 
 def of_single_requests(mean_s: float, others: float) -> Batches:
@@ -63,6 +70,7 @@ def of_single_requests(mean_s: float, others: float) -> Batches:
     return Batches(
         np.array([1.0]),
         np.array([others]),
+        np.array([0.0]),
         np.array([1.0]),
         np.array([mean_s]),
         np.array([mean_s**2]),
@@ -124,17 +132,19 @@ def _summed(batches: pl.DataFrame, visits: float, workers: int) -> Batches:
     else:
         batches = batches.with_columns(time_s="service_s", others=_others_under_way(batches))
     table = (
-        batches.group_by("size", "others")
+        batches.with_columns(bin=(pl.col("time_s").clip(LEAST_S).log() * BINS).floor())
+        .group_by("size", "others", "bin")
         .agg(
             number=pl.len(),
             times=pl.col("time_s").sum(),
             squares=(pl.col("time_s") ** 2).sum(),
         )
-        .sort("size", "others")
+        .sort("size", "others", "bin")
     )
     return Batches(
         sizes=table["size"].to_numpy().astype(np.float64),
         others=table["others"].to_numpy().astype(np.float64),
+        bins=table["bin"].to_numpy(),
         counts=table["number"].to_numpy().astype(np.float64),
         times_s=table["times"].to_numpy(),
         squares_s2=table["squares"].to_numpy(),
@@ -152,15 +162,16 @@ def _others_under_way(batches: pl.DataFrame) -> pl.Series:
 
 def merged(trials: list[Batches]) -> Batches:
     """The batches of several trials as one table; visits are a share of all their requests, `together` goes by time."""
-    columns = ("sizes", "others", "counts", "times_s", "squares_s2")
+    keys = ("sizes", "others", "bins")
+    columns = (*keys, "counts", "times_s", "squares_s2")
     time = np.array([trial.times_s.sum() for trial in trials])
     in_line = np.array([trial.sizes @ trial.counts for trial in trials])
     requests = in_line / np.array([trial.visits for trial in trials])
     table = (
         pl.DataFrame({name: np.concatenate([getattr(trial, name) for trial in trials]) for name in columns})
-        .group_by("sizes", "others")
+        .group_by(*keys)
         .sum()
-        .sort("sizes", "others")
+        .sort(*keys)
     )
     return Batches(
         **{name: table[name].to_numpy() for name in columns},
@@ -196,7 +207,8 @@ def _means(groups: list[Batches]) -> Cost:
     request_s = float(line[1]) if len(apart) > 1 else 0.0
     bends = zip(sizes.tolist(), (curve - batch_s - request_s * sizes).tolist(), strict=True)
     whole = merged(groups)
-    return Cost(batch_s, request_s, 0.0, _spread(whole, np.interp(whole.sizes, sizes, curve)), tuple(bends))
+    scv, shape = _spread(whole, np.interp(whole.sizes, sizes, curve))
+    return Cost(batch_s, request_s, 0.0, scv, tuple(bends), shape)
 
 
 def _apart(groups: list[Batches]) -> list[Batches]:
@@ -232,10 +244,34 @@ def _plane(batches: Batches) -> Cost:
         expected = np.maximum(matrix @ found, LEAST_S)
     whole = np.zeros(len(columns))
     whole[told] = found
-    return Cost(float(whole[0]), float(whole[1]), float(whole[2]), _spread(batches, expected), ())
+    scv, shape = _spread(batches, expected)
+    return Cost(float(whole[0]), float(whole[1]), float(whole[2]), scv, (), shape)
 
 
-def _spread(batches: Batches, expected: FloatArray) -> float:
-    """Squared coefficient of variation about what was expected; a difference, so rounding may show."""
+def _spread(batches: Batches, expected: FloatArray) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """Squared coefficient of variation about what was expected, a difference, so rounding may show; and the law of it.
+
+    Of even batches there is none to tell.
+    """
     squares = batches.squares_s2 - 2 * expected * batches.times_s + batches.counts * expected**2
-    return max(0.0, float((squares / expected**2).sum() / batches.counts.sum()))
+    scv = max(0.0, float((squares / expected**2).sum() / batches.counts.sum()))
+    return scv, _shape(batches, expected) if scv >= EVEN else ()
+
+
+def _shape(batches: Batches, expected: FloatArray) -> tuple[tuple[float, float], ...]:
+    """The law of how much longer batches took than expected, as some thirty points.
+
+    Rare stalls are no gamma law, and it is the whole law that says who comes meanwhile. Each point is the mean of a
+    slice. Slices are as large as each other by the sum of three shares: of batches, of time and of its squares. So
+    there are some for the many short batches, and for the few that are long.
+    """
+    ratios = batches.times_s / batches.counts / expected
+    order = np.argsort(ratios, kind="stable")
+    ratios, counts = ratios[order], batches.counts[order]
+    measures = [np.cumsum(counts * ratios**power) / float(counts @ ratios**power) for power in range(3)]
+    slices = np.minimum((np.mean(measures, axis=0) * POINTS).astype(int), POINTS - 1)
+    shares = np.bincount(slices, weights=counts, minlength=POINTS)
+    sums = np.bincount(slices, weights=counts * ratios, minlength=POINTS)
+    mean, there = float(sums.sum() / shares.sum()), shares > 0
+    points = sums[there] / shares[there] / mean
+    return tuple(zip(points.tolist(), (shares[there] / shares.sum()).tolist(), strict=True))

@@ -189,6 +189,8 @@ def _measured(seen: list[Observation]) -> Figures:
         path_s=0.0,
         handling_s=0.0,
         bends=cost.bends,
+        # Of workers only means are known, whose law is another.
+        batch_shape=cost.shape if seen[0].setting.kind == "batches" else (),
     )
 
 

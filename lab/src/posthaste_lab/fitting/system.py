@@ -54,8 +54,9 @@ class Figures(BaseModel):
     """Seconds: of a batch, of each request in it, of each other batch under way; of the way, of handling, of waking.
 
     A batch of n takes `batch_s + n request_in_batch_s + contention_s` for each other one that is under way, and
-    `wake_s` more if it finds nobody being served; by how much one of so many requests takes longer, `bends` say. See
-    `queueing.batch_pool` and `queueing.batch_server`.
+    `wake_s` more if it finds nobody being served; by how much one of so many requests takes longer, `bends` say.
+    `batch_scv` is how much times of batches vary, and `batch_shape` the law they have, where it was measured: a gamma
+    law stands for one that was not. See `queueing.batch_pool` and `queueing.batch_server`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -69,6 +70,7 @@ class Figures(BaseModel):
     handling_s: float
     wake_s: float = 0.0
     bends: tuple[tuple[float, float], ...] = ()
+    batch_shape: tuple[tuple[float, float], ...] = ()
 
     def solved(self, population: int, setting: Setting) -> BatchServer:
         """The system with so many clients, shared out evenly to its middlewares."""
@@ -106,10 +108,12 @@ class Figures(BaseModel):
             scv=self.batch_scv,
             wake_time=self.wake_s,
             bends=self.bends,
+            shape=self.batch_shape,
         )
 
 
-PLAIN = tuple(name for name in Figures.model_fields if name != "bends")  # figures that are numbers
+# Figures that are numbers.
+PLAIN = tuple(name for name in Figures.model_fields if name not in ("bends", "batch_shape"))
 
 
 def between(first: Figures, second: Figures, share: float) -> Figures:
@@ -118,7 +122,18 @@ def between(first: Figures, second: Figures, share: float) -> Figures:
     found = {name: math.fsum((low * (1 - share), high * share)) for name, (low, high) in pairs.items()}
     sizes = sorted({size for figures in (first, second) for size, _ in figures.bends})
     bends = (1 - share) * _bend_at(first, sizes) + share * _bend_at(second, sizes)
-    return Figures(**found, bends=tuple(zip(sizes, bends.tolist(), strict=True)))
+    shape = _mixed(first.batch_shape, second.batch_shape, share)
+    return Figures(**found, bends=tuple(zip(sizes, bends.tolist(), strict=True)), batch_shape=shape)
+
+
+def _mixed(
+    first: tuple[tuple[float, float], ...], second: tuple[tuple[float, float], ...], share: float
+) -> tuple[tuple[float, float], ...]:
+    """Batches of both laws, by their weights; of none where one was not measured."""
+    if not first or not second:
+        return ()
+    parts = ((first, 1 - share), (second, share))
+    return tuple((point, weight * each) for law, weight in parts for point, each in law if weight > 0)
 
 
 def _bend_at(figures: Figures, sizes: list[float]) -> FloatArray:

@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import expm
-from scipy.special import roots_genlaguerre
+from scipy.special import gammainc, gammaincinv
 
 from posthaste_lab.checks import FloatArray, bounded, count, fraction, non_negative
 from posthaste_lab.errors import BadArgument, NumericalError
@@ -31,8 +31,13 @@ from posthaste_lab.queueing.station import Station
 
 IntArray = npt.NDArray[np.int_]
 
-NODES = 3  # points that stand for the law of a batch's time: right up to its fifth moment
-EVEN = 0.01  # the gamma function of one over it is a number still
+Shape = Sequence[tuple[float, float]]
+
+# Slices of equal probability that stand for the law of a batch's time: within 0.3 % of a thousand of them up to an scv
+# of 10, within 1 % up to 25. Fewer points would do for its moments, but what counts is who comes meanwhile: the mean of
+# exp(-rate time), which three points miss by orders of magnitude where the law has a long tail.
+SLICES = 30
+EVEN = 0.01  # below it three points are as good, and a gamma law is as good as normal
 TICKS = 4096  # of the shortest time, to which times are rounded where they decide who came meanwhile
 DOUBLINGS_MAX = 20
 NOTHING = 1e-200  # a probability below it is none; numbers near the smallest there are would be slow and lose digits
@@ -71,6 +76,7 @@ def batch_server(
     scv: float = 0.0,
     wake_time: float = 0.0,
     bends: Sequence[tuple[float, float]] = (),
+    shape: Shape = (),
 ) -> BatchServer:
     """A closed system whose bottleneck serves all who wait at once, in `batch_time + n request_time` seconds.
 
@@ -78,9 +84,13 @@ def batch_server(
     waits there), is handled for `handling_time` one at a time, and visits the server with probability `visits`, else
     it is done. A batch holds at most `batch_limit` requests. One that finds the server idle takes `wake_time` longer,
     and one of n requests by what `bends` say: pairs of n and seconds, straight lines between, and level beyond them.
-    `scv` is the squared coefficient of variation of a batch's time (0: always the same; a gamma law, of which three
-    points are taken). Exact for scv = 0, but for rounding to 1/4096 of the shortest batch where it is asked who came
-    meanwhile.
+    `scv` is the squared coefficient of variation of a batch's time (0: always the same; else a gamma law). `shape` is
+    another law in its stead, such as a measured one: pairs of a time, as a multiple of the mean, and the share of
+    batches that take so long.
+
+    Exact for even batches, but for rounding to 1/4096 of the shortest one where it is asked who came meanwhile, unless
+    clients think and are on their way too: then the two times are taken for one exponential time as long as both, which
+    is off by a few percent at most. Within 0.3 % of the gamma law up to an scv of 10, within 1 % up to 25.
 
     Raises BadArgument for what cannot be: no time at all in the server, or none out of it.
     """
@@ -89,7 +99,7 @@ def batch_server(
     non_negative("handling_time", handling)
     share = 1.0 if visits == 1 else fraction("visits", visits)
     limit = n if batch_limit is None else count("batch_limit", batch_limit)
-    spread = non_negative("scv", scv)
+    law_of_times = batch_law(scv, shape)
     if away + handling == 0:
         raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
 
@@ -98,7 +108,7 @@ def batch_server(
     times = batch_times(sizes, batch_time, request_time, bends)
     times[0] += non_negative("wake_time", wake_time)
     rates = _rates_of_return(n, away / share, handling / share)
-    law = _law(sizes, _left_outside(rates, n - waiting, times, spread))
+    law = _law(sizes, _left_outside(rates, n - waiting, times, law_of_times))
     begins = _stationary(law)
     busy = float(begins @ times)
     cycle = busy + float(begins[0]) / float(rates[-1])
@@ -132,6 +142,37 @@ def batch_times(
     return np.asarray(times, dtype=np.float64)
 
 
+def batch_law(scv: float, shape: Shape = ()) -> tuple[FloatArray, FloatArray]:
+    """The law of a batch's time as points: multiples of its mean, and how likely they are. Raises BadArgument.
+
+    A gamma law is cut into slices of equal probability, each of which stands at its own mean: what a gamma law of one
+    degree more has between its ends.
+    """
+    spread = non_negative("scv", scv)
+    if len(shape) > 0:
+        return _normalized(shape)
+    if spread == 0:
+        return np.ones(1), np.ones(1)
+    if spread < EVEN:
+        away = np.sqrt(3 * spread)
+        return np.array([1 - away, 1.0, 1 + away]), np.array([1, 4, 1]) / 6
+    ends = gammaincinv(1 / spread, np.linspace(0, 1, SLICES + 1)[1:-1])
+    below = np.concatenate([[0.0], gammainc(1 / spread + 1, ends), [1.0]])
+    return np.asarray(np.diff(below) * SLICES), np.full(SLICES, 1 / SLICES)
+
+
+def _normalized(shape: Shape) -> tuple[FloatArray, FloatArray]:
+    """As shares of one, about a mean of one."""
+    values, shares = (np.array(column, dtype=np.float64) for column in zip(*shape, strict=True))
+    if not (np.isfinite(values).all() and np.isfinite(shares).all() and (values >= 0).all() and (shares >= 0).all()):
+        raise BadArgument("shape", list(shape), "must be pairs of a time and a share, neither below 0")
+    shares = shares / max(float(shares.sum()), NOTHING)
+    mean = float(values @ shares)
+    if not mean > 0:
+        raise BadArgument("shape", list(shape), "must leave batches some time")
+    return values / mean, shares
+
+
 def _rates_of_return(population: int, delay: float, handling: float) -> FloatArray:
     """How many come to the server per second while 0, 1, … are out of it."""
     if handling == 0:
@@ -140,35 +181,29 @@ def _rates_of_return(population: int, delay: float, handling: float) -> FloatArr
     return np.concatenate([[0.0], outside.throughput])
 
 
-def _left_outside(rates: FloatArray, outside: IntArray, times: FloatArray, scv: float) -> FloatArray:
+def _left_outside(
+    rates: FloatArray, outside: IntArray, times: FloatArray, law_of_times: tuple[FloatArray, FloatArray]
+) -> FloatArray:
     """Row by row: the law of how many are still outside when a batch ends, of those who were when it began.
 
     Being outside is a pure death process, so its transitions over a tick are one matrix exponential, and over any
     number of ticks a product of that matrix squared again and again.
     """
-    nodes, weights = _points(scv)
-    spans = np.outer(nodes, times)
-    doublings = min(DOUBLINGS_MAX, int(np.ceil(np.log2(spans.max() / spans.min() * TICKS))))
+    points, shares = law_of_times
+    spans = np.outer(points, times)
+    # Of the shortest batch at its mean time: in the shortest slice of an uneven law nobody comes anyway.
+    doublings = min(DOUBLINGS_MAX, int(np.ceil(np.log2(spans.max() / min(times.min(), spans.max()) * TICKS))))
     tick = spans.max() / 2**doublings
     ticks = np.minimum(np.maximum(np.rint(spans / tick), 1), 2**doublings - 1).astype(int).ravel()
     step = _cleared(expm((np.diag(rates[1:], -1) - np.diag(rates)) * tick))
     rows = np.zeros((len(ticks), len(rates)))
-    rows[np.arange(len(ticks)), np.tile(outside, len(nodes))] = 1.0
+    rows[np.arange(len(ticks)), np.tile(outside, len(points))] = 1.0
     for bit in range(doublings):
         chosen = (ticks >> bit) & 1 == 1
         rows[chosen] = rows[chosen] @ step
         step = _cleared(step @ step)
-    law = np.tensordot(weights, rows.reshape(len(nodes), len(times), len(rates)), axes=1)
+    law = np.tensordot(shares, rows.reshape(len(points), len(times), len(rates)), axes=1)
     return np.asarray(law / law.sum(axis=1, keepdims=True))
-
-
-def _points(scv: float) -> tuple[FloatArray, FloatArray]:
-    """A gamma law of mean 1 as a few points: Gauss and Laguerre's, or Hermite's where it is as good as normal."""
-    if scv < EVEN:
-        away = np.sqrt(3 * scv)
-        return np.array([1 - away, 1.0, 1 + away]), np.array([1, 4, 1]) / 6
-    nodes, weights = roots_genlaguerre(NODES, 1 / scv - 1)
-    return np.asarray(nodes * scv), np.asarray(weights / weights.sum())
 
 
 def _law(sizes: IntArray, left: FloatArray) -> FloatArray:
