@@ -32,6 +32,24 @@ impl Think {
         if self.exponential { exponential(rng, mean as f64) as u64 } else { mean }
     }
 
+    /// When the first requests of a thread's clients are due, so many of each, in nanoseconds from the beginning; and whose
+    /// they are, counted within the thread. Drawn pauses are drawn from the beginning on: an exponential one has no memory, so the
+    /// rate of the first moment is that of all that follow. Fixed ones of all threads' clients are spread evenly over one pause, so that
+    /// they do not march in step, and moved by the seed, so that those of several generators do not either.
+    pub(crate) fn first(&self, hand: Hand, pipeline: usize, seed: u64, rng: &mut Rng) -> Vec<(u64, usize)> {
+        let between = nanos(self.mean) as f64 / (hand.clients * pipeline) as f64;
+        let mut due = |turn: usize, client: usize| {
+            if self.exponential {
+                self.draw(rng)
+            } else {
+                let place = turn * hand.clients + hand.thread + client * hand.threads;
+                ((place as f64 + phase(seed)) * between) as u64
+            }
+        };
+        let turns = (0..pipeline).flat_map(|turn| (0..hand.clients()).map(move |client| (turn, client)));
+        turns.map(|(turn, client)| (due(turn, client), client)).collect()
+    }
+
     /// Whether there is no pause.
     #[must_use]
     pub const fn is_none(&self) -> bool {
@@ -300,6 +318,41 @@ mod tests {
             starts.windows(2).all(|pair| pair[1] - pair[0] > 100_000),
             "{starts:?} of a gap of 1,000,000 ns"
         );
+    }
+
+    #[test]
+    fn clients_of_all_threads_and_generators_that_think_for_as_long_begin_one_after_the_other() {
+        let think: Think = "9ms".parse().expect("a time");
+        for (threads, pipeline) in [(1, 1), (2, 1), (3, 2), (5, 3)] {
+            let of = |thread, seed| {
+                let mut rng = rng_of_thread(seed, thread);
+                think
+                    .first(of_five(thread, threads), pipeline, seed, &mut rng)
+                    .into_iter()
+                    .map(|(due, _)| due)
+            };
+            let mut all: Vec<u64> = (0..threads).flat_map(|thread| of(thread, 1)).collect();
+            all.sort_unstable();
+            let between = 9_000_000 / (5 * pipeline as u64);
+            let even: Vec<u64> = (0..5 * pipeline as u64).map(|place| place * between).collect();
+            assert_eq!(all, even, "{threads} threads");
+            assert!(of(0, 2).all(|due| !all.contains(&due)), "another generator");
+        }
+    }
+
+    #[test]
+    fn clients_whose_pauses_are_drawn_ask_as_often_in_the_first_of_them_as_later() {
+        let think: Think = "exponential:10ms".parse().expect("a time");
+        let hand = Hand { thread: 0, threads: 1, clients: 20_000 };
+        let mut rng = rng_of_thread(1, 0);
+        let mut asked = [0_usize; 3];
+        for (mut due, _) in think.first(hand, 1, 1, &mut rng) {
+            while due < 30_000_000 {
+                asked[(due / 10_000_000) as usize] += 1;
+                due += think.draw(&mut rng);
+            }
+        }
+        assert!(asked.iter().all(|count| count.abs_diff(20_000) < 600), "{asked:?}");
     }
 
     #[test]

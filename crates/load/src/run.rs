@@ -15,7 +15,7 @@ use crate::connection::Connection;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{Halt, LOOK, unless_interrupted};
-use crate::pace::{Arrivals, Hand, rng_of_thread};
+use crate::pace::{Arrivals, Hand};
 use crate::probe::Probes;
 use crate::progress::Live;
 use crate::recording::Recording;
@@ -193,7 +193,8 @@ fn drive<B: Bench>(
     let live = std::io::stderr().is_terminal().then(|| Live::new(<B::Dialogue as Dialogue>::NULLS));
     let Stage { clock, schedule, halt, recording } = *stage;
     let behind_max = behind_max(options);
-    let context = RunContext { clock, schedule, think: options.think, behind_max, halt, live: live.as_ref() };
+    let (think, seed) = (options.think, options.seed);
+    let context = RunContext { clock, schedule, think, seed, behind_max, halt, live: live.as_ref() };
     let mut workers = Vec::new();
     let shares = deal(connections, options.threads as usize);
     let (threads, clients) = (shares.len(), options.clients as usize);
@@ -201,14 +202,11 @@ fn drive<B: Bench>(
         let tally = Tally::new(schedule.window, <B::Dialogue as Dialogue>::KINDS.len(), live.is_some());
         let watch = recording.map(Recording::watch);
         let instruments = Instruments { tally, shared: bench.shared(ground), watch };
+        let hand = Hand { thread, threads, clients };
         let arrivals = options
             .total_rate()
-            .map(|rate| {
-                Arrivals::new(rate, options.arrivals, Hand { thread, threads, clients }, options.seed)
-            })
-            .map(|arrivals| arrivals.from(schedule.origin));
-        let thoughts = rng_of_thread(options.seed, thread);
-        workers.push(Worker::new(context, share, instruments, arrivals, thoughts)?);
+            .map(|rate| Arrivals::new(rate, options.arrivals, hand, seed).from(schedule.origin));
+        workers.push(Worker::new(context, hand, share, instruments, arrivals)?);
     }
     let pipeline = options.pipeline as usize;
     thread::scope(|scope| {

@@ -90,6 +90,34 @@ fn the_windows_of_an_hour_are_not_held_in_memory_at_once() {
     assert!(taken.bytes_max < 50 * of_one as u64, "{} bytes, and a histogram has {of_one}", taken.bytes_max);
 }
 
+/// What is doubted of two records, of which the second measured from and to other seconds than from 1 to 4.
+fn doubts_of_stretch(from: f64, to: f64) -> Vec<String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let records = records(dir.path(), "summary.json", SUMMARY);
+    for (record, number, from, to) in [(&records[0], "1", 1.0, 4.0), (&records[1], "2", from, to)] {
+        let run = RUN.replace("PID", number).replace("BOOT", "same");
+        let run = run
+            .replace(r#""start_s": 1.0"#, &format!(r#""start_s": {from:.1}"#))
+            .replace(r#""end_s": 3.0"#, &format!(r#""end_s": {to:.1}"#));
+        fs::write(record.join("run.json"), run).expect("a file");
+        let rows = (0..(to - from) as u32)
+            .map(|second| format!("all,{:.1},1.0,1,0,0,1\n", from + f64::from(second)));
+        let head = WINDOWS.lines().next().expect("a head");
+        fs::write(record.join("windows.csv"), format!("{head}\n{}", rows.collect::<String>()))
+            .expect("a file");
+    }
+    merge(&records).expect("two good records").invalid_because
+}
+
+#[test]
+fn what_is_common_to_all_is_a_stretch_and_not_the_windows_in_it() {
+    let none: [String; 0] = [];
+    assert_eq!(doubts_of_stretch(1.5, 3.5), none, "two of three seconds, and one whole window of the first");
+    let few = doubts_of_stretch(3.0, 4.0);
+    assert_eq!(few.len(), 1, "{few:?}");
+    assert!(few[0].ends_with("measured 3.0 s, of which only 1.0 s are common to all"), "{few:?}");
+}
+
 #[test]
 fn what_fails_one_run_fails_the_merged_one() {
     let dir = tempfile::tempdir().expect("a directory");

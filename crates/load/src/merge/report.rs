@@ -119,10 +119,12 @@ impl Merged {
         let mut doubts = Vec::new();
         for (place, record) in records.iter().enumerate() {
             let part = add(record, place, timeline, &mut kinds)?;
-            if part.counted_s < part.measured_s * COMMON_SHARE_MIN {
+            // Not by what was counted of it: windows that stand across its edges are left out.
+            let common_s = timeline.common_s.1 - timeline.common_s.0;
+            if common_s < part.measured_s * COMMON_SHARE_MIN {
                 doubts.push(format!(
-                    "{} measured {:.1} s, of which only {:.1} s are common to all",
-                    part.record, part.measured_s, part.counted_s
+                    "{} measured {:.1} s, of which only {common_s:.1} s are common to all",
+                    part.record, part.measured_s
                 ));
             }
             if let Some(twin) = records[..place].iter().find(|earlier| earlier.draws_as(record)) {

@@ -4,32 +4,26 @@ use std::cmp::Reverse;
 
 use mio::Token;
 
-use super::{Stage, Worker};
+use super::{RunContext, Stage, Worker};
 use crate::dialogue::Dialogue;
-use crate::timespan::nanos;
 
 /// Arrivals handed out in one turn at most: a rate beyond all reach must not keep a turn from its end.
 const ARRIVALS_MAX: usize = 65_536;
 
 impl<D: Dialogue> Worker<'_, D> {
-    /// First requests: each client's at once and in one write, as all that follow; or spread over the think time so
-    /// that the clients do not march in step.
+    /// First requests: each client's at once and in one write, as all that follow; or after the first pauses.
     pub(super) fn begin(&mut self, pipeline: usize) {
         let now = self.context.clock.now();
         if self.arrivals.is_some() {
             return;
         }
-        if self.context.think.is_none() {
+        let RunContext { think, seed, .. } = self.context;
+        if think.is_none() {
             (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
             return;
         }
-        let think = nanos(self.context.think.mean);
-        let slots = (self.connections.len() * pipeline) as u64;
-        for turn in 0..slots {
-            let client = turn as usize % self.connections.len();
-            let wake = now + (u128::from(think) * u128::from(turn) / u128::from(slots)) as u64;
-            self.thinkers.push(Reverse((wake, client)));
-        }
+        let first = think.first(self.hand, pipeline, seed, &mut self.thoughts);
+        self.thinkers.extend(first.into_iter().map(|(due, client)| Reverse((now + due, client))));
         self.wake(now);
     }
 

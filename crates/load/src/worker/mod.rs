@@ -21,7 +21,7 @@ use crate::cpu::CpuReading;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{Halt, LOOK};
-use crate::pace::{Arrivals, Think, Thought};
+use crate::pace::{Arrivals, Hand, Think, Thought, rng_of_thread};
 use crate::progress::Live;
 use crate::tally::histogram;
 use crate::timespan::nanos;
@@ -48,6 +48,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) schedule: Schedule,
     /// Pause of a client before each request but its first; not in an open loop.
     pub(crate) think: Think,
+    /// Decides all that is drawn.
+    pub(crate) seed: u64,
     /// Requests that may be due to one client and not sent; more end the run.
     pub(crate) behind_max: usize,
     /// Whether the run ends before its time.
@@ -60,6 +62,8 @@ pub(crate) struct RunContext<'a> {
 pub(crate) struct Worker<'a, D: Dialogue> {
     context: RunContext<'a>,
     poll: Poll,
+    /// Which of the run's clients these are.
+    hand: Hand,
     connections: Vec<Connection<D>>,
     instruments: Instruments<D>,
     scratch: Vec<u8>,
@@ -110,10 +114,10 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// The operating system has no more descriptors or memory for the loop.
     pub(crate) fn new(
         context: RunContext<'a>,
+        hand: Hand,
         connections: Vec<Connection<D>>,
         instruments: Instruments<D>,
         arrivals: Option<Arrivals>,
-        thoughts: Rng,
     ) -> Result<Self, LoadError> {
         let poll =
             Poll::new().map_err(|source| LoadError::System { what: "create a readiness loop", source })?;
@@ -122,11 +126,12 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         let mut worker = Self {
             context,
             poll,
+            hand,
             connections,
             instruments,
             scratch: vec![0; SCRATCH_BYTES],
             thinkers: BinaryHeap::new(),
-            thoughts,
+            thoughts: rng_of_thread(context.seed, hand.thread),
             thought: Thought::default(),
             arrivals,
             turn: 0,
@@ -385,10 +390,11 @@ mod tests {
         let connection = Connection::new(stream, Client::new(dialogue, requests));
         let schedule = Schedule { origin: 0, window, stop: u64::MAX, give_up: u64::MAX };
         let think = Think { mean: Duration::from_secs(3600), exponential: false };
-        let context = RunContext { clock: Clock::start(), schedule, think, behind_max: 1, halt, live: None };
+        let clock = Clock::start();
+        let context = RunContext { clock, schedule, think, seed: 1, behind_max: 1, halt, live: None };
+        let hand = Hand { thread: 0, threads: 1, clients: 1 };
         let instruments = Instruments { tally: Tally::new(window, 1, false), shared: (), watch: None };
-        let mut worker =
-            Worker::new(context, vec![connection], instruments, None, Rng::with_seed(1)).expect("a worker");
+        let mut worker = Worker::new(context, hand, vec![connection], instruments, None).expect("a worker");
         worker.advance(0);
         worker.send(0, requests, 0, 0);
         (worker, server)
