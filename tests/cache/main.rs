@@ -6,6 +6,9 @@ mod support;
 #[path = "../support/certificates.rs"]
 mod certificates;
 
+#[path = "../support/cut.rs"]
+mod cut;
+
 #[path = "../support/process.rs"]
 mod process;
 

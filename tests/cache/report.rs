@@ -111,9 +111,14 @@ fn servers_that_wait_for_each_other(answer: &'static [u8]) -> [SocketAddr; 3] {
                 let mut reader = BufReader::new(stream);
                 let mut line = String::new();
                 while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
-                    if line.starts_with("version") {
-                        // Who looks for new servers asks each by itself.
-                        reader.get_mut().write_all(b"VERSION 1.6.18\r\n").expect("the prober reads");
+                    // Who looks for new servers asks each by itself.
+                    let of_itself = match line.as_str() {
+                        "version\r\n" => &b"VERSION 1.6.18\r\n"[..],
+                        "stats\r\n" => b"END\r\n",
+                        _ => b"",
+                    };
+                    if !of_itself.is_empty() {
+                        reader.get_mut().write_all(of_itself).expect("the prober reads");
                         line.clear();
                         continue;
                     }

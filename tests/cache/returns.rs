@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::client::Client;
+use crate::client::{self, Client};
+use crate::cut::Wire;
 use crate::memcached::Memcached;
 use crate::replicas::{DAY_S, GIVEN_UP, MODES, in_40_days, start};
 use crate::support::patience::{wait_for, wait_until};
@@ -182,6 +183,54 @@ fn locks_and_counters_that_nobody_reads_outlive_a_restart_of_one_replica() {
     assert_eq!(client.ask("add lock0 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
     for key in keys {
         assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "43\r\n");
+    }
+}
+
+#[test]
+fn a_restart_that_nobody_sees_loses_no_lock_and_no_counter() {
+    let threads = ["--threads", "2"];
+    // With workers nobody looks at connections that are idle; without, servers may have closed them before; and what stands between
+    // may take connections for a server that is gone.
+    for (mode, arguments, is_between) in [
+        (&["--workers", "2"][..], &[][..], false),
+        (&["--workers", "2", "--eject", "on"], &[], false),
+        (&threads, &["-o", "idle_timeout=1"], false),
+        (&threads, &[], true),
+    ] {
+        let mut servers = [(); 2].map(|()| Memcached::start(arguments));
+        let wires = servers.each_ref().map(|memcached| Wire::to(memcached.addr.port()));
+        let place = |n: usize| if is_between { wires[n].address() } else { servers[n].addr };
+        let names = [0, 1].map(|n| place(n).to_string());
+        let router = client::start(&[&["--server", &*names[0], "--server", &*names[1]], mode].concat());
+        router.wait_for_logs("server takes connections", 2);
+        let wait_until_left = |memcached: &Memcached| {
+            wait_until("only who asks is connected, and memcached with itself", || {
+                Client::to(memcached.addr).stat("", "curr_connections") <= 2
+            });
+        };
+        // They have told who they are.
+        servers.iter().for_each(wait_until_left);
+        let mut client = Client::to(router.addr());
+        let keys = 0..8;
+        for key in keys.clone() {
+            assert_eq!(client.ask(&format!("add lock{key} 0 0 1\r\nx\r\n")), "STORED\r\n");
+            assert_eq!(client.ask(&format!("set n{key} 0 0 2\r\n41\r\n")), "STORED\r\n");
+        }
+        if !arguments.is_empty() {
+            wait_until_left(&servers[0]);
+        }
+        servers[0].kill();
+        servers[0].restart();
+        for key in keys.clone() {
+            let answer = client.ask(&format!("add lock{key} 0 0 1\r\ny\r\n"));
+            // Where it was looked after just while it was gone, it was lost, and may be an error.
+            let is_error = answer.starts_with("SERVER_ERROR ") && router.log().contains("server lost: ");
+            assert!(answer == "NOT_STORED\r\n" || is_error, "{mode:?}, lock{key}: {answer}");
+        }
+        client.wait_for_live(2);
+        for key in keys {
+            assert_eq!(client.ask(&format!("incr n{key} 1\r\n")), "42\r\n", "{mode:?}");
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod patience;
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,6 +52,7 @@ fn serve_as(version: &'static str, door: TcpListener, mut heard: impl FnMut(&str
                 heard(&line);
                 let answer = match line.split_whitespace().next() {
                     Some("version") => format!("VERSION {version}\r\n"),
+                    Some("stats") => "END\r\n".to_owned(),
                     Some("flush_all") => "OK\r\n".to_owned(),
                     // Servers that are older know it not; with this router nothing else of that kind is asked here.
                     Some("md") => "ERROR\r\n".to_owned(),
@@ -267,7 +269,55 @@ fn a_server_that_knows_no_base64_comes_back_though_keys_were_written_so() {
     wait_until("it is back", || !server.health.is_away());
     prober.stop();
     assert_eq!(
-        heard.try_iter().filter(|line| !line.starts_with("version")).collect::<Vec<_>>(),
+        heard.try_iter().filter(|line| line.starts_with("delete")).collect::<Vec<_>>(),
         ["delete foo\r\n"]
     );
+}
+
+/// Answers as the process of this number, which began when the first one did; how often it was asked who it is.
+fn serve_as_process(door: TcpListener, pid: &Arc<AtomicU64>) -> Arc<AtomicU64> {
+    let (pid, asked) = (Arc::clone(pid), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&asked);
+    thread::spawn(move || {
+        for stream in door.incoming().flatten() {
+            let mut lines = BufReader::new(stream.try_clone().expect("a second handle"));
+            let (mut stream, mut line) = (stream, String::new());
+            while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                let answer = if line.starts_with("stats") {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    let pid = pid.load(Ordering::SeqCst);
+                    format!(
+                        "STAT pid {pid}\r\nSTAT uptime 7\r\nSTAT time 1000\r\nSTAT curr_items 0\r\nEND\r\n"
+                    )
+                } else {
+                    "VERSION 1.6.18\r\n".to_owned()
+                };
+                // The prober may have seen enough.
+                let _ = stream.write_all(answer.as_bytes());
+                line.clear();
+            }
+        }
+    });
+    asked
+}
+
+#[test]
+fn a_server_that_is_another_process_than_before_has_nothing_and_is_there() {
+    let (doors, pid) = ([door(), door()], Arc::new(AtomicU64::new(1)));
+    let hall = hall(&doors.each_ref());
+    let server = Arc::clone(&hall.fleet.table().servers[0]);
+    let [asked, _] = doors.map(|door| serve_as_process(door, &pid));
+    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    wait_until("it has told who it is", || server.health.has_run());
+    // The same again is no news.
+    let before = asked.load(Ordering::SeqCst);
+    server.health.doubt();
+    wait_until("it is asked", || asked.load(Ordering::SeqCst) > before);
+    assert!(!server.health.is_cold());
+    pid.store(2, Ordering::SeqCst);
+    server.health.doubt();
+    wait_until("it has nothing", || server.health.is_cold());
+    prober.stop();
+    assert!(server.health.losses() == 0 && !server.health.is_away());
+    assert!(hall.fleet.table().pools[0].is_late(&server), "the other one decides");
 }

@@ -23,6 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::chronicle::Chronicle;
+use super::identity::Run;
 use super::missed::{Before, Journal, Missed};
 use super::standing::{State, Wish};
 
@@ -179,6 +180,44 @@ impl Health {
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
     }
 
+    /// Whether it has told which run of it takes part: then it is asked again over every connection.
+    #[must_use]
+    pub fn has_run(&self) -> bool {
+        self.journal().run.is_some()
+    }
+
+    /// This run of it was met. False: it is another one than the last, and has nothing.
+    #[must_use]
+    pub fn meets(&self, run: Run) -> bool {
+        let mut journal = self.journal();
+        let is_known = journal.run.is_none_or(|known| known.is(run));
+        if !is_known {
+            // Before others find that it is known: whoever does goes by this.
+            self.came_empty();
+        }
+        if !is_known || journal.run.is_none() {
+            journal.run = Some(run);
+        }
+        is_known
+    }
+
+    /// This one takes part from now on; None: whichever is told next.
+    pub fn set_run(&self, run: Option<Run>) {
+        self.journal().run = run;
+    }
+
+    /// For who brings servers back: this one does so as soon as it is there again, and not before. Whoever still has something for the
+    /// one before it is not to send that there.
+    pub fn comes_as(&self, run: Option<Run>) {
+        self.journal().next_run = run;
+    }
+
+    /// It may be another one by now that is there: which one is to be asked.
+    pub fn may_be_another(&self) {
+        self.set_run(None);
+        self.doubt();
+    }
+
     /// What it means for requests that it does not answer.
     #[must_use]
     pub fn meaning(&self) -> &'static str {
@@ -327,6 +366,7 @@ impl Health {
         }
         self.found();
         self.came_empty();
+        journal.run = journal.next_run.take();
         self.refuses.store(false, Ordering::Relaxed);
         self.away.store(false, Ordering::Release);
         self.left_out.store(false, Ordering::Release);

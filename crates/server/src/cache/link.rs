@@ -9,6 +9,7 @@ use mio::{Interest, Registry, Token};
 use posthaste_wire::memcached::records::Records;
 
 use super::backend::Backend;
+use super::identity::{Run, Telling};
 use super::limits;
 use super::patience::Patience;
 use super::router::Broken;
@@ -34,6 +35,8 @@ pub(super) struct Link {
     opening: Option<Instant>,
     pub(super) can_read: bool,
     can_write: bool,
+    /// Its server is asked which run it is, before anything else is sent.
+    telling: Option<Telling>,
     /// An event told that the server sends no more; what it sent before may still have to be read.
     hung_up: bool,
     has_served: bool,
@@ -56,6 +59,30 @@ impl Link {
     /// Since when it is being opened; None: it is open, or there is none.
     pub(super) fn opening(&self) -> Option<Instant> {
         self.opening
+    }
+
+    /// Whether what is for the server can be sent now.
+    pub(super) fn is_ready(&self) -> bool {
+        self.opening.is_none() && self.telling.is_none()
+    }
+
+    /// Its server is to tell first which run it is.
+    pub(super) fn ask_first(&mut self) {
+        self.telling = Some(Telling::default());
+    }
+
+    /// Whether it is to tell that still.
+    pub(super) fn is_telling(&self) -> bool {
+        self.telling.is_some()
+    }
+
+    /// Takes what the server tells of that; which run it is, when it has.
+    pub(super) fn learn(&mut self, said: &[u8]) -> Result<Option<Run>, Broken> {
+        let Some(telling) = self.telling.as_mut() else { return Ok(None) };
+        if !telling.take(said)? {
+            return Ok(None);
+        }
+        Ok(self.telling.take().and_then(|telling| telling.run()))
     }
 
     /// Whether the server sends no more.
@@ -115,6 +142,15 @@ impl Link {
 
     /// Sends as much as the server takes; how many bytes that was. They end where a request does.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(question) = self.telling.as_ref().map(Telling::question) else { return self.write(bytes) };
+        let asked = self.write(question)?;
+        if let Some(telling) = self.telling.as_mut() {
+            telling.asked(asked);
+        }
+        Ok(0)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(socket) = self.socket.as_mut().filter(|_| self.opening.is_none()) else { return Ok(0) };
         let mut sent = 0;
         while self.can_write && sent < bytes.len() {
@@ -150,7 +186,8 @@ impl Link {
             match read {
                 Ok(0) => return Err(closed()),
                 Ok(n) => {
-                    self.has_served = true;
+                    // Who only tells what it is has done nothing yet.
+                    self.has_served |= self.telling.is_none();
                     self.can_read = n == buffer.len() || self.hung_up || socket.has_ended();
                     return Ok(n);
                 }

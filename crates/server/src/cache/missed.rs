@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
 use super::chronicle::Chronicle;
+use super::identity::Run;
 
 /// Keys noted for one server; one more, and it is flushed.
 pub(super) const MISSED_KEYS_MAX: usize = 16 * 1024;
@@ -38,6 +39,10 @@ pub(super) struct Journal {
     keys: HashSet<Missed>,
     everything: bool,
     given_up: Vec<OwnedFd>,
+    /// Which run of it takes part, if that was told.
+    pub(super) run: Option<Run>,
+    /// Which one is to do so next.
+    pub(super) next_run: Option<Run>,
     pub(super) chronicle: Chronicle,
 }
 

@@ -54,6 +54,8 @@ pub mod standing; // how servers stand, and how people want them to
 
 pub mod missed; // what servers missed while they were away
 
+pub mod identity; // whether it is still the same server that answers
+
 mod deletion; // how a key is deleted
 
 pub mod chronicle; // what the record tells of them

@@ -167,7 +167,10 @@ impl Rounds {
         prober::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.came_empty();
         self.hall.fleet.remind(server, self.hall.clock.now());
+        // Before it is there: nobody is to look for the other one.
+        server.health.set_run(None);
         server.backend.move_to(address.clone());
+        server.health.doubt();
         tracing::info!(server = %server.name(), "server is at {address} now; connections move there");
         self.hall.tell_retry();
         Ok(())

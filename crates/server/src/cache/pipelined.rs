@@ -14,6 +14,7 @@ use posthaste_wire::memcached::request::Request;
 use super::answers::Answers;
 use super::engine::{Asker, Engine};
 use super::hall::Hall;
+use super::identity;
 use super::line::Parcel;
 use super::link::{self, Link};
 use super::router::{Asked, Finished, Router};
@@ -66,9 +67,12 @@ impl Pipelined {
             self.router.begins_anew(server);
             let its = &self.router.servers()[server];
             link.open(&its.backend, its.patience.get(), Token(FIRST_OF_TIER + server), registry)?;
+            if its.health.has_run() {
+                link.ask_first();
+            }
             self.router.goes_another_way(server);
         }
-        if link.opening().is_none() {
+        if link.is_ready() {
             self.router.sends(server);
         }
         let bytes = if is_left { self.router.begun(server) } else { self.router.unsent(server) };
@@ -88,6 +92,12 @@ impl Pipelined {
             return Ok(());
         }
         link.heard_ns = self.router.now;
+        if link.is_telling() {
+            let Some(run) = link.learn(&buffer[..n])? else { return Ok(()) };
+            identity::meet(&self.router.servers()[server], run);
+            let may_send = !self.router.is_to_decide_late(server);
+            return may_send.then_some(()).ok_or_else(|| io::Error::other(identity::STARTED_ANEW));
+        }
         if kept == link.input.len() {
             link.used(kept);
             let used = self.router.feed(server, &buffer[..kept + n])?;

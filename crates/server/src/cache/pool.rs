@@ -199,6 +199,14 @@ impl Pool {
         live.min_by_key(|server| server.health.came()).unwrap_or(&self.members[home].server)
     }
 
+    /// Whether this replica decides nothing here, since another one that takes part has been there for longer.
+    #[must_use]
+    pub fn is_late(&self, server: &Server) -> bool {
+        let health = |member: &Member| (member.server.health.is_live(), member.server.health.came());
+        let is_earlier = |(is_live, came): (bool, u64)| is_live && came < server.health.came();
+        self.is_replicated() && self.members.iter().map(health).any(is_earlier)
+    }
+
     /// The servers that hold a key, in their order here.
     pub fn holders(&self, key: &[u8]) -> impl Iterator<Item = &Server> + Clone {
         let members = match self.is_replicated() {

@@ -2,8 +2,8 @@
 //! recovers is asked once and not by everybody.
 //!
 //! A server that is new is connected to, so that the log and readiness can say at once whether it is there. So is one that was asked
-//! nothing for a while, or closed an idle connection: it may have gone unnoticed. It is asked for its version too, but need not
-//! answer: one that is slow while nobody needs it is not lost.
+//! nothing for a while, or closed an idle connection: it may have gone unnoticed. It is asked for its version too, and which run of
+//! it that is (see `identity.rs`), but need not answer: one that is slow while nobody needs it is not lost.
 //!
 //! It asks each server that is away again and again, less and less often, at random moments. When the server answers,
 //! what was given up to it is read to its end, what it missed is deleted on it, and then it takes part again.
@@ -23,6 +23,7 @@ use super::deletion::Deletion;
 use super::dialect;
 use super::fleet::Server;
 use super::hall::Hall;
+use super::identity::{self, Run};
 use super::missed::{Before, Missed};
 use super::patience::Patience;
 use crate::front::accept::ListenAddress;
@@ -228,7 +229,7 @@ fn jittered(wait: Duration) -> Duration {
     wait + wait.mul_f64(0.05 + 0.45 * fastrand::f64())
 }
 
-/// Looks whether a new server takes connections, and asks it for its version alone.
+/// Looks whether a new server takes connections, and asks it who it is.
 fn introduce(server: &Server) {
     let mut dialed = server.backend.dial(OWN);
     for _ in 1..server.backend.addresses() {
@@ -242,7 +243,7 @@ fn introduce(server: &Server) {
             server.health.found();
             server.backend.serves();
             tracing::info!(server = %server.name(), "server takes connections");
-            ask_version(server, link);
+            ask_who(server, link);
         }
         Err(error) => {
             if server.health.absent() {
@@ -256,7 +257,7 @@ fn introduce(server: &Server) {
 fn look_after(server: &Server, hall: &Hall) {
     let error = match server.backend.dial(OWN) {
         // Another one may have taken its place while nothing was asked.
-        Ok(link) => return ask_version(server, link),
+        Ok(link) => return ask_who(server, link),
         Err(error) => error,
     };
     // What we lack ourselves (descriptors, ports) says nothing of it.
@@ -276,12 +277,22 @@ fn look_after(server: &Server, hall: &Hall) {
     }
 }
 
-/// Asks a server which memcached it is. It is not lost if it does not say, and is asked again when it is looked after.
-fn ask_version(server: &Server, link: Dialed) {
-    if let Err(error) = ask(&mut BufReader::new(link), b"version\r\n", 1, |said| tells_version(server, said))
-    {
+/// Asks a server which memcached it is, and which run of it. It is not lost if it does not say, and is asked again when it is looked
+/// after.
+fn ask_who(server: &Server, link: Dialed) {
+    let mut link = BufReader::new(link);
+    if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said)) {
         tracing::debug!(server = %server.name(), "it does not tell its version: {error}");
+    } else if let Some(run) = ask_run(server, link.get_mut()) {
+        identity::meet(server, run);
     }
+}
+
+/// Asks a server which run of it answers, if it tells that.
+fn ask_run(server: &Server, link: &mut Dialed) -> Option<Run> {
+    let told = identity::ask(link);
+    told.inspect_err(|error| tracing::debug!(server = %server.name(), "it does not tell who it is: {error}"))
+        .unwrap_or_default()
 }
 
 /// Whether this is a version, which is taken note of.
@@ -304,8 +315,11 @@ fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<boo
     if let Some(other) = table.neighbour(server, &address).filter(|other| !other.health.is_away()) {
         return Err(io::Error::other(why_taken(other)));
     }
+    // Over a connection of its own: who does not know this question may end it.
+    let run = ask_run(server, &mut server.backend.dial_at(address.clone(), OWN)?);
     let mut link = BufReader::new(server.backend.dial_at(address, OWN)?);
     ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))?;
+    server.health.comes_as(run);
     if !server.health.is_away() {
         server.health.found();
         return Ok(true);

@@ -62,7 +62,10 @@ pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &T
     };
     let newcomers: Vec<&Arc<Server>> = servers.iter().filter(comes).collect();
     let coming = newcomers.first().map_or(0, |server| server.health.next_coming());
-    newcomers.iter().for_each(|server| server.health.comes(coming));
+    for server in newcomers {
+        server.health.comes(coming);
+        server.health.may_be_another();
+    }
 }
 
 /// Has servers forget what they hold, several at once; those that do not are away until they have. Whatever one was sent before it
@@ -72,6 +75,7 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl 
     let coming = servers.first().map_or(0, |server| server.health.next_coming());
     let one = |server: &Server| {
         server.health.comes(coming);
+        server.health.may_be_another();
         // Nobody has looked for it since it left; one that another pool has is moved by who looks names up.
         if !in_use.contains(&server.slot)
             && let Some(address) = server.backend.moved_to().into_iter().next()

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::backend::Dialed;
 use super::hall::{Hall, Mail};
+use super::identity;
 use super::limits;
 use super::line::Parcel;
 use super::link;
@@ -172,17 +173,29 @@ impl Worker {
         if !self.router.owes(server) {
             // It was idle when the server closed it: another one tells whether the server is there. Or the server moved while this
             // request waited for its claim.
-            let moves = self.router.servers()[server].backend.moves();
-            self.links[server].take_if(|link| link.moves != moves || link.dialed.has_ended());
+            let its = &self.router.servers()[server];
+            let is_over = |link: &mut Link| link.moves != its.backend.moves() || link.dialed.has_ended();
+            if self.links[server].take_if(is_over).is_some() {
+                its.health.doubt();
+            }
         }
         if self.links[server].is_none() {
             let its = &self.router.servers()[server];
             let (lost_before, patience) = (its.health.connections_lost(), its.patience.get());
             let moves = its.backend.moves();
-            let dialed = its.backend.dial(patience)?;
+            let mut dialed = its.backend.dial(patience)?;
+            if its.health.has_run()
+                && let Some(run) = identity::ask(&mut dialed)?
+            {
+                identity::meet(its, run);
+            }
             self.links[server] = Some(Link { dialed, lost_before, moves, patience });
             self.inputs[server].clear();
             self.router.goes_another_way(server);
+            if self.router.is_to_decide_late(server) {
+                self.router.send_all_elsewhere(server);
+                return Ok(());
+            }
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();

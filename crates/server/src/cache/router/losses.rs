@@ -13,7 +13,7 @@ use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::exchange::{Aim, MissedBy, Plan, Reply, Share, Verdict};
-use super::lane::{ASIDE, Expected, OUTCOME};
+use super::lane::{ASIDE, Expected, Lane, OUTCOME};
 use super::reads::{needs_decider, new_expiry, owner_share};
 use super::resent::Unsent;
 use super::writes::{decides, is_write};
@@ -28,7 +28,19 @@ impl Router {
     pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) -> bool {
         let lane = std::mem::take(&mut self.lanes[server]);
         let is_news = self.servers[server].health.lose(self.unknown(&lane.expected), socket);
-        let mut unsent = Unsent::of(&lane);
+        self.give_up_all(server, &lane);
+        is_news
+    }
+
+    /// Nothing was sent yet of what waits for a server, which is there: it goes to others, or is an error.
+    pub fn send_all_elsewhere(&mut self, server: usize) {
+        let lane = std::mem::take(&mut self.lanes[server]);
+        self.give_up_all(server, &lane);
+    }
+
+    /// What was to come over a connection will not.
+    fn give_up_all(&mut self, server: usize, lane: &Lane) {
+        let mut unsent = Unsent::of(lane);
         for expected in &lane.expected {
             let command = unsent.next(expected.shape);
             self.give_up(server, *expected, command);
@@ -37,7 +49,26 @@ impl Router {
         if lane.used {
             self.servers[server].health.leave();
         }
-        is_news
+    }
+
+    /// Whether a server is to decide something, or to tell what only the one that decides knows, that has been there for less long than
+    /// another one: it came empty since that was asked of it.
+    #[must_use]
+    pub fn is_to_decide_late(&self, server: usize) -> bool {
+        self.lanes[server].expected.iter().any(|expected| {
+            let exchange = &self.exchanges[expected.exchange as usize];
+            let is_decided = match exchange.plan {
+                Plan::Decide => true,
+                Plan::Gather => exchange.request.is_some_and(|request| needs_decider(request.verb)),
+                Plan::Relay => exchange.request.is_some_and(|request| decides(&request, &exchange.bytes)),
+                _ => false,
+            };
+            let share =
+                exchange.shares.get(usize::from(expected.part)).filter(|_| exchange.plan == Plan::Gather);
+            let pool = share.map_or(exchange.aim.pool, |share| share.pool);
+            let pools = &self.table_of(expected.exchange).pools;
+            is_decided && pools.get(usize::from(pool)).is_some_and(|pool| pool.is_late(&self.servers[server]))
+        })
     }
 
     /// Keys that were being changed, so that nobody knows what the server holds.

@@ -1,0 +1,182 @@
+//! Which run of a server it is that answers. A memcached that was started anew holds nothing, though it answers where the one before
+//! did, and whoever was connected to nobody has seen nothing of that.
+//!
+//! So a server is asked which it is (`stats`): when it is new, comes back or is looked after, and over every connection to it before
+//! anything else is sent there. One that is another run than before counts as one that came back with nothing, and what it was to
+//! decide goes to whoever decides now. What holds nothing itself, as another router, or does not tell, has no run; then nobody
+//! notices.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+
+use super::backend::Dialed;
+use super::fleet::Server;
+use super::link;
+use super::router::Broken;
+
+/// Why a connection is given up over which a server was to decide that has nothing.
+pub(super) const STARTED_ANEW: &str = "it was started anew, and decides nothing";
+
+/// What a server is asked.
+const QUESTION: &[u8] = b"stats\r\n";
+
+/// The longest answer: memcached's own has some 3 KiB.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// From when to when a server keeps what it is given: the number of its process, and when that began, in seconds of Unix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pid: u64,
+    began_s: u64,
+}
+
+impl Run {
+    /// Whether this is the same one. memcached tells the same second every time, others may read the clock twice. In a container every
+    /// run may have one number.
+    #[must_use]
+    pub fn is(self, other: Self) -> bool {
+        self.pid == other.pid && self.began_s.abs_diff(other.began_s) <= 1
+    }
+}
+
+/// What a server tells of itself, as it comes.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    /// How much of the question was sent.
+    asked: usize,
+    bytes: usize,
+    line: Vec<u8>,
+    pid: Option<u64>,
+    time_s: Option<u64>,
+    up_s: Option<u64>,
+    holds: bool,
+}
+
+impl Telling {
+    /// What of the question is to be sent.
+    pub(super) fn question(&self) -> &'static [u8] {
+        &QUESTION[self.asked..]
+    }
+
+    /// So much of it was.
+    pub(super) fn asked(&mut self, bytes: usize) {
+        self.asked += bytes;
+    }
+
+    /// Takes what the server says. True: that was all.
+    ///
+    /// # Errors
+    /// It is no answer to the question.
+    pub(super) fn take(&mut self, said: &[u8]) -> Result<bool, Broken> {
+        self.bytes += said.len();
+        let mut is_whole = false;
+        for byte in said {
+            if is_whole || self.bytes > ANSWER_BYTES_MAX {
+                return Err(Broken);
+            }
+            self.line.push(*byte);
+            if *byte == b'\n' {
+                is_whole = self.line == b"END\r\n";
+                if !is_whole {
+                    self.note().ok_or(Broken)?;
+                }
+                self.line.clear();
+            }
+        }
+        Ok(is_whole)
+    }
+
+    /// Takes note of a line. None: it is none of such an answer.
+    fn note(&mut self) -> Option<()> {
+        let line = self.line.strip_prefix(b"STAT ")?.trim_ascii_end();
+        let mut words = line.splitn(2, |byte| *byte == b' ');
+        let (name, value) = (words.next()?, words.next().unwrap_or_default());
+        let number = || std::str::from_utf8(value).ok()?.parse().ok();
+        match name {
+            b"pid" => self.pid = number(),
+            b"time" => self.time_s = number(),
+            b"uptime" => self.up_s = number(),
+            b"curr_items" => self.holds = true,
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Which run it is, as far as was told.
+    pub(super) fn run(&self) -> Option<Run> {
+        let began_s = self.time_s?.checked_sub(self.up_s?)?;
+        Some(Run { pid: self.pid?, began_s }).filter(|_| self.holds)
+    }
+}
+
+/// Asks over a connection on which nothing is under way, and waits for the answer.
+///
+/// # Errors
+/// It does not come, or is none.
+pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
+    let (mut telling, mut buffer) = (Telling::default(), [0; 4096]);
+    dialed.write_all(telling.question())?;
+    dialed.flush()?;
+    loop {
+        match dialed.read(&mut buffer) {
+            Ok(0) => return Err(link::closed()),
+            Ok(n) if telling.take(&buffer[..n])? => return Ok(telling.run()),
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+/// A server tells that it is this run. If it is another one than before it has nothing from now on, as far as anybody knows.
+pub(super) fn meet(server: &Server, run: Run) {
+    if !server.health.meets(run) {
+        tracing::warn!(server = %server.name(), "server was started anew, and holds nothing");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &[u8] =
+        b"STAT pid 7\r\nSTAT uptime 40\r\nSTAT time 1000\r\nSTAT version 1.6.18\r\nSTAT curr_items 0\r\nEND\r\n";
+
+    fn told(answer: &[u8]) -> Result<Option<Run>, Broken> {
+        let mut telling = Telling::default();
+        Ok(telling.take(answer)?.then(|| telling.run()).flatten())
+    }
+
+    #[test]
+    fn a_run_is_told_however_the_answer_comes() {
+        let run = Run { pid: 7, began_s: 960 };
+        assert_eq!(told(ANSWER), Ok(Some(run)));
+        let mut telling = Telling::default();
+        let (last, others) = ANSWER.split_last().unwrap();
+        assert!(others.iter().all(|byte| telling.take(&[*byte]) == Ok(false)));
+        assert_eq!((telling.take(&[*last]), telling.run()), (Ok(true), Some(run)));
+    }
+
+    #[test]
+    fn who_does_not_tell_or_holds_nothing_itself_has_none() {
+        assert_eq!(told(b"END\r\n"), Ok(None));
+        for missing in ["pid", "uptime", "time", "curr_items"] {
+            let answer = String::from_utf8_lossy(ANSWER).replace(&format!("STAT {missing} "), "STAT x ");
+            assert_eq!(told(answer.as_bytes()), Ok(None), "{missing}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_such_answer_is_not_taken_for_one() {
+        for wrong in [&b"ERROR\r\n"[..], b"ERROR Too many open connections\r\n", b"END\r\nEND\r\n", b"\r\n"] {
+            assert_eq!(told(wrong), Err(Broken));
+        }
+        assert_eq!(told(&b"STAT x y\r\n".repeat(ANSWER_BYTES_MAX / 8)), Err(Broken));
+        assert_eq!(told(&vec![b'x'; ANSWER_BYTES_MAX + 1]), Err(Broken));
+    }
+
+    #[test]
+    fn a_run_is_the_same_when_number_and_beginning_are() {
+        let run = Run { pid: 1, began_s: 1000 };
+        assert!(run.is(run) && run.is(Run { began_s: 1001, ..run }));
+        assert!(!run.is(Run { began_s: 1002, ..run }) && !run.is(Run { pid: 2, ..run }));
+    }
+}
