@@ -25,6 +25,7 @@ mod differential;
 mod doctor;
 mod draining;
 mod encrypted;
+mod flushes;
 mod guide;
 mod limits;
 mod mixups;

@@ -20,6 +20,7 @@ use super::chronicle::Chronicle;
 use super::claims::Claims;
 use super::dialect::Dialect;
 use super::directory::Directory;
+use super::flushes::Flushes;
 use super::groups::{Finds, expanded, groups};
 use super::handover::Handover;
 use super::health::{Health, Watch};
@@ -109,6 +110,8 @@ pub struct Fleet {
     pub watch: Arc<Watch>,
     /// Who writes which key.
     pub claims: Claims,
+    /// Flushes beside those.
+    pub flushes: Flushes,
     /// Which tables keys are written by.
     pub handover: Handover,
     /// Keys that gets found.
@@ -161,6 +164,7 @@ impl Fleet {
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
+            flushes: Flushes::default(),
             handover: Handover::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),

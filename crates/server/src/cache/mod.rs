@@ -48,6 +48,8 @@ pub mod gather; // values of several servers, merged
 
 pub mod claims; // who writes a key now
 
+pub mod flushes; // and what is flushed meanwhile
+
 pub mod health; // who takes part
 
 pub mod standing; // how servers stand, and how people want them to

@@ -24,6 +24,7 @@ impl Router {
         let shape = follow::ask_size(&request, &exchange.bytes, &mut self.lanes[decider].output);
         let exchange = self.exchange(id);
         (exchange.claim, exchange.plan) = (Some(claim), Plan::Create);
+        self.note_mark(id, true);
         self.expect(id, decider, OUTCOME, shape);
     }
 

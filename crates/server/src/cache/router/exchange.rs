@@ -6,6 +6,7 @@ use posthaste_wire::span::Span;
 
 use crate::cache::claims::Claim;
 use crate::cache::costs::Way;
+use crate::cache::flushes::Mark;
 use crate::cache::gather::Gather;
 use crate::cache::limits;
 
@@ -133,6 +134,8 @@ pub(super) struct Exchange {
     pub(super) reads: u32,
     pub(super) last_read: u64,
     pub(super) claim: Option<Claim>,
+    /// Of one with a claim: where flushes stood when it was taken.
+    pub(super) mark: Option<Mark>,
     /// It writes a key, and claims nothing for it.
     pub(super) is_unclaimed: bool,
     /// Of a get: its keys.
@@ -172,7 +175,7 @@ impl Exchange {
         self.shares.clear();
         self.replies.clear();
         self.gather.clear(limits::BUFFER_BYTES_KEPT);
-        (self.request, self.claim, self.way) = (None, None, None);
+        (self.request, self.claim, self.way, self.mark) = (None, None, None, None);
         (self.pending, self.tries, self.done, self.over, self.is_own) = (0, 0, false, false, false);
         (self.falls_through, self.creates, self.missed_by) = (false, false, None);
         (self.copies, self.followers, self.aim) = (0, 0, Aim::default());

@@ -20,6 +20,7 @@ use super::lane::{ASIDE, OUTCOME, Shape};
 use super::writes::{decides, hash};
 use super::{Router, follow};
 use crate::cache::claims::Claim;
+use crate::cache::flushes::Mark;
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
 use crate::cache::table::Table;
@@ -200,7 +201,8 @@ impl Router {
         if let Some(claim) =
             plain_key(&request, key, |key| self.fleet.claims.claim_if_free(hash(key), self.who, self.now))
         {
-            self.fetch(request, key, aim, server, missed_by, claim);
+            let mark = self.fleet.flushes.mark(&self.flushes, true);
+            self.fetch(request, key, aim, server, missed_by, (claim, mark));
         }
     }
 
@@ -217,8 +219,11 @@ impl Router {
         }
         let exchange = &self.exchanges[id as usize];
         let (key, aim) = (request.key.of(&exchange.bytes).to_vec(), exchange.aim);
-        if let Some(claim) = self.exchange(id).claim.take() {
-            self.fetch(fetched(&key, request.base64), &key, aim, decider, missed_by, claim);
+        let exchange = self.exchange(id);
+        if let Some(mark) = exchange.mark.take()
+            && let Some(claim) = exchange.claim.take()
+        {
+            self.fetch(fetched(&key, request.base64), &key, aim, decider, missed_by, (claim, mark));
         }
     }
 
@@ -266,12 +271,12 @@ impl Router {
         aim: Aim,
         server: usize,
         missed_by: MissedBy,
-        claim: Claim,
+        (claim, mark): (Claim, Mark),
     ) {
         let fill = self.begin_own(Plan::Fetch);
         let exchange = self.exchange(fill);
         (exchange.claim, exchange.aim, exchange.request) = (Some(claim), aim, Some(request));
-        exchange.missed_by = Some(missed_by);
+        (exchange.missed_by, exchange.mark) = (Some(missed_by), Some(mark));
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;
         follow::fetch(&request, key, &mut self.lanes[server].output);

@@ -20,6 +20,7 @@
 //! | `joined.rs` | gets of several requests in one command |
 //! | `replies.rs` | what comes back |
 //! | `undone.rs` | what it means for the others that the one that decides did not do something |
+//! | `flushed.rs` | what is flushed beside a write |
 //! | `agree.rs` | when several servers have said enough for an answer |
 //! | `lookup.rs` | what one server missed and another may have |
 //! | `shadow.rs` | requests repeated where nobody waits for the answers |
@@ -33,6 +34,7 @@ mod agree;
 mod creating;
 mod exchange;
 mod expiry;
+mod flushed;
 mod follow;
 mod joined;
 mod lane;
@@ -55,6 +57,7 @@ use posthaste_wire::memcached::request::Request;
 
 use super::answers::Answers;
 use super::fleet::{Fleet, Server};
+use super::flushes::OwnFlushes;
 use super::handover::Party;
 use super::kind;
 use super::limits;
@@ -147,6 +150,8 @@ pub struct Router {
     spares: bool,
     /// Values that are on their way from one server to another.
     fills: usize,
+    /// Flushes of our clients.
+    flushes: OwnFlushes,
 }
 
 impl Router {
@@ -184,6 +189,7 @@ impl Router {
             look_at: 0,
             spares: false,
             fills: 0,
+            flushes: OwnFlushes::default(),
         };
         router.take_up();
         router
@@ -367,6 +373,7 @@ impl Router {
         if std::mem::take(&mut self.exchange(id).is_unclaimed) {
             self.end_unclaimed(id);
         }
+        self.end_flush(id);
         self.conclude(id);
         if is_nobodys {
             self.recycle(id);

@@ -391,6 +391,10 @@ impl Router {
 
     /// Answers the error that was noted, if one was, and is done.
     fn end(&mut self, id: u32) -> bool {
+        if self.forget_if_flushed(id) {
+            self.exchange(id).plan = Plan::Clean;
+            return true;
+        }
         let error = std::mem::take(&mut self.exchange(id).error);
         if !error.is_empty() {
             self.exchange(id).ending = Some(Ending::Error);

@@ -63,7 +63,11 @@ impl Router {
         };
         let Some(aim) = aim else { return false };
         let exchange = self.exchange(id);
-        exchange.claim = claim.or(exchange.claim.take());
+        if claim.is_some() {
+            exchange.claim = claim;
+            self.note_mark(id, decides);
+        }
+        let exchange = self.exchange(id);
         exchange.aim = aim;
         // It is not sent with it, but whoever asked so is still not answered.
         let noreply = exchange.request.and_then(|asked| asked.noreply);

@@ -42,6 +42,7 @@ impl Router {
         let kept = kept(request, decides);
         let id = self.begin(client, request, &input[..kept], received);
         (self.exchange(id).claim, self.exchange(id).aim) = (Some(claim), aim);
+        self.note_mark(id, decides);
         self.line_up(id);
         self.carry_out(id, request, input, decides);
         self.step_on(id);
@@ -248,6 +249,7 @@ impl Router {
         }
         // Before it is sent: whoever comes back meanwhile is told of it.
         self.fleet.note_flush(due_s(request.line.of(input), self.now_s()));
+        self.fleet.flushes.begin(&mut self.flushes);
         let id = self.begin(client, request, &input[..request.line.len as usize], received);
         self.line_up(id);
         self.fan_out(id, input);

@@ -1,0 +1,95 @@
+//! Flushes that are under way, for writes beside them.
+//!
+//! A `flush_all` claims no key, and so may come before a write of another thread on one replica and after it on the next: the one has
+//! the value then and the other one not. So whoever gives a claim back looks whether a flush was under way meanwhile. If so the key
+//! is deleted on all that hold it, and the write counts as one from before the flush.
+//!
+//! A thread's own flushes are in one order with its writes everywhere, but for those that one server decides before the others hear of
+//! them. So its own are counted apart: what a client writes behind its flush is there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The flushes of all threads of a fleet.
+#[derive(Debug, Default)]
+pub struct Flushes {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// Those of one thread.
+#[derive(Debug, Default)]
+pub struct OwnFlushes {
+    begun: u64,
+    ended: u64,
+}
+
+/// Where they stood when a key was claimed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Of other threads: how many had begun. None: not all of those had ended.
+    others: Option<u64>,
+    /// The thread's own, if they are not in one order with what the claim is for.
+    own: Option<u64>,
+}
+
+impl Flushes {
+    /// A thread begins one: before anything of it is sent.
+    pub fn begin(&self, own: &mut OwnFlushes) {
+        own.begun += 1;
+        self.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// All servers have answered it, or never will.
+    pub fn end(&self, own: &mut OwnFlushes) {
+        own.ended += 1;
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Where they stand now, for a thread that claims a key; `decides`: what comes of that is sent to some servers later than to others.
+    #[must_use]
+    pub fn mark(&self, own: &OwnFlushes, decides: bool) -> Mark {
+        // In this order: one that begins meanwhile is one that has not ended.
+        let ended = self.ended.load(Ordering::SeqCst) - own.ended;
+        let begun = self.begun(own);
+        Mark { others: (begun == ended).then_some(begun), own: decides.then_some(own.begun) }
+    }
+
+    /// Whether one was under way since then that may have come before on one server and after on the next.
+    #[must_use]
+    pub fn was_any(&self, own: &OwnFlushes, since: &Mark) -> bool {
+        since.others != Some(self.begun(own)) || since.own.is_some_and(|begun| begun != own.begun)
+    }
+
+    /// How many other threads have begun.
+    fn begun(&self, own: &OwnFlushes) -> u64 {
+        self.begun.load(Ordering::SeqCst) - own.begun
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_of_another_thread_is_beside_what_begins_before_its_end_and_ends_after_its_beginning() {
+        let (flushes, mut mine, mut others) = <(Flushes, OwnFlushes, OwnFlushes)>::default();
+        for decides in [false, true] {
+            let before = flushes.mark(&mine, decides);
+            assert!(!flushes.was_any(&mine, &before));
+            flushes.begin(&mut others);
+            let meanwhile = flushes.mark(&mine, decides);
+            assert!(flushes.was_any(&mine, &before) && flushes.was_any(&mine, &meanwhile));
+            flushes.end(&mut others);
+            let after = flushes.mark(&mine, decides);
+            assert!(flushes.was_any(&mine, &before) && flushes.was_any(&mine, &meanwhile));
+            assert!(!flushes.was_any(&mine, &after));
+            // The order of one's own is known.
+            flushes.begin(&mut mine);
+            let behind = flushes.mark(&mine, decides);
+            assert_eq!(flushes.was_any(&mine, &after), decides);
+            assert!(!flushes.was_any(&mine, &behind));
+            flushes.end(&mut mine);
+            assert!(!flushes.was_any(&mine, &behind));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What is flushed while a key is written: two routers without sockets before two replicas.
+
+use std::sync::Arc;
+
+use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::rules::Rules;
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+
+const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
+const CLIENT: usize = 0;
+
+/// The routers of two threads, with a client each.
+fn routers() -> [Router; 2] {
+    let seats = ["10.0.0.1:11211", "10.0.0.2:11211"].map(Seat::of);
+    let fleet =
+        Arc::new(Fleet::new(&Layout::of_one_pool(seats.into(), Rules::default()), true).expect("addresses"));
+    [0, 1].map(|who| {
+        let mut router = Router::new(Arc::clone(&fleet), who);
+        router.enter(CLIENT, 0);
+        router
+    })
+}
+
+fn ask(router: &mut Router, text: &str) -> Asked {
+    ask_as(router, CLIENT, text)
+}
+
+fn ask_as(router: &mut Router, client: usize, text: &str) -> Asked {
+    let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
+    router.ask(client, &request, &text.as_bytes()[..end], 1)
+}
+
+/// What goes to a server now.
+fn sent(router: &mut Router, server: usize) -> String {
+    let commands = String::from_utf8_lossy(router.unsent(server)).into_owned();
+    router.sends(server);
+    router.sent(server, commands.len());
+    commands
+}
+
+/// What goes to both.
+fn sent_to_both(router: &mut Router) -> [String; 2] {
+    [0, 1].map(|server| sent(router, server))
+}
+
+fn say(router: &mut Router, server: usize, reply: &str) {
+    assert_eq!(router.feed(server, reply.as_bytes()), Ok(reply.len()));
+}
+
+fn answered(router: &mut Router) -> String {
+    let answers = String::from_utf8_lossy(router.answers.unwritten(CLIENT)).into_owned();
+    router.answers.written(CLIENT, answers.len());
+    answers
+}
+
+const BOTH: [usize; 2] = [0, 1];
+const SET: &str = "set k 0 0 1\r\nx\r\n";
+const DELETION: &str = "delete k\r\n";
+
+#[test]
+fn a_set_beside_a_flush_of_another_thread_is_undone_everywhere() {
+    for is_first in [true, false] {
+        let [mut writer, mut flusher] = routers();
+        if is_first {
+            assert_eq!(ask(&mut writer, SET), Asked::Taken);
+        }
+        assert_eq!(ask(&mut flusher, "flush_all\r\n"), Asked::Taken);
+        sent_to_both(&mut flusher);
+        if !is_first {
+            assert_eq!(ask(&mut writer, SET), Asked::Taken);
+        }
+        assert_eq!(sent_to_both(&mut writer), [SET, SET]);
+        BOTH.iter().for_each(|server| say(&mut writer, *server, "STORED\r\n"));
+        assert_eq!(sent_to_both(&mut writer), [DELETION, DELETION]);
+        assert_eq!(ask(&mut flusher, SET), Asked::Later, "nobody writes it before it is deleted");
+        BOTH.iter().for_each(|server| say(&mut writer, *server, "NOT_FOUND\r\n"));
+        assert_eq!(answered(&mut writer), "STORED\r\n");
+        BOTH.iter().for_each(|server| say(&mut flusher, *server, "OK\r\n"));
+        assert_eq!(answered(&mut flusher), "OK\r\n");
+        // Afterwards nothing is.
+        assert_eq!(ask(&mut writer, "set other 0 0 1\r\nx\r\n"), Asked::Taken);
+        sent_to_both(&mut writer);
+        BOTH.iter().for_each(|server| say(&mut writer, *server, "STORED\r\n"));
+        assert_eq!(sent_to_both(&mut writer), ["", ""]);
+        assert_eq!(answered(&mut writer), "STORED\r\n");
+    }
+}
+
+#[test]
+fn what_one_server_decides_is_undone_everywhere_if_a_flush_may_have_come_before_the_others_heard_of_it() {
+    // Of another thread or of its own.
+    for by in [0, 1] {
+        let mut routers = routers();
+        assert_eq!(ask(&mut routers[0], "add k 0 0 1\r\nx\r\n"), Asked::Taken);
+        let decider = usize::from(routers[0].unsent(0).is_empty());
+        let follower = 1 - decider;
+        assert_eq!(sent(&mut routers[0], decider), "add k 0 0 1\r\nx\r\n");
+        if by == 0 {
+            routers[0].enter(CLIENT + 1, 1);
+        }
+        let client = if by == 0 { CLIENT + 1 } else { CLIENT };
+        assert_eq!(ask_as(&mut routers[by], client, "flush_all\r\n"), Asked::Taken);
+        assert_eq!(sent_to_both(&mut routers[by]), ["flush_all\r\n"; 2]);
+        BOTH.iter().for_each(|server| {
+            let first = if by == 0 && *server == decider { "STORED\r\n" } else { "" };
+            say(&mut routers[by], *server, &format!("{first}OK\r\n"));
+        });
+        if by != 0 {
+            say(&mut routers[0], decider, "STORED\r\n");
+        }
+        assert_eq!(sent(&mut routers[0], follower), SET);
+        say(&mut routers[0], follower, "STORED\r\n");
+        assert_eq!(sent_to_both(&mut routers[0]), [DELETION, DELETION]);
+        BOTH.iter().for_each(|server| say(&mut routers[0], *server, "DELETED\r\n"));
+        assert_eq!(answered(&mut routers[0]), "STORED\r\n");
+        assert_eq!(ask(&mut routers[1], SET), Asked::Taken);
+    }
+}
+
+#[test]
+fn what_a_thread_sends_to_all_at_once_before_and_behind_its_own_flush_stays_as_it_is() {
+    let [mut router, _] = routers();
+    for request in [SET, "flush_all\r\n", SET] {
+        assert_eq!(ask(&mut router, request), Asked::Taken);
+    }
+    let all = [SET, "flush_all\r\n", SET].concat();
+    assert_eq!(sent_to_both(&mut router), [all.as_str(), &all]);
+    for server in BOTH {
+        say(&mut router, server, "STORED\r\nOK\r\nSTORED\r\n");
+    }
+    assert_eq!(sent_to_both(&mut router), ["", ""]);
+    assert_eq!(answered(&mut router), "STORED\r\nOK\r\nSTORED\r\n");
+}
