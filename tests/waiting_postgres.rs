@@ -7,12 +7,22 @@ mod client;
 mod news;
 #[path = "support/postgres.rs"]
 mod postgres;
+#[path = "support/session.rs"]
+mod session;
 #[path = "support/mod.rs"]
 mod support;
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use client::{Answer, Client};
 use news::wait_until_blocked;
+use session::Session;
 use support::Server;
+use support::patience::wait_until;
+
+/// Long enough for a middleware to hear that a client has left, or to do what was waited for.
+const A_MOMENT: Duration = Duration::from_millis(300);
 
 /// How often the same is tried: what goes wrong does so when threads meet.
 const ROUNDS: usize = 25;
@@ -94,4 +104,81 @@ fn who_waits_for_a_queue_that_is_deleted_gets_nothing_of_the_next_one_of_that_na
         assert_eq!(ask(&mut place.client, &["POP", "QUEUE", &queue]).body(), Some("new"));
     }
     place.server.stop();
+}
+
+/// A middleware with one worker, a queue `q` with a message, and an application's session.
+fn with_one_worker() -> (Server, Client, Session, String) {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    let server = Server::start(&postgres.url(&database), &["--workers", "1"]);
+    let mut bob = Client::login(server.addr(), "bob").expect("it runs");
+    for words in [&["QCREATE", "q"][..], &["QCREATE", "other"], &["SEND", "q", "x"]] {
+        ask(&mut bob, words);
+    }
+    (server, bob, Session::open(postgres, &database, "postgres"), database)
+}
+
+#[test]
+fn who_leaves_while_a_transaction_keeps_the_queue_takes_nothing_of_it() {
+    let (server, mut bob, mut app, _) = with_one_worker();
+    app.run("BEGIN; SELECT posthaste.delete_queue('q')");
+    let waiters: Vec<Client> = [false, true]
+        .map(|is_behind| {
+            let mut waiter = Client::login(server.addr(), "ann").expect("it runs");
+            if is_behind {
+                waiter.write(b"SEND other y\r\nPOP QUEUE q BLOCK 600000\r\n").expect("it runs");
+                assert!(waiter.answer().expect("an answer").integer().is_some());
+            } else {
+                waiter.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
+                let told = || server.log().contains("somebody keeps the row of queue 'q' locked");
+                wait_until("it waits apart", told);
+            }
+            waiter
+        })
+        .into();
+    sleep(A_MOMENT);
+    drop(waiters);
+    sleep(A_MOMENT);
+    app.run("ROLLBACK");
+    sleep(A_MOMENT);
+    assert_eq!(ask(&mut bob, &["POP", "QUEUE", "q"]).body(), Some("x"));
+    assert_eq!(ask(&mut bob, &["POP", "QUEUE", "other"]).body(), Some("y"));
+    server.stop();
+}
+
+#[test]
+fn who_leaves_while_all_workers_are_kept_takes_nothing() {
+    let (server, mut bob, mut app, database) = with_one_worker();
+    ask(&mut bob, &["SEND", "other", "y"]);
+    let leased = ask(&mut bob, &["POP", "QUEUE", "other", "LEASE", "600000"]);
+    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+    let mut waiter = Client::login(server.addr(), "ann").expect("it runs");
+    app.run("BEGIN; SELECT FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
+    bob.send(&["ACK", &receipt]).expect("it runs");
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    wait_until("the worker waits", || postgres::shared().psql(&database, waits) != "0");
+    waiter.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
+    sleep(A_MOMENT);
+    drop(waiter);
+    sleep(A_MOMENT);
+    app.run("COMMIT");
+    assert_eq!(bob.answer().expect("an answer"), Answer::Integer(1));
+    sleep(A_MOMENT);
+    assert_eq!(ask(&mut bob, &["POP", "QUEUE", "q"]).body(), Some("x"));
+    server.stop();
+}
+
+#[test]
+fn the_time_of_a_pop_is_over_although_a_transaction_keeps_its_queue() {
+    const BLOCK: Duration = Duration::from_secs(2);
+    let (server, mut bob, mut app, _) = with_one_worker();
+    app.run("BEGIN; SELECT posthaste.delete_queue('q')");
+    let begun = Instant::now();
+    let answer = ask(&mut bob, &["POP", "QUEUE", "q", "BLOCK", &BLOCK.as_millis().to_string()]);
+    assert_eq!(answer, Answer::Null);
+    // A transaction is waited for 30 s.
+    assert!(begun.elapsed() >= BLOCK && begun.elapsed() < 5 * BLOCK, "{:?}", begun.elapsed());
+    app.run("ROLLBACK");
+    assert_eq!(ask(&mut bob, &["POP", "QUEUE", "q"]).body(), Some("x"));
+    server.stop();
 }

@@ -152,6 +152,29 @@ fn a_wait_lasts_as_long_as_was_asked_and_a_millisecond_more_at_most() {
 }
 
 #[test]
+fn what_a_pop_has_waited_for_its_turn_is_part_of_its_time() {
+    let mut desk = Desk::new();
+    desk.look(10);
+    let mut bundle = desk.bundle("bob", "POP QUEUE q BLOCK 1000");
+    bundle.stamp(|stamps| stamps.enqueued = 10 * MS);
+    desk.batch.waiting.push(bundle);
+    assert_eq!(desk.look(910), [], "its turn comes after 900 ms");
+    assert_eq!(desk.look(1009), []);
+    assert_eq!(desk.look(1011), [(2, Got::Null)]);
+}
+
+#[test]
+fn a_pop_whose_client_left_before_its_turn_takes_nothing() {
+    let mut desk = Desk::new();
+    desk.ask("ann", "SEND q x");
+    let bundle = desk.bundle("bob", "POP QUEUE q BLOCK 1000");
+    assert!(desk.store.leave(bundle.address).is_none(), "it is still on its way");
+    desk.batch.waiting.push(bundle);
+    assert_eq!(desk.run(), [(3, Got::Null)]);
+    assert_eq!(bodies(&desk.ask("cy", "POP QUEUE q")), [(4, "x")]);
+}
+
+#[test]
 fn a_pop_that_repeats_an_earlier_one_leaves_the_message_to_the_next_who_waits() {
     let mut desk = Desk::new();
     assert_eq!(desk.ask("bob", "POP QUEUE q REQID k BLOCK 1000"), [], "client 2");

@@ -43,6 +43,9 @@ impl fmt::Display for RequestName {
     }
 }
 
+/// In a millisecond.
+const NANOS: u64 = 1_000_000;
+
 /// One request in a bundle.
 #[derive(Debug)]
 pub struct Request {
@@ -223,14 +226,19 @@ impl Bundle {
         self.finish_one(outcome);
     }
 
-    /// When the next request gives up that begins to wait now.
+    /// When the next request gives up that begins to wait now, at this stamp. What it has waited for its turn counts, unless
+    /// one in front of it was answered in the same turn: until then it was not to be done.
     #[must_use]
-    pub fn gives_up_at(&self, now: Millis) -> Millis {
-        let block_ms = match self.requests.get(self.answered).map(|request| &request.operation) {
-            Some(Operation::Pop(pop)) => pop.block_ms,
+    pub fn gives_up_at(&self, now: Millis, stamp: u64) -> Millis {
+        let Some(Request { operation: Operation::Pop(pop), stamps, .. }) = self.requests.get(self.answered)
+        else {
+            return after(now, 0);
+        };
+        let waited_ns = match (self.answered, stamps.enqueued) {
+            (0, enqueued) if enqueued > 0 => stamp.saturating_sub(enqueued),
             _ => 0,
         };
-        after(now, block_ms)
+        after(now, pop.block_ms).saturating_sub((waited_ns / NANOS).min(pop.block_ms))
     }
 
     /// Whether the next request may repeat an earlier one.
@@ -250,6 +258,12 @@ impl Bundle {
     #[must_use]
     pub fn may_wait(&self) -> bool {
         matches!(self.requests.last(), Some(Request { operation: Operation::Pop(pop), .. }) if pop.block_ms > 0)
+    }
+
+    /// Whether all that is left of it is a pop that may wait.
+    #[must_use]
+    pub fn only_waits(&self) -> bool {
+        self.may_wait() && self.answered + 1 == self.requests.len()
     }
 
     /// It is taken up at `now`. If it was parked until then, that is not measured.

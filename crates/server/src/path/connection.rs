@@ -177,7 +177,10 @@ impl Connection {
     /// What is left of its bundle, once it has read the answers before it and will read more.
     pub fn take_rest(&mut self) -> Option<Box<Bundle>> {
         let goes_on = self.has_read() && self.peer.life != Life::Over;
-        self.rest.take_if(|_| goes_on)
+        let rest = self.rest.take_if(|_| goes_on)?;
+        // Its store is told when the client leaves, from now on.
+        self.blocked = rest.may_wait();
+        Some(rest)
     }
 
     /// Handles the whole requests in `input`; how many bytes are done with.

@@ -64,6 +64,7 @@ impl<R: Rules> Local<R> {
         let mut waiters = self.waiters();
         let mut passage = Passage {
             now: self.time.millis(),
+            stamp: self.clock.stamp(),
             gate: rules.prepare(requests, batch.bytes()),
             rules: &mut *rules,
             waiters: &mut waiters,
@@ -179,6 +180,7 @@ impl<R: Rules> Drop for Local<R> {
 /// One batch on its way through the rules.
 struct Passage<'a, R: Rules> {
     now: Millis,
+    stamp: u64,
     gate: Result<(), Fault>,
     rules: &'a mut R,
     waiters: &'a mut Waiters,
@@ -209,11 +211,15 @@ impl<R: Rules> Passage<'_, R> {
     /// Executes a bundle until it is done, has to wait, has answers enough for now, or the commit has enough.
     fn run(&mut self, mut bundle: Box<Bundle>) {
         while !bundle.is_done() && bundle.answers.len() < BUNDLE_ANSWER_BYTES {
+            if bundle.only_waits() && self.waiters.has_left(bundle.address) {
+                // Nobody would read what it took.
+                bundle.answer_empty();
+                break;
+            }
             match self.execute(&mut bundle) {
                 Flow::Done(outcome) => bundle.finish_one(outcome),
-                Flow::Waits(_) if self.waiters.has_left(bundle.address) => bundle.answer_empty(),
                 Flow::Waits(interest) => {
-                    let until = bundle.gives_up_at(self.now);
+                    let until = bundle.gives_up_at(self.now, self.stamp);
                     return self.waiters.park(Waiting { bundle, interest, until });
                 }
             }

@@ -102,10 +102,16 @@ impl Waiters {
         }
     }
 
-    /// Whether the connection of a pop about to be parked has left.
+    /// Whether the connection of a pop that is about to be executed or parked has left.
     #[must_use]
     pub fn has_left(&self, address: Address) -> bool {
         self.left.contains(&address)
+    }
+
+    /// Whether that is so of any pop.
+    #[must_use]
+    pub fn somebody_left(&self) -> bool {
+        !self.left.is_empty()
     }
 
     /// The pop of a connection that left is back.

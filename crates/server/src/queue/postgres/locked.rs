@@ -3,7 +3,8 @@
 //!
 //! The database refuses a batch that would wait for such a row longer than a batch takes. Then its queue is noted here, with all
 //! others of the batch whose rows are kept, and the requests for them, and a thread looks again and again which rows are free; then
-//! those are made again. A request that has waited for as long as a middleware waits for an answer is refused.
+//! those are made again. A request that has waited for as long as a middleware waits for an answer is refused; a POP whose own time is
+//! over before gets nothing.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,9 +21,10 @@ use super::link::{ANSWER_WITHIN, Failure, Link};
 use super::parked::Called;
 use super::shared::Shared;
 use super::store::Postgres;
-use crate::path::bundle::Bundle;
+use crate::path::bundle::{Address, Bundle};
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
+use crate::queue::rules::Millis;
 
 /// What `wait_for_queue` fails with.
 const LOCKED: &str = "PHLCK";
@@ -51,6 +53,15 @@ struct Waiting {
     bundle: Box<Bundle>,
     queue: Box<str>,
     since: Instant,
+    /// When it gives up by itself; None: it is no pop that may wait.
+    until: Option<Millis>,
+}
+
+impl Waiting {
+    /// Whether it waits no longer, although its queue is not free.
+    fn is_over(&self, now: Millis) -> bool {
+        self.since.elapsed() > ANSWER_WITHIN || self.until.is_some_and(|until| until <= now)
+    }
 }
 
 impl Postgres {
@@ -94,7 +105,9 @@ impl Postgres {
                 }
                 (Some((_, queue)), None) => {
                     let queue = queue.clone();
-                    line.waiting.push(Waiting { bundle, queue, since: Instant::now() });
+                    let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
+                    let until = bundle.only_waits().then(|| bundle.gives_up_at(now, stamp));
+                    line.waiting.push(Waiting { bundle, queue, since: Instant::now(), until });
                 }
             }
         }
@@ -103,6 +116,17 @@ impl Postgres {
 }
 
 impl LockedQueues {
+    /// A client left: the bundle of which only its pop is left to be done, if it waits here.
+    pub(super) fn leave(&self, address: Address) -> Option<Box<Bundle>> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let is_it = |waiting: &Waiting| waiting.bundle.address == address && waiting.bundle.only_waits();
+        let waiting = &mut lock(&self.line).waiting;
+        let at = waiting.iter().position(is_it)?;
+        Some(waiting.remove(at).bundle)
+    }
+
     /// Whoever asks for this queue waits from now on, until its row is free.
     fn note(&self, shared: &Arc<Shared>, queue: &str) -> io::Result<()> {
         let mut line = lock(&self.line);
@@ -143,9 +167,9 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
             .unwrap_or_else(|_| queues.iter().map(|queue| queue.to_string()).collect());
         let mut line = lock(line);
         line.queues.retain(|queue| !free.iter().any(|free| **free == **queue));
-        let is_over = |waiting: &mut Waiting| {
-            waiting.since.elapsed() > ANSWER_WITHIN || free.iter().any(|free| **free == *waiting.queue)
-        };
+        let now = shared.time.millis();
+        let is_over =
+            |waiting: &mut Waiting| waiting.is_over(now) || free.iter().any(|free| **free == *waiting.queue);
         let over: Vec<Waiting> = line.waiting.extract_if(.., is_over).collect();
         let is_last = line.queues.is_empty();
         if is_last {
@@ -155,11 +179,14 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
         drop(line);
         if !over.is_empty() || !free.is_empty() {
             let mut parked = shared.parked();
-            for Waiting { mut bundle, queue, since } in over {
-                if since.elapsed() > ANSWER_WITHIN {
-                    bundle.refuse_one(&given_up(&queue));
+            for mut waiting in over {
+                let is_free = free.iter().any(|free| **free == *waiting.queue);
+                if waiting.since.elapsed() > ANSWER_WITHIN {
+                    waiting.bundle.refuse_one(&given_up(&waiting.queue));
+                } else if !is_free {
+                    waiting.bundle.answer_empty();
                 }
-                parked.go_on(bundle);
+                parked.go_on(waiting.bundle);
             }
             if !free.is_empty() {
                 parked.call_all();

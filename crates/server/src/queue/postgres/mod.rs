@@ -42,6 +42,7 @@ mod floors;
 mod names;
 
 // Requests that wait, and threads beside the workers.
+mod departed;
 mod keeper;
 mod leases;
 mod locked;

@@ -42,7 +42,7 @@ pub struct Postgres {
     pub(super) shared: Arc<Shared>,
     pub(super) links: Links,
     sessions: Mutex<Sessions>,
-    clock: Clock,
+    pub(super) clock: Clock,
     keeper: Option<Keeper>,
     pub(super) sweeper: Sweeper,
     /// Queues whose rows somebody keeps locked.
@@ -237,6 +237,10 @@ impl Postgres {
 
     /// One call for all bundles; if the database refuses it, or takes too long, the same in halves, down to the one that is to blame.
     pub(super) fn attempt(&self, called: Vec<Called>, attempt: Attempt, batch: &mut Batch) {
+        let called = self.leave_departed(called, batch);
+        if called.is_empty() {
+            return;
+        }
         let asked =
             attempt.within().ok_or_else(Failure::told_to_stop).and_then(|within| self.call(&called, within));
         match asked {
@@ -333,7 +337,7 @@ impl Postgres {
     ) {
         let ops: HashMap<(usize, usize), usize> =
             places.iter().enumerate().map(|(op, place)| ((place.bundle, place.request), op)).collect();
-        let now = self.shared.time.millis();
+        let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
         let mut parked = self.shared.parked();
         let accounts = era.accounts();
         let mut sent_here = Vec::new();
@@ -372,7 +376,7 @@ impl Postgres {
                 finished.push(bundle);
                 continue;
             };
-            let until = bundle.gives_up_at(now);
+            let until = bundle.gives_up_at(now, stamp);
             if let Some(mut over) = parked.park((seat, bundle), interest, until, since) {
                 over.answer_empty();
                 match over.is_done() {
@@ -520,6 +524,10 @@ impl Store for Postgres {
     }
 
     fn leave(&self, address: Address) -> Option<Box<Bundle>> {
+        if let Some(mut bundle) = self.locked.leave(address) {
+            bundle.answer_empty();
+            return Some(bundle);
+        }
         let mut parked = self.shared.parked();
         let mut bundle = parked.leave(address)?;
         let called = parked.has_woken();

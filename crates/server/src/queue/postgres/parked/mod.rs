@@ -350,12 +350,24 @@ impl Parked {
 
     /// A bundle that was called and is not executed yet.
     fn take_called(&mut self, address: Address) -> Option<Called> {
-        let is_it = |(_, bundle): &Called| bundle.address == address;
+        // What stands in front of a pop is done.
+        let is_it =
+            |(seat, bundle): &Called| bundle.address == address && (seat.is_some() || bundle.only_waits());
         if let Some(at) = self.woken.iter().position(is_it) {
             return Some(self.woken.remove(at));
         }
         let at = self.in_turn.iter().position(is_it)?;
         self.in_turn.remove(at)
+    }
+
+    /// Whether the client of a pop that is about to be executed has left.
+    pub(super) fn has_left(&self, address: Address) -> bool {
+        self.waiters.has_left(address)
+    }
+
+    /// Whether that is so of any pop.
+    pub(super) fn somebody_left(&self) -> bool {
+        self.waiters.somebody_left()
     }
 
     /// The pop of a connection that left is back.
