@@ -329,7 +329,7 @@ CREATE FUNCTION letters_after(queue bigint, INOUT part int, INOUT sender int, IN
     OUT letters tid[]) LANGUAGE plpgsql AS $$
 DECLARE
     letter record;
-    found int := 0;
+    seen int := 0;
 BEGIN
     letters := '{}';
     IF part = 2 THEN
@@ -339,8 +339,8 @@ BEGIN
                 AND first_queue IS NOT NULL
             ORDER BY queue_id, sender_id, recipient_id, message.place LIMIT redriven_at_once() FOR UPDATE SKIP LOCKED
         LOOP
-            found := found + 1;
-            letters[found] := letter.tid;
+            seen := seen + 1;
+            letters[seen] := letter.tid;
             sender := letter.sender_id;
             recipient := letter.recipient_id;
             place := letter.place;
@@ -351,12 +351,12 @@ BEGIN
                 AND (queue_id, id) > (queue, letters_after.place) AND holder_id IS NULL AND first_queue IS NOT NULL
             ORDER BY queue_id, id LIMIT redriven_at_once() FOR UPDATE SKIP LOCKED
         LOOP
-            found := found + 1;
-            letters[found] := letter.tid;
+            seen := seen + 1;
+            letters[seen] := letter.tid;
             place := letter.id;
         END LOOP;
     END IF;
-    IF found < redriven_at_once() THEN
+    IF seen < redriven_at_once() THEN
         part := nullif(part, 3) + 1;
         sender := 0;
         recipient := 0;

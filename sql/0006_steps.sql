@@ -68,11 +68,11 @@ DECLARE c candidates;
 BEGIN
     CASE kind
     WHEN 'p' THEN
-        SELECT array_agg(h.lane), array_agg(h.place), array_agg(h.tid), array_agg(h.part) INTO c FROM (
+        SELECT array_agg(h.lane), array_agg(h.place), array_agg(h.tid), array_agg(h.part), null::bigint[] INTO c FROM (
             SELECT l.lane, h.place, h.tid, h.part FROM generate_series(f, t) AS l(lane),
                 LATERAL queue_lane(at_ms, recipients[l.lane], ids[queues[l.lane]], floors[l.lane], wants[l.lane]) AS h) AS h;
     WHEN 'b' THEN
-        SELECT array_agg(h.lane), array_agg(h.place), array_agg(h.tid), array_agg(h.part) INTO c FROM (
+        SELECT array_agg(h.lane), array_agg(h.place), array_agg(h.tid), array_agg(h.part), null::bigint[] INTO c FROM (
             SELECT l.lane, h.place, h.tid, h.part FROM generate_series(f, t) AS l(lane),
                 LATERAL both_lane(at_ms, recipients[l.lane], ids[queues[l.lane]], senders[l.lane], floors[l.lane],
                     wants[l.lane]) AS h) AS h;

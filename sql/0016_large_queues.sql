@@ -108,7 +108,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
 DECLARE
     from_queue bigint;
     to_queue bigint;
-    found tid[];
+    those tid[];
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
@@ -123,9 +123,9 @@ BEGIN
         part := null;
         RETURN;
     END IF;
-    SELECT l.part, l.sender, l.recipient, l.place, l.letters INTO part, sender, recipient, place, found
+    SELECT l.part, l.sender, l.recipient, l.place, l.letters INTO part, sender, recipient, place, those
         FROM letters_after(from_queue, part, sender, recipient, place) AS l;
-    SELECT coalesce(sum(r.number) FILTER (WHERE r.kind = 'i'), 0) INTO moved FROM redrive_letters(found, to_queue) AS r;
+    SELECT coalesce(sum(r.number) FILTER (WHERE r.kind = 'i'), 0) INTO moved FROM redrive_letters(those, to_queue) AS r;
     IF moved > 0 THEN
         PERFORM tell_news(0, '*');
     END IF;

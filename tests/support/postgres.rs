@@ -363,6 +363,8 @@ impl Postgres {
         command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
         // Version 13 keeps passwords otherwise.
         command.args(["-c", "password_encryption=scram-sha-256"]);
+        // What a database may be set to, and what then fails in functions that are careless.
+        command.args(["-c", "plpgsql.extra_errors=all"]);
         for setting in &self.settings {
             command.args(["-c", setting]);
         }
