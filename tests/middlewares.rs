@@ -275,6 +275,32 @@ fn a_database_that_ends_statements_early_is_used_all_the_same() {
     );
 }
 
+/// Waits and transactions have limits for others, and a batch waits all the same.
+#[test]
+fn a_database_that_ends_waits_early_is_used_all_the_same() {
+    let postgres = postgres::shared();
+    let database = postgres.create_database();
+    postgres.psql("postgres", "CREATE ROLE patient SUPERUSER LOGIN");
+    for name in ["lock_timeout", "transaction_timeout"] {
+        let is_known = format!("SELECT count(*) FROM pg_settings WHERE name = '{name}'");
+        if postgres.psql("postgres", &is_known) == "1" {
+            postgres.psql("postgres", &format!("ALTER DATABASE {database} SET {name} = '50ms'"));
+            postgres.psql("postgres", &format!("ALTER ROLE patient SET {name} = 0"));
+        }
+    }
+    let server = Server::start(&postgres.url(&database), &[]);
+    let mut bob = Client::login(server.addr(), "bob").expect("it runs");
+    ask(&mut bob, "QCREATE q");
+    let mut patient = Session::open(postgres, &database, "patient");
+    patient.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('posthaste.append'), 0)");
+    bob.send(&["SEND", "q", "x"]).expect("sent");
+    sleep(Duration::from_millis(500));
+    patient.run("COMMIT");
+    assert!(bob.answer().expect("an answer").integer().is_some(), "{}", server.log());
+    assert_eq!(ask(&mut bob, "POP QUEUE q").body(), Some("x"));
+    assert!(!server.log().contains("is tried in parts"), "{}", server.log());
+}
+
 /// Which keeps rows from being deleted that nothing identifies.
 #[test]
 fn a_publication_of_all_tables_keeps_nobody_from_working() {

@@ -37,9 +37,11 @@ const SILENT: Duration = Duration::from_secs(2);
 const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false) \
                               WHERE current_setting('default_transaction_isolation') <> 'read committed'";
 
-/// How long a statement may take is for us to say: what takes longer is tried in parts.
-const NO_TIMEOUT: &str = "SELECT set_config('statement_timeout', '0', false) \
-                          WHERE current_setting('statement_timeout') <> '0'";
+/// How long a statement, its wait for a lock or its transaction may take is for us to say: what takes longer is tried in parts. Nor is
+/// a session ended that nobody needs just now. Two of these are newer than the oldest server, where they are null here.
+const NO_TIMEOUT: &str = "SELECT set_config(name, '0', false) FROM unnest(ARRAY['statement_timeout', 'lock_timeout', \
+                          'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout']) AS name \
+                          WHERE current_setting(name, true) <> '0'";
 
 /// Between attempts to reach a database that cannot be reached.
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
