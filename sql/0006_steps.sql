@@ -210,6 +210,22 @@ END $$;
 COMMENT ON FUNCTION exceeds_answer(hands, bigint[], bytea[], bytea[]) IS
 'Whether somebody was dealt more than fits into an answer. Plan: Tid Scans, which read lengths and no bodies.';
 
+CREATE FUNCTION gives_changed_rows() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT current_setting('server_version_num')::int % 10000 < CASE current_setting('server_version_num')::int / 10000
+        WHEN 13 THEN 23 WHEN 14 THEN 20 WHEN 15 THEN 15 WHEN 16 THEN 11 WHEN 17 THEN 7 ELSE 0 END
+$$;
+COMMENT ON FUNCTION gives_changed_rows() IS
+'Whether this server, asked to lock a row by its ctid that somebody changes meanwhile, gives the new version, which has another ctid. Later minor releases do not. Inlined.';
+
+CREATE FUNCTION unchanged(tids tid[], places bigint[], chosen candidates) RETURNS bigint[] LANGUAGE plpgsql
+SET enable_nestloop = off AS $$
+BEGIN
+    -- By place, for which every server has a hash join.
+    RETURN ARRAY(SELECT c.place FROM unnest(chosen.places, chosen.tids) AS c(place, tid)
+        JOIN unnest(places, tids) AS m(place, tid) ON m.place = c.place WHERE m.tid = c.tid);
+END $$;
+COMMENT ON FUNCTION unchanged(tid[], bigint[], candidates) IS 'The places of those rows that are still the ones which were chosen. Plan: a hash join, no table.';
+
 CREATE FUNCTION hold(dealt hands, chosen candidates) RETURNS hands LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
@@ -224,16 +240,21 @@ BEGIN
         SELECT coalesce(array_agg(m.ctid), '{}'), coalesce(array_agg(m.place), '{}') INTO mine, places FROM (
             SELECT ctid, message.place FROM message WHERE ring = p AND ctid = ANY(tids) AND due_ms IS NULL
             FOR UPDATE SKIP LOCKED) AS m;
-        IF cardinality(mine) < cardinality(tids) THEN
+        IF gives_changed_rows() THEN
+            places := unchanged(mine, places, chosen);
+        END IF;
+        IF cardinality(places) < cardinality(tids) THEN
+            -- As sets, which are hashed: of ten thousand that were dealt one may be lost.
             dealt.lost := dealt.lost || ARRAY(
-                SELECT c.place FROM unnest(chosen.places, chosen.tids, chosen.parts) AS c(place, tid, part)
-                WHERE c.part = p AND c.tid = ANY(tids) AND c.place <> ALL(places));
+                (SELECT u.place FROM unnest(dealt.places) AS u(place)
+                    INTERSECT SELECT c.place FROM unnest(chosen.places, chosen.parts) AS c(place, part) WHERE c.part = p)
+                EXCEPT SELECT u.place FROM unnest(places) AS u(place));
         END IF;
     END LOOP;
     RETURN dealt;
 END $$;
 COMMENT ON FUNCTION hold(hands, candidates) IS
-'Locks the rows of what was dealt out; what somebody else is taking is lost. Nobody is waited for. Plan: Tid Scans, even where a table looks empty when this is planned.';
+'Locks the rows of what was dealt out; what somebody else is taking, or has changed, is lost. Nobody is waited for. Plan: Tid Scans, even where a table looks empty when this is planned; as unchanged.';
 
 CREATE FUNCTION give_up(dealt hands, chosen candidates, any_lanes int[]) RETURNS hands LANGUAGE plpgsql AS $$
 BEGIN
