@@ -189,7 +189,7 @@ BEGIN
     -- Names about to exist, sorted, before any queue: whoever makes the same one waits for nothing else of ours.
     IF met <> '{}' THEN
         -- A value, since what EXISTS asks may be looked up in a list that is made of all queues.
-        PERFORM meet(who) FROM (
+        PERFORM meet_soon(who, met) FROM (
             SELECT DISTINCT u.who FROM unnest(met_at, met) AS u(queue, who)
             WHERE u.queue = 0 OR names[u.queue] = ANY(made) OR (SELECT NOT only_known FROM queue WHERE name = names[u.queue])
             ORDER BY u.who) AS sorted;

@@ -281,12 +281,17 @@ END $$;
 COMMENT ON FUNCTION life() IS
 'A number that stays until the server loses something, or is restored. Plan: life, which has one row.';
 
-CREATE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql
+CREATE FUNCTION meet_as(who text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
-    SELECT log_in(who)
-$$;
-COMMENT ON FUNCTION log_in_as(text) IS 'log_in, for the middleware. Plan: as log_in.';
+BEGIN
+    PERFORM set_config('lock_timeout', patience_ms::text, true);
+    RETURN CASE WHEN logs_in THEN log_in(who) ELSE meet(who) END;
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM refuse_kept(ARRAY[who]);
+END $$;
+COMMENT ON FUNCTION meet_as(text, boolean, int) IS
+'log_in or meet, for the middleware: waits no longer than so many ms for somebody''s transaction, then fails as refuse_kept. Plan: as log_in.';
 
 CREATE FUNCTION log_in_all(names text[]) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

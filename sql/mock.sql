@@ -142,8 +142,8 @@ CREATE OR REPLACE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, 
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
 COMMENT ON FUNCTION pop_skip_locked IS 'Fixed: message 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION log_in_as(who text) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
-COMMENT ON FUNCTION log_in_as IS 'Fixed: whoever logs in has the number 1. Plan: no table.';
+CREATE OR REPLACE FUNCTION meet_as(who text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
+COMMENT ON FUNCTION meet_as IS 'Fixed: whoever logs in has the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
 COMMENT ON FUNCTION upkeep IS 'Fixed: nothing is ever due. Plan: no table.';

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::alone::Alone;
 use super::call::{Call, Knowledge};
@@ -109,17 +109,30 @@ impl Postgres {
                 continue;
             }
             let Some(name) = self.sessions().name(bundle.account) else { continue };
-            self.log_in_at(link, era, &name)?;
+            self.meet_at(link, era, &name, true)?;
         }
         Ok(())
     }
 
-    /// Makes sure of an account at a server; the number of its sessions.
-    pub(super) fn log_in_at(&self, link: &mut Link, era: &Era, name: &[u8]) -> Result<AccountId, Failure> {
+    /// Makes sure of an account at a server, which logs in or is named by others; the number of its sessions, or its own.
+    pub(super) fn meet_at(
+        &self,
+        link: &mut Link,
+        era: &Era,
+        name: &[u8],
+        logs_in: bool,
+    ) -> Result<AccountId, Failure> {
         let text = String::from_utf8_lossy(name);
-        let log_in = "SELECT posthaste.log_in_as($1)";
-        let rows = link.ask_of(era.server, log_in, &[(&text, Type::TEXT)], false)?;
+        let patience_ms = self.names.patience_ms(&text);
+        let meet = "SELECT posthaste.meet_as($1, $2, $3)";
+        let arguments: &[(&(dyn ToSql + Sync), Type)] =
+            &[(&text, Type::TEXT), (&logs_in, Type::BOOL), (&patience_ms, Type::INT4)];
+        let rows = link.ask_of(era.server, meet, arguments, false)?;
         let id = rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned();
+        if !logs_in {
+            era.accounts_mut().learn(id, name);
+            return Ok(id);
+        }
         let session = self.sessions().log_in(id, name);
         era.accounts_mut().log_in(session, id, name);
         Ok(session)

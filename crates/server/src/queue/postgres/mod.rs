@@ -44,6 +44,7 @@ mod names;
 // Requests that wait, and threads beside the workers.
 mod departed;
 mod keeper;
+mod kept_names;
 mod leases;
 mod locked;
 mod parked;

@@ -18,6 +18,7 @@ use super::columns::ARGUMENTS;
 use super::era::Now;
 use super::fitting::{CALL_BUNDLES_MAX, fitting};
 use super::keeper::{Done, Keeper};
+use super::kept_names::{self, KeptNames};
 use super::leases::{self, KeptLeases};
 use super::link::{Failure, Link, Reach};
 use super::links::Links;
@@ -49,6 +50,8 @@ pub struct Postgres {
     pub(super) locked: LockedQueues,
     /// Whether somebody keeps rows of leases locked.
     pub(super) leases: KeptLeases,
+    /// Accounts that somebody keeps.
+    pub(super) names: KeptNames,
     pub(super) apply: String,
     /// Every request for itself, with pops done like this.
     pub(super) unbatched: Option<Popping>,
@@ -127,6 +130,7 @@ impl Postgres {
             sweeper: Sweeper::default(),
             locked: LockedQueues::default(),
             leases: KeptLeases::default(),
+            names: KeptNames::default(),
             unbatched: None,
             apply: format!("SELECT * FROM posthaste.apply({})", places.join(", ")),
         })
@@ -158,7 +162,10 @@ impl Postgres {
                 let Operation::Login { account } = ask.operation else { break };
                 let outcome = match self.account_by(account.of(ask.bytes)) {
                     Ok(id) => answer.integer(id.into()),
-                    Err(failure) => answer.fault(&store_fault(&failure)),
+                    Err(failure) => {
+                        let refusal = self.refusal_of_login(&failure);
+                        answer.fault(&refusal.unwrap_or_else(|| store_fault(&failure)))
+                    }
                 };
                 bundle.finish_one(outcome);
             }
@@ -168,7 +175,7 @@ impl Postgres {
 
     /// Makes sure of an account; the number of its sessions.
     fn account_by(&self, name: &[u8]) -> Result<u32, Failure> {
-        self.links.with(|link| self.remembering(link, |link, era| self.log_in_at(link, era, name)))
+        self.links.with(|link| self.remembering(link, |link, era| self.meet_at(link, era, name, true)))
     }
 
     /// Who is who in sessions.
@@ -182,6 +189,7 @@ impl Postgres {
         self.log_in(&mut called, &mut batch.finished);
         called = self.leave_out(called, batch);
         called = self.leave_leases(called, batch);
+        called = self.leave_names(called, batch);
         // Those who waited go before those who come now.
         called.sort_by_key(parked::arrival);
         while !called.is_empty() {
@@ -257,6 +265,9 @@ impl Postgres {
             }
             Err(Failure::Refused(error)) if leases::may_be_kept(&called, &error) => {
                 self.refuse_kept(called, &Failure::Refused(error), attempt, batch);
+            }
+            Err(failure) if kept_names::is_kept(&failure) => {
+                self.refuse_names(called, &failure, attempt, batch)
             }
             Err(failure) => self.attempt_in_parts_or_give_up(called, &failure, attempt, batch),
         }
