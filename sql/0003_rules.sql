@@ -499,6 +499,32 @@ CREATE FUNCTION new_receipt() RETURNS bigint LANGUAGE sql VOLATILE AS $$
 $$;
 COMMENT ON FUNCTION new_receipt() IS 'A number nobody can guess: 60 random bits of a version 4 UUID.';
 
+-- Whoever moves messages, or removes them and may have to give them back, has their rows locked meanwhile, as somebody who takes them
+-- has; and a POP that names no queue passes over what is locked, for it waits for nobody. So it is noted who does that: by a lock that
+-- is shared, until the end of the transaction, and by a sequence, which tells that somebody has begun.
+CREATE SEQUENCE moves;
+
+CREATE FUNCTION begin_move() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtext('posthaste.moves'), 0);
+    PERFORM nextval('posthaste.moves');
+END $$;
+COMMENT ON FUNCTION begin_move() IS
+'This transaction is going to lock messages that stay ready, or may be given back. Not for transactions of applications, which may last. Plan: no table.';
+
+CREATE FUNCTION moves_begun() RETURNS bigint LANGUAGE sql AS $$
+    SELECT coalesce(pg_sequence_last_value('posthaste.moves'), 0)
+$$;
+COMMENT ON FUNCTION moves_begun() IS 'How many have begun so far. Read before it is asked whether one goes on.';
+
+CREATE FUNCTION is_moving() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    -- Who shares the lock keeps us from having it alone, which is for no time. In one expression, so that nothing comes between that
+    -- would leave it to the session. Our own transaction does not count.
+    RETURN NOT pg_try_advisory_lock(hashtext('posthaste.moves'), 0) OR NOT pg_advisory_unlock(hashtext('posthaste.moves'), 0);
+END $$;
+COMMENT ON FUNCTION is_moving() IS 'Whether a transaction of somebody else moves messages. Waits for nobody. Plan: no table.';
+
 CREATE FUNCTION pop_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
     want bigint, lease_ms bigint, request_key bytea DEFAULT null, counted boolean DEFAULT false) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -520,6 +546,11 @@ DECLARE
     place_here constant text[] := ARRAY[coalesce(queue, 0)::text, coalesce(sender, -1)::text];
     passed_any bigint := CASE WHEN note[1:2] = place_here THEN note[3]::bigint ELSE -1 END;
     passed_own bigint := -1;
+    -- Whether something was passed over; of all queues also whether it may be back in a moment.
+    is_passed boolean := false;
+    moves bigint := CASE WHEN queue IS NULL THEN moves_begun() END;
+    may_be_back boolean := queue IS NULL AND is_moving();
+    patience_ends timestamptz;
 BEGIN
     IF request_key IS NOT NULL THEN
         -- A queue's row is locked by whoever pops there; of all queues none is. Whoever looks before the lock is had may not see what
@@ -552,6 +583,7 @@ BEGIN
         FOR head IN SELECT h.* FROM heads(at_ms, reader, queue, sender, not_own, broadcast, wanted) h ORDER BY h.place
         LOOP
             seen := seen + 1;
+            is_passed := true;
             CONTINUE WHEN head.place <= CASE WHEN head.for_anyone THEN passed_any ELSE passed_own END;
             enough := cardinality(given) = want OR cardinality(given) > 0 AND bytes + head.bytes > answer_bytes_max();
             EXIT WHEN enough;
@@ -568,7 +600,20 @@ BEGIN
             names := names || name;
             RETURN NEXT shown(op, m, name);
         END LOOP;
-        EXIT WHEN enough OR cardinality(given) = want OR seen < wanted;
+        EXIT WHEN enough OR cardinality(given) = want;
+        IF seen < wanted THEN
+            -- Where somebody moves messages, or did until just now, nothing is found only when that is over, or takes long.
+            EXIT WHEN cardinality(given) > 0 OR NOT is_passed OR queue IS NOT NULL OR NOT may_be_back AND moves_begun() = moves;
+            patience_ends := coalesce(patience_ends, clock_timestamp() + interval '500 ms');
+            EXIT WHEN clock_timestamp() > patience_ends;
+            PERFORM pg_sleep(0.002);
+            moves := moves_begun();
+            may_be_back := is_moving();
+            is_passed := false;
+            passed_any := -1;
+            passed_own := -1;
+            seen := 0;
+        END IF;
     END LOOP;
     IF lease_ms IS NULL AND cardinality(given) > 0 AND leaving_is_noted() THEN
         PERFORM note_arrival(g.queue_id, -count(*), -sum(octet_length(g.body))) FROM unnest(given) AS g GROUP BY g.queue_id;

@@ -203,6 +203,8 @@ DECLARE
 BEGIN
     IF if_large = 'refuse' THEN
         PERFORM refuse_if_large(queue);
+        -- What is removed is given back where the rest is not to be had.
+        PERFORM begin_move();
     END IF;
     LOOP
         -- Nobody waits for messages that are ready, so they may be held while others end.
@@ -417,6 +419,7 @@ DECLARE
     told answer;
     moved bigint := 0;
 BEGIN
+    PERFORM begin_move();
     FOR first_part IN 2..3 LOOP
         SELECT l.part, l.letters INTO part, letters FROM letters_after(from_queue, first_part, 0, 0, 0) AS l;
         IF part = first_part THEN

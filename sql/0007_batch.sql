@@ -180,6 +180,9 @@ DECLARE
     dealt hands;
     -- Places of what was lost when it was dealt first.
     lost bigint[];
+    -- Of POPs that name no queue: who moves messages while they look.
+    moves bigint;
+    may_be_back boolean;
     place bigint;
     removed bigint;
 BEGIN
@@ -270,6 +273,10 @@ BEGIN
                 END IF;
             END LOOP;
             lost := null;
+            IF kind IN ('f', 'F') THEN
+                moves := moves_begun();
+                may_be_back := is_moving();
+            END IF;
             LOOP
                 IF lost IS NULL THEN
                     chosen := choose(lower(kind::text)::"char", at_ms, ids, lf, lt, l_queue, l_sender, l_recipient, l_floor, l_want);
@@ -301,6 +308,11 @@ BEGIN
                 END IF;
                 lost := dealt.lost;
             END LOOP;
+            -- What was lost may be back in a moment, which the rules wait for.
+            IF lost IS NOT NULL AND dealt.empty IS NOT NULL AND kind IN ('f', 'F') AND (may_be_back OR moves_begun() <> moves) THEN
+                dealt.again := ARRAY(SELECT u.taker FROM unnest(dealt.again || dealt.empty) AS u(taker) ORDER BY u.taker);
+                dealt.empty := null;
+            END IF;
             IF dealt.empty IS NOT NULL THEN
                 FOREACH f IN ARRAY dealt.empty LOOP
                     IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN

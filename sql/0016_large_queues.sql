@@ -123,6 +123,7 @@ BEGIN
         part := null;
         RETURN;
     END IF;
+    PERFORM begin_move();
     SELECT l.part, l.sender, l.recipient, l.place, l.letters INTO part, sender, recipient, place, those
         FROM letters_after(from_queue, part, sender, recipient, place) AS l;
     SELECT coalesce(sum(r.number) FILTER (WHERE r.kind = 'i'), 0) INTO moved FROM redrive_letters(those, to_queue) AS r;

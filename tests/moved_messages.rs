@@ -11,7 +11,72 @@ mod session;
 #[path = "support/mod.rs"]
 mod support;
 
-use place::Place;
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use client::{Answer, Client};
+use place::{Place, ask, login};
+
+fn ask_line(client: &mut Client, line: &str) -> Answer {
+    ask(client, &line.split(' ').collect::<Vec<_>>())
+}
+
+/// So many messages of bob's that were given up, in `dead`.
+fn letters(bob: &mut Client, count: usize) {
+    let bodies = vec!["x"; count];
+    ask(bob, &[&["SENDMANY", "home"], &bodies[..]].concat());
+    let leased = ask_line(bob, &format!("POP QUEUE home COUNT {count} LEASE 60000")).list();
+    assert_eq!(leased.len(), count);
+    let receipts = leased.iter().filter_map(|message| message.get("receipt").and_then(Answer::text));
+    let nacks: String = receipts.map(|receipt| format!("NACK {receipt}\r\n")).collect();
+    bob.write(nacks.as_bytes()).expect("it runs");
+    for _ in 0..count {
+        assert_eq!(bob.answer().expect("an answer"), Answer::Integer(1));
+    }
+}
+
+#[test]
+fn a_pop_by_sender_misses_nothing_while_letters_start_anew() {
+    const LETTERS: usize = 1000;
+    let place = Place::new();
+    let servers = [place.middleware(&[]), place.middleware(&[])];
+    let [mut bob, mut eve] = servers.each_ref().map(|server| login(server, "bob"));
+    ask_line(&mut bob, "QCREATE dead");
+    ask_line(&mut bob, "QCREATE home DEADLETTER dead AFTER 1");
+    for round in 0..6 {
+        letters(&mut bob, LETTERS);
+        let missed = thread::scope(|scope| {
+            let redriven = scope.spawn(|| ask_line(&mut eve, "QREDRIVE dead"));
+            sleep(Duration::from_millis(20 * round));
+            bob.write("POP FROM bob\r\n".repeat(LETTERS).as_bytes()).expect("it runs");
+            let answers: Vec<_> = (0..LETTERS).map(|_| bob.answer().expect("an answer")).collect();
+            assert!(redriven.join().expect("no panic").integer().is_some());
+            answers.iter().filter(|answer| answer.body().is_none()).count()
+        });
+        assert_eq!(missed, 0, "round {round}: all {LETTERS} were there all the time");
+    }
+}
+
+#[test]
+fn a_pop_by_sender_misses_nothing_while_a_purge_waits_in_vain() {
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let [mut bob, mut eve] = ["bob", "eve"].map(|name| login(&server, name));
+    ask_line(&mut bob, "QCREATE q");
+    for together in [1, 2] {
+        ask_line(&mut bob, "SENDMANY q 1 2 3 4 5");
+        app.run("BEGIN; SELECT FROM posthaste.pop('app', 'q')");
+        eve.send(&["QPURGE", "q"]).expect("sent");
+        sleep(Duration::from_millis(100));
+        bob.write("POP FROM bob\r\n".repeat(together).as_bytes()).expect("it runs");
+        for _ in 0..together {
+            assert!(bob.answer().expect("an answer").body().is_some(), "four are nobody's");
+        }
+        assert!(eve.answer().expect("an answer").is_error("BUSY"));
+        app.run("ROLLBACK");
+        ask_line(&mut bob, "QPURGE q");
+    }
+}
 
 /// As a server gives it that does not look again whether a row is the one that was asked for.
 #[test]
