@@ -80,6 +80,11 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 
 -- The ring ---------------------------------------------------------------------------------------------------------
 
+CREATE FUNCTION is_dumped() RETURNS boolean LANGUAGE sql AS $$
+    SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'pg_dump')
+$$;
+COMMENT ON FUNCTION is_dumped() IS 'Whether pg_dump is connected to this database, as whatever role. Every role may know. Plan: no table.';
+
 CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)
 LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off SET max_parallel_workers_per_gather = 0 SET synchronize_seqscans = off
@@ -163,10 +168,18 @@ BEGIN
         -- When it seems empty, every page counts: something may have come while the lock was waited for.
         EXECUTE format('SELECT place FROM %I WHERE ctid >= $1 LIMIT 1', other) INTO oldest USING '(0,0)'::tid;
     END IF;
-    IF oldest IS NULL THEN
+    -- Truncated in another call than that which set the last ones aside: who has a snapshot from before and no lock yet, as pg_dump
+    -- has for a moment, would see them nowhere. One that is there now may have a snapshot from before that call.
+    IF oldest IS NULL AND moved = 0 THEN
+        IF is_dumped() THEN
+            said := 'pg_dump may be about to read ' || other;
+            RETURN;
+        END IF;
         EXECUTE format('TRUNCATE %I', other);
+        said := 'emptied ' || other;
+    ELSE
+        said := format('eased %s, %s messages set aside', other, moved);
     END IF;
-    said := format('%s %s, %s messages set aside', CASE WHEN oldest IS NULL THEN 'emptied' ELSE 'eased' END, other, moved);
 END $$;
 COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint, text) IS
 'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces of so many messages and 4 MiB at most, once next to nothing is left in it or its first message is the one that it was at the last call (oldest, head: the answers of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';

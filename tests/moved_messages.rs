@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use client::{Answer, Client};
 use place::{Place, ask, login};
+use postgres::shared;
+use session::Session;
 
 fn ask_line(client: &mut Client, line: &str) -> Answer {
     ask(client, &line.split(' ').collect::<Vec<_>>())
@@ -76,6 +78,29 @@ fn a_pop_by_sender_misses_nothing_while_a_purge_waits_in_vain() {
         app.run("ROLLBACK");
         ask_line(&mut bob, "QPURGE q");
     }
+}
+
+/// A dump takes its snapshot first and locks what it reads afterwards.
+#[test]
+fn what_is_set_aside_is_in_a_dump_that_has_just_begun() {
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let mut bob = login(&server, "bob");
+    ask_line(&mut bob, "QCREATE q");
+    ask_line(&mut bob, "SENDMANY q 1 2 3");
+    server.stop();
+    let turn = || place.as_owner("SELECT said FROM posthaste.turn_ring(0, 1000, 2000, null, null)");
+    assert_eq!(turn(), "turned");
+    let mut dump = Session::open(shared(), &place.database, "postgres");
+    dump.run("SET application_name = 'pg_dump'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    let dumps = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pg_dump'";
+    assert_eq!(place.app().run(dumps), "1", "a role without rights sees it too");
+    assert!(turn().starts_with("eased"));
+    assert!(turn().starts_with("pg_dump"));
+    assert_eq!(dump.run("SELECT count(*) FROM posthaste.message"), "3");
+    dump.run("COMMIT; SET application_name = 'other'");
+    assert!(turn().starts_with("emptied"));
+    assert_eq!(place.as_owner("SELECT count(*) FROM posthaste.message"), "3");
 }
 
 /// As a server gives it that does not look again whether a row is the one that was asked for.
