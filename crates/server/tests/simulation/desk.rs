@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use posthaste_measure::Clock;
 use posthaste_server::path::bundle::{Address, Bundle};
 use posthaste_server::path::worker::{Batch, Store};
 use posthaste_server::queue::answer::Answer;
@@ -86,13 +87,14 @@ impl Minutes {
 pub(crate) struct Desk {
     store: Arc<dyn Store>,
     truth: Arc<Mutex<Truth>>,
+    clock: Clock,
     life: u64,
 }
 
 impl Desk {
     /// Beside a store, in the process of this number.
-    pub(crate) fn new(store: Arc<dyn Store>, truth: Arc<Mutex<Truth>>, life: u64) -> Self {
-        Self { store, truth, life }
+    pub(crate) fn new(store: Arc<dyn Store>, truth: Arc<Mutex<Truth>>, clock: Clock, life: u64) -> Self {
+        Self { store, truth, clock, life }
     }
 
     fn truth(&self) -> MutexGuard<'_, Truth> {
@@ -105,7 +107,8 @@ impl Desk {
         if world.mutant == Some(Mutant::LostBundle) && world.chance(50) {
             batch.waiting.pop();
         }
-        batch.waiting.iter().for_each(|bundle| self.truth().meet(bundle));
+        let stamp = self.clock.stamp();
+        batch.waiting.iter().for_each(|bundle| self.truth().meet(bundle, stamp));
     }
 
     fn after(&self, batch: &mut Batch) {

@@ -150,7 +150,7 @@ impl World {
             }
         };
         self.life.set(self.life.get() + 1);
-        let desk = Arc::new(Desk::new(store, Arc::clone(&self.truth), self.life.get()));
+        let desk = Arc::new(Desk::new(store, Arc::clone(&self.truth), clock, self.life.get()));
         self.note(format_args!("process {} starts", self.life.get()));
         let process = Process::start(&self.plan, desk, clock).expect("the system has events");
         *self.process.borrow_mut() = Some(Rc::new(process));

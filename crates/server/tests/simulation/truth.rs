@@ -44,6 +44,14 @@ struct Parked {
     select: Selection,
 }
 
+/// A request that is being executed.
+struct Met {
+    place: Place,
+    address: Address,
+    /// How much of the time that it may wait is over.
+    waited: Millis,
+}
+
 /// The truth and its history.
 pub(crate) struct Truth {
     seed: u64,
@@ -64,7 +72,7 @@ pub(crate) struct Truth {
     /// The batch has got past the point where waits whose time is over are ended; or whoever waits is told that the store
     /// takes nothing now.
     has_ended_waits: bool,
-    places: Vec<(Place, Address)>,
+    places: Vec<Met>,
     left: Vec<Address>,
 }
 
@@ -231,17 +239,24 @@ impl Truth {
 
 /// Pops that wait.
 impl Truth {
-    /// A bundle is about to be executed.
-    pub(crate) fn meet(&mut self, bundle: &Bundle) {
+    /// A bundle is about to be executed, at this stamp.
+    pub(crate) fn meet(&mut self, bundle: &Bundle, stamp: u64) {
         let address = bundle.address;
-        self.places.extend(places(bundle).map(|place| (place, address)));
+        self.places.extend(places(bundle).map(|place| Met { place, address, waited: 0 }));
+        if let Some(Operation::Pop(pop)) = bundle.requests.first().map(|request| &request.operation) {
+            // As if it began to wait long after the epoch.
+            let now = 1 << 40;
+            let waited = now + pop.block_ms + 1 - bundle.gives_up_at(now, stamp);
+            let first = places(bundle).next();
+            self.places.iter_mut().filter(|met| Some(met.place) == first).for_each(|met| met.waited = waited);
+        }
     }
 
     /// A bundle is answered.
     pub(crate) fn part(&mut self, bundle: &Bundle) {
         for place in places(bundle) {
             self.unpark(place);
-            self.places.retain(|(known, _)| *known != place);
+            self.places.retain(|met| met.place != place);
         }
     }
 
@@ -264,14 +279,14 @@ impl Truth {
         let is_parked = self.parked.iter().any(|parked| parked.place == place);
         match (flow, ask.operation) {
             (Flow::Waits(interest), Operation::Pop(pop)) if !is_parked => {
-                let address =
-                    self.places.iter().find(|(known, _)| *known == place).map(|(_, address)| *address);
+                let met = self.places.iter().find(|met| met.place == place);
+                let (address, waited) = (met.map(|met| met.address), met.map_or(0, |met| met.waited));
                 if address.is_some_and(|address| self.left.contains(&address)) {
                     return;
                 }
                 world().count("waits", 1);
                 world().note(format_args!("it waits: {address:?} {:?}", pop));
-                let until = self.now + pop.block_ms + 1;
+                let until = self.now + pop.block_ms + 1 - waited;
                 let (account, bytes, select) = (ask.account, ask.bytes.to_vec(), pop.select);
                 self.parked.push(Parked { place, interest, until, account, bytes, select });
             }
@@ -289,7 +304,7 @@ impl Truth {
     /// The connection of one of them.
     pub(crate) fn someone_who_waits(&self) -> Option<Address> {
         let place = self.parked.first()?.place;
-        self.places.iter().find(|(known, _)| *known == place).map(|(_, address)| *address)
+        self.places.iter().find(|met| met.place == place).map(|met| met.address)
     }
 
     fn unpark(&mut self, place: Place) {
