@@ -138,42 +138,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION log_in(text) IS 'The same, and from now on the account is known. Plan: account_name_key, account_pkey.';
 
-CREATE FUNCTION refuse_kept(names text[]) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = 'PHNAM', MESSAGE = 'an open transaction keeps an account', DETAIL = array_to_string(names, E'\n');
-END $$;
-COMMENT ON FUNCTION refuse_kept(text[]) IS
-'Fails with PHNAM, and as DETAIL the names of accounts that somebody''s transaction makes or logs in, a line for each.';
-
-CREATE FUNCTION is_kept(who text) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM set_config('lock_timeout', '10ms', true);
-    PERFORM meet(who);
-    RETURN false;
-EXCEPTION WHEN lock_not_available THEN
-    RETURN true;
-END $$;
-COMMENT ON FUNCTION is_kept(text) IS 'Whether somebody keeps an account, for a transaction that fails anyhow. Plan: as meet.';
-
-CREATE FUNCTION meet_soon(who text, wanted text[]) RETURNS int LANGUAGE plpgsql AS $$
-DECLARE
-    number int := (SELECT id FROM account WHERE name = who);
-    patience text := current_setting('lock_timeout');
-BEGIN
-    IF number IS NULL THEN
-        BEGIN
-            PERFORM set_config('lock_timeout', '1s', true);
-            number := meet(who);
-            PERFORM set_config('lock_timeout', patience, true);
-        EXCEPTION WHEN lock_not_available THEN
-            PERFORM refuse_kept(who || ARRAY(SELECT DISTINCT w.name FROM unnest(wanted) AS w(name) WHERE w.name > who AND is_kept(w.name)));
-        END;
-    END IF;
-    RETURN number;
-END $$;
-COMMENT ON FUNCTION meet_soon(text, text[]) IS
-'meet, which waits for an account that somebody is making no longer than a batch takes; then fails as refuse_kept, with those of the other wanted ones that are kept too. Plan: as meet.';
-
 CREATE FUNCTION recipient_named(number int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE found_name text;
 BEGIN
@@ -498,32 +462,6 @@ CREATE FUNCTION new_receipt() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT ('x' || left(replace(gen_random_uuid()::text, '-', ''), 16))::bit(64)::bigint
 $$;
 COMMENT ON FUNCTION new_receipt() IS 'A number nobody can guess: 60 random bits of a version 4 UUID.';
-
--- Whoever moves messages, or removes them and may have to give them back, has their rows locked meanwhile, as somebody who takes them
--- has; and a POP that names no queue passes over what is locked, for it waits for nobody. So it is noted who does that: by a lock that
--- is shared, until the end of the transaction, and by a sequence, which tells that somebody has begun.
-CREATE SEQUENCE moves;
-
-CREATE FUNCTION begin_move() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared(hashtext('posthaste.moves'), 0);
-    PERFORM nextval('posthaste.moves');
-END $$;
-COMMENT ON FUNCTION begin_move() IS
-'This transaction is going to lock messages that stay ready, or may be given back. Not for transactions of applications, which may last. Plan: no table.';
-
-CREATE FUNCTION moves_begun() RETURNS bigint LANGUAGE sql AS $$
-    SELECT coalesce(pg_sequence_last_value('posthaste.moves'), 0)
-$$;
-COMMENT ON FUNCTION moves_begun() IS 'How many have begun so far. Read before it is asked whether one goes on.';
-
-CREATE FUNCTION is_moving() RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    -- Who shares the lock keeps us from having it alone, which is for no time. In one expression, so that nothing comes between that
-    -- would leave it to the session. Our own transaction does not count.
-    RETURN NOT pg_try_advisory_lock(hashtext('posthaste.moves'), 0) OR NOT pg_advisory_unlock(hashtext('posthaste.moves'), 0);
-END $$;
-COMMENT ON FUNCTION is_moving() IS 'Whether a transaction of somebody else moves messages. Waits for nobody. Plan: no table.';
 
 CREATE FUNCTION pop_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
     want bigint, lease_ms bigint, request_key bytea DEFAULT null, counted boolean DEFAULT false) RETURNS SETOF answer LANGUAGE plpgsql AS $$

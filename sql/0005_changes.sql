@@ -2,6 +2,34 @@
 
 SET LOCAL search_path = posthaste;
 
+-- Moving -------------------------------------------------------------------------------------------------------------
+
+-- Whoever moves messages, or removes them and may have to give them back, has their rows locked meanwhile, as somebody who takes them
+-- has; and a POP that names no queue passes over what is locked, for it waits for nobody. So it is noted who does that: by a lock that
+-- is shared, until the end of the transaction, and by a sequence, which tells that somebody has begun.
+CREATE SEQUENCE moves;
+
+CREATE FUNCTION begin_move() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtext('posthaste.moves'), 0);
+    PERFORM nextval('posthaste.moves');
+END $$;
+COMMENT ON FUNCTION begin_move() IS
+'This transaction is going to lock messages that stay ready, or may be given back. Not for transactions of applications, which may last. Plan: no table.';
+
+CREATE FUNCTION moves_begun() RETURNS bigint LANGUAGE sql AS $$
+    SELECT coalesce(pg_sequence_last_value('posthaste.moves'), 0)
+$$;
+COMMENT ON FUNCTION moves_begun() IS 'How many have begun so far. Read before it is asked whether one goes on.';
+
+CREATE FUNCTION is_moving() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    -- Who shares the lock keeps us from having it alone, which is for no time. In one expression, so that nothing comes between that
+    -- would leave it to the session. Our own transaction does not count.
+    RETURN NOT pg_try_advisory_lock(hashtext('posthaste.moves'), 0) OR NOT pg_advisory_unlock(hashtext('posthaste.moves'), 0);
+END $$;
+COMMENT ON FUNCTION is_moving() IS 'Whether a transaction of somebody else moves messages. Waits for nobody. Plan: no table.';
+
 -- Sending ----------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION put(at_ms bigint, part smallint, sender int, recipient int, q queue, content bytea, content_headers bytea,

@@ -9,6 +9,44 @@
 
 SET LOCAL search_path = posthaste;
 
+-- Accounts that SENDs name must be there before them, and a batch waits for none that somebody else's transaction keeps.
+
+CREATE FUNCTION refuse_kept(names text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'PHNAM', MESSAGE = 'an open transaction keeps an account', DETAIL = array_to_string(names, E'\n');
+END $$;
+COMMENT ON FUNCTION refuse_kept(text[]) IS
+'Fails with PHNAM, and as DETAIL the names of accounts that somebody''s transaction makes or logs in, a line for each.';
+
+CREATE FUNCTION is_kept(who text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', '10ms', true);
+    PERFORM meet(who);
+    RETURN false;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION is_kept(text) IS 'Whether somebody keeps an account, for a transaction that fails anyhow. Plan: as meet.';
+
+CREATE FUNCTION meet_soon(who text, wanted text[]) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    number int := (SELECT id FROM account WHERE name = who);
+    patience text := current_setting('lock_timeout');
+BEGIN
+    IF number IS NULL THEN
+        BEGIN
+            PERFORM set_config('lock_timeout', '1s', true);
+            number := meet(who);
+            PERFORM set_config('lock_timeout', patience, true);
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM refuse_kept(who || ARRAY(SELECT DISTINCT w.name FROM unnest(wanted) AS w(name) WHERE w.name > who AND is_kept(w.name)));
+        END;
+    END IF;
+    RETURN number;
+END $$;
+COMMENT ON FUNCTION meet_soon(text, text[]) IS
+'meet, which waits for an account that somebody is making no longer than a batch takes; then fails as refuse_kept, with those of the other wanted ones that are kept too. Plan: as meet.';
+
 CREATE FUNCTION store_step(f int, t int, at_ms bigint, part smallint, numbers bigint[], homes bigint[], senders int[],
     recipients int[], delays bigint[], ttls bigint[], priorities int[], headers bytea[], bodies bytea[]) RETURNS void
 LANGUAGE plpgsql AS $$
