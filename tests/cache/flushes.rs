@@ -2,10 +2,12 @@
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::memcached::Memcached;
 use crate::replicas::{MODES, start};
+use crate::returns::wait_for_answer;
 use crate::support::patience::wait_for;
 
 /// Keys written in one round, and how many rounds there are.
@@ -61,4 +63,23 @@ fn what_a_client_writes_behind_its_own_flush_is_there() {
             }
         }
     }
+}
+
+#[test]
+fn a_server_that_was_started_anew_unnoticed_forgets_everything_when_a_flush_is_due() {
+    let mut servers = Memcached::several::<2>();
+    let router = start(&servers, &["--workers", "1"]);
+    let mut client = Client::to(router.addr());
+    loop {
+        let begun = Instant::now();
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\nflush_all 4\r\n"), "STORED\r\nOK\r\n");
+        servers[1].kill();
+        servers[1].restart();
+        assert_eq!(client.ask("set k 0 0 1\r\ny\r\n"), "STORED\r\n");
+        // What is written when the time has come is there to stay.
+        if begun.elapsed() < Duration::from_secs(3) {
+            break;
+        }
+    }
+    servers.iter().for_each(|server| wait_for_answer(server, "get k\r\n", |held| held == "END\r\n"));
 }

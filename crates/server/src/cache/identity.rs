@@ -9,7 +9,7 @@
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
 use super::backend::Dialed;
-use super::fleet::Server;
+use super::fleet::{Fleet, Server};
 use super::link;
 use super::router::Broken;
 
@@ -126,9 +126,11 @@ pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
     }
 }
 
-/// A server tells that it is this run. If it is another one than before it has nothing from now on, as far as anybody knows.
-pub(super) fn meet(server: &Server, run: Run) {
+/// A server tells that it is this run. If it is another one than before it has nothing from now on, as far as anybody knows, and has
+/// not heard of a flush that is due later.
+pub(super) fn meet(fleet: &Fleet, server: &Server, run: Run) {
     if !server.health.meets(run) {
+        fleet.remind_now(server);
         tracing::warn!(server = %server.name(), "server was started anew, and holds nothing");
     }
 }

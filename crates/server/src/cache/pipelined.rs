@@ -94,7 +94,7 @@ impl Pipelined {
         link.heard_ns = self.router.now;
         if link.is_telling() {
             let Some(run) = link.learn(&buffer[..n])? else { return Ok(()) };
-            identity::meet(&self.router.servers()[server], run);
+            identity::meet(&self.hall.fleet, &self.router.servers()[server], run);
             let may_send = !self.router.is_to_decide_late(server);
             return may_send.then_some(()).ok_or_else(|| io::Error::other(identity::STARTED_ANEW));
         }

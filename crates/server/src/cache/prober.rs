@@ -204,7 +204,7 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
 /// Does it; of one that is to bring a server back, whether it is. None: it cannot be asked.
 fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -> Option<bool> {
     match errand {
-        Errand::Introduce => introduce(server),
+        Errand::Introduce => introduce(server, hall),
         Errand::LookAfter => look_after(server, hall),
         Errand::FlushAgain => flush_again(server, hall),
         Errand::BringBack => match bring_back(server, hall, stop) {
@@ -230,7 +230,7 @@ fn jittered(wait: Duration) -> Duration {
 }
 
 /// Looks whether a new server takes connections, and asks it who it is.
-fn introduce(server: &Server) {
+fn introduce(server: &Server, hall: &Hall) {
     let mut dialed = server.backend.dial(OWN);
     for _ in 1..server.backend.addresses() {
         if dialed.is_err() {
@@ -243,7 +243,7 @@ fn introduce(server: &Server) {
             server.health.found();
             server.backend.serves();
             tracing::info!(server = %server.name(), "server takes connections");
-            ask_who(server, link);
+            ask_who(server, hall, link);
         }
         Err(error) => {
             if server.health.absent() {
@@ -257,7 +257,7 @@ fn introduce(server: &Server) {
 fn look_after(server: &Server, hall: &Hall) {
     let error = match server.backend.dial(OWN) {
         // Another one may have taken its place while nothing was asked.
-        Ok(link) => return ask_who(server, link),
+        Ok(link) => return ask_who(server, hall, link),
         Err(error) => error,
     };
     // What we lack ourselves (descriptors, ports) says nothing of it.
@@ -279,12 +279,12 @@ fn look_after(server: &Server, hall: &Hall) {
 
 /// Asks a server which memcached it is, and which run of it. It is not lost if it does not say, and is asked again when it is looked
 /// after.
-fn ask_who(server: &Server, link: Dialed) {
+fn ask_who(server: &Server, hall: &Hall, link: Dialed) {
     let mut link = BufReader::new(link);
     if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said)) {
         tracing::debug!(server = %server.name(), "it does not tell its version: {error}");
     } else if let Some(run) = ask_run(server, link.get_mut()) {
-        identity::meet(server, run);
+        identity::meet(&hall.fleet, server, run);
     }
 }
 

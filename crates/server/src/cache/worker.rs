@@ -187,7 +187,7 @@ impl Worker {
             if its.health.has_run()
                 && let Some(run) = identity::ask(&mut dialed)?
             {
-                identity::meet(its, run);
+                identity::meet(&self.hall.fleet, its, run);
             }
             self.links[server] = Some(Link { dialed, lost_before, moves, patience });
             self.inputs[server].clear();
