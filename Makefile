@@ -49,8 +49,8 @@ test-rust:
 	scripts/ensure-packages.sh psql=postgresql openssl=openssl pgbouncer=pgbouncer memcached=memcached
 	@# Of the version that is there by now. Without it tests/scale_out.rs says that it skips.
 	scripts/ensure-packages.sh extension:plproxy=postgresql-%-plproxy || true
-	@# Without them no clock jumps and no power fails in tests/faults, and they say so.
-	scripts/ensure-packages.sh faketime=faketime mkfs.ext4=e2fsprogs || true
+	@# Without them no power fails in tests/faults, and they say so.
+	scripts/ensure-packages.sh mkfs.ext4=e2fsprogs || true
 	RUST_TEST_THREADS=$(AT_ONCE) cargo test --workspace --locked
 
 .PHONY: test-clients
@@ -128,7 +128,7 @@ crash: ## Kill the server again and again under load and account for every messa
 .PHONY: faults
 faults: ## Kill, stop, cut and fill under load and account for every message (KILLS=1000, ONLY=name); rows in target/faults.md
 	scripts/ensure-packages.sh psql=postgresql memcached=memcached
-	scripts/ensure-packages.sh faketime=faketime mkfs.ext4=e2fsprogs || true
+	scripts/ensure-packages.sh mkfs.ext4=e2fsprogs || true
 	$(if $(ONLY),,LIVES=$(LIVES) cargo test --release --locked -p posthaste-server --lib --test embedded_crash crash -- --nocapture)
 	KILLS=$(or $(KILLS),1000) ROWS=$(abspath $(TARGET))/faults.md \
 	  cargo test --release --locked --test faults -- --nocapture --test-threads 1 --skip soak:: $(ONLY)

@@ -1,14 +1,15 @@
 //! Clocks that jump by an hour, forth and back: the middleware's and the database's.
 //!
-//! libfaketime stands between a program and the wall clock of its machine; the file that it reads says how wrong that
-//! is. The monotonic clock stays as it is, as on a real machine. Without libfaketime these tests say so and are skipped.
+//! `wall_clock.c` stands between a program and the wall clock of its machine; a file says how wrong that is. (libfaketime
+//! would do, if it did not allocate memory for it: it broke PostgreSQL's heap where signal handlers ask for the time.)
 //!
 //! The embedded store counts on the monotonic clock while it runs, and so does the middleware over PostgreSQL, whose
 //! time is the database's: there is nothing that a jump may change. When the database's own clock jumps, leases end
 //! early or late by the hour and keys are forgotten early, which no program can tell from an hour that passed; nothing
 //! may be lost, doubled or out of order for that.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
@@ -29,57 +30,51 @@ const LEASE_MS: &str = "300";
 
 /// The wall clock of some processes.
 struct WallClock {
-    library: PathBuf,
     home: tempfile::TempDir,
 }
 
 impl WallClock {
-    /// A right one; `None` where libfaketime is not installed.
-    fn new() -> Option<Self> {
-        let places = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-        let library = places.map(|place| place.path().join("faketime/libfaketimeMT.so.1"));
-        let Some(library) = library.into_iter().find(|library| library.is_file()) else {
-            println!("skipped: no libfaketime; install it with: apt-get install libfaketime");
-            return None;
-        };
-        let clock = Self { library, home: tempfile::tempdir_in("/tmp").expect("a temporary directory") };
-        clock.set("+0");
+    /// A right one.
+    fn new() -> Self {
+        let clock = Self { home: tempfile::tempdir_in("/tmp").expect("a temporary directory") };
         open_to_all(clock.home.path());
-        Some(clock)
+        fs::write(clock.file(), 0_i64.to_ne_bytes()).expect("a file");
+        // Whoever has built these tests has it, to link them.
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(clock.library());
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/wall_clock.c");
+        assert!(
+            compiler.arg(source).status().expect("a compiler").success(),
+            "wall_clock.c does not compile"
+        );
+        clock
     }
 
     /// What processes need in their environment to read it.
     fn environment(&self) -> Vec<(String, String)> {
-        let path = |path: &Path| path.display().to_string();
-        let pairs = [
-            ("LD_PRELOAD", path(&self.library)),
-            ("FAKETIME_TIMESTAMP_FILE", path(&self.file())),
-            ("FAKETIME_NO_CACHE", "1".to_owned()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ("NO_FAKE_STAT", "1".to_owned()),
-        ];
-        pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
+        let pairs = [("LD_PRELOAD", self.library()), ("WALL_CLOCK", self.file())];
+        pairs.map(|(name, path)| (name.to_owned(), path.display().to_string())).to_vec()
     }
 
     /// Whether a running process has it.
     fn is_that_of(&self, pid: u32) -> bool {
-        let library = self.library.display().to_string();
+        let library = self.library().display().to_string();
         fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs").contains(&library)
     }
 
-    /// Sets it so many seconds ahead (`+3600`) or back (`-3600`), for everybody at once.
-    fn set(&self, offset: &str) {
-        let new = self.home.path().join("new");
-        fs::write(&new, offset).and_then(|()| fs::rename(&new, self.file())).expect("a file");
+    /// Sets it so many seconds ahead, or back, for everybody at once.
+    fn set(&self, ahead_s: i64) {
+        let file = OpenOptions::new().write(true).open(self.file()).expect("it is there");
+        file.write_all_at(&ahead_s.to_ne_bytes(), 0).expect("room for it");
     }
 
     /// A jump, time in which something may go wrong, and the jump back.
     fn jump(&self, dice: &mut Rng, meanwhile: impl FnOnce()) {
-        self.set(if dice.bool() { "+3600" } else { "-3600" });
+        self.set(if dice.bool() { 3600 } else { -3600 });
         assert!(self.error().abs() > 3000, "the clock has not jumped: {} s", self.error());
         sleep(Duration::from_millis(dice.u64(50..300)));
         meanwhile();
-        self.set("+0");
+        self.set(0);
     }
 
     /// How wrong it is for a program that is started now, in seconds.
@@ -93,11 +88,15 @@ impl WallClock {
     fn file(&self) -> PathBuf {
         self.home.path().join("clock")
     }
+
+    fn library(&self) -> PathBuf {
+        self.home.path().join("wall_clock.so")
+    }
 }
 
 #[test]
 fn clocks_of_middlewares_over_the_embedded_store_jump() {
-    let Some(clock) = WallClock::new() else { return };
+    let clock = WallClock::new();
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", dir.path().display());
     let tier = Tier::start_with(&store, 1, &clock.environment());
@@ -109,7 +108,7 @@ fn clocks_of_middlewares_over_the_embedded_store_jump() {
 
 #[test]
 fn clocks_of_middlewares_over_postgresql_jump() {
-    let Some(clock) = WallClock::new() else { return };
+    let clock = WallClock::new();
     let postgres = postgres::shared();
     let tier = Tier::start_with(&postgres.url(&postgres.create_database()), 1, &clock.environment());
     assert!(clock.is_that_of(tier.server(0).pid()), "the program has another clock");
@@ -120,7 +119,7 @@ fn clocks_of_middlewares_over_postgresql_jump() {
 
 #[test]
 fn clocks_of_databases_jump() {
-    let Some(clock) = WallClock::new() else { return };
+    let clock = WallClock::new();
     let mut postgres = Postgres::start(&[]);
     let database = postgres.create_database();
     postgres.restart_with(clock.environment());
@@ -141,14 +140,14 @@ fn clocks_of_databases_jump() {
 /// A store that was killed and is opened under a clock that is an hour wrong has everything, in its order.
 #[test]
 fn stores_opened_under_a_wrong_clock_are_whole() {
-    let Some(clock) = WallClock::new() else { return };
+    let clock = WallClock::new();
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", dir.path().display());
     let mut last = 0;
     let mut tier = Tier::start_with(&store, 1, &clock.environment());
     ask(tier.server(0), &["QCREATE", "q"]);
-    for offset in ["-3600", "+3600", "+0", "+3600", "-3600", "+0"] {
-        let sent = ask(tier.server(0), &["SEND", "q", offset]).integer().expect("an id");
+    for offset in [-3600, 3600, 0, 3600, -3600, 0] {
+        let sent = ask(tier.server(0), &["SEND", "q", &offset.to_string()]).integer().expect("an id");
         assert!(sent > last, "an id after {last}: {sent}");
         last = sent;
         tier.kill(0);
@@ -158,7 +157,7 @@ fn stores_opened_under_a_wrong_clock_are_whole() {
     }
     let bodies: Vec<Answer> = (0..6).map(|_| ask(tier.server(0), &["POP", "QUEUE", "q"])).collect();
     let bodies: Vec<&str> = bodies.iter().filter_map(Answer::body).collect();
-    assert_eq!(bodies, ["-3600", "+3600", "+0", "+3600", "-3600", "+0"]);
+    assert_eq!(bodies, ["-3600", "3600", "0", "3600", "-3600", "0"]);
     assert_eq!(ask(tier.server(0), &["POP", "QUEUE", "q"]), Answer::Null);
 }
 

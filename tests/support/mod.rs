@@ -25,6 +25,9 @@ pub(crate) struct Server {
 /// What the server wrote to stderr so far.
 type Log = Arc<Mutex<String>>;
 
+/// How many bytes of it the output of a failed test has.
+const LAST_WORDS: usize = 16 * 1024;
+
 impl Server {
     /// Starts `posthaste queue` on `store` with further arguments and waits until it listens.
     pub(crate) fn start(store: &str, arguments: &[&str]) -> Self {
@@ -171,6 +174,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if thread::panicking() {
+            let log = self.log();
+            eprintln!(
+                "a tier's log ended:\n{}",
+                &log[log.floor_char_boundary(log.len().saturating_sub(LAST_WORDS))..]
+            );
+        }
         let _ = self.child.kill(); // it may have ended by itself
         let _ = self.child.wait();
     }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::thread;
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
 
@@ -26,6 +27,8 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 const BELOW: &str = "/tmp";
 /// The database that the others are copies of.
 const TEMPLATE: &str = "posthaste_template";
+/// How many bytes of its log the output of a failed test has.
+const LAST_WORDS: usize = 16 * 1024;
 
 /// What the guard does with the directory that is its first argument.
 const GUARD: &str = r#"
@@ -417,6 +420,13 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
+        if thread::panicking() {
+            let log = self.log();
+            eprintln!(
+                "PostgreSQL's log ended:\n{}",
+                &log[log.floor_char_boundary(log.len().saturating_sub(LAST_WORDS))..]
+            );
+        }
         self.end(Signal::QUIT);
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
