@@ -16,7 +16,7 @@ use by_hand::Tier;
 use pages::{answers, hear, runtime};
 use patience::{wait_for, wait_until};
 use posthaste_server::accounts::AccountsFile;
-use posthaste_server::path::limits::UNAUTHENTICATED_OUTPUT_BYTES_PAUSE;
+use posthaste_server::path::limits::{AT_ONCE_MAX, UNAUTHENTICATED_OUTPUT_BYTES_PAUSE};
 
 /// The account `alice`, with that as its secret too; the hash is of the cheapest kind.
 const ALICE: &str = "alice:$argon2id$v=19$m=64,t=1,p=1$8Gp1AFM+6dNNt5XPD4H7pA\
@@ -84,6 +84,32 @@ fn who_does_not_read_is_held_few_answers_before_a_login() {
         1000 * answer_bytes + b"+OK\r\n".len(),
         "who reads gets everything"
     );
+}
+
+/// Others wait for the end of a turn, and what was answered in it is held until then.
+#[test]
+fn who_wants_no_answers_has_no_more_done_in_a_turn_than_who_reads_them() {
+    for (asked, answer_bytes_min) in [("x\n", 1), ("INFO\n", 500), ("COMMAND\n", 2000)] {
+        let mut tier = closed_tier();
+        let mut client = tier.connect().expect("a place");
+        client.write_all(b"CLIENT REPLY OFF\r\n").expect("it is taken");
+        turn_as_long_as_it_answers(&mut tier);
+        let requests = 60_000 / asked.len();
+        client.write_all(&asked.as_bytes().repeat(requests)).expect("it is taken");
+        let most = AT_ONCE_MAX.min(UNAUTHENTICATED_OUTPUT_BYTES_PAUSE / answer_bytes_min + 1) as u64;
+        let mut before = tier.requests();
+        assert_eq!(before, 1);
+        loop {
+            tier.turn();
+            let answered = tier.requests() - before;
+            assert!(answered <= most, "{answered} times {asked:?} in one turn");
+            if answered == 0 {
+                break;
+            }
+            before += answered;
+        }
+        assert_eq!(before, 1 + requests as u64, "all of it is done in the end");
+    }
 }
 
 #[test]

@@ -203,7 +203,8 @@ impl<T: Tier> Connections<T> {
             take_kept(tier, slot, connection, &mut self.buffers);
         }
         let peer = connection.as_ref();
-        let is_readable = peer.can_read && peer.life == Life::Open;
+        // Whoever has more to say than is one turn's says that first.
+        let is_readable = peer.can_read && !peer.holds_requests && peer.life == Life::Open;
         if !is_readable || ends(peer, self.is_stopping, self.now_ns) || !tier.may_ask(slot, connection) {
             return;
         }

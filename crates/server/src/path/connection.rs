@@ -13,7 +13,9 @@ use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 
 use super::bundle::{Bundle, Request, RequestName, length};
-use super::limits::{OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_PAUSE};
+use super::limits::{
+    AT_ONCE_MAX, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_PAUSE,
+};
 use super::session::{Session, Step};
 use super::turn::{Turn, stamp_answered};
 use crate::clients::Client;
@@ -38,6 +40,8 @@ pub struct Connection {
     decoder: Decoder,
     output: Vec<u8>,
     written: usize,
+    /// Bytes of answers that were made in this turn for nobody (CLIENT REPLY).
+    unwanted: usize,
     /// An error that waits for its turn behind a bundle, and whether the connection ends with it.
     owed: Option<(Fault, bool)>,
     /// What is left of the bundle under way, while its first answers wait to be read.
@@ -71,6 +75,7 @@ impl Connection {
             decoder,
             output: Vec::new(),
             written: 0,
+            unwanted: 0,
             owed: None,
             rest: None,
             login: (0, 0),
@@ -85,9 +90,13 @@ impl Connection {
 
     /// Whether it has read what it got, but for a little.
     fn has_read(&self) -> bool {
+        self.output.len() - self.written < self.output_bytes_max()
+    }
+
+    /// How much is made for it before it reads.
+    fn output_bytes_max(&self) -> usize {
         let is_admitted = self.session.is_admitted();
-        let most = if is_admitted { OUTPUT_BYTES_PAUSE } else { UNAUTHENTICATED_OUTPUT_BYTES_PAUSE };
-        self.output.len() - self.written < most
+        if is_admitted { OUTPUT_BYTES_PAUSE } else { UNAUTHENTICATED_OUTPUT_BYTES_PAUSE }
     }
 
     /// Whether everything is answered and written.
@@ -183,12 +192,18 @@ impl Connection {
         Some(rest)
     }
 
-    /// Handles the whole requests in `input`; how many bytes are done with.
+    /// Handles the whole requests in `input`, as many as are one turn's; how many bytes are done with.
     pub fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
         turn.parsed_at = turn.house.clock.stamp();
         let mut args = std::mem::take(turn.args);
         let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, reads: 0 };
+        let at_once_max = turn.at_once.len() + AT_ONCE_MAX;
+        self.unwanted = 0;
         while self.peer.life == Life::Open && self.may_ask() && parsing.at < input.len() {
+            // Answers that are not sent take as long as others, and no reader holds them up.
+            if turn.at_once.len() == at_once_max || self.unwanted >= self.output_bytes_max() {
+                break;
+            }
             args.clear();
             if !self.parse_one(&mut parsing, &mut args, turn) {
                 break;
@@ -339,6 +354,7 @@ impl Connection {
         let before = output.len();
         let outcome = house.store.answer(ask, &mut Answer::new(output, protocol));
         if outcome.is_some() && self.session.is_muted() && !self.session.answers() {
+            self.unwanted += self.output.len() - before;
             self.output.truncate(before);
         }
         outcome.map(|outcome| (outcome, self.output.len() - before))
@@ -348,15 +364,17 @@ impl Connection {
     fn obey(&mut self, command: &command::Session, bytes: &[u8], request_bytes: usize, turn: &mut Turn<'_>) {
         let muted = self.session.is_muted() && !matches!(command, command::Session::ClientReply(_));
         let house = turn.house;
-        let ((step, outcome), answer_bytes) = self.answer_with(turn, |session, client, output| {
+        let ((step, outcome, unwanted), answer_bytes) = self.answer_with(turn, |session, client, output| {
             let before = output.len();
             let step = session.execute(command, bytes, client, house, output);
-            let is_refused = output.get(before) == Some(&b'-');
+            let outcome = if output.get(before) == Some(&b'-') { Outcome::Error } else { Outcome::Ok };
+            let made = output.len();
             if muted && !session.answers() {
                 output.truncate(before);
             }
-            (step, if is_refused { Outcome::Error } else { Outcome::Ok })
+            (step, outcome, made - output.len())
         });
+        self.unwanted += unwanted;
         if let Step::Login { account, secret } = step {
             self.under_way = true;
             self.login = (turn.parsed_at, request_bytes);

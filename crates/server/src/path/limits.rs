@@ -12,6 +12,13 @@ pub use crate::front::limits::{BUFFER_BYTES_KEPT, OUTPUT_BYTES_PAUSE, READ_BYTES
 /// Requests of one connection that may be in the path: beyond it the connection is not read.
 pub const BUNDLE_REQUESTS_MAX: usize = 1024;
 
+/// Requests of one connection that are answered on the spot in one turn; then others have theirs. Until a turn ends each of
+/// them is held, to be counted.
+pub const AT_ONCE_MAX: usize = BUNDLE_REQUESTS_MAX;
+
+/// Of the room for those that a turn of many connections needed, as much is kept as some of them may need.
+pub const AT_ONCE_KEPT: usize = 16 * AT_ONCE_MAX;
+
 /// Answers of one bundle after which the rest of it waits until its client has read them: as much as one answer may have.
 pub const BUNDLE_ANSWER_BYTES: usize = 8 << 20;
 

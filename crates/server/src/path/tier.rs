@@ -161,6 +161,7 @@ impl Tier for QueueTier {
         for done in self.bench.at_once.drain(..) {
             count_one(&done, replied, &self.house, &mut self.recorder);
         }
+        self.bench.at_once.shrink_to(limits::AT_ONCE_KEPT);
         for mut bundle in self.answered.drain(..) {
             count_bundle(&mut bundle, replied, &mut self.recorder);
             watch::tell(&self.house, &mut bundle);
