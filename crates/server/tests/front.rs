@@ -6,18 +6,19 @@ mod patience;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mio::{Poll, Token};
+use mio::{Events, Poll, Token};
 use patience::{wait_for, wait_until};
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::front::accept::{ListenAddress, Socket, Wire};
 use posthaste_server::front::binder;
 use posthaste_server::front::connections::Connections;
 use posthaste_server::front::gate::{Gate, Refused};
-use posthaste_server::front::limits::{FIRST_REQUEST, LINGER, OUTPUT_BYTES_PAUSE};
+use posthaste_server::front::limits::{ACCEPTS_PER_TURN, FIRST_REQUEST, LINGER, OUTPUT_BYTES_PAUSE};
 use posthaste_server::front::mailbox::Mailbox;
 use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
 use posthaste_server::front::peer::{Life, Peer};
@@ -327,6 +328,33 @@ fn a_client_that_acknowledges_nothing_is_given_up_unless_it_may_take_nothing_for
         let socket = SockRef::from(arrival.socket.tcp().expect("it came by TCP"));
         assert_eq!(socket.tcp_user_timeout().expect("a setting"), given_up, "{send:?}");
     }
+}
+
+/// As long as others came faster than they are accepted, it would look after nobody.
+#[test]
+fn a_turn_accepts_some_of_those_who_wait_and_each_of_them_is_let_in_in_the_end() {
+    const CLIENTS: usize = 3 * ACCEPTS_PER_TURN + 1;
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("socket");
+    let address = ListenAddress::Unix(path.clone());
+    let openings = binder::open(&[address], None, None, false).expect("the path is free");
+    let poll = Poll::new().expect("events");
+    let mailboxes = vec![mailbox(&poll).expect("a waker")];
+    let (gate, clock) = (Arc::new(Gate::new(CLIENTS, false)), Clock::start());
+    let setup = ThreadSetup { thread: 0, poll, listeners: openings.listeners, mailboxes, gate, clock };
+    let mut network = Network::new(setup, Echo { thread: 0, touched: Slots::default() }).expect("it listens");
+    let connect = |_| UnixStream::connect(&path).expect("it listens");
+    let _clients: Vec<UnixStream> = (0..CLIENTS).map(connect).collect();
+    let mut events = Events::with_capacity(16);
+    let (mut there, mut turns) = (0, 0);
+    while there < CLIENTS {
+        network.step(&mut events, Some(Duration::from_secs(60))).expect("events");
+        let came = network.connections().len() - there;
+        assert!(came <= ACCEPTS_PER_TURN, "{came} in one turn");
+        there += came;
+        turns += 1;
+    }
+    assert!(turns <= 5, "it waits for nothing in between: {turns}");
 }
 
 /// Nobody would take care of it, and whoever is at its other end would wait for good.

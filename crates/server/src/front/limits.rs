@@ -24,6 +24,13 @@ pub const BUFFERS_KEPT: usize = 1024;
 /// Events taken from the kernel in one turn.
 pub const EVENTS_PER_TURN: usize = 1024;
 
+/// Connections that a thread accepts before it looks after those it has: accepting goes on for as long as others come faster.
+pub const ACCEPTS_PER_TURN: usize = 64;
+
+/// Connections that a thread accepts when it stops, from each listener: more than a kernel keeps waiting (`somaxconn`, 4,096 as
+/// a rule), and so many that those who still come do not hold up the stop.
+pub const ACCEPTS_AT_A_STOP: usize = 65_536;
+
 /// How long a connection that was closed by us is still read (and what it sends dropped), so that the last
 /// answers are not destroyed by a reset. Who has been silent for so long will send nothing in between.
 pub const LINGER: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use posthaste_measure::Clock;
 use super::accept::{Listener, Socket};
 use super::connections::Connections;
 use super::gate::Gate;
-use super::limits::{ACCEPT_AGAIN, EVENTS_PER_TURN};
+use super::limits::{ACCEPT_AGAIN, ACCEPTS_AT_A_STOP, ACCEPTS_PER_TURN, EVENTS_PER_TURN};
 use super::mailbox::{Letter, Mailbox};
 use super::readiness::Readiness;
 use super::slots::Slots;
@@ -55,6 +55,8 @@ pub struct Network<T: Tier> {
     listeners: Vec<Listener>,
     /// Listeners that could not accept for want of descriptors or memory. Each is told of again with every client that comes.
     stalled: Slots,
+    /// Listeners at which more may wait than a turn takes in.
+    crowded: Slots,
     /// Connections given to a thread so far.
     dealt: usize,
 }
@@ -86,6 +88,7 @@ impl<T: Tier> Network<T> {
             gate,
             listeners,
             stalled: Slots::default(),
+            crowded: Slots::default(),
             dealt: 0,
         })
     }
@@ -144,7 +147,8 @@ impl<T: Tier> Network<T> {
     #[must_use]
     pub fn patience(&self) -> Option<Duration> {
         let patience = self.connections.patience();
-        if patience.is_some_and(|patience| patience.is_zero()) || !self.mailboxes[self.thread].may_sleep() {
+        let is_due = patience.is_some_and(|patience| patience.is_zero()) || !self.crowded.is_empty();
+        if is_due || !self.mailboxes[self.thread].may_sleep() {
             return Some(Duration::ZERO);
         }
         let stalled = (!self.stalled.is_empty()).then_some(ACCEPT_AGAIN);
@@ -172,8 +176,8 @@ impl<T: Tier> Network<T> {
     fn begin(&mut self) -> u64 {
         self.mailboxes[self.thread].collect(&mut self.mail);
         let now_ns = self.connections.begin();
-        for listener in self.stalled.take() {
-            self.accept(listener);
+        for listener in [self.stalled.take(), self.crowded.take()].concat() {
+            self.accept(listener, ACCEPTS_PER_TURN);
         }
         now_ns
     }
@@ -199,7 +203,9 @@ impl<T: Tier> Network<T> {
     fn note(&mut self, event: &Event) {
         match event.token() {
             WAKER => {}
-            Token(listener) if listener >= FIRST_LISTENER => self.accept(listener - FIRST_LISTENER),
+            Token(listener) if listener >= FIRST_LISTENER => {
+                self.accept(listener - FIRST_LISTENER, ACCEPTS_PER_TURN)
+            }
             Token(own) if own >= FIRST_OF_TIER => self.tier.note(own - FIRST_OF_TIER, event),
             Token(slot) => self.connections.note(&mut self.tier, slot, event.into()),
         }
@@ -213,8 +219,9 @@ impl<T: Tier> Network<T> {
         }
     }
 
-    fn accept(&mut self, listener: usize) {
-        loop {
+    /// Accepts so many at most; those left are for the next turn.
+    fn accept(&mut self, listener: usize, most: usize) {
+        for _ in 0..most {
             let Some(accepted) = self.listeners.get(listener).map(Listener::accept) else { return };
             match accepted {
                 Ok(socket) => self.deal(socket),
@@ -224,6 +231,7 @@ impl<T: Tier> Network<T> {
                 Err(_) => return self.stalled.add(listener),
             }
         }
+        self.crowded.add(listener);
     }
 
     /// Gives the connection to the thread whose turn it is.
@@ -247,7 +255,7 @@ impl<T: Tier> Network<T> {
     /// Accepts nothing more, once all that waits is accepted.
     fn stop(&mut self) {
         for listener in 0..self.listeners.len() {
-            self.accept(listener);
+            self.accept(listener, ACCEPTS_AT_A_STOP);
         }
         self.listeners.clear();
         if self.thread == 0 {
