@@ -21,6 +21,7 @@ use posthaste_server::queue::rules::{AccountId, Ask, Flow, Millis, News, Outcome
 use posthaste_server::time::Time;
 use posthaste_wire::encode::Protocol;
 use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::LIST_PIECE;
 
 use support::{Got, decoded, parsed};
 
@@ -310,6 +311,25 @@ fn the_time_that_a_pop_is_parked_is_in_none_of_its_stages() {
     let found: Vec<Stamps> = done.iter().map(|bundle| bundle.requests[0].stamps).collect();
     let sent = Stamps { enqueued: 0, ..stamps(8_000, 0, 8_000) };
     assert_eq!(found, [stamps(7_995, 7_997, 8_000), stamps(9_995, 9_997, 10_000), sent]);
+}
+
+#[test]
+fn the_time_that_a_list_in_pieces_takes_is_all_in_its_stages() {
+    let mut desk = Desk::new();
+    for number in 0..LIST_PIECE {
+        desk.ask("ann", &format!("QCREATE q{number}"));
+    }
+    let line = Arc::new(WaitingLine::new(desk.clock, 100, Vec::new()));
+    let mut worker = Worker::new(line, Arc::clone(&desk.store) as Arc<dyn Store>, Vec::new(), desk.clock);
+    let mut list = desk.bundle("bob", "QLIST");
+    for (at, is_last) in [(3, false), (9, true)] {
+        desk.hand.set(at * MS);
+        worker.do_here(&mut vec![list], 0);
+        list = worker.next_done_here().expect("a piece");
+        assert_eq!(list.lacks_pieces(), !is_last);
+    }
+    let Stamps { received, sent, answered, .. } = list.requests[0].stamps;
+    assert_eq!([received, sent, answered].map(|ns| ns / MS), [0, 3, 9]);
 }
 
 /// A store whose next batch has to wait until its disk has made room.

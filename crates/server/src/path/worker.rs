@@ -190,8 +190,10 @@ impl Worker {
 
     fn send_home(&mut self, here: Option<usize>) {
         for mut bundle in self.batch.finished.drain(..) {
-            // Of an earlier batch are pops that waited for what this one brought.
-            bundle.end_wait(self.taken_at);
+            // Of an earlier batch are pops that waited for what this one brought; a list that goes on has been worked at.
+            if !bundle.goes_on() {
+                bundle.end_wait(self.taken_at);
+            }
             bundle.stamp(|stamps| stamps.answered = self.batch.answered_at);
             bundle.told_ns = self.batch.told_ns;
             let thread = bundle.address.thread;
