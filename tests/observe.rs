@@ -119,6 +119,28 @@ fn info_tells_every_figure_once() {
     assert_eq!(names.len(), many, "{info}");
 }
 
+/// Its answers are more than are made before it reads.
+#[test]
+fn how_long_a_client_takes_to_read_is_in_no_stage_of_what_waits_for_it() {
+    const PAUSE: Duration = Duration::from_secs(2);
+    let server = Server::start("memory:", &["--slow", "0ms", "--log-format", "json"]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    let body = "x".repeat(60_000);
+    for _ in 0..20 {
+        client.ask(&[&["SENDMANY", "q"], &[body.as_str(); 10][..]].concat()).expect("it runs");
+    }
+    client.write(&b"POP QUEUE q\r\n".repeat(200)).expect("it reads");
+    sleep(PAUSE);
+    for _ in 0..200 {
+        client.answer().expect("a message");
+    }
+    let is_last =
+        |line: &Json| is_slow("pop")(line) && line["request"].as_str().is_some_and(|id| id.ends_with("-222"));
+    let last = logged(&server, is_last);
+    assert!(last["parse_ms"].as_f64().is_some_and(|ms| ms < PAUSE.as_secs_f64() * 1000.0), "{last}");
+}
+
 #[test]
 fn slow_requests_of_the_cache_tier_are_told_too() {
     let server = Server::start_cache(&["--mock", "5", "--slow", "0ms", "--log-format", "json"]);

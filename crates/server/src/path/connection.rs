@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use posthaste_measure::Clock;
 use posthaste_wire::command::{self, Command, Kind};
 use posthaste_wire::decode::{Decoded, Decoder};
 use posthaste_wire::encode::Encoder;
@@ -183,10 +184,13 @@ impl Connection {
         }
     }
 
-    /// What is left of its bundle, once it has read the answers before it and will read more.
-    pub fn take_rest(&mut self) -> Option<Box<Bundle>> {
+    /// What is left of its bundle, once it has read the answers before it and will read more. It counts as received only now, as
+    /// what is not even parsed until then: how long a client takes to read is nobody's work.
+    pub fn take_rest(&mut self, clock: Clock) -> Option<Box<Bundle>> {
         let goes_on = self.has_read() && self.peer.life != Life::Over;
-        let rest = self.rest.take_if(|_| goes_on)?;
+        let mut rest = self.rest.take_if(|_| goes_on)?;
+        let received = clock.stamp();
+        rest.stamp(|stamps| stamps.received = received);
         // Its store is told when the client leaves, from now on.
         self.blocked = rest.may_wait();
         Some(rest)

@@ -145,7 +145,7 @@ impl Tier for QueueTier {
 
     fn write(&mut self, _: usize, connection: &mut Connection) {
         connection.flush(&mut self.bench.turn(&self.house));
-        self.going_on.extend(connection.take_rest());
+        self.going_on.extend(connection.take_rest(self.house.clock));
     }
 
     fn is_settled(&self, _: usize, connection: &Connection) -> bool {
