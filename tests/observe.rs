@@ -142,6 +142,15 @@ fn how_long_a_client_takes_to_read_is_in_no_stage_of_what_waits_for_it() {
 }
 
 #[test]
+fn how_many_slow_requests_are_not_told_is_told_though_no_other_comes() {
+    let server = Server::start("memory:", &["--slow", "0ms"]);
+    let mut socket = TcpStream::connect(server.addr()).expect("it listens");
+    socket.write_all(&b"PING\r\n".repeat(1000)).expect("it reads");
+    socket.read_exact(&mut [0; 7000]).expect("it answers");
+    server.wait_for_log("more slow requests than are told one by one");
+}
+
+#[test]
 fn slow_requests_of_the_cache_tier_are_told_too() {
     let server = Server::start_cache(&["--mock", "5", "--slow", "0ms", "--log-format", "json"]);
     let mut socket = TcpStream::connect(server.addr()).expect("it listens");

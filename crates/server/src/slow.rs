@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use posthaste_measure::{Ending, Trail};
 const WAITING_MAX: usize = 1024;
 /// Lines in a second.
 const LINES_PER_S: u32 = 100;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A slow request.
 #[derive(Debug)]
@@ -111,19 +112,28 @@ impl SlowLog {
 fn write_all(slow: &Receiver<Slow>, untold: &AtomicU64) {
     let mut second = Instant::now();
     let mut lines = 0;
-    while let Ok(slow) = slow.recv() {
-        if second.elapsed() >= Duration::from_secs(1) {
+    loop {
+        // Those that are not told are told of a second later, whether or not others come.
+        let are_all_told = untold.load(Ordering::Relaxed) == 0;
+        let patience = if are_all_told { Duration::MAX } else { SECOND.saturating_sub(second.elapsed()) };
+        let next = slow.recv_timeout(patience);
+        if second.elapsed() >= SECOND {
             (second, lines) = (Instant::now(), 0);
             let requests = untold.swap(0, Ordering::Relaxed);
             if requests > 0 {
                 tracing::warn!(requests, "more slow requests than are told one by one");
             }
         }
-        if lines < LINES_PER_S {
-            lines += 1;
-            write(&slow);
-        } else {
-            untold.fetch_add(1, Ordering::Relaxed);
+        match next {
+            Ok(slow) if lines < LINES_PER_S => {
+                lines += 1;
+                write(&slow);
+            }
+            Ok(_) => {
+                untold.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
