@@ -210,18 +210,29 @@ impl AccountsFile {
 
     /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
     pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
+        self.keep_up();
+        self.accounts.verify(name, secret)
+    }
+
+    /// The same where the secret is known to be its own, as the file was last read.
+    #[must_use]
+    pub fn grants_of(&self, name: &[u8]) -> Option<Option<Arc<Grants>>> {
+        self.accounts.entry(name).map(|entry| entry.grants.clone())
+    }
+
+    /// Reads the file if it has changed, and tells why it cannot be used when that is news.
+    pub fn keep_up(&mut self) {
         if let Some(fault) = self.look_again() {
             tracing::error!(
                 "{fault}; accounts stay as they were read before, whoever was removed since included"
             );
         }
-        self.accounts.verify(name, secret)
     }
 
-    /// By these keys, of the secret beside what the file says of the account now: the same until either is another.
-    pub fn digest(&mut self, name: &[u8], secret: &[u8], keys: &RandomState) -> u64 {
-        // A fault is told by whoever checks the secret.
-        let _ = self.refresh();
+    /// By these keys, of the secret beside what the file said of the account when it was last read: the same until either is
+    /// another.
+    #[must_use]
+    pub fn digest(&self, name: &[u8], secret: &[u8], keys: &RandomState) -> u64 {
         keys.hash_one((self.accounts.hash_of(name), secret))
     }
 

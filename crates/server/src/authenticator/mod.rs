@@ -7,6 +7,10 @@
 //!
 //! The same wrong secret again is no guess: it is refused without a check, and makes nobody wait. So a program with a
 //! stale secret, however often it tries, does not keep those out who share its account and address.
+//!
+//! Nor is a secret checked again that was right before: a thousand clients of an account that come back together, after an
+//! outage or a restart, would wait for a thousand checks otherwise, and be told that too many wait. It takes its turn all
+//! the same, behind the pause after a wrong one, or who guesses would learn the right one at once.
 
 mod waiting;
 
@@ -35,6 +39,9 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// Wrong secrets of a suspect that are known again.
 const SECRETS_KEPT: usize = 4;
+
+/// Accounts of which the right secret is known again; it is more than most files have, and beyond it all are checked anew.
+const RIGHT_MAX: usize = 65_536;
 
 /// Accounts and addresses with wrong secrets that are remembered; the one that waits least is forgotten for a new one.
 const SUSPECTS_MAX: usize = 4096;
@@ -130,6 +137,7 @@ impl Authenticator {
             logins: Arc::clone(&logins),
             memory: Memory::default(),
             waiting: Waiting::default(),
+            right: HashMap::new(),
             digests: RandomState::new(),
         };
         Builder::new().name("authenticator".into()).spawn(move || there.work(&told))?;
@@ -166,7 +174,9 @@ struct Desk {
     logins: Arc<Logins>,
     memory: Memory,
     waiting: Waiting,
-    /// By which wrong secrets are known again; they are not kept.
+    /// Digests of right secrets, by account.
+    right: HashMap<Vec<u8>, u64>,
+    /// By which secrets are known again; they are not kept.
     digests: RandomState,
 }
 
@@ -217,28 +227,45 @@ impl Desk {
         if self.is_known_to_be_wrong(&check) {
             return self.tell(check.address, Verdict::Wrong);
         }
-        let verdict = match self.accounts.verify(&check.suspect.account, &check.secret) {
-            Some(grants) => Verdict::Welcome(grants),
+        let (address, verdict) = (check.address, self.verdict(check));
+        self.logins.is_file_unusable.store(!self.accounts.is_usable(), Ordering::Relaxed);
+        self.tell(address, verdict);
+    }
+
+    fn verdict(&mut self, check: Check) -> Verdict {
+        let account = &check.suspect.account;
+        self.accounts.keep_up();
+        if self.right.get(account) == Some(&self.digest(&check)) {
+            return self.accounts.grants_of(account).map_or(Verdict::Wrong, Verdict::Welcome);
+        }
+        let found = self.accounts.verify(account, &check.secret);
+        let digest = self.digest(&check);
+        match found {
+            Some(grants) => {
+                if self.right.len() >= RIGHT_MAX {
+                    self.right.clear();
+                }
+                self.right.insert(check.suspect.account, digest);
+                Verdict::Welcome(grants)
+            }
             None => {
-                let digest = self.digest(&check);
                 self.memory.wrong(check.suspect, digest, Instant::now());
                 Verdict::Wrong
             }
-        };
-        self.logins.is_file_unusable.store(!self.accounts.is_usable(), Ordering::Relaxed);
-        self.tell(check.address, verdict);
+        }
     }
 
     fn is_known_to_be_wrong(&mut self, check: &Check) -> bool {
         if !self.memory.has_of_late(&check.suspect, Instant::now()) {
             return false;
         }
+        self.accounts.keep_up();
         let digest = self.digest(check);
         self.memory.knows(&check.suspect, digest)
     }
 
-    /// Of a secret beside what the file says of its account: it is another one once the file says something else.
-    fn digest(&mut self, check: &Check) -> u64 {
+    /// Of a secret beside what the file said of its account: it is another one once the file says something else.
+    fn digest(&self, check: &Check) -> u64 {
         self.accounts.digest(&check.suspect.account, &check.secret, &self.digests)
     }
 
@@ -312,6 +339,41 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_that_was_right_is_not_checked_again_until_the_file_says_something_else() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("accounts.txt");
+        AccountsFile::set(&path, "ann", "one", None).expect("set");
+        let mut desk = Desk {
+            accounts: AccountsFile::open(&path).expect("accounts"),
+            mailboxes: Vec::new(),
+            logins: Arc::default(),
+            memory: Memory::default(),
+            waiting: Waiting::default(),
+            right: HashMap::new(),
+            digests: RandomState::new(),
+        };
+        let mut is_welcome = |secret: &str| {
+            let address = Address { thread: 0, slot: 0, client: 1 };
+            let check = Check { address, suspect: suspect("ann", 1), secret: secret.as_bytes().to_vec() };
+            matches!(desk.verdict(check), Verdict::Welcome(_))
+        };
+        let took = |what: &mut dyn FnMut() -> bool| {
+            let start = Instant::now();
+            assert!(what());
+            start.elapsed()
+        };
+        // A thousand checks take a minute.
+        let once = took(&mut || is_welcome("one"));
+        let a_thousand_times = took(&mut || (0..1000).all(|_| is_welcome("one")));
+        assert!(a_thousand_times < 100 * once, "{a_thousand_times:?}, {once:?}");
+        assert!(!is_welcome("two"));
+        AccountsFile::set(&path, "ann", "two", None).expect("set");
+        assert!(!is_welcome("one") && is_welcome("two"));
+        AccountsFile::remove(&path, "ann").expect("removed");
+        assert!(!is_welcome("two"));
+    }
 
     fn suspect(account: &str, from: u8) -> Suspect {
         Suspect::new(Some([10, 0, 0, from].into()), account.as_bytes())
