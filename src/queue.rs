@@ -20,7 +20,7 @@ const BATCH: usize = 256;
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     begin_log("queue", &flags.run);
-    let mut signals = begin()?;
+    let signals = begin()?;
     let options = options(flags).map_err(Misuse)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password
     let server = Server::start(options).map_err(told)?;
@@ -28,8 +28,8 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
         tracing::info!(%store, "listening on {address}");
     }
     tell_of_http(server.running());
-    wait_for_end(&mut signals, || tell_reloaded(server.running().reload_certificates()));
-    end(signals, || server.stop(flags.run.drain))
+    wait_for_end(&signals, || tell_reloaded(server.running().reload_certificates()));
+    end(server.stop(flags.run.drain))
 }
 
 /// Why it did not start, and whether it must be said differently.

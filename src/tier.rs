@@ -5,7 +5,8 @@ use std::error::Error;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, available_parallelism};
 
 use posthaste_server::front::accept::ListenAddress;
 use posthaste_server::front::files;
@@ -91,11 +92,25 @@ pub(crate) fn begin_log(command: &str, flags: &RunFlags) {
     warn_of_unknown(&commands(), command);
 }
 
-/// Catches signals, before anything is opened: so a stop during the start is graceful too.
-pub(crate) fn begin() -> io::Result<Signals> {
+/// Catches signals, before anything is opened: so a stop during the start is graceful too, and a second one ends it.
+pub(crate) fn begin() -> io::Result<Receiver<i32>> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let (tell, told) = channel();
+    Builder::new().name("signals".into()).spawn(move || pass_on(signals, &tell))?;
     raise_descriptor_limit();
-    Ok(signals)
+    Ok(told)
+}
+
+/// A user who asks twice does not want to wait.
+fn pass_on(mut signals: Signals, tell: &Sender<i32>) {
+    let mut is_ending = false;
+    for signal in signals.forever() {
+        if signal != SIGHUP && std::mem::replace(&mut is_ending, true) {
+            std::process::exit(128 + signal);
+        }
+        // While the tier stops nobody listens any more.
+        let _ = tell.send(signal);
+    }
 }
 
 /// Tells where health and figures are, if they are served.
@@ -106,8 +121,8 @@ pub(crate) fn tell_of_http<M>(running: &Running<M>) {
 }
 
 /// Waits for the signal that ends the tier. SIGHUP meanwhile has it read again what it can while it runs.
-pub(crate) fn wait_for_end(signals: &mut Signals, reload: impl Fn()) {
-    for signal in signals.forever() {
+pub(crate) fn wait_for_end(signals: &Receiver<i32>, reload: impl Fn()) {
+    for signal in signals {
         if signal != SIGHUP {
             tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
             return;
@@ -116,10 +131,8 @@ pub(crate) fn wait_for_end(signals: &mut Signals, reload: impl Fn()) {
     }
 }
 
-/// Has the tier stop and tells how that went. Whoever watches over it is to start it again when a part of it had failed.
-pub(crate) fn end(signals: Signals, stop: impl FnOnce() -> Stopped) -> Result<(), Box<dyn Error>> {
-    end_at_second_signal(signals);
-    let stopped = stop();
+/// Tells how a stop went. Whoever watches over it is to start it again when a part of it had failed.
+pub(crate) fn end(stopped: Stopped) -> Result<(), Box<dyn Error>> {
     if stopped.cut > 0 {
         tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
     }
@@ -160,15 +173,6 @@ fn tls(flags: &TlsFlags) -> Result<Option<ServerFiles>, String> {
         }
         (None, None) => Ok(None),
     }
-}
-
-/// A user who asks twice does not want to wait.
-fn end_at_second_signal(mut signals: Signals) {
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().find(|signal| *signal != SIGHUP) {
-            std::process::exit(128 + signal);
-        }
-    });
 }
 
 /// Every connection is a descriptor: use what the system allows.
@@ -229,7 +233,7 @@ mod tests {
         let meter = Meter::new(Scheme::tier(&["a"], None), Duration::from_secs(1), Clock::start(), None);
         let ended = |has_failed| {
             let stopped = Stopped { totals: meter.totals(), summary: String::new(), cut: 0, has_failed };
-            end(Signals::new([SIGHUP]).expect("signals"), || stopped)
+            end(stopped)
         };
         assert!(ended(false).is_ok());
         assert!(ended(true).is_err());

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use client::{Answer, Client};
 use news::wait_until_blocked;
 use support::Server;
-use support::patience::wait_until;
+use support::patience::{wait_for, wait_until};
 
 /// How long a stop may take that waits for nobody: less than for those it would wait for.
 const STOPPED: Duration = Duration::from_secs(120);
@@ -171,6 +171,32 @@ fn a_second_signal_ends_at_once() {
     let start = Instant::now();
     assert_eq!(server.stop().code(), Some(128 + 15));
     assert!(start.elapsed() < STOPPED, "it took {:?}", start.elapsed());
+}
+
+/// It reads its accounts, which do not come.
+#[test]
+fn a_second_signal_ends_a_start_that_takes_long() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let pipe = dir.path().join("accounts.txt");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", "memory:", "--accounts"])
+        .arg(&pipe)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program can be run");
+    let id = child.id().to_string();
+    wait_until("it catches signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it is there");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask & 1 << (15 - 1) != 0)
+    });
+    let status = wait_for("it ends", || {
+        assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+        child.try_wait().expect("a child can be asked").ok_or("it is still there")
+    });
+    assert_eq!(status.code(), Some(128 + 15));
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     if flags.check.is_some() {
         return say(&meaning::meaning(&options)?);
     }
-    let mut signals = begin()?;
+    let signals = begin()?;
     let server = Server::start(options)?;
     for address in server.running().addresses() {
         tracing::info!(servers = server.servers(), "listening on {address}");
@@ -48,8 +48,8 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
         }
     }
     tell_of_http(server.running());
-    wait_for_end(&mut signals, || reload(&server));
-    end(signals, || server.stop(flags.run.drain))
+    wait_for_end(&signals, || reload(&server));
+    end(server.stop(flags.run.drain))
 }
 
 /// Reads flags, environment and files anew, and puts pools, routes and certificates in force; or says why not and changes
