@@ -5,14 +5,15 @@ mod support;
 #[path = "support/certificates.rs"]
 mod certificates;
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _, pipe};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use certificates::{Authority, Pair};
 use posthaste_tls::{Check, Connector, Trust};
+use rustix::io::ioctl_fionbio;
 use rustls::{ClientConnection, StreamOwned};
 use support::Server;
 use support::patience::{PATIENCE, wait_for};
@@ -192,6 +193,34 @@ fn plain_text_is_told_to_speak_tls_on_every_port() {
         let said = String::from_utf8_lossy(&said).into_owned();
         assert!(said.starts_with(word) && said.contains("speaks TLS"), "{said:?}");
     }
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nobody_when_a_handshake_fails() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let (log, mut there) = pipe().expect("a pipe");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", "memory:", "--threads", "1"])
+        .args(flags(&pair, None))
+        .stdout(Stdio::null())
+        .stderr(there.try_clone().expect("a second handle"))
+        .spawn()
+        .expect("it runs");
+    let (mut log, mut line) = (BufReader::new(log), String::new());
+    log.read_line(&mut line).expect("it says where it listens");
+    let address = line.split("listening on ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address: SocketAddr = address.and_then(|text| text.parse().ok()).expect("an address");
+    ioctl_fionbio(&there, true).expect("a setting");
+    while there.write(b"x").is_ok() {}
+    ioctl_fionbio(&there, false).expect("a setting");
+    let mut stranger = TcpStream::connect(address).expect("it listens");
+    stranger.write_all(b"PING\r\n").expect("it is written");
+    let mut told = String::new();
+    stranger.read_to_string(&mut told).expect("words, and the end");
+    assert!(told.contains("TLS"), "{told}");
+    ask(&mut connect(address, &authority, None), "PING\r\n", "+PONG\r\n");
+    server.kill().and_then(|()| server.wait()).expect("a child can be killed");
 }
 
 #[test]

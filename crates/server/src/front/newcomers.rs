@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
 use super::gate::Refused;
@@ -163,6 +164,8 @@ pub struct Newcomers {
     must_log_in: bool,
     refused: [AtomicU64; Reason::ALL.len()],
     told_ns: AtomicU64,
+    /// Somebody is at it.
+    is_telling: Arc<AtomicBool>,
 }
 
 impl Newcomers {
@@ -174,6 +177,7 @@ impl Newcomers {
             must_log_in,
             refused: Default::default(),
             told_ns: AtomicU64::new(0),
+            is_telling: Arc::default(),
         }
     }
 
@@ -203,13 +207,24 @@ impl Newcomers {
         self.refused[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// A handshake failed. The log is told at most once a second, for anybody can make handshakes fail.
+    /// A handshake failed. The log is told at most once a second, for anybody can make handshakes fail; and by a thread of its
+    /// own, for whoever reads the log may be slow, and a network thread waits for nobody.
     pub fn handshake_failed(&self, peer: &str, why: &dyn std::fmt::Display, now_ns: u64) {
         let failed = self.refuse(Reason::Handshake);
         let told = self.told_ns.load(Ordering::Relaxed);
-        if now_ns.saturating_sub(told) >= 1_000_000_000 || told == 0 {
-            self.told_ns.store(now_ns.max(1), Ordering::Relaxed);
+        let is_due = now_ns.saturating_sub(told) >= 1_000_000_000 || told == 0;
+        if !is_due || self.is_telling.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.told_ns.store(now_ns.max(1), Ordering::Relaxed);
+        let (peer, why, is_telling) = (peer.to_owned(), why.to_string(), Arc::clone(&self.is_telling));
+        let tell = move || {
             tracing::warn!(peer, failed, "TLS handshake failed: {why}");
+            is_telling.store(false, Ordering::Relaxed);
+        };
+        if Builder::new().spawn(tell).is_err() {
+            // The next one tells how many there were.
+            self.is_telling.store(false, Ordering::Relaxed);
         }
     }
 
