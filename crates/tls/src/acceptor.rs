@@ -1,15 +1,17 @@
 //! The side that is connected to: its certificate, whose clients it takes, and both read again while it runs.
 //!
 //! Connections keep what they began with; those that come after [`Acceptor::reload`] get the new files. Files that
-//! cannot be used change nothing, so a renewal that went wrong costs an error message and no service.
+//! cannot be used change nothing, and neither does a certificate that is over, which every client would refuse: so a renewal that
+//! went wrong costs an error message and no service.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::crypto::ring;
+use rustls::pki_types::UnixTime;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{Error, ServerConfig, ServerConnection};
 
 use crate::error::TlsError;
 use crate::files::{authorities, certificates, key, unusable};
@@ -43,12 +45,20 @@ struct Current {
     ends: Option<u64>,
 }
 
+impl Current {
+    /// When the certificate ended; None: it has not.
+    fn over_since(&self) -> Option<u64> {
+        self.ends.filter(|ends| *ends < UnixTime::now().as_secs())
+    }
+}
+
 /// Files that were read again and can be used, not yet in force.
 #[derive(Debug)]
 pub struct Renewed(Current);
 
 impl Acceptor {
-    /// Reads the files. `refusal` is what a client that speaks plain text is told, in the words of its protocol.
+    /// Reads the files. `refusal` is what a client that speaks plain text is told, in the words of its protocol. Of a certificate
+    /// that is over there is nothing better to be had yet, and its clients are the judges.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
@@ -68,9 +78,16 @@ impl Acceptor {
     /// Reads the files again and changes nothing yet, for whoever has more to read before anything may change.
     ///
     /// # Errors
-    /// As [`Acceptor::open`].
+    /// As [`Acceptor::open`], or the certificate is over.
     pub fn read_again(&self) -> Result<Renewed, TlsError> {
-        read(&self.files).map(Renewed)
+        let current = read(&self.files)?;
+        match current.over_since() {
+            None => Ok(Renewed(current)),
+            Some(ended) => {
+                let over = format!("it ended at {}, and clients would refuse it", validity::date(ended));
+                Err(unusable(&self.files.certificate, &over))
+            }
+        }
     }
 
     /// Puts in force what was read again.
@@ -89,6 +106,12 @@ impl Acceptor {
     #[must_use]
     pub fn certificate_ends(&self) -> Option<u64> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).ends
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).over_since().is_some()
     }
 
     /// Encrypts a connection just accepted; its handshake happens as it is read.
@@ -115,7 +138,12 @@ fn read(files: &ServerFiles) -> Result<Current, TlsError> {
     };
     let chain = certificates(&files.certificate)?;
     let ends = chain.first().and_then(validity::end);
-    let config = builder.with_single_cert(chain, key(&files.key)?);
-    let config = config.map_err(|error| unusable(&files.certificate, &error))?;
+    let config = builder.with_single_cert(chain, key(&files.key)?).map_err(|error| match error {
+        Error::InconsistentKeys(_) => {
+            let other = format!("it is not the certificate of the key in {}", files.key.display());
+            unusable(&files.certificate, &other)
+        }
+        error => unusable(&files.certificate, &error),
+    })?;
     Ok(Current { config: Arc::new(config), ends })
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::error::TlsError;
@@ -14,13 +14,23 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     match read {
         Ok(found) if found.is_empty() => Err(unusable(path, &"no certificate in it")),
         Ok(found) => Ok(found),
-        Err(error) => Err(unusable(path, &error)),
+        Err(error) => Err(unusable(path, &in_words(&error))),
     }
 }
 
 /// The first private key in a file.
 pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, &error))
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, &in_words(&error)))
+}
+
+/// What the library says of a file, for who has written it.
+fn in_words(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "it breaks off before its -----END line".into(),
+        pem::Error::NoItemsFound => "no private key in it that can be read without a password".into(),
+        pem::Error::Base64Decode(_) => "it is damaged, or a key that wants a password".into(),
+        error => error.to_string(),
+    }
 }
 
 /// The authorities in a file.

@@ -8,6 +8,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::connector::Check;
+use crate::validity;
 
 /// Who judges, by what they were told to trust.
 #[derive(Debug)]
@@ -33,7 +34,9 @@ impl ServerCertVerifier for Judge {
             return Ok(ServerCertVerified::assertion());
         }
         let certificate = ParsedCertificate::try_from(end_entity)?;
-        if !self.servers.contains(end_entity) {
+        if self.servers.contains(end_entity) {
+            validity::judge(end_entity, now)?;
+        } else {
             let algorithms = self.algorithms.all;
             verify_server_cert_signed_by_trust_anchor(
                 &certificate,

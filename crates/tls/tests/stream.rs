@@ -254,6 +254,12 @@ fn garbage_after_the_handshake_is_an_error() {
     assert!(server.read(&mut [0; 16]).is_err_and(|error| error.kind() == ErrorKind::InvalidData));
 }
 
+/// One that trusts this certificate of a server and no other.
+fn pinning(server: &Pair) -> Connector {
+    let roots = Some(server.certificate.clone());
+    Connector::open(&Trust { check: Check::SignerAndName, roots, own: None }).expect("good files")
+}
+
 /// Whether a client gets through to a server.
 fn meet(acceptor: &Acceptor, connector: &Connector, host: &str) -> io::Result<()> {
     let (near, far) = wire(1 << 20, 1 << 20);
@@ -274,8 +280,12 @@ fn certificates_are_judged_on_both_sides() {
     let text = |result: io::Result<()>| result.expect_err("refused").to_string();
     assert!(text(meet(&good, &trusting, "other.example:1")).contains("not valid for name"), "another host");
     assert!(text(meet(&good, &connector(&theirs, None), "localhost:1")).contains("UnknownIssuer"));
-    let late = acceptor(&ours.sign("late", "DNS:localhost", -1), None);
+    let pair = ours.sign("late", "DNS:localhost", -1);
+    let late = acceptor(&pair, None);
     assert!(text(meet(&late, &trusting, "localhost:1")).contains("invalid peer certificate"));
+    assert!(text(meet(&late, &pinning(&pair), "localhost:1")).contains("certificate expired"));
+    let own = ours.issue("own");
+    meet(&acceptor(&own, None), &pinning(&own), "localhost:1").expect("trusted itself");
 }
 
 #[test]
@@ -299,11 +309,21 @@ fn files_are_read_again_and_wrong_ones_change_nothing() {
     acceptor.reload().expect("good files");
     meet(&acceptor, &connector(&theirs, None), "localhost:1").expect("the new one");
     std::fs::write(&pair.certificate, "nothing").expect("a file");
-    let error = acceptor.reload().expect_err("no certificate").to_string();
-    assert!(error.contains("server.crt") && error.contains("no certificate in it"), "{error}");
-    meet(&acceptor, &connector(&theirs, None), "localhost:1").expect("what was read before");
+    let refused = |file: &str, words: &str| {
+        let error = acceptor.reload().expect_err(words).to_string();
+        assert!(error.contains(file) && error.contains(words), "{error}");
+        meet(&acceptor, &connector(&theirs, None), "localhost:1").expect("what was read before");
+    };
+    refused("server.crt", "no certificate in it");
     ours.issue("other").replace(&pair);
     std::fs::copy(theirs.issue("third").key, &pair.key).expect("a key");
-    let error = acceptor.reload().expect_err("a key of another certificate").to_string();
-    assert!(error.contains("server.crt"), "{error}");
+    refused("server.crt", "it is not the certificate of the key in");
+    ours.issue("half").replace(&pair);
+    let key = std::fs::read(&pair.key).expect("a key");
+    std::fs::write(&pair.key, &key[..100]).expect("a file");
+    refused("server.key", "it breaks off before its -----END line");
+    std::fs::write(&pair.key, "nothing").expect("a file");
+    refused("server.key", "no private key in it");
+    ours.sign("late", "DNS:localhost", -1).replace(&pair);
+    refused("server.crt", "and clients would refuse it");
 }

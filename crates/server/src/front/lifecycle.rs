@@ -119,7 +119,13 @@ pub fn encryption(
     plain_words: &'static [u8],
 ) -> Result<Option<Arc<Acceptor>>, StartError> {
     let open = |files: &ServerFiles| Acceptor::open(files.clone(), plain_words).map(Arc::new);
-    options.tls.as_ref().map(open).transpose().map_err(StartError::Tls)
+    let acceptor = options.tls.as_ref().map(open).transpose().map_err(StartError::Tls)?;
+    if acceptor.as_ref().is_some_and(|acceptor| acceptor.is_over()) {
+        tracing::warn!(
+            "the certificate of --tls-cert has ended, and clients will refuse it: renew it, and send SIGHUP"
+        );
+    }
+    Ok(acceptor)
 }
 
 /// What both tiers stand on, before anything is served.
