@@ -117,10 +117,10 @@ impl Connector {
     }
 }
 
-/// The host of `host:port` or `[address]:port`.
+/// The host of `host:port` or `[address]:port`; the port may be missing.
 fn host(address: &str) -> &str {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    let bracketed = address.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    bracketed.or_else(|| address.rsplit_once(':')).map_or(address, |(host, _)| host)
 }
 
 #[cfg(test)]
@@ -129,9 +129,13 @@ mod tests {
 
     #[test]
     fn the_host_is_what_a_certificate_is_made_for() {
-        for (address, expected) in
-            [("a.example:7411", "a.example"), ("127.0.0.1:1", "127.0.0.1"), ("[::1]:1", "::1")]
-        {
+        for (address, expected) in [
+            ("a.example:7411", "a.example"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            ("[::1]:1", "::1"),
+            ("a.example", "a.example"),
+            ("[::1]", "::1"),
+        ] {
             assert_eq!(host(address), expected);
         }
     }
