@@ -266,12 +266,17 @@ def ask_health(connection: socket.socket) -> bytes:
     return answer
 
 
+def places_of_http() -> int:
+    """How many connections to HTTP there may be, half of them of one address."""
+    files = getrlimit(RLIMIT_NOFILE)[1]  # the tier takes as many as it may have
+    return 1024 if files == RLIM_INFINITY else min(1024, files // 32)
+
+
 def test_http_answers_health_checks_whatever_silent_connections_there_are(start: Callable[..., Tier]) -> None:
     """Who comes has the place of the longest silent one: of the same address when that has its half."""
     tier = start("--http", "127.0.0.1:0")
     address = ("127.0.0.1", tier.http_port)
-    files = getrlimit(RLIMIT_NOFILE)[1]  # the tier takes as many as it may have
-    half = 512 if files == RLIM_INFINITY else (min(1024, files // 32) + 1) // 2
+    half = (places_of_http() + 1) // 2
     with ExitStack() as stack:
 
         def connect(source: str) -> socket.socket:
@@ -289,6 +294,34 @@ def test_http_answers_health_checks_whatever_silent_connections_there_are(start:
         assert ask_health(connect("127.0.0.3")).startswith(b"HTTP/1.1 200")
         assert first[2].recv(100) == b""
         assert ask_health(first[1]).startswith(b"HTTP/1.1 200"), "it has asked later than others came"
+
+
+def test_http_answers_health_checks_however_many_pops_wait(start: Callable[..., Tier]) -> None:
+    """They have three of four places, of an address and of all; one more is told so, and takes nothing."""
+    tier = start("--http", "127.0.0.1:0")
+    address, waiting = ("127.0.0.1", tier.http_port), 0
+    watcher = redis.Redis(port=tier.port)
+    watcher.execute_command("QCREATE", "q")
+    of_all, of_one = places_of_http() * 3 // 4, (places_of_http() + 1) // 2 * 3 // 4
+    body = b'{"block_ms": 600000}'
+    head = b"POST /v1/queues/q/pop HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    pop = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with ExitStack() as stack:
+
+        def connect(source: str) -> socket.socket:
+            return stack.enter_context(socket.create_connection(address, 20, (source, 0)))
+
+        for source, pops in (("127.0.0.1", of_one), ("127.0.0.2", of_all - of_one)):
+            for _ in range(pops):
+                connect(source).sendall(pop)
+            waiting += pops
+            while int(watcher.info()["blocked_clients"]) < waiting:
+                pass
+            one_more = connect(source)
+            one_more.sendall(pop)
+            assert one_more.recv(1000).startswith(b"HTTP/1.1 503 ")
+            assert ask_health(connect(source)).startswith(b"HTTP/1.1 200")
+        assert ask_health(connect("127.0.0.3")).startswith(b"HTTP/1.1 200")
 
 
 def test_admin_says_by_which_options_to_log_in(

@@ -269,6 +269,10 @@ fn messages(answer: &Answer) -> Json<JsonValue> {
         list => list.parts().iter().filter(|part| !Value::is_null(part)).map(to_json).collect(),
     };
     Json(json!({ "messages": found }))
+    let _wait = match take.block_ms {
+        None | Some(0) => None,
+        Some(_) => visitor.begin_wait()?,
+    };
 }
 
 /// What names a leased message: its id, for the account that holds the lease, or a receipt, for whoever has it.

@@ -4,7 +4,8 @@
 //! not known yet who asks: who knows no secret keeps no seat. An answer goes on until the client has read it. Where there is no room, the
 //! one that has been idle longest gives its seat to the newcomer: one of the same address when that has all it may have. So
 //! those who open connections and ask nothing lose them to each other, and who asks at once is answered. Nobody is turned
-//! away while others are being answered: who comes waits until one of them is.
+//! away while others are being answered: who comes waits until one of them is. Pops may wait for as long as they like, so they
+//! have a part of the seats alone: whoever asks how the server is finds one of the others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -13,6 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::front::newcomers::holder;
+
+/// Of four seats, so many may be those of pops that wait for a message.
+const WAITING_OF_FOUR: usize = 3;
 
 /// All seats.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(super) struct Seats {
 struct Room {
     taken: usize,
     of_one: HashMap<IpAddr, usize>,
+    /// Pops that wait, by who they are of.
+    waiting: HashMap<IpAddr, usize>,
     /// Who is idle, longest first.
     idle: BTreeMap<u64, Idle>,
     next: u64,
@@ -57,6 +63,10 @@ pub(super) struct Seat {
     /// Its place among the idle; None: it is being answered.
     idle: Mutex<Option<u64>>,
 }
+
+/// A pop that waits for a message, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Wait(Arc<Seat>);
 
 impl Seats {
     /// So many, of which one address may have so many.
@@ -119,11 +129,16 @@ impl Room {
 
     fn free(&mut self, holder: IpAddr) {
         self.taken -= 1;
-        if let Some(count) = self.of_one.get_mut(&holder) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_one.remove(&holder);
-            }
+        take_off(&mut self.of_one, holder);
+    }
+}
+
+/// One less of this address; nothing is remembered of who has none.
+fn take_off(counts: &mut HashMap<IpAddr, usize>, holder: IpAddr) {
+    if let Some(count) = counts.get_mut(&holder) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&holder);
         }
     }
 }
@@ -147,6 +162,20 @@ impl Seat {
         }
     }
 
+    /// A pop begins to wait here; None: as many do, of this address or of all, as may.
+    pub(super) fn begin_wait(self: &Arc<Self>) -> Option<Wait> {
+        let part = |seats: usize| (seats * WAITING_OF_FOUR / 4).max(1);
+        let mut room = self.seats.room();
+        let (all, of_one) = (room.waiting.values().sum::<usize>(), room.waiting.get(&self.holder));
+        if all >= part(self.seats.most) || of_one.is_some_and(|count| *count >= part(self.seats.most_of_one))
+        {
+            return None;
+        }
+        *room.waiting.entry(self.holder).or_default() += 1;
+        drop(room);
+        Some(Wait(Arc::clone(self)))
+    }
+
     /// Waits until somebody else has this seat.
     pub(super) async fn lost(&self) {
         self.leave.notified().await;
@@ -166,6 +195,12 @@ impl Drop for Seat {
         }
         drop(room);
         self.seats.changed.notify_one();
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        take_off(&mut self.0.seats.room().waiting, self.0.holder);
     }
 }
 
@@ -219,13 +254,34 @@ mod tests {
     }
 
     #[test]
+    fn pops_that_wait_leave_seats_to_others() {
+        let seats = Seats::new(8, 4);
+        let take = |last| Arc::new(seats.take(from(last)).expect("there is room"));
+        let [first, second] = [1, 2].map(|last| [(); 4].map(|()| take(last)));
+        let waiting: Vec<Wait> = first.iter().chain(&second).filter_map(Seat::begin_wait).collect();
+        assert_eq!(waiting.len(), 6, "three of each address, and six of all");
+        assert!(first[3].begin_wait().is_none());
+        drop(waiting);
+        assert!(first[3].begin_wait().is_some(), "once others wait no more");
+        let (all, one) = (Seats::new(4, 4), Seats::new(1, 1));
+        let waiting = (1..=4).filter_map(|last| Arc::new(all.take(from(last)).ok()?).begin_wait());
+        assert_eq!(waiting.collect::<Vec<_>>().len(), 3, "of all addresses together");
+        assert!(
+            Arc::new(one.take(from(1)).expect("there is room")).begin_wait().is_some(),
+            "of one seat that one"
+        );
+    }
+
+    #[test]
     fn nothing_is_remembered_of_who_has_left() {
         let seats = Seats::new(2, 2);
         let idle = seats.take(from(1)).expect("there is room");
-        let asked = seats.take(from(1)).expect("there is room");
+        let asked = Arc::new(seats.take(from(1)).expect("there is room"));
         asked.begin_answer();
-        drop((idle, asked));
+        let waits = asked.begin_wait();
+        drop((idle, asked, waits));
         let room = seats.room();
-        assert!(room.taken == 0 && room.of_one.is_empty() && room.idle.is_empty(), "{room:?}");
+        let counts = room.of_one.len() + room.waiting.len();
+        assert!(room.taken == 0 && counts == 0 && room.idle.is_empty(), "{room:?}");
     }
 }

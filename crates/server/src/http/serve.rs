@@ -30,7 +30,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::leaving::Leaving;
-use super::seats::{Seat, Seats, Taken};
+use super::seats::{Seat, Seats, Taken, Wait};
 use crate::front::accept::{give_up_when_gone, keep_alive};
 use crate::front::files;
 use crate::front::gate::Gate;
@@ -81,6 +81,11 @@ impl Place {
 
 /// By which it is known that a client hangs up, whatever it has sent before. hyper looks for the end of what comes only
 /// while nothing of it waits to be understood, and a pop that waits must not depend on that.
+
+    /// A pop begins to wait there; None: as many wait as may.
+    pub(super) fn begin_wait(&self) -> Option<Wait> {
+        self.0.begin_wait()
+    }
 #[derive(Clone, Debug)]
 pub(super) struct HangUp(Arc<OwnedFd>);
 

@@ -18,6 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::inside::Answer;
 use super::list::Lists;
 use super::problem::Problem;
+use super::seats::Wait;
 use super::serve::{HangUp, Origin, Place};
 use super::state::QueueState;
 use super::words::Words;
@@ -32,6 +33,7 @@ pub(super) struct Visitor {
     who: Option<Credentials>,
     origin: Option<IpAddr>,
     hang_up: Option<HangUp>,
+    place: Option<Place>,
 }
 
 impl Visitor {
@@ -56,6 +58,16 @@ impl Visitor {
             }
         };
         self.ask_unless(words, gone).await
+    }
+
+    /// Has a pop wait for a message until what this gives is dropped; a visitor without a place is alone.
+    ///
+    /// # Errors
+    /// As many wait as may.
+    pub(super) fn begin_wait(&self) -> Result<Option<Wait>, Problem> {
+        let Some(place) = &self.place else { return Ok(None) };
+        let many = "as many pops wait over HTTP as may; nothing was taken: ask again, without block_ms, or over RESP";
+        place.begin_wait().map(Some).ok_or_else(|| Problem::busy(many))
     }
 
     async fn ask_unless(&self, words: Words, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
@@ -95,9 +107,10 @@ impl FromRequestParts<Arc<QueueState>> for Visitor {
             let nobody = || Problem::unknown("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
             state.pool.admit(who.as_ref().ok_or_else(nobody)?, origin).await?;
         }
-        parts.extensions.get().inspect(|place: &&Place| place.keep());
+        let place: Option<Place> = parts.extensions.get().cloned();
+        place.iter().for_each(Place::keep);
         let hang_up = parts.extensions.get().cloned();
-        Ok(Self { state: Arc::clone(state), who, origin, hang_up })
+        Ok(Self { state: Arc::clone(state), who, origin, hang_up, place })
     }
 }
 
