@@ -96,7 +96,7 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
         "alarms": 0,
         "fullest": "queue-042",
         "keptFocus": True,
-        "sent": f"x-empty: \nx-kind: {HOSTILE}\n<img src=x onerror='document.title=\"owned\"'>",
+        "sent": f"x-kind: {HOSTILE}\nx-empty: \n<img src=x onerror='document.title=\"owned\"'>",
         "beginning": 1000,
         "kept": "3",
         "twins": 2,

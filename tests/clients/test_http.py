@@ -226,14 +226,18 @@ def test_a_header_that_is_no_text_is_not_taken_for_another(web: Tier) -> None:
 
 
 def test_headers_of_one_name_are_all_kept(web: Tier) -> None:
-    """A name that occurs more than once has a list of values, in their order, sent and shown."""
+    """One that occurs more than once has a list of values, in their order; it may also stand there twice."""
     client = redis.Redis(port=web.port)
     client.execute_command("QCREATE", "q")
     client.execute_command("SEND", "q", "x", *("HEADER", "a", "1", "HEADER", "b", "2", "HEADER", "a", "3"))
     given = {"a": ["1", "3"], "b": "2"}
     assert ask(web, "POST", "/v1/queues/q/messages", {"body": "x", "headers": given})[0] == 201
+    twice = '{"body": "x", "headers": {"a": "1", "b": "2", "a": "3"}}'
+    with closing(http.client.HTTPConnection("127.0.0.1", web.http_port, timeout=60)) as connection:
+        connection.request("POST", "/v1/queues/q/messages", twice, {"Content-Type": "application/json"})
+        assert connection.getresponse().status == 201
     _, seen = ask(web, "GET", "/v1/queues/q/messages")
-    assert [one["headers"] for one in seen["messages"]] == [given, given]
+    assert [one["headers"] for one in seen["messages"]] == [given, given, given]
     for wrong, words in (({"a": 1}, "a text, or a list of texts"), ({"a": ["x"] * 10_000}, "at most 54")):
         refused, answer = ask(web, "POST", "/v1/queues/q/messages", {"body": "x", "headers": wrong})
         assert (refused, answer["error"]) == (400, "ERR"), answer

@@ -1,13 +1,13 @@
 //! Messages over HTTP: sent, looked at, taken, and what becomes of leased ones.
 
-use std::collections::BTreeMap;
+use std::{fmt, iter};
 
 use axum::Json;
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use posthaste_wire::reply::Value;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value as JsonValue, json};
 
 use super::asked::{Body, Path, Query, yes_or_no};
@@ -32,9 +32,33 @@ pub(super) struct NewMessage {
     priority: Option<u64>,
     dedup: Option<String>,
     #[serde(default)]
-    headers: BTreeMap<String, OneOrMore>,
+    headers: Headers,
     #[serde(default)]
-    headers_base64: BTreeMap<String, OneOrMore>,
+    headers_base64: Headers,
+}
+
+/// Headers in the order they stand in. An object that has a name twice means both, as a message does.
+#[derive(Default)]
+struct Headers(Vec<(String, OneOrMore)>);
+
+impl<'de> Deserialize<'de> for Headers {
+    fn deserialize<D: Deserializer<'de>>(object: D) -> Result<Self, D::Error> {
+        object.deserialize_map(Pairs).map(Self)
+    }
+}
+
+struct Pairs;
+
+impl<'de> de::Visitor<'de> for Pairs {
+    type Value = Vec<(String, OneOrMore)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of texts, or lists of texts")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+        iter::from_fn(|| object.next_entry().transpose()).collect()
+    }
 }
 
 /// What a header has: a value, or as many as its name occurs.
@@ -60,8 +84,8 @@ impl NewMessage {
         numbers.iter().all(Option::is_none)
             && self.to.is_none()
             && self.dedup.is_none()
-            && self.headers.is_empty()
-            && self.headers_base64.is_empty()
+            && self.headers.0.is_empty()
+            && self.headers_base64.0.is_empty()
     }
 
     fn bytes(&self) -> Result<Vec<u8>, Problem> {
@@ -74,15 +98,12 @@ impl NewMessage {
 }
 
 /// The headers: those that are texts, then those that came in base64.
-fn names_and_values(
-    texts: BTreeMap<String, OneOrMore>,
-    others: BTreeMap<String, OneOrMore>,
-) -> Result<Vec<(String, Vec<u8>)>, Problem> {
+fn names_and_values(texts: Headers, others: Headers) -> Result<Vec<(String, Vec<u8>)>, Problem> {
     let mut found = Vec::new();
-    for (name, values) in texts {
+    for (name, values) in texts.0 {
         found.extend(values.into_all().into_iter().map(|value| (name.clone(), value.into_bytes())));
     }
-    for (name, values) in others {
+    for (name, values) in others.0 {
         for value in values.into_all() {
             found.push((name.clone(), decoded("headers_base64", &value)?));
         }
@@ -248,6 +269,10 @@ pub(super) async fn pop(
     Path(queue): Path<String>,
     Body(take): Body<Take>,
 ) -> Result<Json<JsonValue>, Problem> {
+    let _wait = match take.block_ms {
+        None | Some(0) => None,
+        Some(_) => visitor.begin_wait()?,
+    };
     let words = Words::of(&["POP", "QUEUE", &queue])
         .option("FROM", take.from)
         .option("LEASE", take.lease_ms)
@@ -269,10 +294,6 @@ fn messages(answer: &Answer) -> Json<JsonValue> {
         list => list.parts().iter().filter(|part| !Value::is_null(part)).map(to_json).collect(),
     };
     Json(json!({ "messages": found }))
-    let _wait = match take.block_ms {
-        None | Some(0) => None,
-        Some(_) => visitor.begin_wait()?,
-    };
 }
 
 /// What names a leased message: its id, for the account that holds the lease, or a receipt, for whoever has it.
@@ -286,8 +307,8 @@ enum Handle {
     Receipt(String),
 }
 
-impl std::fmt::Display for Handle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Id(id) => id.fmt(f),
             Self::Receipt(receipt) => receipt.fmt(f),
