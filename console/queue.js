@@ -136,7 +136,7 @@ function page({ messages, next }, asked, list) {
   const shown = messages.length
     ? table("Messages", [
       ["id", (message) => String(message.id), "number"],
-      ["state", (message) => state(message)],
+      ["state", state, "state"],
       ["from", (message) => message.from, "name"],
       ["to", (message) => message.to ?? h("span", { class: "faint" }, "anyone"), "name"],
       ["age", (message) => age(Math.max(Date.now() - message.sent_ms, 0)), "number"],
@@ -156,22 +156,24 @@ function state(message) {
   return notes.join(", ");
 }
 
-// Bodies are text and nothing else. Long ones are shown by their beginning, until one is asked for.
+// Bodies and headers are text and nothing else. Long ones are shown by their beginning, until one is asked for.
 const BEGINNING = 1000;
 
 function body(message) {
-  const isText = message.body !== undefined;
-  const text = message.body ?? message.body_base64;
+  const headers = headerLines(message).join("\n");
+  return [
+    headers ? h("div", { class: "faint" }, beginning(headers)) : null,
+    message.body === undefined ? h("div", { class: "faint" }, "no text; in base64:") : null,
+    ...beginning(message.body ?? message.body_base64),
+  ];
+}
+
+function beginning(text) {
   const shown = h("span", {}, text.slice(0, BEGINNING));
-  const parts = [isText ? null : h("div", { class: "faint" }, "no text; in base64:"), shown];
-  if (text.length > BEGINNING) {
-    const more = h("button", { onclick: () => {
-      shown.textContent = text;
-      more.remove();
-    } }, `… all ${count(text.length)} characters`);
-    parts.push(more);
-  }
-  const headers = headerLines(message);
-  if (headers.length) parts.unshift(h("div", { class: "faint" }, headers.join("\n")));
-  return parts.filter(Boolean);
+  if (text.length <= BEGINNING) return [shown];
+  const more = h("button", { onclick: () => {
+    shown.textContent = text;
+    more.remove();
+  } }, `… all ${count(text.length)} characters`);
+  return [shown, more];
 }

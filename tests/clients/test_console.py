@@ -24,6 +24,7 @@ pytestmark = pytest.mark.timeout(400)
 
 HERE = Path(__file__).parent
 HOSTILE = "<b class=hostile>hostile</b>"
+LONG = "W" * 255
 # 15 clients who think for a second: node/model.js.
 WHAT_IF = {"predicted": ["13", "160 ms"], "gain": "+6.9 %", "refused": 0}
 STAGES = ["parse", "waiting", "dispatch", "service", "reply"]
@@ -73,12 +74,15 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
         client.execute_command("QCREATE", f"queue-{number:03}")
     for _ in range(40):
         client.execute_command("SENDMANY", "queue-042", "a", "b", "c")
-    client.execute_command("QCREATE", "dead")
+    for name in ("dead", "two blanks", "two  blanks"):
+        client.execute_command("QCREATE", name)
+    client.execute_command("QCREATE", LONG, "DEADLETTER", "D" * 255, "AFTER", 3)
+    client.execute_command("SEND", LONG, "x", "HEADER", "h", "v" * 5000)
     client.execute_command("QCREATE", HOSTILE, "DEADLETTER", "dead", "AFTER", 1)
     client.execute_command("LOGIN", HOSTILE)
     client.execute_command("SEND", HOSTILE, "<iframe src=//evil.example></iframe>")
     client.execute_command("POP", "QUEUE", HOSTILE, "LEASE", 60000)
-    client.execute_command("NACK", 121)
+    client.execute_command("NACK", 122)
     client.execute_command("SEND", HOSTILE, "x" * 5000)
     client.execute_command("SEND", HOSTILE, b"\xff<script>alert(1)</script>")
     unwanted = redis.Redis(port=tier.port, client_name="<script>")
@@ -99,6 +103,7 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
         "sent": f"x-kind: {HOSTILE}\nx-empty: \n<img src=x onerror='document.title=\"owned\"'>",
         "beginning": 1000,
         "kept": "3",
+        "blanks": 2,
         "twins": 2,
         "whatIf": WHAT_IF,
     }

@@ -38,6 +38,8 @@ export async function withConsole(work) {
     seen.markup += await page.locator(MARKUP).count();
     seen.overflow ??= [];
     if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.overflow.push(name);
+    const isBoxCut = () => [...document.querySelectorAll("dialog, #notice")].some((box) => box.scrollWidth > box.clientWidth);
+    if (await page.evaluate(isBoxCut)) seen.overflow.push(`${name}: a question or a notice`);
     // On a narrow window nobody finds what a table has to the right of it.
     const isCut = () => innerWidth < 600 && [...document.querySelectorAll(".scroll")].some((box) => box.scrollWidth > box.clientWidth);
     if (await page.evaluate(isCut)) seen.overflow.push(`${name}: a table`);

@@ -3,6 +3,7 @@
 import { askWhatIf, lookAtAll, tabTo, WIDE, withConsole } from "./browser.js";
 
 const HOSTILE = "<b class=hostile>hostile</b>";
+const LONG = "W".repeat(255);
 const BODY = "<img src=x onerror='document.title=\"owned\"'>";
 
 await withConsole(async ({ open, look, seen }) => {
@@ -90,6 +91,28 @@ await withConsole(async ({ open, look, seen }) => {
     await page.getByRole("dialog").getByRole("button", { name: "Redrive" }).press("Enter");
     await page.getByText(said).waitFor();
   }
+
+  // Names of the longest kind, and headers as long: they are whole, and nothing of them sticks out.
+  await page.goto(`/#/queues/${LONG}`);
+  await page.getByText("dead after 3 deliveries").waitFor();
+  await page.getByRole("button", { name: /all 5,003 characters/ }).waitFor();
+  await look(page, "queue-long-light");
+  await page.getByRole("button", { name: "Delete queue" }).press("Enter");
+  await page.getByRole("dialog").waitFor();
+  await look(page, "queue-long-confirm-light");
+  await page.keyboard.press("Escape");
+  await page.goto("/#/queues");
+  await page.getByText("New queue").press("Enter");
+  await page.getByLabel("Name").fill(LONG);
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: LONG }).waitFor();
+  await look(page, "queue-long-notice-light");
+  // Two that differ by a blank can be told from each other.
+  await page.getByRole("searchbox").fill("blanks");
+  await page.getByText("1 to 2 of 2").waitFor();
+  seen.blanks = new Set(await page.locator("tbody td.name").evaluateAll((cells) => cells.map((cell) => cell.innerText))).size;
+  await page.goto("/#/store");
+  await page.getByRole("heading", { name: "Store", level: 1 }).waitFor();
 
   // A new queue with options, and gone again.
   await page.goto("/#/queues");
