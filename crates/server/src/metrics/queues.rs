@@ -58,7 +58,7 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
 pub fn write(page: &mut Page, list: &Value<'_>, shown: usize) {
     let number = |queue: &Value<'_>, field: &str| queue.get(field.as_bytes()).and_then(Value::as_integer);
     let mut queues: Vec<&Value<'_>> = list.parts().iter().collect();
-    queues.sort_by_key(|queue| (Reverse(number(queue, "messages")), number(queue, "id")));
+    queues.sort_by_cached_key(|queue| (Reverse(number(queue, "messages")), number(queue, "id")));
     queues.truncate(shown);
     for Row { head, field, per_unit } in &ROWS {
         page.head(head);
