@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
@@ -17,18 +17,32 @@ use super::seats::Seat;
 #[derive(Clone)]
 pub(super) struct Leaving {
     seat: Option<Arc<Seat>>,
-    is_taken: Arc<AtomicBool>,
+    answers: Arc<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    /// Bodies of which more is wanted.
+    bodies: AtomicUsize,
+    /// One was taken, and not all of it is written.
+    is_taken: AtomicBool,
 }
 
 impl Leaving {
     /// For a connection that has this seat.
     pub(super) fn of(seat: Option<Arc<Seat>>) -> Self {
-        Self { seat, is_taken: Arc::default() }
+        Self { seat, answers: Arc::default() }
     }
 
     /// An answer's body, watched.
     pub(super) fn body(&self, body: Body) -> Watched {
-        Watched { body, _taken: Taken(Arc::clone(&self.is_taken)) }
+        self.answers.bodies.fetch_add(1, Ordering::Relaxed);
+        Watched { body, _taken: Taken(Arc::clone(&self.answers)) }
+    }
+
+    /// Whether there is an answer that has not left.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.answers.bodies.load(Ordering::Relaxed) > 0 || self.answers.is_taken.load(Ordering::Relaxed)
     }
 
     /// The stream that answers are written to, watched.
@@ -37,7 +51,7 @@ impl Leaving {
     }
 
     fn has_written_all(&self) {
-        if self.is_taken.swap(false, Ordering::Relaxed)
+        if self.answers.is_taken.swap(false, Ordering::Relaxed)
             && let Some(seat) = &self.seat
         {
             seat.end_answer();
@@ -51,11 +65,12 @@ pub(super) struct Watched {
     _taken: Taken,
 }
 
-struct Taken(Arc<AtomicBool>);
+struct Taken(Arc<Answers>);
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_taken.store(true, Ordering::Relaxed);
+        self.0.bodies.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -34,6 +34,7 @@ use super::seats::{Seat, Seats, Taken, Wait};
 use crate::front::accept::{give_up_when_gone, keep_alive};
 use crate::front::files;
 use crate::front::gate::Gate;
+use crate::front::limits::FIRST_REQUEST;
 use crate::front::newcomers::Reason;
 
 /// How long a handshake may take.
@@ -50,6 +51,9 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// When to accept again after the system had no descriptor or no memory for a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// How often it is looked, in a tier that stops, whether an answer has left.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long what a client still sends is read and thrown away after its last answer.
 const LINGER: Duration = Duration::from_secs(10);
@@ -77,15 +81,15 @@ impl Place {
     pub(super) fn keep(&self) {
         self.0.begin_answer();
     }
-}
-
-/// By which it is known that a client hangs up, whatever it has sent before. hyper looks for the end of what comes only
-/// while nothing of it waits to be understood, and a pop that waits must not depend on that.
 
     /// A pop begins to wait there; None: as many wait as may.
     pub(super) fn begin_wait(&self) -> Option<Wait> {
         self.0.begin_wait()
     }
+}
+
+/// By which it is known that a client hangs up, whatever it has sent before. hyper looks for the end of what comes only
+/// while nothing of it waits to be understood, and a pop that waits must not depend on that.
 #[derive(Clone, Debug)]
 pub(super) struct HangUp(Arc<OwnedFd>);
 
@@ -196,15 +200,20 @@ impl Peer {
             }
             TlsAcceptor::from(tls.config()).accept(impatient(stream, UNREAD)).await.map(Some)
         };
-        match timeout(HANDSHAKE, accept).await {
-            Ok(Ok(Some(stream))) => self.converse(stream, hang_up, seat).await,
-            Ok(Ok(None)) => {
+        let accepted = tokio::select! {
+            biased;
+            accepted = accept => Some(accepted),
+            () = patience(self.stop.clone()) => None,
+        };
+        match accepted {
+            Some(Ok(Some(stream))) => self.converse(stream, hang_up, seat).await,
+            Some(Ok(None)) => {
                 self.gate.newcomers.refuse(Reason::Handshake);
             }
-            Err(_) => {
+            None => {
                 self.gate.newcomers.refuse(Reason::Late);
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 self.gate.newcomers.refuse(Reason::Handshake);
                 tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}");
             }
@@ -219,6 +228,18 @@ impl Peer {
         if let Some(stream) = talk(stream, self.origin, hang_up, seat, self.routes, stop).await {
             part(stream, self.stop).await;
         }
+    }
+}
+
+/// For how long a handshake is waited for: less where the tier stops.
+async fn patience(mut stop: watch::Receiver<()>) {
+    let stopping = async {
+        let _ = stop.changed().await;
+        sleep(FIRST_REQUEST).await;
+    };
+    tokio::select! {
+        () = sleep(HANDSHAKE) => {}
+        () = stopping => {}
     }
 }
 
@@ -266,6 +287,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Option<S> {
     let routes = TowerToHyperService::new(routes);
     let leaving = Leaving::of(seat.clone());
+    let answers = leaving.clone();
     let stream = leaving.clone().stream(stream);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(origin);
@@ -293,7 +315,18 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         Some(ended) => ended,
         None => {
             Pin::new(&mut conversation).graceful_shutdown();
-            poll_fn(|context| conversation.poll_without_shutdown(context)).await
+            // Who has begun to ask would be told that the tier stops, and that is told by hanging up as well.
+            let answered = async {
+                sleep(FIRST_REQUEST).await;
+                while answers.is_under_way() {
+                    sleep(LOOK_AGAIN).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                ended = poll_fn(|context| conversation.poll_without_shutdown(context)) => ended,
+                () = answered => return None,
+            }
         }
     };
     // A conversation that breaks off is the client's affair.
@@ -352,6 +385,23 @@ mod tests {
         let (_, read) = tokio::join!(async { drop(talking.await) }, client.read_to_end(&mut heard));
         read.expect("memory does not fail");
         assert!(heard.ends_with(PAGE.as_bytes()), "{}", String::from_utf8_lossy(&heard));
+    }
+
+    /// What is left to be told them is that the tier stops.
+    #[tokio::test]
+    async fn who_has_only_begun_to_ask_or_to_shake_hands_does_not_hold_up_a_stop() {
+        let (mut client, stream) = duplex(ASKED.len());
+        let (stop, stopped) = watch::channel(());
+        client.write_all(&ASKED[..8]).await.expect("there is room");
+        let talking = converse(stream, HERE, Router::new(), stopped.clone());
+        let stopping = async move {
+            // By then what there is was read.
+            sleep(Duration::from_millis(20)).await;
+            drop(stop);
+        };
+        let ended = timeout(HEAD / 2, async { tokio::join!(talking, stopping) }).await;
+        assert!(ended.expect("it does not wait").0.is_none(), "and has nothing more to say");
+        timeout(HANDSHAKE / 2, patience(stopped)).await.expect("nor does it wait for a handshake");
     }
 
     /// Of seats that are one, that one.
