@@ -234,13 +234,16 @@ fn handshakes_that_fail_are_counted_in_the_metrics_those_of_http_too() {
         // It may be cut off by a reset behind the answer.
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    wait_for("both are counted", || {
+    // Whoever refuses the server says so, and waits no longer for it than it takes to be let go.
+    let (other, http) = (Authority::new(), server.http().to_string());
+    refusal(&[&["servers"], &over_https(&http, &other.certificate(), None)[..]].concat());
+    wait_for("all are counted", || {
         let mut page = String::new();
         let mut client = connect(server.http(), &authority, None);
         let asked =
             client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         asked.and_then(|()| client.read_to_string(&mut page)).expect("a page");
-        let is_counted = page.contains("\nposthaste_connections_refused_total{reason=\"handshake\"} 2\n");
+        let is_counted = page.contains("\nposthaste_connections_refused_total{reason=\"handshake\"} 3\n");
         if is_counted { Ok(()) } else { Err(page) }
     });
 }

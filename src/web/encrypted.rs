@@ -44,6 +44,8 @@ impl<Below: Transport> Connector<Below> for Encrypting {
 /// Why the server ends the connection, if it has said so. It need not wait for the end of what it refuses, so the first that
 /// is seen of it may be that a write fails.
 fn last_word(session: &mut ClientConnection, socket: &mut TransportAdapter, error: io::Error) -> io::Error {
+    // Our own last word, if it is us who refuse, may still lie here, and the server would wait for it.
+    while session.wants_write() && session.write_tls(socket).is_ok_and(|n| n > 0) {}
     while let Ok(1..) = session.read_tls(socket) {
         if let Err(said) = session.process_new_packets() {
             return io::Error::new(ErrorKind::InvalidData, said);

@@ -73,6 +73,12 @@ pub fn advice(error: &io::Error) -> Option<&'static str> {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => Some("name the host as its certificate does"),
+        Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => Some("its certificate has ended or not begun: renew it, if the clocks are right"),
         Error::InvalidCertificate(_) => Some(
             "its certificate is not trusted: name its authority, or the certificate itself, with --tls-ca",
         ),
