@@ -173,6 +173,32 @@ def test_a_consumer_works_on_several_messages_at_once(tier: Tier) -> None:
     talk(tier.port, scenario)
 
 
+def test_what_is_cancelled_within_the_work_ends_no_consumer(
+    tier: Tier, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The message comes back as after any other failure, and is done then."""
+
+    async def scenario(client: Client) -> None:
+        await client.send("orders", "x")
+        consumer = Consumer(client, "orders", pause=lambda _: 0.05)
+        deliveries: list[int] = []
+
+        async def work(message: Message) -> None:
+            deliveries.append(message.deliveries)
+            if message.deliveries == 1:
+                lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                lost.cancel()
+                await lost
+            consumer.stop()
+
+        await asyncio.wait_for(consumer.run(work), 120)
+        assert deliveries == [1, 2]
+        assert await empty(client)
+
+    talk(tier.port, scenario)
+    assert "message 1 failed and comes back" in caplog.messages
+
+
 async def empty(client: Client) -> bool:
     """Whether `orders` holds nothing."""
     return (await client.queue("orders")).messages == 0

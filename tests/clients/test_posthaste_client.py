@@ -260,6 +260,24 @@ def test_what_the_programs_own_bound_refuses_was_not_sent(tier: Tier, connect: C
     waiting.join()
 
 
+def test_who_is_not_let_in_asked_nothing_and_comes_again(
+    start: Callable[..., Tier], connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where as many are connected as may be: so a consumer outlives that."""
+    tier = start("--max-clients", "1")
+    with redis.Redis(port=tier.port) as first:
+        first.execute_command("QCREATE", "orders")
+        first.execute_command("SEND", "orders", "x")
+        with pytest.raises(posthaste.NotConnected, match="max number of clients"):
+            connect(tier.port, attempts=1).queues()
+        client = connect(tier.port, attempts=1)
+        consumer = Consumer(client, "orders")
+        thread = consume(consumer, lambda _: consumer.stop())
+        until(lambda: "no message can be had now" in caplog.text or not thread.is_alive())
+    thread.join()
+    assert client.queue("orders").messages == 0
+
+
 def test_a_store_that_changed_nothing_leaves_no_doubt(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

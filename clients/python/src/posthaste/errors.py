@@ -92,6 +92,8 @@ _BY_WORD: dict[str, type[Refused]] = {
     for kind in (NotLoggedIn, NoAccount, NoQueue, BadQuery, TooBig, Full, Busy, StoreFailed, Denied, Refused)
 }
 
+# What a tier tells a connection that it does not let in: it comes as an answer, and yet nothing was asked.
+_TURNED_AWAY = re.compile(r"max number of clients reached|too many connections from your address")
 # How redis-py says so. What it might say otherwise one day counts as a lost connection, which is the safe side.
 _NOT_CONNECTED = re.compile(r"Error (.* )?connecting to |Timeout connecting to |Too many connections")
 
@@ -105,6 +107,8 @@ def understood(error: exceptions.RedisError | OSError) -> PosthasteError:
     text = str(error)
     if isinstance(error, exceptions.AuthenticationError):
         return NotLoggedIn(text)
+    if _TURNED_AWAY.match(text):
+        return NotConnected(text)
     word = getattr(error, "status_code", None) or text.split(" ", 1)[0]
     if word in _BY_WORD:
         return _BY_WORD[word](text.removeprefix(word).lstrip() or text)

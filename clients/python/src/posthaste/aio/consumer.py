@@ -49,6 +49,17 @@ async def in_grace(request: Coroutine[Any, Any, T], if_cancelled: Callable[[T], 
         raise
 
 
+async def attempt(work: Awaitable[object]) -> None:
+    """Await work. That what it waits for was cancelled is its failure; that it was itself is none."""
+    try:
+        await work
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("what the work waited for was cancelled") from error
+
+
 class Delivery:
     """One leased message. In an `async with` it is extended, then acknowledged or, after an exception, given back."""
 
@@ -170,7 +181,7 @@ class Consumer:
         async for delivery in self:
             try:
                 async with delivery as message:
-                    await work(message)
+                    await attempt(work(message))
             except PosthasteError as error:
                 log.warning("message %d may be delivered again: %s", delivery.message.id, error)
             except Exception:
