@@ -21,6 +21,9 @@ use super::segment::{FIRST_FRAME, PAGE, file_name, file_number};
 /// How often a copy is begun anew because what was read was just being written. What is still wrong then is damage.
 const ATTEMPTS: usize = 5;
 
+/// Stands in a copy until it is whole: one that is broken off, as by a signal, would else open as a log that ends where it was.
+const UNFINISHED: &str = "unfinished";
+
 /// What a copy has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
@@ -82,28 +85,65 @@ impl std::error::Error for CopyError {}
 /// # Errors
 /// [`CopyError`]; `from` is never changed.
 pub fn copy(from: &Path, to: &Path) -> Result<Copied, CopyError> {
+    refuse_unfinished(from)?;
     let source = Directory(from.to_owned());
     if numbers(&source)?.is_empty() {
         return Err(CopyError::Nothing(from.to_owned()));
     }
     disk::make_directory(to).map_err(|error| LogError::io("make", to, &error))?;
-    let mut entries = fs::read_dir(to).map_err(|error| LogError::io("list", to, &error))?;
-    if entries.next().is_some() {
-        return Err(CopyError::Occupied(to.to_owned()));
-    }
+    begin(to)?;
     let mut attempts = 1;
     loop {
         match attempt(&source, to) {
-            Ok(copied) => return Ok(copied),
+            Ok(copied) => {
+                finish(to)?;
+                return Ok(copied);
+            }
             Err(error) => {
                 clear(to)?;
                 if attempts == ATTEMPTS || matches!(error, OpenError::Log(LogError::Full { .. })) {
+                    finish(to)?;
                     return Err(error.into());
                 }
                 attempts += 1;
             }
         }
     }
+}
+
+/// A copy of which not all was written is no log.
+pub(super) fn refuse_unfinished(directory: &Path) -> Result<(), OpenError> {
+    match directory.join(UNFINISHED).try_exists() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenError::Unfinished { directory: directory.to_owned() }),
+        Err(error) => Err(LogError::io("look into", directory, &error).into()),
+    }
+}
+
+/// Takes an empty directory for this copy alone.
+fn begin(to: &Path) -> Result<(), CopyError> {
+    let mut entries = fs::read_dir(to).map_err(|error| LogError::io("list", to, &error))?;
+    if entries.next().is_some() {
+        return Err(CopyError::Occupied(to.to_owned()));
+    }
+    match create(&to.join(UNFINISHED)) {
+        // Somebody else copies to the same place, and was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CopyError::Occupied(to.to_owned())),
+        Err(error) => Err(LogError::io("write", &to.join(UNFINISHED), &error).into()),
+        Ok(_) => Ok(sync(to)?),
+    }
+}
+
+/// Nothing more is to come.
+fn finish(to: &Path) -> Result<(), OpenError> {
+    let mark = to.join(UNFINISHED);
+    fs::remove_file(&mark).map_err(|error| LogError::io("delete", &mark, &error))?;
+    sync(to)
+}
+
+fn sync(to: &Path) -> Result<(), OpenError> {
+    let synced = File::open(to).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| LogError::io("sync", to, &error).into())
 }
 
 /// Where a log ends: its last segment with a frame, and the first segment that is needed.
@@ -151,9 +191,7 @@ fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
         // So that a copy that is cut short later is not taken for whole.
         closing::write(to, reached.sequence).map_err(|error| LogError::io("write", to, &error))?;
     }
-    File::open(to)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|error| LogError::io("sync", to, &error))?;
+    sync(to)?;
     Ok(copied)
 }
 
@@ -225,10 +263,12 @@ fn refuse_damage(source: &Directory, number: u32, segment: &Read) -> Result<(), 
     }
 }
 
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
+}
+
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(FILE_MODE);
-    let written = options.open(path).and_then(|mut file| {
+    let written = create(path).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
     });
@@ -238,7 +278,10 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
 /// Removes what an attempt has written.
 fn clear(to: &Path) -> Result<(), OpenError> {
     let removed = fs::read_dir(to).and_then(|mut entries| {
-        entries.try_for_each(|entry| entry.and_then(|entry| fs::remove_file(entry.path())))
+        entries.try_for_each(|entry| match entry? {
+            entry if entry.file_name() == UNFINISHED => Ok(()),
+            entry => fs::remove_file(entry.path()),
+        })
     });
     removed.map_err(|error| LogError::io("clear", to, &error).into())
 }

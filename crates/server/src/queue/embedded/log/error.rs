@@ -113,6 +113,11 @@ pub enum OpenError {
         /// What is wrong there.
         what: String,
     },
+    /// It is a copy that was broken off.
+    Unfinished {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// A file operation failed.
     Log(LogError),
 }
@@ -144,6 +149,11 @@ impl fmt::Display for OpenError {
                 "{} is damaged at offset {offset}: {what}; nothing was changed; check the disk and restore the \
                  directory from a copy, or move it away to start with an empty store",
                 file.display()
+            ),
+            Self::Unfinished { directory } => write!(
+                f,
+                "{} is a copy that is not finished; wait for the command that makes it, or if there is none make another",
+                directory.display()
             ),
             Self::Log(error) => error.fmt(f),
         }

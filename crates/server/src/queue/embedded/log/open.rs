@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::blocks::Blocks;
 use super::closing;
+use super::copy;
 use super::disk::{self, Directory, Disk};
 use super::error::{LogError, OpenError};
 use super::lock::Lock;
@@ -32,6 +33,7 @@ impl Log {
         whole: &Whole<'_>,
         told: &mut Told<'_>,
     ) -> Result<Self, OpenError> {
+        copy::refuse_unfinished(directory)?;
         disk::make_directory(directory).map_err(|error| LogError::io("make", directory, &error))?;
         let lock = Lock::take(directory)?;
         let disk = Arc::new(Directory(directory.to_owned()));

@@ -129,6 +129,45 @@ fn a_copy_that_lost_its_end_is_refused() {
     assert!(matches!(open(place.path()), Err(OpenError::Damaged { .. })));
 }
 
+/// As it is while the command runs, and stays when that is killed.
+#[test]
+fn a_copy_that_is_not_finished_is_refused_and_left_to_who_makes_it() {
+    let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
+    let (mut log, _) = open(directory.path()).unwrap();
+    let last = fill(&mut log, 60, 1000).last().unwrap().0;
+    drop(log);
+    let to = place.path().join("copy");
+    copy(directory.path(), &to).unwrap();
+    for gone in [&file_name(last.segment), "closed"] {
+        fs::remove_file(to.join(gone)).unwrap();
+    }
+    fs::write(to.join("unfinished"), "").unwrap();
+    let before = fs::read_dir(&to).unwrap().count();
+    let unfinished = OpenError::Unfinished { directory: to.clone() };
+    assert_eq!(open(&to).map(drop), Err(unfinished.clone()));
+    assert_eq!(copy(directory.path(), &to), Err(CopyError::Occupied(to.clone())));
+    assert_eq!(copy(&to, &place.path().join("next")), Err(CopyError::Log(unfinished)));
+    assert_eq!(fs::read_dir(&to).unwrap().count(), before);
+}
+
+#[test]
+fn of_two_who_copy_to_one_place_one_is_told_and_the_other_s_copy_is_whole() {
+    let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
+    let (mut log, _) = open(directory.path()).unwrap();
+    let written = fill(&mut log, 60, 1000);
+    drop(log);
+    for round in 0..20 {
+        let to = place.path().join(round.to_string());
+        let copied = thread::scope(|scope| {
+            let both = [(); 2].map(|()| scope.spawn(|| copy(directory.path(), &to)));
+            both.map(|one| one.join().unwrap())
+        });
+        assert_eq!(copied.iter().filter(|copied| copied.is_ok()).count(), 1, "{copied:?}");
+        assert!(copied.contains(&Err(CopyError::Occupied(to.clone()))), "{copied:?}");
+        assert_eq!(open(&to).unwrap().1, written);
+    }
+}
+
 #[test]
 fn nothing_is_copied_from_nowhere_nor_over_something() {
     let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
