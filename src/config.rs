@@ -4,9 +4,10 @@
 //! in the table `[queue]`. Nothing is listed twice: environment and file are derived from the flags.
 
 use std::error::Error;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -96,7 +97,12 @@ pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
     let shown = path.to_string_lossy();
     let text = fs::read_to_string(&path)
         .map_err(|error| Refusal::File(format!("{origin}cannot read {shown}: {error}")))?;
-    from_text(args, &shown, &text)
+    let mut program = from_text(args, &shown, &text)?;
+    if let Program::Cache(flags) = &mut program {
+        // For its pools and routes: a pipe cannot be read again.
+        flags.text = Some(text);
+    }
+    Ok(program)
 }
 
 /// Reads the command line, with the environment and this text of a file behind it.
@@ -145,19 +151,21 @@ fn one_line(error: &clap::Error) -> String {
 /// and what to put before an error about it.
 fn config_path(args: &[OsString]) -> Option<(OsString, String)> {
     let command = args.get(1).and_then(|command| command.to_str()).unwrap_or_default();
-    let names = if command == "cache" { &["--config", "--check"][..] } else { &["--config"] };
+    let names = if command == "cache" { &["config", "check"][..] } else { &["config"] };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
-        let Some(arg) = arg.to_str() else { continue };
-        if names.contains(&arg) {
-            return Some((rest.next()?.clone(), String::new()));
-        }
-        if let Some(path) = names.iter().find_map(|name| arg.strip_prefix(name)?.strip_prefix('=')) {
-            return Some((path.into(), String::new()));
+        // A path is any bytes.
+        let option = arg.as_bytes().strip_prefix(b"--").unwrap_or_default();
+        match names.iter().find_map(|name| option.strip_prefix(name.as_bytes())) {
+            Some([]) => return Some((rest.next()?.clone(), String::new())),
+            Some([b'=', path @ ..]) => return Some((OsStr::from_bytes(path).to_owned(), String::new())),
+            _ => {}
         }
     }
-    let variable = format!("POSTHASTE_{}_CONFIG", command.to_uppercase());
-    Some((std::env::var_os(&variable)?, format!("{variable}: ")))
+    names.iter().find_map(|name| {
+        let variable = format!("POSTHASTE_{command}_{name}").to_uppercase();
+        Some((std::env::var_os(&variable)?, format!("{variable}: ")))
+    })
 }
 
 /// Refuses a file that is for other commands only: it would be passed over, and the command run with all of its defaults.

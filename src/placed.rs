@@ -49,7 +49,9 @@ pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Wrong> {
 pub(crate) fn plain(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.clone().into_owned(),
-        DeValue::Integer(number) => number.as_str().to_owned(),
+        // Options know tens alone, and TOML writes 0x10 too.
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map_or_else(|_| number.to_string(), |number| number.to_string()),
         DeValue::Float(number) => number.as_str().to_owned(),
         DeValue::Boolean(flag) => flag.to_string(),
         DeValue::Datetime(date) => date.to_string(),

@@ -5,8 +5,10 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
@@ -382,6 +384,38 @@ fn an_unknown_option_in_the_file_is_named() {
     let (line, code) = refusal(&run(&["queue", "--config", &file.display().to_string()]));
     assert_eq!(code, Some(2));
     assert!(line.contains("lissen") && line.contains("posthaste.toml"), "{line}");
+}
+
+#[test]
+fn a_number_of_the_file_is_the_same_however_it_is_written() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    for (number, weight) in [("0x10", 16), ("0o17", 15), ("0b11", 3), ("+1_6", 16)] {
+        let server = format!("{{ address = \"127.0.0.1:1\", weight = {number} }}");
+        fs::write(&file, format!("[cache]\nmax-value = {number}\n[cache.pools.a]\nservers = [{server}]\n"))
+            .expect("a file");
+        let output = run(&["cache", "--check", &file.display().to_string()]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(&format!(", weight {weight}\n")), "{number}: {output:?}");
+    }
+}
+
+#[test]
+fn a_file_is_read_whatever_its_name_is_and_be_it_a_pipe() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut file = dir.path().join("posthaste-").into_os_string();
+    file.push(OsStr::from_bytes(b"\xff.toml"));
+    fs::write(&file, "[cache]\nlissen = \"127.0.0.1:0\"\n").expect("a file");
+    let mut named = OsStr::new("--check=").to_owned();
+    named.push(&file);
+    let output = program(&["cache"]).arg(named).output().expect("the program runs");
+    assert!(refusal(&output).0.contains("unknown option lissen"), "{output:?}");
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(b"[cache]\n[cache.pools.all]\nservers = [\"127.0.0.1:1\"]\n").expect("written");
+    drop(writer);
+    let output =
+        program(&["cache", "--check", "/dev/stdin"]).stdin(reader).output().expect("the program runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("pool all"), "{output:?}");
 }
 
 #[test]

@@ -4,7 +4,6 @@ mod meaning;
 
 use std::collections::HashSet;
 use std::error::Error;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -99,14 +98,12 @@ fn file(flags: &CacheFlags) -> Option<&PathBuf> {
 pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
     let seats = seats(&flags.server)?;
     let rules = rules(flags)?;
-    let mut layout = match file(flags) {
-        Some(path) => {
-            let shown = path.display();
-            let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let mut layout = match file(flags).zip(flags.text.as_deref()) {
+        Some((path, text)) => {
             // Who checks a file wants to hear of a name that nobody knows; a tier that starts can do without it.
             let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
             let defaults = Defaults { rules, patience: patience(flags), directory: directory(flags) };
-            pools::layout(&text, seats, &defaults, names).map_err(|wrong| wrong.tell(shown, &text))?
+            pools::layout(text, seats, &defaults, names).map_err(|wrong| wrong.tell(path.display(), text))?
         }
         None if seats.is_empty() => Layout::default(),
         None => Layout::of_one_pool(seats, rules).with_patience(patience(flags)),

@@ -111,6 +111,9 @@ pub(crate) struct CacheFlags {
     /// With --import: the pool of a file of twemproxy that has several
     #[arg(long, value_name = "NAME", requires = "import")]
     pub(crate) pool: Option<String>,
+    /// What stands in the file of `config` or `check`
+    #[arg(skip)]
+    pub(crate) text: Option<String>,
 }
 
 /// Whom the cache tier trusts among its servers.
