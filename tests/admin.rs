@@ -5,6 +5,7 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
@@ -217,7 +218,9 @@ fn who_is_asked_by_mistake_is_named_with_what_is_asked_there() {
     );
     let (resp, http) = (open.addr().to_string(), open.http().to_string());
     let (memcached, nobody) = (somebody_else(b"ERROR\r\n"), somebody_else(b""));
+    let page = somebody_else(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 6\r\n\r\n<html>");
     let queue_tier = "is a queue tier: name the --http of a cache tier";
+    let stranger = "does not answer as a tier does";
     let closed_http = closed.http().to_string();
     for (words, at, says) in [
         (&["queues", "--connect"][..], &http, "does not speak RESP"),
@@ -226,6 +229,10 @@ fn who_is_asked_by_mistake_is_named_with_what_is_asked_there() {
         (&["servers", "--http"], &resp, "does not speak HTTP"),
         (&["top", "--http"], &memcached, "does not speak HTTP"),
         (&["doctor", "--http"], &nobody, "does not speak HTTP"),
+        (&["doctor", "--http"], &page, stranger),
+        (&["top", "--http"], &page, stranger),
+        (&["pools", "--http"], &page, stranger),
+        (&["route", "key", "--json", "--http"], &page, stranger),
         (&["servers", "--http"], &http, queue_tier),
         (&["server", "127.0.0.1:11211", "up", "--http"], &http, queue_tier),
         (&["route", "key", "--http"], &closed_http, queue_tier),
@@ -245,6 +252,35 @@ fn who_is_asked_by_mistake_is_named_with_what_is_asked_there() {
         );
         assert_eq!(output.status.code(), Some(1), "{words:?}: {error}");
     }
+}
+
+#[test]
+fn a_database_that_cannot_be_asked_is_one_finding_among_others() {
+    let server = Server::start_with_http("memory:", &[]);
+    let http = server.http().to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["admin", "doctor", "--json", "--http", &http, "--store", "postgres://app@127.0.0.1:1/x"])
+        .output()
+        .expect("the program runs");
+    let report: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let has = |about: &str, words: &str| {
+        let is_it = |row: &Json| row["about"] == about && row["text"].as_str().unwrap().contains(words);
+        report["findings"].as_array().unwrap().iter().any(is_it)
+    };
+    assert!(has("store", "not durable") && has("database", "is it running"), "{report}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn figures_that_find_no_room_are_a_failure() {
+    let server = Server::start_with_http("memory:", &[]);
+    let full = File::options().write(true).open("/dev/full").expect("a device");
+    let output = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["admin", "top", "--count", "1", "--http", &server.http().to_string()])
+        .stdout(full)
+        .output()
+        .expect("the program runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 #[test]

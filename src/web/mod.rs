@@ -27,6 +27,8 @@ const WITHIN: Duration = Duration::from_secs(10);
 const BAD_REQUEST: u16 = 400;
 /// Who asks is not known, or its secret is another.
 const UNAUTHORIZED: u16 = 401;
+/// What to look at where no tier answers.
+const LOOK: &str = "is a tier running there, with that --http?";
 /// More than the figures of any tier.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -92,7 +94,7 @@ impl Web {
 
     /// Why there is no answer, and what to look at.
     fn unreachable(&self, error: &ureq::Error) -> String {
-        let (base, look) = (&self.base, "is a tier running there, with that --http?");
+        let (base, look) = (&self.base, LOOK);
         match error {
             ureq::Error::Timeout(_) => {
                 format!("{base} does not answer within {} s; {look}", WITHIN.as_secs())
@@ -140,10 +142,10 @@ impl Web {
     ) -> Result<Json, Box<dyn Error>> {
         let mut answer = answer.map_err(|error| self.unreachable(&error))?;
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
-        let json = serde_json::from_str(&text).unwrap_or(Json::Null);
         if answer.status().is_success() {
-            return Ok(json);
+            return serde_json::from_str(&text).map_err(|_| self.stranger().into());
         }
+        let json: Json = serde_json::from_str(&text).unwrap_or_default();
         let said = json["message"].as_str().unwrap_or_else(|| text.lines().next().unwrap_or_default());
         let status = answer.status().as_u16();
         let said = format!("{} answered {status}: {}", self.address, with_help(status, said));
@@ -162,7 +164,7 @@ impl Web {
     pub(crate) fn json(&self, path: &str) -> Result<Option<Json>, Box<dyn Error>> {
         let page = self.get(path)?;
         match page.status {
-            200 => Ok(Some(serde_json::from_str(&page.text)?)),
+            200 => serde_json::from_str(&page.text).map(Some).map_err(|_| self.stranger().into()),
             404 => Ok(None),
             _ => Err(refusal(&page).into()),
         }
@@ -171,10 +173,18 @@ impl Web {
     /// The figures of `/metrics`.
     pub(crate) fn figures(&self) -> Result<Figures, Box<dyn Error>> {
         let page = self.get("/metrics")?;
-        match page.status {
-            200 => Ok(Figures::read(&page.text)),
-            _ => Err(refusal(&page).into()),
+        if page.status != 200 {
+            return Err(refusal(&page).into());
         }
+        // Others have that path too, and none of what is looked for there: so nothing would be wrong with them.
+        let figures = Figures::read(&page.text);
+        let is_of_tier = figures.by_label("posthaste_build_info").next().is_some();
+        if is_of_tier { Ok(figures) } else { Err(self.stranger().into()) }
+    }
+
+    /// What is said of who answers, and not as a tier does.
+    fn stranger(&self) -> String {
+        format!("{} does not answer as a tier does; {LOOK}", self.base)
     }
 }
 

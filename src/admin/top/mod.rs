@@ -4,7 +4,7 @@
 mod frame;
 
 use std::error::Error;
-use std::io::{IsTerminal as _, Write as _, stdout};
+use std::io::{ErrorKind, IsTerminal as _, Write as _, stdout};
 use std::thread::sleep;
 
 use rustix::termios::tcgetwinsize;
@@ -33,8 +33,9 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
             false if looks == 0 => format!("{HEADING}\n{}\n", line(&now)),
             false => format!("{}\n", line(&now)),
         };
-        if stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush()).is_err() {
-            return Ok(()); // nobody looks any more
+        match stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()), // nobody looks any more
+            written => written?,
         }
         looks += 1;
         if flags.count == Some(looks) {
