@@ -386,7 +386,8 @@ fn the_password_may_stand_in_the_environment_or_the_password_file() {
     fs::copy(&file, dir.path().join(".pgpass")).expect("a copy, with its mode");
     assert_eq!(done(&by_home.output().expect("the program runs")), "up to date\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("its mode");
-    assert!(refusal(&by_file()).0.contains("wants a password"));
+    let (said, _) = refusal(&by_file());
+    assert!(said.contains("wants a password, and ") && said.contains("chmod 0600"), "{said}");
 }
 
 #[test]

@@ -50,10 +50,25 @@ async fn connect_to(
 ) -> Result<(Client, PostgresConnection), Reason> {
     let mut config = address.config().clone();
     config.host(&place.host).port(place.port).ssl_mode(address.tls().mode);
+    let mut unused = None;
     if config.get_password().is_none() {
-        let found = password::find(place, config.get_dbname(), config.get_user());
-        found.map(|password| config.password(password));
+        match password::find(place, config.get_dbname(), config.get_user()) {
+            Ok(found) => drop(found.map(|password| config.password(password))),
+            Err(why) => unused = Some(why),
+        }
     }
+    // Who wants none does not care.
+    connect_as(config, address, place).await.map_err(|reason| match reason {
+        Reason::NoPassword(_) => Reason::NoPassword(unused),
+        reason => reason,
+    })
+}
+
+async fn connect_as(
+    mut config: Config,
+    address: &PostgresAddress,
+    place: &Place,
+) -> Result<(Client, PostgresConnection), Reason> {
     if place.is_unix() {
         config.ssl_mode(SslMode::Disable);
         return attempt(&config, address).await;

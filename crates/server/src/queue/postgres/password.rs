@@ -19,15 +19,23 @@ struct Wanted<'a> {
 }
 
 /// Finds it. Asked at every connect, so a changed password needs no restart.
-pub(super) fn find(place: &Place, database: Option<&str>, user: Option<&str>) -> Option<String> {
+///
+/// # Errors
+/// Why the password file is not used.
+pub(super) fn find(
+    place: &Place,
+    database: Option<&str>,
+    user: Option<&str>,
+) -> Result<Option<String>, String> {
     if let Some(password) = said(env::var_os("PGPASSWORD")).and_then(|password| password.into_string().ok()) {
-        return Some(password);
+        return Ok(Some(password));
     }
     let me = env::var("USER").unwrap_or_default();
     let user = user.unwrap_or(&me);
     let host = if place.is_unix() { "localhost" } else { &place.host };
     let wanted = Wanted { host, port: place.port, database: database.unwrap_or(user), user };
-    in_lines(&read(&path()?)?, wanted)
+    let text = path().map_or(Ok(None), |path| read(&path))?;
+    Ok(text.and_then(|text| in_lines(&text, wanted)))
 }
 
 fn path() -> Option<PathBuf> {
@@ -41,13 +49,13 @@ fn said(variable: Option<OsString>) -> Option<OsString> {
 }
 
 /// The file's text, unless others could read it: then it is no secret, and libpq does not use it either.
-fn read(path: &Path) -> Option<String> {
-    let mode = fs::metadata(path).ok()?.permissions().mode();
-    if mode & 0o077 != 0 {
-        tracing::warn!("{} is not used: others may read it; chmod 0600 it", path.display());
-        return None;
+fn read(path: &Path) -> Result<Option<String>, String> {
+    let Ok(about) = fs::metadata(path) else { return Ok(None) };
+    if about.permissions().mode() & 0o077 != 0 {
+        return Err(format!("{} is not used, for others may read it: chmod 0600 it", path.display()));
     }
-    fs::read_to_string(path).ok()
+    let text = fs::read_to_string(path);
+    text.map(Some).map_err(|error| format!("{} cannot be read: {error}", path.display()))
 }
 
 /// The password of the first line `host:port:database:user:password` that fits; `*` fits everything.

@@ -21,8 +21,8 @@ pub(super) enum Reason {
     Unreachable(String),
     /// Not within this time.
     TooSlow(Duration),
-    /// The server wants a password and there is none.
-    NoPassword,
+    /// The server wants a password and there is none; why the file that may have it is not used.
+    NoPassword(Option<String>),
     /// The password is wrong, or the user is not there.
     WrongPassword(String),
     /// The server's rules do not let this user in, in its words.
@@ -75,7 +75,8 @@ impl fmt::Display for Reason {
                     time.as_secs_f32()
                 )
             }
-            Self::NoPassword => write!(f, "wants a password: {WHERE}"),
+            Self::NoPassword(None) => write!(f, "wants a password: {WHERE}"),
+            Self::NoPassword(Some(unused)) => write!(f, "wants a password, and {unused}"),
             Self::WrongPassword(said) => write!(f, "refuses ({said}): check user and password; {WHERE}"),
             Self::NotAllowed(said) => {
                 write!(f, "refuses ({said}): check the user and the server's pg_hba.conf")
@@ -109,7 +110,7 @@ impl Reason {
             }
             Some(io) if is_tls(io) => Self::Tls(io.to_string()),
             Some(io) => Self::Unreachable(io.to_string()),
-            None if anonymous && why.contains("password missing") => Self::NoPassword,
+            None if anonymous && why.contains("password missing") => Self::NoPassword(None),
             None if why.contains("TLS") => Self::Tls(why),
             None => Self::Other(why),
         }
