@@ -50,6 +50,14 @@ fn twemproxys_pool_keeps_its_keys_where_they_are() {
 }
 
 #[test]
+fn permissions_of_twemproxys_socket_are_said() {
+    let text = "a:\n  listen: /run/a.sock 0666\n  servers:\n   - 127.0.0.1:11211:1\n";
+    let (toml, left_out) = imported(text);
+    assert!(toml.contains("listen = \"unix:/run/a.sock\"\n"), "{toml}");
+    assert!(left_out.len() == 1 && left_out[0].contains("permissions 0666"), "{left_out:?}");
+}
+
+#[test]
 fn what_would_move_keys_is_said() {
     let text = "a:\n  listen: 127.0.0.1:1\n  hash: hsieh\n  servers:\n   - 127.0.0.1:11211:1\n";
     let (_, left_out) = imported(text);

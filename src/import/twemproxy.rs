@@ -63,9 +63,14 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
     let mut fields = vec![("writes", quoted("owner")), ("hash", quoted(placement))];
     fields.extend(text("hash_tag").map(|tag| ("hash-tag", quoted(tag))));
     if let Some(listen) = text("listen") {
-        // A path may have permissions behind it.
-        let listen = listen.split(' ').next().unwrap_or_default();
-        import.options.push(("listen", quoted(&address(listen))));
+        let (place, mode) = listen.split_once(' ').unwrap_or((listen, ""));
+        import.options.push(("listen", quoted(&address(place))));
+        if !mode.is_empty() {
+            import.leave_out(format!(
+                "the permissions {mode} of listen: a socket that the tier makes is for who its umask lets in; have systemd make \
+                 it (SocketMode=) for others"
+            ));
+        }
     }
     if let Some(timeout) = number("timeout") {
         import.options.push(("server-timeout", quoted(&format!("{}ms", timeout.max(10)))));

@@ -561,6 +561,10 @@ limit = 1000
                 "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸commands = [\"fetch\"]\n",
                 "there is no command \"fetch\"",
             ),
+            (
+                "[cache.pools.a]\nservers = [\"127.0.0.1:1\"]\n[[cache.routes]]\npool = \"a\"\n▸commands = []\n",
+                "name one, or leave it out",
+            ),
             ("[cache]\n▸writes = all\n", ""),
         ]);
     }

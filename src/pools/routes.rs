@@ -71,7 +71,12 @@ fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<R
         return Err(Wrong::new(fields.place("strip"), "strip: there is no prefix to take off"));
     }
     let mut verbs: Option<Verbs> = None;
-    for (word, at) in fields.texts("commands")? {
+    let words = fields.texts("commands")?;
+    if fields.get("commands").is_some() && words.is_empty() {
+        // Which would be a route for all of them.
+        return Err(Wrong::new(fields.place("commands"), "commands: name one, or leave it out for all"));
+    }
+    for (word, at) in words {
         let named = Verbs::named(word).map_err(|error| Wrong::new(at, format!("commands: {error}")))?;
         verbs = Some(verbs.map_or(named, |verbs| verbs.with(named)));
     }
