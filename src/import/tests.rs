@@ -58,6 +58,32 @@ fn permissions_of_twemproxys_socket_are_said() {
 }
 
 #[test]
+fn times_and_numbers_that_are_others_here_are_said() {
+    for (field, said) in [
+        ("timeout: -1", "timeout -1: a server may take 1 s"),
+        ("timeout: 4", "below 10 ms"),
+        ("client_connections: 0", "client_connections 0: there are at most"),
+    ] {
+        let (_, left_out) = imported(&format!("a:\n  {field}\n  servers:\n   - 127.0.0.1:11211:1\n"));
+        assert!(left_out.len() == 1 && left_out[0].contains(said), "{field}: {left_out:?}");
+    }
+}
+
+#[test]
+fn what_stands_in_the_corners_of_mcrouters_file_is_said() {
+    let (_, left_out) = imported(
+        r#"{ "pools": { "a": { "servers": ["127.0.0.1:1:ascii:plain:compressed", "127.0.0.1:2:ascii:plain:notcompressed"] } },
+            "routes": [{ "aliases": ["/west/one/"], "route": { "type": "HashRoute", "children": "Pool|a",
+                "hash": { "hash_func": "Ch3", "salt": "x", "spread": 1 } } }] }"#,
+    );
+    let said = ["aliases of routes: a routing prefix", "spread of a hash", "compressed to 127.0.0.1:1:"];
+    assert!(left_out.len() == said.len(), "{left_out:?}");
+    for said in said {
+        assert!(left_out.iter().any(|what| what.starts_with(said)), "{said} in {left_out:?}");
+    }
+}
+
+#[test]
 fn what_would_move_keys_is_said() {
     let text = "a:\n  listen: 127.0.0.1:1\n  hash: hsieh\n  servers:\n   - 127.0.0.1:11211:1\n";
     let (_, left_out) = imported(text);

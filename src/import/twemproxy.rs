@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::yaml;
 use super::{Import, Pool, Route, Server, Times, quoted};
+use crate::flags::MAX_CLIENTS;
 
 /// What is understood of a pool, or makes no difference here.
 const KNOWN: [&str; 12] = [
@@ -53,7 +54,7 @@ pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Import, String> {
 
 fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(), String> {
     let text = |field: &str| yaml.get(field).and_then(Json::as_str);
-    let number = |field: &str| text(field).and_then(|text| text.parse::<u64>().ok());
+    let number = |field: &str| text(field).and_then(|text| text.parse::<u64>().ok()).filter(|it| *it > 0);
     let servers = yaml.get("servers").and_then(Json::as_array);
     let servers = servers.ok_or_else(|| format!("pool {name} has no servers"))?.iter();
     let mut servers: Vec<Server> =
@@ -75,8 +76,16 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
     if let Some(timeout) = number("timeout") {
         import.options.push(("server-timeout", quoted(&format!("{}ms", timeout.max(10)))));
     }
-    if let Some(clients) = number("client_connections").filter(|clients| *clients > 0) {
+    if let Some(clients) = number("client_connections") {
         import.options.push(("max-clients", clients.to_string()));
+    }
+    match (text("timeout"), number("timeout")) {
+        (Some(given), None) => import.leave_out(format!("timeout {given}: a server may take 1 s to answer")),
+        (_, Some(..10)) => import.leave_out("a timeout below 10 ms: it is 10 ms"),
+        _ => {}
+    }
+    if let (Some(given), None) = (text("client_connections"), number("client_connections")) {
+        import.leave_out(format!("client_connections {given}: there are at most {MAX_CLIENTS}"));
     }
     if text("auto_eject_hosts") == Some("true") {
         import.leave_out(

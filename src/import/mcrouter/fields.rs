@@ -7,6 +7,9 @@ use super::{Reader, kind};
 /// Of a pool.
 const POOL: [&str; 6] = ["name", "servers", "server_timeout", "connect_timeout", "weights", "tags"];
 
+/// Of a hash that is a table.
+const HASH: [&str; 4] = ["hash_func", "salt", "tags", "weights"];
+
 /// Of a shadow.
 const SHADOW: [&str; 3] = ["target", "index_range", "key_fraction_range"];
 
@@ -41,6 +44,16 @@ impl Reader {
         self.say_unknown(pool, &POOL, &format!("pool {name}"));
     }
 
+    /// Says what of a hash is not read.
+    pub(super) fn say_strange_of_hash(&mut self, hash: &Json) {
+        self.say_unknown(hash, &HASH, "a hash");
+    }
+
+    /// Says what of an entry of routes is not read.
+    pub(super) fn say_strange_of_routes(&mut self, entry: &Json) {
+        self.say_unknown(entry, &["route"], "routes");
+    }
+
     /// Says what of a shadow is not read.
     pub(super) fn say_strange_of_shadow(&mut self, shadow: &Json) {
         self.say_unknown(shadow, &SHADOW, "a shadow");
@@ -60,6 +73,9 @@ fn instead(field: &str) -> &'static str {
     match field {
         "failover_limit" => {
             "it is a share of the requests there; write failover-limit = N, requests in a second, in the pool"
+        }
+        "aliases" => {
+            "a routing prefix is a part of the key here, and places it elsewhere: clients are to leave it out"
         }
         "shadows" => "a route has a shadow here, and a pool under another handle has none",
         _ => "it has no counterpart",

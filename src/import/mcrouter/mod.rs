@@ -45,6 +45,7 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
             if !others.is_empty() {
                 reader.import.leave_out("routes: all but the first; keys have no routing prefix here");
             }
+            reader.say_strange_of_routes(first);
             &first["route"]
         }
         (route, _) => route,
@@ -239,6 +240,7 @@ impl Reader {
     /// Servers that share keys.
     fn sharded(&mut self, route: &Json, short: Option<&str>) -> Result<String, String> {
         self.say_strange(route);
+        self.say_strange_of_hash(&route["hash"]);
         let name = pool_name(route, short).to_owned();
         let mut servers = self.servers(&name, &route["pool"])?;
         let hashing = hash::read(route, self.pools.get(&name).unwrap_or(&route["pool"]), &mut servers);
@@ -402,6 +404,9 @@ impl Reader {
                 ""
             }
         };
+        if let Some(form) = words.next().filter(|form| *form != "notcompressed") {
+            self.import.leave_out(format!("{form} to {address}: what it is sent is as it is"));
+        }
         Ok(Server { address: format!("{tls}{address}"), name: None, weight: None })
     }
 
