@@ -27,11 +27,15 @@ fn accounts(dir: &Path) -> (PathBuf, PathBuf) {
 }
 
 fn bench(server: &Server, clients: &str, arguments: &[&str]) -> Output {
+    load(server, clients, arguments).output().expect("the program can be run")
+}
+
+fn load(server: &Server, clients: &str, arguments: &[&str]) -> Command {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     bench.args(["bench", "queue", "--connect", &server.addr().to_string(), "--clients", clients]);
     // Counted, not timed: on a slow machine nothing may be answered in a short time.
     bench.args(["--requests", "100"]).args(arguments);
-    bench.output().expect("the program can be run")
+    bench
 }
 
 #[test]
@@ -60,6 +64,19 @@ fn it_logs_in_with_a_secret_that_stands_nowhere_but_in_its_file() {
 }
 
 #[test]
+fn the_secret_may_come_through_a_pipe() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (accounts, _) = accounts(dir.path());
+    let server = Server::start("memory:", &["--accounts", accounts.to_str().expect("a path")]);
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(format!("{SECRET}\n").as_bytes()).expect("written");
+    drop(writer);
+    let done = load(&server, "2", &["--secret-file", "/dev/stdin"]).stdin(reader).output();
+    let done = done.expect("the program can be run");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
 fn without_the_secret_it_is_not_let_in() {
     let dir = tempfile::tempdir().expect("a directory");
     let (accounts, secret) = accounts(dir.path());
@@ -75,5 +92,5 @@ fn without_the_secret_it_is_not_let_in() {
     fs::write(&secret, "shut sesame\n").expect("a file");
     let said = refused(&["--secret-file", secret.to_str().expect("a path")], 1, "NOACCOUNT");
     assert!(!said.contains("shut sesame"));
-    refused(&["--secret-file", "/nowhere/at/all"], 2, "cannot read it");
+    refused(&["--secret-file", "/nowhere/at/all"], 2, "--secret-file: cannot read /nowhere/at/all");
 }

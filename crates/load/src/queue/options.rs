@@ -138,6 +138,9 @@ impl QueueBench {
                     .to_owned(),
             );
         }
+        if let Some(Err(error)) = self.secret_file.as_ref().map(SecretFile::read) {
+            return usage(format!("--secret-file: {error}"));
+        }
         self.run.validate()
     }
 }

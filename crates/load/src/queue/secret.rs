@@ -1,37 +1,44 @@
 //! The secret of the run's accounts at a server that keeps accounts. It stands in a file, because arguments of a process can
 //! be read by everybody on the machine; and it goes nowhere but to the server: reports and records name the file.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Serialize, Serializer};
 
-/// A file and the secret in its first line.
-#[derive(Clone, PartialEq, Eq)]
+/// A file, and the secret in its first line when it has been read. That is done once, for it may be a pipe; arguments are understood
+/// more than once.
+#[derive(Clone)]
 pub struct SecretFile {
     path: PathBuf,
-    secret: String,
+    secret: Arc<OnceLock<Result<String, String>>>,
 }
 
 impl SecretFile {
     /// The secret.
-    #[must_use]
-    pub fn secret(&self) -> &str {
-        &self.secret
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds none.
+    pub fn read(&self) -> Result<&str, String> {
+        self.secret.get_or_init(|| first_line(&self.path)).as_deref().map_err(Clone::clone)
     }
 }
 
-impl FromStr for SecretFile {
-    type Err = String;
+fn first_line(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    match text.lines().next() {
+        Some(secret) if !secret.is_empty() => Ok(secret.to_owned()),
+        _ => Err(format!("the first line of {shown} is empty: write the secret there")),
+    }
+}
 
-    fn from_str(path: &str) -> Result<Self, String> {
-        let text = fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
-        match text.lines().next() {
-            Some(secret) if !secret.is_empty() => Ok(Self { path: path.into(), secret: secret.to_owned() }),
-            _ => Err("its first line is empty: write the secret there".to_owned()),
-        }
+impl From<OsString> for SecretFile {
+    fn from(path: OsString) -> Self {
+        Self { path: path.into(), secret: Arc::default() }
     }
 }
 
@@ -51,16 +58,18 @@ impl Serialize for SecretFile {
 mod tests {
     use super::*;
 
+    /// A file that is gone once it was read, as a pipe is.
     fn read(text: &str) -> Result<SecretFile, String> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), text).expect("it can be written");
-        file.path().to_str().expect("a path").parse()
+        let found = SecretFile::from(file.path().as_os_str().to_owned());
+        found.clone().read().map(|_| found)
     }
 
     #[test]
     fn the_first_line_counts_and_is_never_shown() {
         let found = read("open sesame\nand more\n").expect("a secret");
-        assert_eq!(found.secret(), "open sesame");
+        assert_eq!(found.read(), Ok("open sesame"));
         let shown = format!("{found:?} {}", serde_json::to_string(&found).expect("JSON"));
         assert!(!shown.contains("sesame"), "{shown}");
     }
@@ -68,6 +77,6 @@ mod tests {
     #[test]
     fn a_file_without_a_secret_is_refused() {
         assert!(read("").is_err() && read("\nx\n").is_err());
-        assert!("/nowhere/at/all".parse::<SecretFile>().is_err());
+        assert!(SecretFile::from(OsString::from("/nowhere/at/all")).read().is_err());
     }
 }

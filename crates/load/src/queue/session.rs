@@ -219,7 +219,7 @@ impl Session {
         let secret = self.secret.clone();
         let words = ["LOGIN", &account.to_string()];
         match &secret {
-            Some(secret) => self.push(&[words[0], words[1], secret.secret()]),
+            Some(secret) => self.push(&[words[0], words[1], secret.read().unwrap_or_default()]),
             None => self.push(&words),
         }
     }
