@@ -145,6 +145,8 @@ def test_directories_of_the_compose_file_are_made_by_who_starts_it() -> None:
     needed = set(re.findall(r"\./(\w+)[:,]", text))
     assert needed == {"accounts", "figures"}
     assert f"mkdir -m 700 {' '.join(sorted(needed))}\n" in guide
+    ignored = (ROOT / "deploy" / "compose" / ".gitignore").read_text("utf-8").splitlines()
+    assert {f"{directory}/" for directory in needed} <= set(ignored), "what is in them is no part of this"
     for service in re.findall(r"^  [\w-]+:.*\n(?:    .*\n|\n)+", text, re.M):
         if "    user:" in service:
             assert not re.search(r"^ +- \w[\w-]*:/", service, re.M), "a volume that Docker makes"
