@@ -53,7 +53,10 @@ async fn connect_to(
     let mut unused = None;
     if config.get_password().is_none() {
         match password::find(place, config.get_dbname(), config.get_user()) {
-            Ok(found) => drop(found.map(|password| config.password(password))),
+            Ok(Some(password)) => {
+                config.password(password);
+            }
+            Ok(None) => {}
             Err(why) => unused = Some(why),
         }
     }
