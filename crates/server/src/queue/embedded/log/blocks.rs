@@ -129,8 +129,10 @@ impl Blocks {
             return Ok(file.clone());
         }
         let name = file_name(segment);
-        let file =
-            self.disk.open(&name).map_err(|error| LogError::io("open", &self.disk.path(&name), &error))?;
+        let file = self
+            .disk
+            .open_to_read(&name)
+            .map_err(|error| LogError::io("open", &self.disk.path(&name), &error))?;
         if self.files.len() == FILES {
             self.files.pop_front();
         }

@@ -28,6 +28,10 @@ pub trait Disk: Send + Sync {
     fn create(&self, name: &str) -> io::Result<Handle>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Handle>;
+    /// Opens an existing file that is only read, as it can be where nothing can be written any more.
+    fn open_to_read(&self, name: &str) -> io::Result<Handle> {
+        self.open(name)
+    }
     /// Gives a file another name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Deletes a file.
@@ -74,6 +78,10 @@ impl Disk for Directory {
 
     fn open(&self, name: &str) -> io::Result<Handle> {
         Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(name))?))
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<Handle> {
+        Ok(Arc::new(File::open(self.path(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

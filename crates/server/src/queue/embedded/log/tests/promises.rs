@@ -193,6 +193,20 @@ fn after_a_failed_sync_nothing_is_accepted_until_the_log_is_opened_again() {
     assert_eq!(open_simulated(&disk.after_kill()).unwrap().1, written);
 }
 
+#[test]
+fn what_is_durable_can_be_read_where_nothing_can_be_written_any_more() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    let written = fill(&mut log, 100, 777);
+    assert!(log.segments() > 2);
+    disk.cut_after(0);
+    log.append(b"in doubt");
+    assert!(commit(&mut log).is_err());
+    for (at, record) in &written {
+        assert_eq!(log.read(*at, 777).unwrap(), record);
+    }
+}
+
 /// As on a file system that never writes in place: its space was reserved, and yet there is none.
 #[test]
 fn a_frame_that_finds_no_space_is_told_as_what_it_is_and_a_restart_helps() {

@@ -245,6 +245,14 @@ impl Disk for SimulatedDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Handle> {
+        if self.lock().changes_left == Some(0) {
+            // As a file system that has become read-only after an error.
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        self.open_to_read(name)
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<Handle> {
         let id = self.lock().names.get(name).copied();
         id.map(|id| self.handle(id)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
