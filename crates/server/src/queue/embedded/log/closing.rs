@@ -4,25 +4,25 @@
 //! when its files end sooner than this number says, somebody cut them short. A number from an earlier end is no lie: the
 //! log has only grown since. Hence it is never taken away, and a lost or torn one only loses the check.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::io;
 
-use super::disk::FILE_MODE;
+use super::disk::Disk;
 
 const NAME: &str = "closed";
 
+/// No note is longer.
+const BYTES_MAX: usize = 32;
+
 /// The last frame when the log was last closed in order, if that is known.
-pub(super) fn read(directory: &Path) -> Option<u64> {
-    fs::read_to_string(directory.join(NAME)).ok()?.trim_end().parse().ok()
+pub(super) fn read(disk: &dyn Disk) -> Option<u64> {
+    let mut bytes = [0; BYTES_MAX];
+    let read = disk.open_to_read(NAME).and_then(|file| file.read_at(&mut bytes, 0)).ok()?;
+    str::from_utf8(&bytes[..read]).ok()?.trim_end().parse().ok()
 }
 
 /// Notes the last frame of a log that is being closed.
-pub(super) fn write(directory: &Path, sequence: u64) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(FILE_MODE);
-    let mut file = options.open(directory.join(NAME))?;
-    writeln!(file, "{sequence}")?;
-    file.sync_all()
+pub(super) fn write(disk: &dyn Disk, sequence: u64) -> io::Result<()> {
+    let file = disk.create(NAME)?;
+    file.write_at(format!("{sequence}\n").as_bytes(), 0)?;
+    file.sync()
 }

@@ -86,7 +86,7 @@ impl std::error::Error for CopyError {}
 /// [`CopyError`]; `from` is never changed.
 pub fn copy(from: &Path, to: &Path) -> Result<Copied, CopyError> {
     refuse_unfinished(from)?;
-    let source = Directory(from.to_owned());
+    let source = Directory::open(from).map_err(|error| LogError::io("open", from, &error))?;
     if numbers(&source)?.is_empty() {
         return Err(CopyError::Nothing(from.to_owned()));
     }
@@ -189,7 +189,8 @@ fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
     }
     if let Some(reached) = reached {
         // So that a copy that is cut short later is not taken for whole.
-        closing::write(to, reached.sequence).map_err(|error| LogError::io("write", to, &error))?;
+        let noted = Directory::open(to).and_then(|copy| closing::write(&copy, reached.sequence));
+        noted.map_err(|error| LogError::io("write", to, &error))?;
     }
     sync(to)?;
     Ok(copied)

@@ -3,13 +3,17 @@
 //! Two small traits instead of generics: beside a system call the dynamic call costs nothing, and the log's own
 //! types stay plain. The real disk is a directory of files.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fsync, open, openat, renameat, unlinkat,
+};
+use rustix::io::retry_on_intr;
 
 /// Messages are for their readers: files of a log, and a directory made for them, are their owner's alone.
 pub(super) const FILE_MODE: u32 = 0o600;
@@ -56,44 +60,60 @@ pub trait DiskFile: Send + Sync {
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 }
 
-/// A directory of the operating system.
-pub(super) struct Directory(pub(super) PathBuf);
+/// A directory of the operating system. It is the one that was opened, wherever its name may lead by now: who moves a
+/// directory away under a running server finds all of it there, and nothing of it in what has taken its place.
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    place: OwnedFd,
+}
+
+impl Directory {
+    /// An existing directory.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { path: path.to_owned(), place: retry_on_intr(|| open(path, flags, Mode::empty()))? })
+    }
+
+    /// A file in it; one that is made is its owner's alone.
+    pub(super) fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let (flags, mode) = (flags | OFlags::CLOEXEC, Mode::from_raw_mode(FILE_MODE));
+        Ok(retry_on_intr(|| openat(&self.place, name, flags, mode))?.into())
+    }
+}
 
 impl Disk for Directory {
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        std::fs::read_dir(&self.0)?
-            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+        Dir::read_from(&self.place)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
             .collect()
     }
 
     fn create(&self, name: &str) -> io::Result<Handle> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
-        Ok(Arc::new(options.open(self.path(name))?))
+        Ok(Arc::new(self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?))
     }
 
     fn open(&self, name: &str) -> io::Result<Handle> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(name))?))
+        Ok(Arc::new(self.file(name, OFlags::RDWR)?))
     }
 
     fn open_to_read(&self, name: &str) -> io::Result<Handle> {
-        Ok(Arc::new(File::open(self.path(name))?))
+        Ok(Arc::new(self.file(name, OFlags::RDONLY)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.path(from), self.path(to))
+        Ok(renameat(&self.place, from, &self.place, to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.path(name))
+        Ok(unlinkat(&self.place, name, AtFlags::empty())?)
     }
 
     fn sync(&self) -> io::Result<()> {
-        File::open(&self.0)?.sync_all()
+        Ok(retry_on_intr(|| fsync(&self.place))?)
     }
 }
 

@@ -3,15 +3,15 @@
 //! The lock is the kernel's (`flock`), so it goes when the process goes, however it dies; the number in the file
 //! is only for the message. A lock made of the file's existence would outlive a crash.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::disk::FILE_MODE;
+use super::disk::{Directory, Disk as _};
 use super::error::{LogError, OpenError};
+
+const NAME: &str = "lock";
 
 /// Holds the directory until dropped.
 #[derive(Debug)]
@@ -21,23 +21,15 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Takes the directory, or says who has it.
-    pub(super) fn take(directory: &Path) -> Result<Self, OpenError> {
-        let path = directory.join("lock");
-        let failed = |error: &io::Error| LogError::io("lock", &path, error);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(FILE_MODE)
-            .open(&path)
-            .map_err(|error| failed(&error))?;
+    pub(super) fn take(directory: &Directory) -> Result<Self, OpenError> {
+        let failed = |error: io::Error| LogError::io("lock", &directory.path(NAME), &error);
+        let mut file = directory.file(NAME, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(OpenError::Locked { directory: directory.to_owned(), pid: holder(&mut file) });
+                return Err(OpenError::Locked { directory: directory.path.clone(), pid: holder(&mut file) });
             }
-            Err(error) => return Err(failed(&error.into()).into()),
+            Err(error) => return Err(failed(error.into()).into()),
         }
         // The number only serves a message: on a full disk the lock holds without it.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));

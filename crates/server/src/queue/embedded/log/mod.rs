@@ -42,7 +42,6 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use blocks::Blocks;
@@ -148,8 +147,8 @@ pub struct Log {
     spare_pieces: Vec<Piece>,
     spare_mirror: Vec<u8>,
     preparer: Preparer,
-    /// The lock on a real directory, and the directory.
-    held: Option<(Lock, PathBuf)>,
+    /// The lock on a real directory.
+    held: Option<Lock>,
 }
 
 impl Log {

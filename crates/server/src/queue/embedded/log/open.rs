@@ -35,10 +35,10 @@ impl Log {
     ) -> Result<Self, OpenError> {
         copy::refuse_unfinished(directory)?;
         disk::make_directory(directory).map_err(|error| LogError::io("make", directory, &error))?;
-        let lock = Lock::take(directory)?;
-        let disk = Arc::new(Directory(directory.to_owned()));
-        let mut log = Self::open_on(disk, options, true, closing::read(directory), replay, whole, told)?;
-        log.held = Some((lock, directory.to_owned()));
+        let disk = Directory::open(directory).map_err(|error| LogError::io("open", directory, &error))?;
+        let (lock, closed_at) = (Lock::take(&disk)?, closing::read(&disk));
+        let mut log = Self::open_on(Arc::new(disk), options, true, closed_at, replay, whole, told)?;
+        log.held = Some(lock);
         Ok(log)
     }
 
@@ -108,9 +108,9 @@ impl Drop for Log {
         if !self.fenced && self.sequence > 0 && self.has_room_for_fence() && self.close().sync().is_err() {
             return; // it protects nothing that was promised, so there is nobody to tell
         }
-        if let Some((_lock, directory)) = &self.held {
+        if self.held.is_some() {
             // Without the note the next opening checks less; nothing else is lost.
-            let _ = closing::write(directory, self.sequence);
+            let _ = closing::write(&*self.disk, self.sequence);
         }
     }
 }

@@ -207,6 +207,28 @@ fn what_is_durable_can_be_read_where_nothing_can_be_written_any_more() {
     }
 }
 
+/// Whoever moves it away finds all of it there, and nothing of it in what has taken its place.
+#[test]
+fn a_log_stays_in_its_directory_when_that_is_moved_and_another_takes_its_place() {
+    let place = tempdir().unwrap();
+    let [here, away] = ["here", "away"].map(|name| place.path().join(name));
+    let (mut log, _) = open(&here).unwrap();
+    let mut written = fill(&mut log, 30, 1000);
+    std::fs::rename(&here, &away).unwrap();
+    let (mut other, _) = open(&here).unwrap();
+    let others = fill(&mut other, 3, 1000);
+    written.extend(fill(&mut log, 60, 1000));
+    log.drop_oldest().unwrap();
+    written.retain(|(at, _)| at.segment > 1);
+    commit(&mut log).unwrap();
+    for (at, record) in &written {
+        assert_eq!(log.read(*at, 1000).unwrap(), record);
+    }
+    drop((log, other));
+    assert_eq!(open(&here).unwrap().1, others);
+    assert_eq!(open(&away).unwrap().1, written);
+}
+
 /// As on a file system that never writes in place: its space was reserved, and yet there is none.
 #[test]
 fn a_frame_that_finds_no_space_is_told_as_what_it_is_and_a_restart_helps() {
