@@ -64,7 +64,7 @@ pub trait DiskFile: Send + Sync {
 /// directory away under a running server finds all of it there, and nothing of it in what has taken its place.
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    place: OwnedFd,
+    pub(super) place: OwnedFd,
 }
 
 impl Directory {

@@ -1,17 +1,20 @@
 //! One process per directory.
 //!
 //! The lock is the kernel's (`flock`), so it goes when the process goes, however it dies; the number in the file
-//! is only for the message. A lock made of the file's existence would outlive a crash.
+//! is only for the message. A lock made of the file's existence would outlive a crash. The directory is locked too, where its file
+//! system can do that: somebody may take the file for a left-over and remove it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 
 use super::disk::{Directory, Disk as _};
 use super::error::{LogError, OpenError};
 
 const NAME: &str = "lock";
+const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 
 /// Holds the directory until dropped.
 #[derive(Debug)]
@@ -22,13 +25,15 @@ pub(super) struct Lock {
 impl Lock {
     /// Takes the directory, or says who has it.
     pub(super) fn take(directory: &Directory) -> Result<Self, OpenError> {
+        let held = |pid| OpenError::Locked { directory: directory.path.clone(), pid };
         let failed = |error: io::Error| LogError::io("lock", &directory.path(NAME), &error);
+        if flock(&directory.place, EXCLUSIVE) == Err(Errno::WOULDBLOCK) {
+            return Err(held(directory.file(NAME, OFlags::RDONLY).ok().and_then(holder)));
+        }
         let mut file = directory.file(NAME, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&file, EXCLUSIVE) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(OpenError::Locked { directory: directory.path.clone(), pid: holder(&mut file) });
-            }
+            Err(Errno::WOULDBLOCK) => return Err(held(holder(file))),
             Err(error) => return Err(failed(error.into()).into()),
         }
         // The number only serves a message: on a full disk the lock holds without it.
@@ -37,7 +42,7 @@ impl Lock {
     }
 }
 
-fn holder(file: &mut File) -> Option<u32> {
+fn holder(file: File) -> Option<u32> {
     let mut text = String::new();
     file.take(32).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()

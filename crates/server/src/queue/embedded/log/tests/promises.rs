@@ -140,6 +140,18 @@ fn a_second_opener_is_told_who_holds_the_directory() {
 }
 
 #[test]
+fn who_removes_the_lock_lets_nobody_in() {
+    let directory = tempdir().unwrap();
+    let (log, _) = open(directory.path()).unwrap();
+    std::fs::remove_file(directory.path().join("lock")).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(open(directory.path()), Err(OpenError::Locked { .. })));
+    }
+    drop(log);
+    assert!(open(directory.path()).is_ok());
+}
+
+#[test]
 fn a_record_the_owner_cannot_use_stops_the_opening_at_its_place() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
