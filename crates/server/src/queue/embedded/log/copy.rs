@@ -73,6 +73,13 @@ impl fmt::Display for CopyError {
                     directory.display()
                 )
             }
+            Self::Log(OpenError::Log(LogError::Full { path })) => {
+                write!(
+                    f,
+                    "there is no space for the copy ({}); free some, or name another directory",
+                    path.display()
+                )
+            }
             Self::Log(error) => error.fmt(f),
         }
     }

@@ -169,6 +169,12 @@ fn of_two_who_copy_to_one_place_one_is_told_and_the_other_s_copy_is_whole() {
 }
 
 #[test]
+fn a_copy_without_space_is_told_what_helps_it() {
+    let full = CopyError::from(LogError::Full { path: "copy/0000000007.log".into() }).to_string();
+    assert!(full.contains("copy/0000000007.log") && !full.contains("messages"), "{full}");
+}
+
+#[test]
 fn nothing_is_copied_from_nowhere_nor_over_something() {
     let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
     let empty = directory.path().to_owned();
