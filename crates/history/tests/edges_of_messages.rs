@@ -91,6 +91,11 @@ fn messages_that_were_sent_together_are_there_together() {
         tale
     };
     broken(doubtful(doubtful(Tale::new(), 1), 2).pop("bob", &[1], (20, 21)), &[]);
+    // What was there once is stored, though nobody was told.
+    broken(doubtful(Tale::new(), 1).peek(1, 0, (20, 21)), &[Rule::A]);
+    broken(doubtful(Tale::new(), 1).lease(1, 1, (20, 21)), &[Rule::A]);
+    broken(doubtful(Tale::new(), 1).peek(1, 0, (20, 21)).lost_pop("carol", (22, 23)), &[]);
+    breaks(&doubtful(Tale::new(), 1).lease(1, 1, (20, 21)).end_with(&[(1, 1)]), &[]);
 }
 
 #[test]
@@ -253,6 +258,18 @@ fn nobody_is_shown_what_they_did_not_ask_for() {
     broken(sent("q", "alice", Some("bob"))(plain), &[]);
     broken(sent("q", "alice", Some("bob"))(|q| Select { broadcast: true, ..Select::queue(q) }), &[Rule::D]);
     broken(sent("q", "bob", None)(|q| Select { not_own: true, ..Select::queue(q) }), &[Rule::D]);
+    let counted = |count, bodies: &'static [u64]| {
+        let mut tale = Tale::new().send(1, (0, 1)).send(2, (2, 3)).send(3, (4, 5));
+        let call = |journal: &mut Journal| Call::Pop(Select { count, ..Select::queue(journal.name("q")) });
+        tale.tell("bob", (6, 7), call, |journal| tale::numbers(bodies, journal));
+        breaks(
+            &tale.end_with(if bodies.len() < 3 { &[(3, 0)] } else { &[] }),
+            if bodies.len() as u32 > count { &[Rule::D] } else { &[] },
+        );
+    };
+    counted(2, &[1, 2]);
+    counted(3, &[1, 2]);
+    counted(2, &[1, 2, 3]);
     // `q` is the name of no account.
     broken(sent("q", "bob", None)(|q| Select { from: Some(q), ..Select::queue(q) }), &[Rule::D]);
 }
@@ -334,6 +351,26 @@ fn what_was_sent_once_is_not_left_twice() {
     breaks(&left(&[]), &[]);
     breaks(&left(&[1]), &[]);
     breaks(&left(&[1, 2]), &[Rule::G]);
+}
+
+#[test]
+fn no_answer_shows_a_message_twice() {
+    let peeked = |bodies: &'static [u64]| {
+        let mut tale = Tale::new().send(1, (0, 1)).send(2, (2, 3));
+        let peek =
+            |journal: &mut Journal| Call::Peek(Select { count: 3, ..Select::queue(journal.name("q")) });
+        tale.tell("bob", (4, 5), peek, |journal| {
+            let shown = bodies
+                .iter()
+                .map(|body| Delivery { deliveries: 0, ..delivery(journal, *body, "alice", None) });
+            Outcome::Ok(Answer::Messages(shown.collect()))
+        });
+        tale.pop("bob", &[1, 2], (6, 7))
+    };
+    broken(peeked(&[1, 2]), &[]);
+    broken(peeked(&[1, 2, 1]), &[Rule::C, Rule::E]);
+    broken(peeked(&[1, 1]), &[Rule::C]);
+    breaks(&Tale::new().send(1, (0, 1)).end_with(&[(1, 0), (1, 0)]), &[Rule::C]);
 }
 
 #[test]

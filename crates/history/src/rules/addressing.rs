@@ -6,8 +6,16 @@ use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
 /// **D. Addressing.** A message with a recipient is shown to that recipient only, and a reader sees only what its
-/// conditions name: its queue, its sender, nothing of its own, only messages to anyone.
+/// conditions name: its queue, its sender, nothing of its own, only messages to anyone, and no more of them than it asked for.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
+    for (op, select, deliveries) in story.reads() {
+        // A pop asked again is given what it was given before.
+        if op.repeats.is_none() && deliveries.len() as u64 > select.most() {
+            verdict.blame(Rule::D, &[op.at], || {
+                format!("{} messages were shown where {} were asked for", deliveries.len(), select.most())
+            });
+        }
+    }
     for shown in &story.shown {
         let op = &story.ops[shown.op];
         let (Call::Pop(select) | Call::Peek(select)) = op.call else { continue };

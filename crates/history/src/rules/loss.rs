@@ -11,8 +11,8 @@ use crate::{Time, millis};
 
 /// **A. No loss.** Every acknowledged message was taken by an answered pop (or an acknowledged lease), or was found by the
 /// final drain, or went with its queue, a purge or its time to live. A missing one is excused only by an operation of
-/// unknown outcome that could have taken it, and each of those excuses no more messages than it can have taken. Messages that
-/// were sent together are stored together: one that was seen stands for the acknowledgement of all.
+/// unknown outcome that could have taken it, and each of those excuses no more messages than it can have taken. One that was
+/// seen is stored, whatever its sender was told; messages that were sent together are stored together, so one stands for all.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     if !story.whole {
         verdict.undecided.push(Rule::A);
@@ -46,17 +46,17 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
             let message = &story.messages[one.number];
             let what = match message.fate() {
                 Fate::Acknowledged => "was acknowledged and is lost",
-                _ => "was sent together with others that were there, and is lost",
+                _ => "was there, or others that were sent with it, and is lost",
             };
             verdict.blame(Rule::A, &[message.at], || format!("{} {what}", story.describe(message)));
         }
     }
 }
 
-/// Sends of several messages of which one was there.
+/// Sends of unknown outcome of which a message was there.
 fn sends_seen(story: &Story<'_>) -> HashSet<At> {
     let messages = story.shown.iter().filter_map(|shown| Some(&story.messages[shown.message? as usize]));
-    messages.filter(|message| message.send.bodies.len() > 1).map(|message| message.at).collect()
+    messages.filter(|message| message.fate() == Fate::InDoubt).map(|message| message.at).collect()
 }
 
 fn is_accounted_for(story: &Story<'_>, message: &Message<'_>) -> bool {

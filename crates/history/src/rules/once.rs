@@ -10,7 +10,7 @@ use crate::verdict::{Rule, Verdict};
 
 /// **C. Exactly once.** At most one answered pop takes a message for good, over all middlewares and restarts. A leased
 /// message is with nobody else until its lease has ended or it was given back, each time it is handed out counts one more
-/// delivery, and it is acknowledged once. What was taken is not found in its queue in the end.
+/// delivery, and it is acknowledged once. What was taken is not found in its queue in the end. No answer shows a message twice.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     for message in &story.messages {
         let handed = story.handed(message);
@@ -27,6 +27,7 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
         still_there(story, message, verdict);
     }
     left_twice(story, verdict);
+    shown_twice(story, verdict);
 }
 
 /// What is wrong with one delivery being followed by another.
@@ -70,6 +71,18 @@ fn left_twice(story: &Story<'_>, verdict: &mut Verdict) {
             verdict.blame(Rule::G, &[message.at, story.ops[shown.op].at], || {
                 let (this, that) = (first.delivery.id, shown.delivery.id);
                 format!("{} is left twice, as {this} and {that}", story.describe(message))
+            });
+        }
+    }
+}
+
+fn shown_twice(story: &Story<'_>, verdict: &mut Verdict) {
+    for answer in story.shown.chunk_by(|a, b| a.op == b.op).filter(|answer| answer.len() > 1) {
+        let mut ids: Vec<u64> = answer.iter().map(|shown| shown.delivery.id).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            verdict.blame(Rule::C, &[story.ops[answer[0].op].at], || {
+                format!("message {} stands twice in one answer", pair[0])
             });
         }
     }

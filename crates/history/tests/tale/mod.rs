@@ -78,8 +78,11 @@ impl Tale {
         self
     }
 
-    pub(crate) fn pop(self, reader: &str, bodies: &[u64], times: (Time, Time)) -> Self {
-        self.pops(reader, times, |journal| numbers(bodies, journal))
+    pub(crate) fn pop(mut self, reader: &str, bodies: &[u64], times: (Time, Time)) -> Self {
+        let count = if bodies.len() > 1 { bodies.len() as u32 } else { 0 };
+        let call = |journal: &mut Journal| Call::Pop(Select { count, ..Select::queue(journal.name("q")) });
+        self.tell(reader, times, call, |journal| numbers(bodies, journal));
+        self
     }
 
     pub(crate) fn lost_pop(self, reader: &str, times: (Time, Time)) -> Self {
