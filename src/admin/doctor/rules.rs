@@ -8,6 +8,8 @@ use crate::web::Figures;
 
 /// Clocks may be so many seconds apart: expiries and timers tell no finer.
 const CLOCK_S: f64 = 2.0;
+/// A clock that differs by more from what it would be now was set, or the machine was suspended.
+const CLOCK_SET_S: f64 = 10.0;
 /// From this share on something is nearly used up.
 const NEARLY: f64 = 0.9;
 /// A disk with less free is nearly full, whatever its size.
@@ -193,9 +195,40 @@ pub(crate) fn on_queue(figures: &Figures, store: &str, database_is_examined: boo
     let unseen = (is_database && !database_is_examined).then(|| {
         Finding::note("database", "not looked at: name it with --store postgres://… as the tier does")
     });
-    let may =
-        [durable, disk(figures), memory(figures), log_files(figures), sync(figures), keeper(figures), unseen];
+    let may = [
+        durable,
+        disk(figures),
+        full(figures),
+        memory(figures),
+        log_files(figures),
+        sync(figures),
+        time(figures).filter(|_| !is_database),
+        keeper(figures),
+        unseen,
+    ];
     may.into_iter().flatten().collect()
+}
+
+/// A quota may be used up, or the names of files, where a disk has much that is free.
+fn full(figures: &Figures) -> Option<Finding> {
+    figures.get("posthaste_store_full").filter(|full| *full > 0.0)?;
+    let text = "the store cannot make another file, so what adds something is refused: read or purge queues (posthaste admin \
+                queues), or give it space (df, df -i, quota)";
+    Some(Finding::problem("store", text))
+}
+
+/// The time of a store in the tier goes on from when it was started, whatever becomes of the machine's clock.
+fn time(figures: &Figures) -> Option<Finding> {
+    let started_s = figures.get("process_start_time_seconds")?;
+    let ahead_s =
+        figures.get("posthaste_clock_seconds")? - started_s - figures.get("posthaste_uptime_seconds")?;
+    (ahead_s.abs() > CLOCK_SET_S).then(|| {
+        let text = format!(
+            "the machine's clock was set by {ahead_s:.0} s since the start, or stood still, and the store goes by the old one \
+             until the tier is restarted: leases, delays and times to live that are not over by then end so much sooner or later"
+        );
+        Finding::note("clock", text)
+    })
 }
 
 fn log_files(figures: &Figures) -> Option<Finding> {
@@ -327,7 +360,7 @@ mod tests {
     /// A tier in good health, but for these lines, which go before its own.
     fn with(lines: &str) -> Figures {
         let healthy = format!(
-            "posthaste_build_info{{version=\"{VERSION}\"}} 1\nposthaste_clock_seconds 1000\nprocess_max_fds 65536\n\
+            "posthaste_build_info{{version=\"{VERSION}\"}} 1\nposthaste_clock_seconds 1000\nprocess_start_time_seconds 900\nposthaste_uptime_seconds 99\nprocess_max_fds 65536\n\
              process_open_fds 40\nposthaste_connections 10\nposthaste_connections_max 20000\nposthaste_tls_certificate_not_after_seconds 700000\nposthaste_line_requests 3\n\
              posthaste_line_requests_max 65536\nposthaste_disk_free_bytes 90000000000\nposthaste_disk_size_bytes \
              100000000000\nposthaste_store_state_bytes 500000000\nposthaste_store_state_limit_bytes 1000000000\nposthaste_requests_total{{kind=\"send\",ending=\"ok\"}} 1000\n"
@@ -359,6 +392,7 @@ mod tests {
             ("posthaste_line_requests 40000", "BUSY"),
             ("posthaste_disk_free_bytes 5000000000", "purge"),
             ("posthaste_store_state_bytes 950000000", "950.0 of 1000.0 MB"),
+            ("posthaste_store_full 1", "quota"),
             ("posthaste_store_unreadable_segments 1", "the log names the file"),
             ("posthaste_keeper_silent_seconds 9", "admin store"),
             ("posthaste_accounts_file_usable 0", "the log names the line"),
@@ -374,6 +408,8 @@ mod tests {
             ("posthaste_requests_total{kind=\"pop\",ending=\"error\"} 100", "9.1 %"),
             ("process_max_fds 20200", "or allow fewer with --max-clients"),
             ("posthaste_connections_refused_total{reason=\"full\"} 3", "3 connections"),
+            ("posthaste_uptime_seconds 50", "set by 50 s"),
+            ("process_start_time_seconds 4500", "set by -3599 s"),
             ("posthaste_logins_total{ending=\"wrong\"} 11", "an old secret"),
             (
                 "posthaste_stage_duration_seconds_sum{kind=\"send\",stage=\"sync\"} 5\n\
@@ -395,7 +431,7 @@ mod tests {
     fn a_store_that_forgets_is_a_problem_and_a_database_unseen_is_said() {
         assert!(on_queue(&with(""), "memory:", false)[0].text.contains("not durable"));
         assert!(on_queue(&with(""), "postgres://app@db/x", false)[0].text.contains("--store"));
-        assert_eq!(on_queue(&with(""), "postgres://app@db/x", true), []);
+        assert_eq!(on_queue(&with("posthaste_uptime_seconds 50"), "postgres://app@db/x", true), []);
     }
 
     #[test]

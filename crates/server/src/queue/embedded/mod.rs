@@ -170,8 +170,9 @@ impl Embedded {
         let mut opening = Opening::begun(options.clock);
         let log =
             Log::open(directory, options.log(), &mut apply, &whole, &mut |reached| opening.tell(reached))?;
-        let stock = replay.into_inner().stock;
+        let Replay { stock, last_sent_ms, .. } = replay.into_inner();
         opening.tell_end(stock.queues.messages(), stock.queues.len());
+        opening.tell_of_time(last_sent_ms);
         Ok(Self::of(log, stock, options))
     }
 
@@ -186,8 +187,9 @@ impl Embedded {
         let mut opening = Opening::begun(options.clock);
         let mut told = |reached| opening.tell(reached);
         let log = Log::open_on(disk, options.log(), false, None, &mut apply, &whole, &mut told)?;
-        let stock = replay.into_inner().stock;
+        let Replay { stock, last_sent_ms, .. } = replay.into_inner();
         opening.tell_end(stock.queues.messages(), stock.queues.len());
+        opening.tell_of_time(last_sent_ms);
         Ok(Self::of(log, stock, options))
     }
 

@@ -5,12 +5,16 @@
 use posthaste_measure::Clock;
 
 use super::log::Reached;
+use crate::queue::rules::Millis;
 
 /// So many bytes are announced before they are read: a disk of 200 MB a second takes five seconds for them.
 const ANNOUNCED_BYTES: u64 = 1 << 30;
 
 /// How often it is told how far it is.
 const EVERY_NS: u64 = 5_000_000_000;
+
+/// A clock that is behind by so much was set wrong, and not just corrected.
+const BEHIND_MS: Millis = 60_000;
 
 /// A store that is being opened.
 pub(super) struct Opening {
@@ -51,6 +55,20 @@ impl Opening {
         let (seconds, tenth) = (tenths / 10, tenths % 10);
         tracing::info!("the store is read: {messages} messages in {queues} queues, in {seconds}.{tenth} s");
     }
+
+    /// Tells where this machine has an earlier time than the store has seen: what was to end soon ends so much later, and the
+    /// time that a server starts with is what it goes by.
+    pub(super) fn tell_of_time(&self, last_sent_ms: Millis) {
+        let Some(clock) = self.clock else { return };
+        let behind_ms = last_sent_ms.saturating_sub((clock.started_unix_ns() + clock.now()) / 1_000_000);
+        if behind_ms >= BEHIND_MS {
+            tracing::warn!(
+                "this machine's clock is {} s behind the last message of the store: leases, delays and times to live from before \
+                 end so much later; set the clock, then restart",
+                behind_ms / 1000
+            );
+        }
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +107,20 @@ mod tests {
             "INFO the store is read: 3 messages in 2 queues, in 0.5 s",
         ];
         assert_eq!(told(2048, 0), lines);
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_the_store_is_told() {
+        let told = |last_sent_ms| {
+            let opening = Opening::begun(Some(Clock::by_hand(Hand::at_zero(), 5_000 * SECOND)));
+            heard(|| opening.tell_of_time(last_sent_ms))
+        };
+        assert!(told(0).is_empty() && told(5_059_999).is_empty());
+        let lines = told(8_600_500);
+        assert!(
+            lines.len() == 1 && lines[0].starts_with("WARN this machine's clock is 3600 s behind"),
+            "{lines:?}"
+        );
     }
 
     #[test]

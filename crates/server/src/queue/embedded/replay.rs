@@ -6,12 +6,14 @@ use super::effect::Effect;
 use super::log::Location;
 use super::message::{Home, Place};
 use super::stock::Stock;
-use crate::queue::rules::MessageId;
+use crate::queue::rules::{MessageId, Millis};
 
 /// A state on its way.
 #[derive(Default)]
 pub(super) struct Replay {
     pub(super) stock: Stock,
+    /// When the message was sent that was sent last.
+    pub(super) last_sent_ms: Millis,
     numbers: Numbers,
 }
 
@@ -25,6 +27,7 @@ impl Replay {
         self.stock.can_be(&effect)?;
         if let Effect::Message(written) = &effect {
             self.can_come(&written.place)?;
+            self.last_sent_ms = self.last_sent_ms.max(written.sent_ms);
         }
         let len = u32::try_from(bytes.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
         self.stock.apply(&effect, Home { at, len });
