@@ -9,8 +9,9 @@ use std::net::IpAddr;
 use crate::front::newcomers::holder;
 use crate::path::bundle::Address;
 
-/// Checks that may wait; beyond it a login is told to try again.
-const CHECKS_MAX: usize = 1024;
+/// Checks that may wait; beyond it a login is told to try again. Nearly as many as one address may have connections that have not
+/// logged in: they may all have come while the first secret of an account was checked, and are let in at once when it was right.
+const CHECKS_MAX: usize = 4096;
 
 /// A secret to be checked.
 pub(super) struct Check {
