@@ -5,11 +5,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from posthaste import Client
 
 from router import Memcached, Router
 from tier import Tier, program
+
+Connect = Callable[..., Client]
 
 
 def is_here(command: list[str], oldest: tuple[int, ...]) -> bool:
@@ -102,3 +106,25 @@ def router(memcached: Callable[[], Memcached]) -> Iterator[Callable[..., Router]
     yield start
     for tier in routers:
         tier.stop()
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Connect a client to a port; it is closed with the test."""
+    clients: list[Client] = []
+
+    def connect(port: int, **options: Any) -> Client:  # noqa: ANN401 - the client's own options
+        clients.append(Client(f"redis://127.0.0.1:{port}", **options))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(tier: Tier, connect: Connect) -> Client:
+    """A client of a tier that has the queue `orders`."""
+    made = connect(tier.port)
+    made.create_queue("orders")
+    return made
