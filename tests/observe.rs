@@ -355,6 +355,7 @@ fn every_thread_says_by_its_name_what_it_is_for() {
         "posthaste",
         "requests",
         "roll",
+        "signals",
         "slow-log",
         "traces",
         "worker-0",

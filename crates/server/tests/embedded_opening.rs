@@ -78,7 +78,8 @@ fn open(disk: &SlowDisk, clock: Option<Clock>) -> Embedded {
 #[test]
 fn who_waits_for_a_store_to_be_read_is_told_how_far_it_is_and_what_was_read() {
     let hand = Hand::at_zero();
-    let (disk, clock) = (SlowDisk::with(hand), Some(Clock::by_hand(hand, 0)));
+    // Later than any message was sent.
+    let (disk, clock) = (SlowDisk::with(hand), Some(Clock::by_hand(hand, 10_000_000_000_000)));
     assert!(heard(|| drop(open(&disk, clock))).is_empty(), "of a new store there is nothing to tell");
 
     let mut world = World::new(open(&disk, None));
