@@ -176,7 +176,7 @@ fn header(identity: u64, number: u32) -> [u8; HEADER] {
 pub(super) fn identity(disk: &dyn Disk, number: u32, bytes: &[u8]) -> Result<u64, OpenError> {
     let file = disk.path(&file_name(number));
     let damaged = |what: &str| OpenError::Damaged { file: file.clone(), offset: 0, what: what.to_owned() };
-    let header = bytes.get(..HEADER).ok_or_else(|| damaged("the file ends before its header does"))?;
+    let header = bytes.get(..FIRST_FRAME).ok_or_else(|| damaged("the file ends before its first frame"))?;
     if header[..8] != *MAGIC {
         return Err(damaged("it does not start like a segment file"));
     }

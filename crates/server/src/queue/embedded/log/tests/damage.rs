@@ -141,6 +141,22 @@ fn another_format_is_refused_by_its_number() {
 }
 
 #[test]
+fn a_file_that_ends_before_its_first_frame_is_not_taken_for_an_empty_one() {
+    let home = tempdir().unwrap();
+    let (mut log, _) = open(home.path()).unwrap();
+    fill(&mut log, 1, 100);
+    std::mem::forget(log);
+    let file = home.path().join("0000000001.log");
+    let whole = fs::read(&file).unwrap();
+    for length in [0, 31, 32, 4095] {
+        let copy = tempdir().unwrap();
+        fs::write(copy.path().join("0000000001.log"), &whole[..length]).unwrap();
+        let refused = open(copy.path()).err().map(|error| error.to_string());
+        assert!(refused.is_some_and(|text| text.contains("ends before its first frame")), "{length}");
+    }
+}
+
+#[test]
 fn a_body_shaped_like_a_later_frame_does_not_pass_for_one() {
     let disk = SimulatedDisk::new();
     let (mut log, _) = open_simulated(&disk).unwrap();
