@@ -22,6 +22,7 @@ use super::backend::Dialed;
 use super::deletion::Deletion;
 use super::dialect;
 use super::fleet::Server;
+use super::flushes::OwnFlushes;
 use super::hall::Hall;
 use super::identity::{self, Run};
 use super::missed::{Before, Missed};
@@ -409,7 +410,12 @@ pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Resu
 
 /// Has a server forget everything that was asked to do so later, when another flush took the place of that.
 fn flush_again(server: &Server, hall: &Hall) {
-    match empty(server, None) {
+    // A write beside it may come before it here, and other replicas are not flushed now.
+    let (flushes, mut own) = (&hall.fleet.flushes, OwnFlushes::default());
+    flushes.begin(&mut own);
+    let emptied = empty(server, None);
+    flushes.end(&mut own);
+    match emptied {
         // One that refuses has refused it to clients before.
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             tracing::debug!(server = %server.name(), "it does not forget what it holds: {error}");
