@@ -6,6 +6,7 @@ mod cache_by_hand;
 mod cache_sessions;
 
 use cache_sessions::{ESCAPE, LAYOUTS, World, tell};
+use posthaste_server::cache::limits::REQUESTS_AT_ONCE_MAX;
 use proptest::prelude::*;
 
 /// What clients say, whole and half, well and badly.
@@ -54,6 +55,17 @@ fn a_key_may_be_called_noreply() {
         let story = b"md noreply\r\nget noreply\r\ndelete noreply\r\nmg noreply v\r\ngat 10 noreply\r\nmd k noreply\r\n";
         assert!(tell(&mut World::new(layout), story));
     }
+}
+
+/// A read holds many requests that nobody else need answer.
+#[test]
+fn who_asks_much_at_once_has_a_turn_like_others() {
+    const ASKED: usize = 8000;
+    let mut world = World::new(0);
+    let answered = world.turns(&b"mn\r\n".repeat(ASKED));
+    assert_eq!(answered.iter().sum::<usize>(), ASKED * b"MN\r\n".len(), "{answered:?}");
+    let most = answered.iter().max().expect("a turn") / b"MN\r\n".len();
+    assert!(most <= REQUESTS_AT_ONCE_MAX, "{answered:?}");
 }
 
 proptest! {

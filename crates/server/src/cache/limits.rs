@@ -7,6 +7,13 @@ pub use crate::front::limits::{BUFFER_BYTES_KEPT, OUTPUT_BYTES_PAUSE, READ_BYTES
 /// Requests of one client that may be under way: beyond it the client is not read.
 pub const REQUESTS_UNDER_WAY_MAX: usize = 1024;
 
+/// Requests of one client that are taken at once; then others have their turn. Those that are answered on the spot are never
+/// under way, and each is held until the turn ends, to be counted.
+pub const REQUESTS_AT_ONCE_MAX: usize = REQUESTS_UNDER_WAY_MAX;
+
+/// Of the room for those that a turn of many clients needed, as much is kept as some of them may need.
+pub const FINISHED_KEPT: usize = 16 * REQUESTS_AT_ONCE_MAX;
+
 /// Keys of a multi-get that are asked for at once. A larger one is answered in steps, so that its client, if it
 /// does not read, makes us hold one step and not all.
 pub const KEYS_PER_STEP: usize = 256;

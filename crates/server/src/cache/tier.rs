@@ -20,7 +20,7 @@ use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{Asker, Engine};
 use super::hall::{Card, Hall, Mail};
 use super::kind;
-use super::limits::{LATER_PATIENCE, OUTPUT_BYTES_MAX};
+use super::limits::{FINISHED_KEPT, LATER_PATIENCE, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX};
 use super::router::{Asked, Finished};
 use crate::front::connections::Connections;
 use crate::front::gate::Refused;
@@ -99,8 +99,9 @@ impl<E: Engine> Tier for CacheTier<E> {
 
     fn take(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> usize {
         let mut at = 0;
+        let requests_max = client.peer.requests + REQUESTS_AT_ONCE_MAX as u64;
         self.engine.begin(self.hall.clock.now());
-        while at < input.len() && client.peer.life == Life::Open && self.may_ask(slot, client) {
+        while at < input.len() && client.peer.requests < requests_max && self.asks_on(slot, client) {
             let swallowed = client.swallow.min(input.len() - at);
             client.swallow -= swallowed;
             at += swallowed;
@@ -171,6 +172,11 @@ impl<E: Engine> CacheTier<E> {
     #[must_use]
     pub fn new(hall: Arc<Hall>, engine: E) -> Self {
         Self { recorder: hall.meter.recorder(), hall, engine, later: Vec::new(), cork: Cork::default() }
+    }
+
+    /// Whether a client that was not hung up on may ask.
+    fn asks_on(&self, slot: usize, client: &Client) -> bool {
+        client.peer.life == Life::Open && self.may_ask(slot, client)
     }
 
     /// Whether there are answers for a client that may wait for more of them.
@@ -341,6 +347,7 @@ impl<E: Engine> CacheTier<E> {
             }
             self.recorder.note(noted);
         }
+        self.engine.finished().shrink_to(FINISHED_KEPT);
         self.recorder.flush();
     }
 }

@@ -150,6 +150,21 @@ impl World {
         assert_eq!(gate.connections(), 0, "whoever was let in has left");
     }
 
+    /// How many bytes somebody alone who says this at once hears in each turn, until nothing new comes.
+    pub(crate) fn turns(&mut self, said: &[u8]) -> Vec<usize> {
+        let mut client = Client { stream: Some(self.thread.connect()), ..Client::default() };
+        client.say(said);
+        let (mut heard, mut quiet) = (Vec::new(), 0);
+        while quiet < QUIET {
+            let before = client.heard.len();
+            self.turn();
+            client.hear();
+            quiet = if client.heard.len() == before { quiet + 1 } else { 0 };
+            heard.push(client.heard.len() - before);
+        }
+        heard
+    }
+
     /// What somebody alone hears who says this at once.
     fn alone(&mut self, said: &[u8], is_half: bool) -> Vec<u8> {
         let mut client = Client { stream: Some(self.thread.connect()), ..Client::default() };
