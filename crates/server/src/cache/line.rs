@@ -145,6 +145,12 @@ impl Line {
         self.lock().parcels.len()
     }
 
+    /// Most requests that may wait.
+    #[must_use]
+    pub fn requests_max(&self) -> usize {
+        self.parcels_max
+    }
+
     /// Whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {

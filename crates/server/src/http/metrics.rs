@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use tokio::time::timeout;
 
+use super::inside::Answer;
 use super::visitor::Visitor;
 use super::words::Words;
 use crate::metrics::{Page, queues, tier};
@@ -19,9 +20,8 @@ pub(super) async fn metrics(visitor: Visitor) -> impl IntoResponse {
     let mut figures = tier::page(house);
     if house.metrics_queues > 0 {
         let list = timeout(QUEUES_WITHIN, visitor.ask(Words::of(&["QLIST"]))).await;
-        if let Ok(Ok(list)) = list {
-            queues::write(&mut figures, &list.value(), house.metrics_queues);
-        }
+        let list = list.ok().and_then(Result::ok);
+        queues::write(&mut figures, list.as_ref().map(Answer::value).as_ref(), house.metrics_queues);
     }
     page(figures)
 }

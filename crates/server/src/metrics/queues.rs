@@ -2,6 +2,7 @@
 //! to whoever keeps them.
 
 use std::cmp::Reverse;
+use std::iter;
 
 use posthaste_wire::reply::Value;
 
@@ -49,13 +50,22 @@ static ROWS: [Row; 3] = [
     },
 ];
 
+const LISTED: Head = Head::plain(
+    "posthaste_queues_listed",
+    Kind::Gauge,
+    "1 where the figures of queues are here, 0 where the store did not list queues within 2 s, or not for this account.",
+);
+
 /// The table's rows.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
-    ROWS.iter().map(|row| &row.head)
+    iter::once(&LISTED).chain(ROWS.iter().map(|row| &row.head))
 }
 
-/// Writes the `shown` queues that hold most messages, of an answer to QLIST.
-pub fn write(page: &mut Page, list: &Value<'_>, shown: usize) {
+/// Writes the `shown` queues that hold most messages, of an answer to QLIST; that there is none is written too.
+pub fn write(page: &mut Page, list: Option<&Value<'_>>, shown: usize) {
+    page.head(&LISTED);
+    page.value(&LISTED, &[], u8::from(list.is_some()));
+    let Some(list) = list else { return };
     let number = |queue: &Value<'_>, field: &str| queue.get(field.as_bytes()).and_then(Value::as_integer);
     let mut queues: Vec<&Value<'_>> = list.parts().iter().collect();
     queues.sort_by_cached_key(|queue| (Reverse(number(queue, "messages")), number(queue, "id")));
@@ -84,12 +94,13 @@ mod tests {
             Value::Map([(text("name"), text(name))].into_iter().chain(numbers).collect())
         };
         let mut page = Page::default();
-        write(&mut page, &Value::Array(vec![queue("a", 3), queue("b", 7), queue("c", 5)]), 2);
+        write(&mut page, Some(&Value::Array(vec![queue("a", 3), queue("b", 7), queue("c", 5)])), 2);
         let text = page.text();
         let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             values,
             [
+                "posthaste_queues_listed 1",
                 "posthaste_queue_messages{queue=\"b\"} 7",
                 "posthaste_queue_messages{queue=\"c\"} 5",
                 "posthaste_queue_bytes{queue=\"b\"} 14",
@@ -98,5 +109,12 @@ mod tests {
                 "posthaste_queue_oldest_age_seconds{queue=\"c\"} 1.5",
             ]
         );
+    }
+
+    #[test]
+    fn queues_that_were_not_listed_are_told() {
+        let mut page = Page::default();
+        write(&mut page, None, 2);
+        assert!(page.text().ends_with("\nposthaste_queues_listed 0\n"));
     }
 }

@@ -13,7 +13,7 @@ fn count(value: &AtomicU64) -> f64 {
     value.load(Ordering::Relaxed) as f64
 }
 
-static SINGLES: [Single<Hall>; 11] = [
+static SINGLES: [Single<Hall>; 12] = [
     Single {
         head: Head::plain(
             "posthaste_connections",
@@ -49,6 +49,14 @@ static SINGLES: [Single<Hall>; 11] = [
             "Requests that wait for a worker; 0 without workers.",
         ),
         read: |hall| Some(hall.line.len() as f64),
+    },
+    Single {
+        head: Head::plain(
+            "posthaste_line_requests_max",
+            Kind::Gauge,
+            "Most requests that may wait for a worker (--line-limit); more are refused.",
+        ),
+        read: |hall| Some(hall.line.requests_max() as f64),
     },
     Single {
         head: Head::plain(
