@@ -51,7 +51,8 @@ test-rust:
 	scripts/ensure-packages.sh extension:plproxy=postgresql-%-plproxy || true
 	@# Without them no power fails in tests/faults, and they say so.
 	scripts/ensure-packages.sh mkfs.ext4=e2fsprogs || true
-	RUST_TEST_THREADS=$(AT_ONCE) cargo test --workspace --locked
+	scripts/ensure-packages.sh python3=python3
+	scripts/rust_tests.py $(AT_ONCE)
 
 .PHONY: test-clients
 test-clients:
