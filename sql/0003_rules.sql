@@ -120,7 +120,7 @@ CREATE FUNCTION meet(who text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE number int;
 BEGIN
     LOOP
-        SELECT id INTO number FROM account WHERE name = who;
+        SELECT id INTO number FROM account WHERE name = who COLLATE "C";
         EXIT WHEN number IS NOT NULL;
         INSERT INTO account VALUES (nextval('account_id'), who, false) ON CONFLICT (name) DO NOTHING
             RETURNING id INTO number;
@@ -164,7 +164,7 @@ COMMENT ON FUNCTION refuse_locked(text, text[]) IS
 'Fails with PHLCK, and as DETAIL the names of the queue and of others that are locked too, a line for each.';
 
 CREATE FUNCTION try_lock_name(queue text) RETURNS boolean LANGUAGE sql AS $$
-    SELECT pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue))
+    SELECT pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue COLLATE "C"))
 $$;
 COMMENT ON FUNCTION try_lock_name(text) IS 'Whoever makes a queue holds the lock of its name, so nobody waits in an index.';
 
@@ -247,12 +247,12 @@ BEGIN
             number := nextval('queue_id');
             queue := number::text;
             CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue));
-            EXIT WHEN NOT EXISTS (SELECT FROM posthaste.queue q WHERE q.name = add_queue.queue);
+            EXIT WHEN NOT EXISTS (SELECT FROM posthaste.queue q WHERE q.name = add_queue.queue COLLATE "C");
         END LOOP;
         INSERT INTO posthaste.queue (id, name) VALUES (number, queue);
         RETURN number;
     END IF;
-    SELECT id INTO number FROM posthaste.queue q WHERE q.name = add_queue.queue;
+    SELECT id INTO number FROM posthaste.queue q WHERE q.name = add_queue.queue COLLATE "C";
     IF number IS NULL THEN
         -- Nobody else makes it now; a transaction with an older snapshot does not see who did, and is told to be tried again.
         INSERT INTO posthaste.queue AS q (id, name) VALUES (nextval('queue_id'), queue)

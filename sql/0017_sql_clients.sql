@@ -11,6 +11,8 @@
 --   * Who waits for a message is told at the commit too, by those who wait then.
 --   * What a client did wrong is raised, because that is what SQL clients expect: an SQLSTATE for each word of RESP
 --     (PHNOQ NOQUEUE, PHDEN DENIED, PHFUL FULL, PHBAD BADQUERY, PHNOA NOACCOUNT, PHBSY BUSY), and a hint.
+-- A name may come from a column with a collation of its own, which it brings along: so names are compared as COLLATE "C", whatever they
+-- are compared with.
 -- At REPEATABLE READ and SERIALIZABLE a call may fail with 40001 like any statement that meets a change made meanwhile.
 --
 -- Rights. The seven functions run with the rights of whoever installed the schema (SECURITY DEFINER, on a fixed
@@ -74,8 +76,8 @@ COMMENT ON FUNCTION refuse_as(answer, text, text) IS 'A refusal of the rules, ra
 
 CREATE FUNCTION check_name(what text, given text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF given IS NULL OR octet_length(given) NOT BETWEEN 1 AND 255 OR given IN ('*', '-')
-        OR given ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+    IF given IS NULL OR octet_length(given) NOT BETWEEN 1 AND 255 OR given COLLATE "C" IN ('*', '-')
+        OR given COLLATE "C" ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
         PERFORM refuse('PHBAD', format('%L cannot name the %s', given, what),
             'A name is 1 to 255 bytes without control characters, neither * nor -.');
     END IF;
@@ -106,9 +108,9 @@ CREATE INDEX newcomer_by_name ON newcomer (name);
 CREATE FUNCTION number_of(who text) RETURNS int LANGUAGE plpgsql STABLE AS $$
 DECLARE number int;
 BEGIN
-    SELECT id INTO number FROM account WHERE name = who;
+    SELECT id INTO number FROM account WHERE name = who COLLATE "C";
     IF number IS NULL THEN
-        SELECT id INTO number FROM newcomer WHERE name = who;
+        SELECT id INTO number FROM newcomer WHERE name = who COLLATE "C";
     END IF;
     RETURN number;
 END $$;
@@ -201,7 +203,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
 BEGIN
     PERFORM check_name('account', account);
     -- What this transaction has sent to the account, or in its name, is to be found by its number.
-    PERFORM settle_one(n) FROM newcomer n WHERE n.name = account;
+    PERFORM settle_one(n) FROM newcomer n WHERE n.name = account COLLATE "C";
     RETURN log_in(account);
 END $$;
 COMMENT ON FUNCTION login(text, text) IS
@@ -216,7 +218,7 @@ BEGIN
         RETURN add_queue(null);
     END IF;
     PERFORM check_name('queue', name);
-    SELECT q.id INTO number FROM queue q WHERE q.name = create_queue.name;
+    SELECT q.id INTO number FROM queue q WHERE q.name = create_queue.name COLLATE "C";
     IF number IS NOT NULL THEN
         RETURN number;
     END IF;
@@ -236,7 +238,7 @@ CREATE FUNCTION find_queue(wanted text) RETURNS bigint LANGUAGE plpgsql STABLE A
 DECLARE number bigint;
 BEGIN
     PERFORM check_name('queue', wanted);
-    SELECT q.id INTO number FROM queue q WHERE q.name = wanted;
+    SELECT q.id INTO number FROM queue q WHERE q.name = wanted COLLATE "C";
     IF number IS NULL THEN
         PERFORM refuse('PHNOQ', format('no queue is called ''%s''', wanted), 'Create it with posthaste.create_queue.');
     END IF;
@@ -273,13 +275,14 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
 DECLARE
     q queue;
     from_id int;
+    to_all constant boolean := recipient COLLATE "C" = '*';
     refused answer;
     copies int[] := '{0}';
     copy int;
     number bigint;
 BEGIN
     PERFORM check_name('sender', sender);
-    PERFORM check_name('recipient', recipient) WHERE recipient <> '*';
+    PERFORM check_name('recipient', recipient) WHERE NOT to_all;
     IF body IS NULL THEN
         PERFORM refuse('PHBAD', 'a message has a body', 'Send an empty one rather than null.');
     END IF;
@@ -289,29 +292,29 @@ BEGIN
         PERFORM refuse('PHNOQ', format('queue ''%s'' was deleted just now', queue), 'Create it with posthaste.create_queue.');
     END IF;
     from_id := introduce(sender);
-    IF recipient = '*' THEN
+    IF to_all THEN
         copies := ARRAY(SELECT id FROM account WHERE known AND id <> from_id ORDER BY id);
     END IF;
     -- The rules know no newcomers, so whether one sends to itself is seen here.
     IF are_too_many(cardinality(copies), body, null) THEN
         refused := refused(null, 'full_copies', cardinality(copies));
-    ELSIF q.forbid_self AND recipient = sender THEN
+    ELSIF q.forbid_self AND recipient COLLATE "C" = sender THEN
         refused := refused(null, 'forbidden_self');
     ELSIF q.guarded THEN
-        refused := refusal_beside(null, q, from_id, recipient, cardinality(copies),
+        refused := refusal_beside(null, q, from_id, recipient COLLATE "C", cardinality(copies),
             cardinality(copies)::bigint * octet_length(body));
     END IF;
     IF refused.kind IS NOT NULL THEN
         PERFORM refuse_as(refused, queue, recipient);
     END IF;
-    IF recipient <> '*' THEN
+    IF NOT to_all THEN
         copies := ARRAY[introduce(recipient)];
     END IF;
     FOREACH copy IN ARRAY copies LOOP
         number := put(now_ms(), 2::smallint, from_id, copy, q, body, null, 0, null, 0);
         PERFORM announce_later(q.id, from_id, copy);
     END LOOP;
-    RETURN CASE WHEN recipient = '*' THEN cardinality(copies) ELSE number END;
+    RETURN CASE WHEN to_all THEN cardinality(copies) ELSE number END;
 END $$;
 COMMENT ON FUNCTION send(text, text, bytea, text) IS
 'Sends a message to one account, or to whoever reads first when there is no recipient; its id. Recipient *: a copy for everybody who has ever logged in but the sender; how many. It can be read when the transaction commits, and vanishes with it otherwise. Plan: queue_name_key, queue_pkey, account_name_key, one INSERT; * reads all accounts; stock() where the queue has limits.';

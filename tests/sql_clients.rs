@@ -470,6 +470,33 @@ fn what_was_wrong_is_raised_with_a_state_and_a_hint() {
 }
 
 #[test]
+fn names_and_bodies_come_from_columns_whatever_their_collation_is() {
+    let place = Place::new();
+    let mut app = place.app();
+    place.as_owner(
+        "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false); \
+         CREATE TABLE plain (it text COLLATE \"POSIX\", who text COLLATE \"C\"); CREATE TABLE lax (it text COLLATE loose, who text); \
+         INSERT INTO plain VALUES ('shop', 'Shop'); INSERT INTO lax TABLE plain; GRANT SELECT ON plain, lax TO app",
+    );
+    for names in ["plain", "lax"] {
+        for call in ["create_queue(it)", "login(it)", "send(it, it, it, who)", "send('x', 'shop', it::bytea, it)"]
+        {
+            let said = app.run(&format!("SELECT posthaste.{call} FROM {names}"));
+            assert!(said.parse::<i64>().is_ok(), "{call} from {names}: {said}");
+        }
+        assert_eq!(app.run(&format!("SELECT posthaste.readable(it) FROM {names}")), "shop");
+        let body = |read| {
+            format!("SELECT convert_from(body, 'UTF8'), m.sender, m.recipient FROM {names}, posthaste.{read} AS m")
+        };
+        assert_eq!(app.run(&body("peek(who, it)")), "shop|shop|Shop");
+        assert_eq!(app.run(&body("pop(who, sender => it)")), "shop|shop|Shop", "another case is another name");
+        assert_eq!(app.run(&body("pop(it, it, 'x')")), "shop|x|shop");
+        assert_eq!(app.run(&format!("SELECT posthaste.delete_queue(it) FROM {names}")), "0");
+    }
+    assert!(app.run("SELECT posthaste.send('x', '*', 'x' COLLATE loose)").starts_with("ERROR:  PHBAD:"));
+}
+
+#[test]
 fn an_application_s_role_may_call_the_seven_functions_and_nothing_else() {
     let place = Place::new();
     let mut app = place.app();
