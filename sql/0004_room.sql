@@ -336,3 +336,4 @@ CREATE TRIGGER forget_room_of_changed AFTER UPDATE OF messages_max, bytes_max ON
     FOR EACH ROW EXECUTE FUNCTION forget_room();
 CREATE TRIGGER forget_room_of_gone AFTER DELETE ON queue
     FOR EACH ROW WHEN (old.guarded) EXECUTE FUNCTION forget_room();
+ALTER TABLE queue ENABLE ALWAYS TRIGGER forget_room_of_changed, ENABLE ALWAYS TRIGGER forget_room_of_gone;

@@ -162,6 +162,8 @@ END $$;
 COMMENT ON FUNCTION settle() IS 'At the commit: newcomers become accounts. Plan: newcomer_by_name; as settle_one.';
 CREATE CONSTRAINT TRIGGER settle AFTER INSERT ON newcomer DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION settle();
+-- Also where somebody applies changes as a replica, for instance with a trigger of an application that sends.
+ALTER TABLE newcomer ENABLE ALWAYS TRIGGER settle;
 
 -- News -------------------------------------------------------------------------------------------------------------
 
@@ -185,6 +187,7 @@ COMMENT ON FUNCTION announce() IS
 'At the commit: middlewares whose clients wait are told what became available, as tell_news tells it (0: no middleware). Without anybody who waits nothing is told, for NOTIFY makes commits take turns. Plan: watch, which has a row for each middleware.';
 CREATE CONSTRAINT TRIGGER announce AFTER INSERT ON announcement DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION announce();
+ALTER TABLE announcement ENABLE ALWAYS TRIGGER announce;
 
 CREATE FUNCTION announce_later(queue bigint, sender int, recipient int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE place tid;

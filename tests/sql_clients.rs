@@ -15,7 +15,7 @@ mod support;
 use std::thread;
 
 use client::Answer;
-use place::{Place, ask, login, pop, together};
+use place::{BLOCK, Place, ask, login, pop, together};
 use postgres::shared;
 use session::Session;
 use support::patience::wait_until;
@@ -494,6 +494,22 @@ fn names_and_bodies_come_from_columns_whatever_their_collation_is() {
         assert_eq!(app.run(&format!("SELECT posthaste.delete_queue(it) FROM {names}")), "0");
     }
     assert!(app.run("SELECT posthaste.send('x', '*', 'x' COLLATE loose)").starts_with("ERROR:  PHBAD:"));
+}
+
+#[test]
+fn what_is_sent_while_changes_are_applied_as_a_replica_reaches_those_it_is_for() {
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    bob.send(BLOCK).expect("it is connected");
+    wait_until("others know that bob waits", || place.as_owner("SELECT count(*) FROM posthaste.watch") == "1");
+    let send = "SELECT posthaste.send('stranger', 'q', 'to bob', 'bob'), posthaste.send('stranger', 'q', 'to eve', 'eve')";
+    place.as_owner(&format!("SET session_replication_role = replica; {send}"));
+    assert_eq!(bob.answer().expect("an answer").body(), Some("to bob"));
+    let found = ask(&mut login(&server, "eve"), &["POP", "QUEUE", "q", "FROM", "stranger"]);
+    assert_eq!(found.body(), Some("to eve"));
+    assert_eq!(place.as_owner("SELECT count(*) FROM posthaste.newcomer"), "0");
 }
 
 #[test]
