@@ -10,7 +10,7 @@
 --     goes by a number that nobody else can see.
 --   * Who waits for a message is told at the commit too, by those who wait then.
 --   * What a client did wrong is raised, because that is what SQL clients expect: an SQLSTATE for each word of RESP
---     (PHNOQ NOQUEUE, PHDEN DENIED, PHFUL FULL, PHBAD BADQUERY, PHNOA NOACCOUNT, PHBSY BUSY), and a hint.
+--     (PHNOQ NOQUEUE, PHDEN DENIED, PHFUL FULL, PHBAD BADQUERY, PHNOA NOACCOUNT, PHBSY BUSY, PHTOO TOOBIG), and a hint.
 -- A name may come from a column with a collation of its own, which it brings along: so names are compared as COLLATE "C", whatever they
 -- are compared with.
 -- At REPEATABLE READ and SERIALIZABLE a call may fail with 40001 like any statement that meets a change made meanwhile.
@@ -271,6 +271,9 @@ END $$;
 COMMENT ON FUNCTION delete_queue(text) IS
 'Removes a queue; how many messages went with it. PHBSY while somebody else''s transaction sends to it or takes from it. Who uses the queue meanwhile waits for the end of the transaction, through a middleware for 30 s, so do not leave it open. Plan: queue_name_key; as remove_queue.';
 
+CREATE FUNCTION body_bytes_max() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 536870912 $$;
+COMMENT ON FUNCTION body_bytes_max() IS 'The largest body, as of RESP clients: whoever reads must be able to take the message.';
+
 CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -288,6 +291,9 @@ BEGIN
     PERFORM check_name('recipient', recipient) WHERE NOT to_all;
     IF body IS NULL THEN
         PERFORM refuse('PHBAD', 'a message has a body', 'Send an empty one rather than null.');
+    ELSIF octet_length(body) > body_bytes_max() THEN
+        PERFORM refuse('PHTOO', format('the body has %s bytes, and %s are the most', octet_length(body), body_bytes_max()),
+            'Send less, or where it is to be found.');
     END IF;
     number := find_queue(queue);
     SELECT * INTO q FROM posthaste.queue WHERE id = number FOR KEY SHARE;

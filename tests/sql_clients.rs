@@ -455,7 +455,13 @@ fn what_was_wrong_is_raised_with_a_state_and_a_hint() {
         assert!(said.starts_with(&format!("ERROR:  {state}: ")), "{call}: {said}");
         assert!(said.contains("\nHINT:  "), "{call}: {said}");
     }
+    place.as_owner(
+        "CREATE OR REPLACE FUNCTION posthaste.body_bytes_max() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1000'",
+    );
+    let said = app.run("SELECT posthaste.send('app', 'q', repeat('x', 1001))");
+    assert!(said.starts_with("ERROR:  PHTOO: the body has 1001 bytes") && said.contains("HINT"), "{said}");
     for allowed in [
+        "send('app', 'q', repeat('x', 1000), 'bob')",
         "send('app', 'strict', 'x', 'bob')",
         "send('app', 'noself', 'x', 'bob')",
         "send('app', 'small', '1234')",
@@ -479,17 +485,24 @@ fn names_and_bodies_come_from_columns_whatever_their_collation_is() {
          INSERT INTO plain VALUES ('shop', 'Shop'); INSERT INTO lax TABLE plain; GRANT SELECT ON plain, lax TO app",
     );
     for names in ["plain", "lax"] {
-        for call in ["create_queue(it)", "login(it)", "send(it, it, it, who)", "send('x', 'shop', it::bytea, it)"]
+        for call in
+            ["create_queue(it)", "login(it)", "send(it, it, it, who)", "send('x', 'shop', it::bytea, it)"]
         {
             let said = app.run(&format!("SELECT posthaste.{call} FROM {names}"));
             assert!(said.parse::<i64>().is_ok(), "{call} from {names}: {said}");
         }
         assert_eq!(app.run(&format!("SELECT posthaste.readable(it) FROM {names}")), "shop");
         let body = |read| {
-            format!("SELECT convert_from(body, 'UTF8'), m.sender, m.recipient FROM {names}, posthaste.{read} AS m")
+            format!(
+                "SELECT convert_from(body, 'UTF8'), m.sender, m.recipient FROM {names}, posthaste.{read} AS m"
+            )
         };
         assert_eq!(app.run(&body("peek(who, it)")), "shop|shop|Shop");
-        assert_eq!(app.run(&body("pop(who, sender => it)")), "shop|shop|Shop", "another case is another name");
+        assert_eq!(
+            app.run(&body("pop(who, sender => it)")),
+            "shop|shop|Shop",
+            "another case is another name"
+        );
         assert_eq!(app.run(&body("pop(it, it, 'x')")), "shop|x|shop");
         assert_eq!(app.run(&format!("SELECT posthaste.delete_queue(it) FROM {names}")), "0");
     }
@@ -503,7 +516,9 @@ fn what_is_sent_while_changes_are_applied_as_a_replica_reaches_those_it_is_for()
     let mut bob = login(&server, "bob");
     ask(&mut bob, &["QCREATE", "q"]);
     bob.send(BLOCK).expect("it is connected");
-    wait_until("others know that bob waits", || place.as_owner("SELECT count(*) FROM posthaste.watch") == "1");
+    wait_until("others know that bob waits", || {
+        place.as_owner("SELECT count(*) FROM posthaste.watch") == "1"
+    });
     let send = "SELECT posthaste.send('stranger', 'q', 'to bob', 'bob'), posthaste.send('stranger', 'q', 'to eve', 'eve')";
     place.as_owner(&format!("SET session_replication_role = replica; {send}"));
     assert_eq!(bob.answer().expect("an answer").body(), Some("to bob"));
