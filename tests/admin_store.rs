@@ -115,6 +115,39 @@ fn whoever_keeps_dead_rows_is_named_with_what_to_do() {
 }
 
 #[test]
+fn who_keeps_requests_waiting_is_named_in_a_transaction_or_not() {
+    let database = shared().create_database();
+    let url = shared().url(&database);
+    let queue = Server::start(&url, &[]);
+    let mut client = Client::login(queue.addr(), "alice").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    let mut session = Session::open(shared(), &database, "postgres");
+    let pid = pid(&mut session);
+    for (hold, words, release) in [
+        // What every batch that sends has, shared; any role can take it.
+        (
+            "SELECT pg_advisory_lock(hashtext('posthaste.append'), 0)",
+            ["session of pid", "keeps requests waiting"],
+            "SELECT pg_advisory_unlock_all()",
+        ),
+        ("BEGIN; SELECT posthaste.delete_queue('q')", ["transaction of pid", "requests waiting"], "ROLLBACK"),
+    ] {
+        session.run(hold);
+        client.send(&["SEND", "q", "x"]).expect("it runs");
+        let said = wait_for("who is waited for", || {
+            let report = report(&url);
+            advice_on(&report, &pid).filter(|said| said.contains("waiting")).ok_or(format!("{report:#}"))
+        });
+        assert!(
+            words.iter().all(|word| said.contains(word)) && said.contains("pg_terminate_backend"),
+            "{said}"
+        );
+        session.run(release);
+        assert!(client.answer().expect("an answer").integer().is_some());
+    }
+}
+
+#[test]
 fn slots_prepared_transactions_and_settings_are_found() {
     let server = Postgres::start(&["max_prepared_transactions=2", "synchronous_commit=off"]);
     let database = server.create_database();

@@ -73,11 +73,15 @@ fn on_holder(holder: &Json, long_s: i64) -> Option<String> {
         (text(holder, "name"), text(holder, "state"), number(holder, "transaction_s"));
     let harm = harm(holder)?;
     match text(holder, "kind") {
-        "session" if open_s < long_s => None,
+        "session" if open_s < long_s && !holder["transaction_s"].is_null() => None,
         "session" => {
             let who = format!("{}, user {}", text(holder, "application"), text(holder, "user"));
             let open = time(open_s);
             Some(match state {
+                _ if holder["transaction_s"].is_null() => format!(
+                    "session of pid {name} ({who}) {harm}, in no transaction that this user sees: end it with \
+                     SELECT pg_terminate_backend({name})"
+                ),
                 "active" => format!(
                     "transaction of pid {name} ({who}) open for {open} and at work {harm}: if it need not finish, \
                      SELECT pg_cancel_backend({name})"
@@ -107,14 +111,19 @@ fn on_holder(holder: &Json, long_s: i64) -> Option<String> {
 }
 
 /// What somebody's holding does.
-fn harm(holder: &Json) -> Option<&'static str> {
-    Some(match (holder["keeps_dead_rows"] == true, holder["locks_ring"] == true) {
-        (true, true) => "keeps dead rows in message_aside and the ring from turning",
-        (true, false) => "keeps dead rows in message_aside",
-        (false, true) => "keeps the ring from turning",
-        (false, false) if text(holder, "kind") == "slot" => "keeps WAL on the disk",
-        (false, false) => return None,
-    })
+fn harm(holder: &Json) -> Option<String> {
+    let harms = [
+        ("keeps_waiting", "requests waiting"),
+        ("keeps_dead_rows", "dead rows in message_aside"),
+        ("locks_ring", "the ring from turning"),
+    ];
+    let harms: Vec<&str> =
+        harms.into_iter().filter(|(name, _)| holder[name] == true).map(|(_, harm)| harm).collect();
+    match harms[..] {
+        [] if text(holder, "kind") == "slot" => Some("keeps WAL on the disk".into()),
+        [] => None,
+        _ => Some(format!("keeps {}", harms.join(" and "))),
+    }
 }
 
 /// A ring that should have turned.
@@ -221,7 +230,7 @@ mod tests {
     fn holder(kind: &str, name: &str, state: &str, transaction_s: i64) -> Json {
         json!({
             "kind": kind, "name": name, "state": state, "transaction_s": transaction_s, "application": "psql",
-            "user": "app", "xid_age": 1_000_000, "keeps_dead_rows": true, "locks_ring": false,
+            "user": "app", "xid_age": 1_000_000, "keeps_dead_rows": true, "locks_ring": false, "keeps_waiting": false,
         })
     }
 
@@ -245,6 +254,14 @@ mod tests {
             let advice = only(|report| report.holders.push(holder.clone()));
             assert!(words.iter().all(|word| advice.contains(word)), "{words:?}: {advice}");
         }
+        let mut idle = holder("session", "5", "idle", 0);
+        (idle["transaction_s"], idle["keeps_dead_rows"], idle["keeps_waiting"]) =
+            (Json::Null, false.into(), true.into());
+        let advice = only(|report| report.holders.push(idle));
+        assert!(
+            advice.contains("keeps requests waiting") && advice.contains("pg_terminate_backend(5)"),
+            "{advice}"
+        );
         let mut short = healthy();
         short.holders.push(holder("session", "8", "idle in transaction", 59));
         assert_eq!(on(&short, 60), Vec::<String>::new());

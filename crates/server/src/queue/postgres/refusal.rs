@@ -88,7 +88,9 @@ impl fmt::Display for Reason {
                 write!(f, "refuses ({said}): raise its max_connections or start fewer programs")
             }
             Self::NotReady(said) => write!(f, "is not ready ({said}): try again in a moment"),
-            Self::ReadOnly => f.write_str("takes no writes, as a standby does"),
+            Self::ReadOnly => {
+                f.write_str("takes no writes, as on a standby or with default_transaction_read_only")
+            }
             Self::Tls(why) => {
                 write!(f, "cannot be talked to encrypted ({why}): check sslmode and certificates")
             }
@@ -157,7 +159,9 @@ mod tests {
             ("b:2".into(), Reason::said(&SqlState::TOO_MANY_CONNECTIONS, "too many clients".into())),
         ]);
         let text = error.to_string();
-        for words in ["a:1", "standby", "b:2", "too many clients", "max_connections"] {
+        for words in
+            ["a:1", "standby", "default_transaction_read_only", "b:2", "too many clients", "max_connections"]
+        {
             assert!(text.contains(words), "{text}");
         }
         assert_eq!(text.lines().count(), 1);

@@ -49,32 +49,40 @@ const TABLES: &str = "
     WHERE c.relnamespace = 'posthaste'::regnamespace AND c.relkind = 'r'
     ORDER BY pg_total_relation_size(c.oid) DESC, c.relname";
 
-/// Whoever may keep dead rows from being removed, or the ring from turning: the one that reaches back furthest first.
+/// Whoever may keep dead rows from being removed, the ring from turning, or middlewares waiting: the one that reaches back furthest first.
 const HOLDERS: &str = "
     WITH ring AS (
         SELECT pid FROM pg_locks WHERE granted
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
             AND relation IN ('posthaste.message_0'::regclass, 'posthaste.message_1'::regclass)),
+    ours AS (
+        SELECT pid, wait_event_type FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'posthaste'),
+    -- Batches take turns, so they wait for each other as well.
+    blocker AS (
+        SELECT unnest(pg_blocking_pids(pid)) AS pid FROM ours WHERE wait_event_type = 'Lock'
+        EXCEPT SELECT pid FROM ours),
     holder AS (
         SELECT 'session' AS kind, pid::text AS name, usename::text AS \"user\", application_name AS application, state,
             extract(epoch FROM clock_timestamp() - xact_start)::bigint AS transaction_s, query_start,
             greatest(age(backend_xmin), age(backend_xid)) AS xid_age,
             backend_xmin IS NOT NULL OR backend_xid IS NOT NULL AS keeps_dead_rows,
-            pid IN (SELECT pid FROM ring) AS locks_ring
+            pid IN (SELECT pid FROM ring) AS locks_ring, pid IN (SELECT pid FROM blocker) AS keeps_waiting
         FROM pg_stat_activity
-        WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+            AND (xact_start IS NOT NULL OR pid IN (SELECT pid FROM blocker))
             AND backend_type = 'client backend' AND wait_event IS DISTINCT FROM 'SyncRep' -- which has committed
         UNION ALL
         SELECT 'prepared', gid, owner, null, 'prepared', extract(epoch FROM clock_timestamp() - prepared)::bigint, null,
-            age(transaction), true, EXISTS (SELECT FROM ring WHERE pid IS NULL)
+            age(transaction), true, EXISTS (SELECT FROM ring WHERE pid IS NULL), EXISTS (SELECT FROM blocker WHERE pid = 0)
         FROM pg_prepared_xacts WHERE database = current_database()
         UNION ALL
         SELECT 'slot', slot_name, null, slot_type, CASE WHEN active THEN 'active' ELSE 'inactive' END, null, null,
-            age(xmin), xmin IS NOT NULL, false
+            age(xmin), xmin IS NOT NULL, false, false
         FROM pg_replication_slots WHERE xmin IS NOT NULL OR NOT active
         UNION ALL
         SELECT 'standby', coalesce(nullif(application_name, ''), pid::text), usename, null, state, null, null,
-            age(backend_xmin), true, false
+            age(backend_xmin), true, false, false
         FROM pg_stat_replication WHERE backend_xmin IS NOT NULL)
     SELECT * FROM holder ORDER BY xid_age DESC NULLS LAST, transaction_s DESC NULLS LAST";
 
