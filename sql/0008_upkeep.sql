@@ -282,9 +282,20 @@ CREATE UNLOGGED TABLE life (
     is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one)
 );
 
-CREATE FUNCTION life() RETURNS bigint LANGUAGE plpgsql SET search_path = posthaste, pg_temp AS $$
-DECLARE known bigint := (SELECT number FROM life);
+CREATE FUNCTION life() RETURNS bigint LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
+DECLARE
+    known bigint := (SELECT number FROM life);
+    -- Read before the sequence, which only grows.
+    highest bigint := greatest(id_at(noted_floor()), (SELECT id FROM message_aside ORDER BY id DESC LIMIT 1));
 BEGIN
+    -- As after a logical replication, which brings tables and no sequences. What is sent then would stand where nobody looks any more.
+    IF highest > newest_id() THEN
+        RAISE EXCEPTION USING ERRCODE = 'PHSEQ', MESSAGE = format(
+            'the sequence posthaste.message_id is at %s and there were messages up to %s at least, so what is sent would not be found: set '
+            'the sequences of the schema posthaste to what they were where these tables come from', newest_id(), highest);
+    END IF;
     IF known IS NULL THEN
         INSERT INTO life (number) VALUES (new_receipt()) ON CONFLICT DO NOTHING;
         known := (SELECT number FROM life);
@@ -292,7 +303,7 @@ BEGIN
     RETURN known;
 END $$;
 COMMENT ON FUNCTION life() IS
-'A number that stays until the server loses something, or is restored. Plan: life, which has one row.';
+'A number that stays until the server loses something, or is restored. Fails with PHSEQ where ids of messages would come again. Plan: life, which has one row; as noted_floor; message_aside_by_id, backwards.';
 
 CREATE FUNCTION meet_as(who text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

@@ -186,6 +186,29 @@ fn a_middleware_does_not_start_on_a_schema_of_another_age() {
     }
 }
 
+/// As after a logical replication, which brings no sequences along.
+#[test]
+fn a_middleware_does_not_start_where_ids_of_messages_would_come_again() {
+    let server = shared();
+    let database = server.create_database();
+    server.psql(
+        &database,
+        "SELECT posthaste.create_queue('q'), posthaste.send('a', 'q', '1'), posthaste.send('a', 'q', '2')",
+    );
+    let floor = "INSERT INTO posthaste.ring_floor VALUES (posthaste.place_of(0, 2000));";
+    for stand in ["", &format!("DELETE FROM posthaste.message; {floor}")] {
+        server.psql(&database, &format!("{stand} SELECT setval('posthaste.message_id', 1)"));
+        let (line, code) = refusal(&queue(&server.url(&database)));
+        assert_eq!(code, Some(1), "{line}");
+        assert!(line.contains("the sequence posthaste.message_id is at 1 and"), "{line}");
+    }
+    server.psql(&database, "SELECT setval('posthaste.message_id', 2000)");
+    let middleware = Server::start(&server.url(&database), &[]);
+    let mut client = Client::login(middleware.addr(), "bob").expect("it runs");
+    client.ask(&["SEND", "q", "found"]).expect("it runs");
+    assert_eq!(client.ask(&["POP", "QUEUE", "q"]).expect("it runs").body(), Some("found"));
+}
+
 /// Also when its connections have to be made again, as they have to be when the server is upgraded with the schema.
 #[test]
 fn a_middleware_that_runs_goes_on_when_the_schema_is_upgraded() {
