@@ -4,6 +4,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import posthaste
 import pytest
 import redis
 from posthaste import Client, Consumer, DeadLetter, Message, requests
+from posthaste.aio import Client as AsyncClient
+from posthaste.aio import Consumer as AsyncConsumer
 
 from losing_proxy import LosingProxy
 from tier import Tier
@@ -65,6 +68,23 @@ def test_a_queue_tells_its_options_and_counts(client: Client) -> None:
     assert client.delete_queue("failed") == 0
     unnamed = client.create_queue()
     assert client.queue(str(unnamed)).dead_letter is None
+
+
+def test_an_option_that_there_is_not_is_refused(client: Client) -> None:
+    """It would be left out: a message without its key, a queue without its limit, a pop without its wait."""
+    mistyped: list[tuple[Callable[..., object], tuple[str, ...], str, str]] = [
+        (client.create_queue, ("orders",), "maxmsgs", "max_messages"),
+        (client.send, ("orders", "x"), "dedub", "dedup"),
+        (client.peek, ("orders",), "notown", "not_own"),
+        (client.pop, ("orders",), "block", "wait"),
+        (partial(client.pop_many, count=2), ("orders",), "broadcst", "broadcast"),
+        (partial(Consumer, client), ("orders",), "leese", "sender"),
+        (partial(AsyncConsumer, AsyncClient()), ("orders",), "leese", "sender"),
+    ]
+    for call, words, wrong, right in mistyped:
+        with pytest.raises(TypeError, match=f"no option {wrong}; there are .*{right}"):
+            call(*words, **{wrong: 1})
+    assert client.queue("orders").messages == 0
 
 
 def test_options_of_a_queue_that_are_off_replace_those_it_has(client: Client) -> None:

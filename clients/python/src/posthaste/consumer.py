@@ -22,7 +22,7 @@ from posthaste.client import Client
 from posthaste.errors import Busy, ConnectionLost, Full, LeaseLost, PosthasteError, StoreFailed
 from posthaste.message import Message
 from posthaste.renewal import Renewal
-from posthaste.requests import ReadOptions, finish, receipt
+from posthaste.requests import ReadOptions, check_names, finish, receipt
 
 log = logging.getLogger("posthaste")
 
@@ -100,6 +100,7 @@ class Consumer:
         """Take nothing yet."""
         if lease <= 0:
             raise ValueError(f"lease must be above 0 seconds, not {lease}")
+        check_names(options, ReadOptions.__optional_keys__)
         self._client = client
         self._queue = queue
         self._lease = lease

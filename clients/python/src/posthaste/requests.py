@@ -72,8 +72,16 @@ class ReadOptions(TypedDict, total=False):
     any_order: bool
 
 
+def check_names(options: Mapping[str, object], known: frozenset[str]) -> None:
+    """Refuse an option that there is not: left out, it would be missed by nobody until a message is there twice."""
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise TypeError(f"there is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+
+
 def create_queue(name: str | None, options: QueueOptions) -> Request[int]:
     """QCREATE: the queue's id."""
+    check_names(options, QueueOptions.__optional_keys__)
     grave = options.get("dead_letter")
     words = (
         *_valued("MAXMSGS", options.get("max_messages")),
@@ -121,6 +129,7 @@ def redrive(source: str, to: str | None) -> Request[int]:
 
 def send(queue: str, body: str | bytes, options: SendOptions) -> Request[int]:
     """SEND: the message's id."""
+    check_names(options, SendOptions.__optional_keys__)
     headers = options.get("headers", {})
     key = options.get("dedup")  # an empty one goes there to be refused: whoever gave it counts on it
     words = (
@@ -161,6 +170,7 @@ class Pop:
     @classmethod
     def new(cls, queue: str | None, lease: float | None, options: ReadOptions) -> "Pop":
         """A pop with a key of its own, unless a lease protects it."""
+        check_names(options, ReadOptions.__optional_keys__ | {"lease", "wait"})
         return cls(queue, options, lease, uuid.uuid4().bytes if lease is None else None)
 
     def one(self, wait: float) -> Request[Message | None]:
@@ -215,6 +225,7 @@ def receipt(of: Message | str) -> str:
 
 
 def _selection(queue: str | None, options: ReadOptions) -> tuple[Word, ...]:
+    check_names(options, ReadOptions.__optional_keys__)
     return (
         *_valued("QUEUE", queue),
         *_valued("FROM", options.get("sender")),

@@ -19,7 +19,7 @@ from posthaste.aio.client import Client
 from posthaste.consumer import NOT_NOW, PAUSE_S, PIECE_S, growing_pause
 from posthaste.errors import LeaseLost, PosthasteError
 from posthaste.message import Message
-from posthaste.requests import ReadOptions, finish, receipt
+from posthaste.requests import ReadOptions, check_names, finish, receipt
 
 log = logging.getLogger("posthaste")
 
@@ -131,6 +131,7 @@ class Consumer:
         """Take nothing yet."""
         if lease <= 0:
             raise ValueError(f"lease must be above 0 seconds, not {lease}")
+        check_names(options, ReadOptions.__optional_keys__)
         self._client = client
         self._queue = queue
         self._lease = lease
