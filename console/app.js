@@ -2,7 +2,7 @@
 // Which pages there are depends on the tier, which its server tells.
 
 import { get, LoggedOut } from "./api.js";
-import { h, isInUse } from "./dom.js";
+import { h, isInUse, legible } from "./dom.js";
 import { TIERS } from "./tiers.js";
 
 const main = document.getElementById("main");
@@ -14,7 +14,7 @@ let tier;
 let isLoggedOut = false;
 
 function tell(text, isError = false) {
-  notice.textContent = text;
+  notice.textContent = legible(text);
   notice.className = isError ? "error" : "";
   notice.hidden = false;
   clearTimeout(tell.timer);
@@ -69,7 +69,7 @@ function decoded(text) {
 function show() {
   const path = location.hash.slice(1).split("?")[0] || "/";
   const [page, title, name] = found(path);
-  document.title = `${title} - Posthaste`;
+  document.title = `${legible(title)} - Posthaste`;
   for (const link of nav.children) {
     const target = link.getAttribute("href").slice(1);
     const current = target === "/" ? path === "/" : path.startsWith(target);

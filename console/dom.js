@@ -7,8 +7,15 @@ export function h(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  const there = children.flat().filter((child) => child !== null && child !== undefined);
+  element.append(...there.map((child) => (typeof child === "string" ? legible(child) : child)));
   return element;
+}
+
+// Characters that turn the direction of what stands behind them, or embed it, are written out: a name with one of them would have
+// a question about it read as another.
+export function legible(text) {
+  return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (found) => `\\u${found.codePointAt(0).toString(16)}`);
 }
 
 export function svg(tag, attributes = {}, ...children) {

@@ -1,7 +1,7 @@
 // One queue: what it is, what it holds, and what can be done to it.
 
 import { get, post, query, queuePath, remove } from "./api.js";
-import { age, bytes, confirmed, count, h, many, renew, table } from "./dom.js";
+import { age, bytes, confirmed, count, h, legible, many, renew, table } from "./dom.js";
 import { headerLines, headersOf } from "./headers.js";
 
 const PAGE = 50;
@@ -172,7 +172,7 @@ function beginning(text) {
   const shown = h("span", {}, text.slice(0, BEGINNING));
   if (text.length <= BEGINNING) return [shown];
   const more = h("button", { onclick: () => {
-    shown.textContent = text;
+    shown.textContent = legible(text);
     more.remove();
   } }, `… all ${count(text.length)} characters`);
   return [shown, more];
