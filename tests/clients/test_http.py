@@ -156,6 +156,22 @@ def said(web: Tier, *lines: str) -> bytes:
         return asking.makefile("rb").readline()
 
 
+def test_dead_letters_that_are_none_are_told_in_words(web: Tier) -> None:
+    """What is to stand there, and not what a structure of the program is called."""
+    status, answer = ask(web, "POST", "/v1/queues", {"name": "q", "deadletter": "failed"})
+    assert status == 400
+    assert answer["message"].startswith(
+        'deadletter: invalid type: string "failed", expected an object with queue and after'
+    )
+
+
+def test_a_request_that_names_two_hosts_is_refused(web: Tier) -> None:
+    """A proxy may have gone by one of them, and the server by the other."""
+    for other in ("localhost", "example.org"):
+        heard = said(web, "GET /v1/queues HTTP/1.1", "Host: localhost", f"Host: {other}", "")
+        assert heard.startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_body_in_chunks_may_be_none(web: Tier) -> None:
     """As one of no bytes is none: a client that streams what it has may have nothing."""
     ask(web, "POST", "/v1/queues", {"name": "q"})

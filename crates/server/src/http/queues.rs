@@ -91,7 +91,7 @@ impl NewQueue {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with queue and after")]
 struct DeadLetter {
     queue: String,
     after: u32,

@@ -162,6 +162,10 @@ impl<S: Sync> FromRequestParts<S> for SameOrigin {
 /// Why it is refused.
 pub(crate) fn refuse_foreign_pages(method: &Method, headers: &HeaderMap, open: bool) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    // A proxy before us may have gone by another one than we do.
+    if headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return Err(Problem::bad("the header Host is there more than once"));
+    }
     let host = text(header::HOST).unwrap_or_default();
     if open && !is_this_machine(host) {
         return Err(Problem::forbidden(
@@ -235,6 +239,8 @@ mod tests {
         assert!(!allowed(Method::DELETE, true, &[here, ("sec-fetch-site", "cross-site")]));
         assert!(!allowed(Method::GET, true, &[("host", "evil.example:7480")]), "rebinding");
         assert!(!allowed(Method::GET, true, &[]), "no name at all");
+        assert!(!allowed(Method::GET, true, &[here, ("host", "evil.example")]), "two names");
+        assert!(!allowed(Method::GET, false, &[here, here]), "twice the same");
         assert!(allowed(Method::GET, false, &[("host", "queue.example")]), "accounts guard it");
         assert!(!allowed(
             Method::POST,
