@@ -180,7 +180,11 @@ fn plain_text_is_told_to_speak_tls_on_every_port() {
     let queue = Server::start("memory:", &flags(&pair, None));
     let cache = Server::start_cache(&[&flags(&pair, None)[..], &["--mock"]].concat());
     for (to, request, word) in [
-        (queue.addr(), "PING\r\n", "-ERR this port speaks TLS"),
+        (
+            queue.addr(),
+            "PING\r\n",
+            "-ERR this port speaks TLS: connect with it (rediss://, redis-cli --tls, posthaste admin --tls)",
+        ),
         (cache.addr(), "version\r\n", "SERVER_ERROR this port speaks TLS"),
         (cache.http(), "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 400"),
     ] {

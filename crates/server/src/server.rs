@@ -30,7 +30,8 @@ use crate::time::Time;
 use crate::trace::Tracer;
 
 /// What a client is told that speaks plain text where TLS is spoken.
-const SPEAK_TLS: &[u8] = b"-ERR this port speaks TLS: connect with it (rediss://, redis-cli --tls)\r\n";
+const SPEAK_TLS: &[u8] =
+    b"-ERR this port speaks TLS: connect with it (rediss://, redis-cli --tls, posthaste admin --tls)\r\n";
 
 /// How to run a queue tier.
 #[derive(Clone, Debug)]
