@@ -5,7 +5,7 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
@@ -313,6 +313,23 @@ fn an_account_added_to_the_file_may_log_in_at_once_and_one_taken_out_may_not() {
     assert!(login("bob", "builder").integer().is_some());
     change(&["remove", "alice"], "");
     assert!(login("alice", "wonder land").is_error("NOACCOUNT"));
+}
+
+#[test]
+fn a_secret_that_is_too_long_to_log_in_with_is_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("accounts.txt");
+    for (bytes, code) in [(4096, 0), (4097, 1)] {
+        let secret = dir.path().join("secret");
+        fs::write(&secret, "x".repeat(bytes)).expect("a file");
+        let output = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .args(["admin", "account", "add", "alice", "--file"])
+            .arg(&file)
+            .stdin(File::open(&secret).expect("a file"))
+            .output()
+            .expect("the program runs");
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
 }
 
 #[test]

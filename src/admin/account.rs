@@ -59,6 +59,9 @@ fn grants(flags: &RoleFlags) -> Result<Option<Grants>, String> {
     Ok((grants != Grants::default()).then_some(grants))
 }
 
+/// More than that some way to log in might not take: a head of HTTP has 16 KiB, and before a login so has a request over RESP.
+const SECRET_BYTES_MAX: usize = 4096;
+
 /// Reads a secret from stdin: its first line.
 fn secret() -> Result<String, Box<dyn Error>> {
     if stdin().is_terminal() {
@@ -67,6 +70,9 @@ fn secret() -> Result<String, Box<dyn Error>> {
     let mut text = String::new();
     stdin().read_to_string(&mut text)?;
     match text.lines().next() {
+        Some(secret) if secret.len() > SECRET_BYTES_MAX => {
+            Err(format!("the secret is too long: it may have {SECRET_BYTES_MAX} bytes").into())
+        }
         Some(secret) if !secret.is_empty() => Ok(secret.to_owned()),
         _ => Err("no secret: write it on stdin".into()),
     }
