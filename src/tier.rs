@@ -5,6 +5,8 @@ use std::error::Error;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, available_parallelism};
 
@@ -92,21 +94,33 @@ pub(crate) fn begin_log(command: &str, flags: &RunFlags) {
     warn_of_unknown(&commands(), command);
 }
 
+/// Signals that came, in their order.
+pub(crate) struct Told {
+    signals: Receiver<i32>,
+    /// Whether somebody waits for them, which during the start nobody does.
+    is_heard: Arc<AtomicBool>,
+}
+
 /// Catches signals, before anything is opened: so a stop during the start is graceful too, and a second one ends it.
-pub(crate) fn begin() -> io::Result<Receiver<i32>> {
+pub(crate) fn begin() -> io::Result<Told> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let (tell, told) = channel();
-    Builder::new().name("signals".into()).spawn(move || pass_on(signals, &tell))?;
+    let is_heard = Arc::new(AtomicBool::new(false));
+    let is_heard_there = Arc::clone(&is_heard);
+    Builder::new().name("signals".into()).spawn(move || pass_on(signals, &tell, &is_heard_there))?;
     raise_descriptor_limit();
-    Ok(told)
+    Ok(Told { signals: told, is_heard })
 }
 
 /// A user who asks twice does not want to wait.
-fn pass_on(mut signals: Signals, tell: &Sender<i32>) {
+fn pass_on(mut signals: Signals, tell: &Sender<i32>, is_heard: &AtomicBool) {
     let mut is_ending = false;
     for signal in signals.forever() {
         if signal != SIGHUP && std::mem::replace(&mut is_ending, true) {
             std::process::exit(128 + signal);
+        }
+        if signal != SIGHUP && !is_heard.load(Ordering::Relaxed) {
+            tracing::info!(signal, "stopping as soon as it has started; a second signal ends it at once");
         }
         // While the tier stops nobody listens any more.
         let _ = tell.send(signal);
@@ -121,8 +135,9 @@ pub(crate) fn tell_of_http<M>(running: &Running<M>) {
 }
 
 /// Waits for the signal that ends the tier. SIGHUP meanwhile has it read again what it can while it runs.
-pub(crate) fn wait_for_end(signals: &Receiver<i32>, reload: impl Fn()) {
-    for signal in signals {
+pub(crate) fn wait_for_end(told: &Told, reload: impl Fn()) {
+    told.is_heard.store(true, Ordering::Relaxed);
+    for signal in &told.signals {
         if signal != SIGHUP {
             tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
             return;

@@ -9,7 +9,7 @@ mod client;
 mod news;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -175,7 +175,7 @@ fn a_second_signal_ends_at_once() {
 
 /// It reads its accounts, which do not come.
 #[test]
-fn a_second_signal_ends_a_start_that_takes_long() {
+fn a_start_that_takes_long_says_that_it_heard_a_signal_and_a_second_one_ends_it() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let pipe = dir.path().join("accounts.txt");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
@@ -183,6 +183,7 @@ fn a_second_signal_ends_a_start_that_takes_long() {
         .args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", "memory:", "--accounts"])
         .arg(&pipe)
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be run");
     let id = child.id().to_string();
@@ -197,6 +198,9 @@ fn a_second_signal_ends_a_start_that_takes_long() {
         child.try_wait().expect("a child can be asked").ok_or("it is still there")
     });
     assert_eq!(status.code(), Some(128 + 15));
+    let mut said = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("its log");
+    assert!(said.contains("stopping as soon as it has started; a second signal ends it at once"), "{said}");
 }
 
 #[test]
