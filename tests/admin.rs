@@ -272,6 +272,24 @@ fn a_database_that_cannot_be_asked_is_one_finding_among_others() {
 }
 
 #[test]
+fn a_tier_that_is_away_keeps_nobody_from_looking_at_its_database() {
+    let doctor = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        command
+            .args(["admin", "doctor", "--http", "127.0.0.1:1"])
+            .args(more)
+            .output()
+            .expect("the program runs")
+    };
+    let output = doctor(&["--store", "postgres://app@127.0.0.1:1/x"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("problem tier: cannot reach http://127.0.0.1:1"), "{said}");
+    assert!(said.contains("problem database: PostgreSQL at 127.0.0.1:1"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(doctor(&[]).stdout.is_empty(), "nothing was looked at");
+}
+
+#[test]
 fn figures_that_find_no_room_are_a_failure() {
     let server = Server::start_with_http("memory:", &[]);
     let full = File::options().write(true).open("/dev/full").expect("a device");

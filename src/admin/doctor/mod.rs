@@ -28,7 +28,13 @@ type Findings = Result<Vec<Finding>, Box<dyn Error>>;
 
 /// Prints the findings; a failure when one of them is a problem.
 pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
-    let mut findings = tier(flags)?;
+    let mut findings = match tier(flags) {
+        // It may be away because of its database, which is to be looked at all the same.
+        Err(error) if flags.store.is_some() && !error.is::<Misuse>() => {
+            vec![Finding::problem("tier", error.to_string())]
+        }
+        found => found?,
+    };
     findings.extend(clock::examine());
     if let Some(store) = &flags.store {
         findings.extend(database(store, flags.older_than.as_secs())?);
