@@ -7,6 +7,7 @@ use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,9 +60,14 @@ impl Refusal {
     pub(crate) fn tell(&self) -> ExitCode {
         match self {
             Self::Flags { error, .. } if !error.use_stderr() => {
-                // Help into a closed pipe is no failure.
-                let _ = error.print();
-                ExitCode::SUCCESS
+                match error.print() {
+                    Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                        complain(format_args!("posthaste: {error}"));
+                        ExitCode::FAILURE
+                    }
+                    // Help into a closed pipe is no failure.
+                    _ => ExitCode::SUCCESS,
+                }
             }
             refusal => {
                 complain(format_args!("posthaste: {refusal}"));
@@ -135,7 +141,10 @@ fn understood(command: Command, args: Vec<OsString>) -> Result<Program, Refusal>
 /// A clap error in one line: what is wrong, and where help is.
 fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "say what to do; see posthaste --help".into();
+        let help = error.to_string();
+        let usage = help.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("posthaste");
+        let words: Vec<&str> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<'])).collect();
+        return format!("say what to do; see {} --help", words.join(" "));
     }
     let text = error.to_string();
     let said: Vec<&str> =
@@ -203,6 +212,12 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
             _ if key == "config" => return Err(Wrong::new(name.span().start, of_itself(path))),
             // These are read when the flags are known.
             _ if path == ["cache"] && [pools::POOLS, pools::ROUTES].contains(&key) => command,
+            _ if path == ["cache"] && is_one_of_many(key, value.get_ref()) => {
+                return Err(Wrong::new(
+                    name.span().start,
+                    format!("unknown option {key}; did you mean {key}s?"),
+                ));
+            }
             _ if is_of_command_line(path, key) => {
                 let what = format!("{key} can stand on the command line only");
                 return Err(Wrong::new(name.span().start, what));
@@ -217,7 +232,7 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
                 let what = format!("{key}: options stand in the table of their command, such as [queue]");
                 return Err(Wrong::new(name.span().start, what));
             }
-            _ => with_default(command, key, name.span().start, value)?,
+            _ => with_default(command, path, key, name.span().start, value)?,
         };
     }
     // A switch that is off excludes nothing.
@@ -246,6 +261,13 @@ fn of_itself(path: &[&str]) -> String {
     )
 }
 
+/// Whether pools or routes are written as if there were one of them: `[[cache.route]]`, `[cache.pool.NAME]`.
+fn is_one_of_many(key: &str, value: &DeValue<'_>) -> bool {
+    let is_table = value.is_table()
+        || value.as_array().is_some_and(|tables| tables.iter().any(|table| table.get_ref().is_table()));
+    is_table && [pools::POOLS, pools::ROUTES].iter().any(|many| many.strip_suffix('s') == Some(key))
+}
+
 /// Whether an option says what to do with a file, and so cannot stand in one.
 fn is_of_command_line(path: &[&str], key: &str) -> bool {
     matches!(path, [command] if WITH_FILE.contains(command)) && NOT_IN_FILE.contains(&key)
@@ -263,16 +285,27 @@ fn check_shape(arg: &Arg, key: &str, value: &Placed<'_>) -> Result<(), Wrong> {
     Err(Wrong::new(value.span().start, format!("{key}: write {wanted}")))
 }
 
-/// What was probably meant.
-fn advice(command: &Command, key: &str) -> String {
+/// What was probably meant. The console and the load generator have no options but those of their parts.
+fn advice(command: &Command, path: &[&str], key: &str) -> String {
+    let has_it = |part: &&Command| part.get_arguments().any(|arg| arg.get_long() == Some(key));
+    if let Some(part) = command.get_subcommands().find(has_it) {
+        let (table, part) = (path.join("."), part.get_name());
+        return format!("; it stands in the table of a part, such as [{table}.{part}]");
+    }
     let meant = nearest(command, key).and_then(Arg::get_long);
     meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
 }
 
-fn with_default(command: Command, key: &str, at: usize, value: &Placed<'_>) -> Result<Command, Wrong> {
+fn with_default(
+    command: Command,
+    path: &[&str],
+    key: &str,
+    at: usize,
+    value: &Placed<'_>,
+) -> Result<Command, Wrong> {
     let found = command.get_arguments().find(|arg| arg.get_long() == Some(key));
-    let found =
-        found.ok_or_else(|| Wrong::new(at, format!("unknown option {key}{}", advice(&command, key))))?;
+    let found = found
+        .ok_or_else(|| Wrong::new(at, format!("unknown option {key}{}", advice(&command, path, key))))?;
     check_shape(found, key, value)?;
     let id = found.get_id().clone();
     let values: Vec<String> = match value.get_ref() {

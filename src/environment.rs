@@ -177,28 +177,46 @@ fn repeats(error: &str, values: &str) -> bool {
     values.split(',').any(|value| value.len() >= LENGTH_MIN && error.contains(value))
 }
 
-/// Warns of variables that begin as those of this command do and belong to no option of it.
-pub(crate) fn warn_of_unknown(program: &Command, command: &str) {
-    let Some(command) = program.find_subcommand(command) else { return };
+/// What to tell of variables that begin as those of this command do and belong to no option of it or of its parts. `args` say
+/// which part is asked for.
+pub(crate) fn tell_unknown(program: &Command, args: &[OsString], tell: impl Fn(&str)) {
+    let asked = Asked::by(program, args);
     let set: Vec<String> = env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-    for (name, meant) in unknown(command, &set) {
+    for (name, meant) in unknown(program, &asked.path, &set) {
         let advice = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        tracing::warn!("{name} is no option of posthaste {} and does nothing{advice}", command.get_name());
+        let command = asked.path.first().map_or("", String::as_str);
+        tell(&format!("{name} is no option of posthaste {command} and does nothing{advice}"));
     }
 }
 
-/// These variables, and what was probably meant.
-fn unknown(command: &Command, set: &[String]) -> Vec<(String, Option<String>)> {
-    let prefix = format!("{}_", variable(PREFIX, command.get_name()));
-    let is_known = |name: &str| {
-        command
-            .get_arguments()
-            .any(|arg| arg.get_env().is_some_and(|variable| variable.to_str() == Some(name)))
+/// These variables, and what was probably meant of the options of the command that `path` leads to.
+fn unknown(program: &Command, path: &[String], set: &[String]) -> Vec<(String, Option<String>)> {
+    let Some(command) = path.first().and_then(|name| program.find_subcommand(name)) else {
+        return Vec::new();
     };
-    let strangers = set.iter().filter_map(|name| Some((name, name.strip_prefix(&prefix)?)));
-    let strangers = strangers.filter(|(name, _)| !is_known(name) && !is_service(name, set));
+    let asked = path[1..].iter().try_fold(command, |command, word| command.find_subcommand(word));
+    let asked = asked.unwrap_or(command);
+    let prefixes = path.iter().scan(PREFIX.to_owned(), |prefix, name| {
+        *prefix = variable(prefix, name);
+        Some(format!("{prefix}_"))
+    });
+    let prefixes: Vec<String> = prefixes.collect();
     let variable_of = |arg: &Arg| Some(arg.get_env()?.to_string_lossy().into_owned());
-    strangers.map(|(name, rest)| (name.clone(), nearest(command, rest).and_then(variable_of))).collect()
+    let strangers = set
+        .iter()
+        .filter(|name| name.starts_with(&prefixes[0]) && !is_known(command, name) && !is_service(name, set));
+    strangers
+        .map(|name| {
+            let rest = prefixes.iter().rev().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+            (name.clone(), nearest(asked, rest).and_then(variable_of))
+        })
+        .collect()
+}
+
+/// Whether an option of a command or of its parts has this variable.
+fn is_known(command: &Command, name: &str) -> bool {
+    command.get_arguments().any(|arg| arg.get_env().is_some_and(|variable| variable.to_str() == Some(name)))
+        || command.get_subcommands().any(|part| is_known(part, name))
 }
 
 /// Whether Kubernetes tells of a service by it, which it does in every container: one may be called as the tier is.
@@ -227,8 +245,12 @@ mod tests {
     use crate::config::{commands, program_of_flags};
 
     fn told(set: &[&str]) -> Vec<(String, Option<String>)> {
-        let set: Vec<String> = set.iter().map(|name| (*name).to_owned()).collect();
-        unknown(commands().find_subcommand("queue").expect("a command"), &set)
+        told_of(&["queue"], set)
+    }
+
+    fn told_of(path: &[&str], set: &[&str]) -> Vec<(String, Option<String>)> {
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        unknown(&commands(), &owned(path), &owned(set))
     }
 
     #[test]
@@ -244,6 +266,30 @@ mod tests {
                 meant("POSTHASTE_QUEUE_MAX_MESSAGES", Some("POSTHASTE_QUEUE_MAX_MESSAGE")),
                 meant("POSTHASTE_QUEUE_XYZZY", None),
             ]
+        );
+    }
+
+    #[test]
+    fn so_are_those_of_commands_with_parts() {
+        let meant = |name: &str, meant: Option<&str>| (name.to_owned(), meant.map(str::to_owned));
+        let known =
+            ["POSTHASTE_ADMIN_CONFIG", "POSTHASTE_ADMIN_TOP_EVERY", "POSTHASTE_ADMIN_ACCOUNT_ADD_FILE"];
+        assert_eq!(told_of(&["admin", "queues"], &known), [], "of this part, or of another");
+        let connect = Some("POSTHASTE_ADMIN_QUEUES_CONNECT");
+        assert_eq!(
+            told_of(
+                &["admin", "queues"],
+                &["POSTHASTE_ADMIN_CONNECT", "POSTHASTE_ADMIN_QUEUES_CONECT", "POSTHASTE_ADMIN_XYZZY"]
+            ),
+            [
+                meant("POSTHASTE_ADMIN_CONNECT", connect),
+                meant("POSTHASTE_ADMIN_QUEUES_CONECT", connect),
+                meant("POSTHASTE_ADMIN_XYZZY", None),
+            ]
+        );
+        assert_eq!(
+            told_of(&["migrate"], &["POSTHASTE_MIGRATE_STOR"]),
+            [meant("POSTHASTE_MIGRATE_STOR", Some("POSTHASTE_MIGRATE_STORE"))]
         );
     }
 

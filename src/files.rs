@@ -63,6 +63,16 @@ mod tests {
             ("[queue]\n\"a\\nb\" = 1\n", "FILE:2: unknown option a\\nb"),
             ("[queue]\nmax_message = 1\n", "FILE:2: unknown option max_message; did you mean max-message?"),
             ("[queue]\nlissen = \"a:1\"\n", "FILE:2: unknown option lissen; did you mean listen?"),
+            (
+                "[queue]\n[cache]\n[[cache.route]]\npool = \"a\"\n",
+                "FILE:3: unknown option route; did you mean routes?",
+            ),
+            ("[queue]\n[cache.pool.a]\nservers = []\n", "FILE:2: unknown option pool; did you mean pools?"),
+            ("[queue]\n[cache]\npool = \"a\"\n", "FILE:3: pool can stand on the command line only"),
+            (
+                "[queue]\n[admin]\nconnect = \"a:1\"\n",
+                "FILE:3: unknown option connect; it stands in the table of a part, such as [admin.queues]",
+            ),
             ("listen = \"a:1\"\n[queue]\n", "FILE:1: listen: options stand in the table of their command"),
             ("[queue]\n[queues]\n", "FILE:2: there is no command queues"),
             ("\n[cache]\nserver = \"a:1\"\n", "FILE:2: there is no table [queue]"),

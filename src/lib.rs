@@ -48,6 +48,10 @@ pub fn main() -> ExitCode {
         Ok(program) => program,
         Err(refusal) => return refusal.tell(),
     };
+    if matches!(program, Program::Bench(_) | Program::Admin(_) | Program::Migrate(_)) {
+        let tell = |text: &str| complain(format_args!("posthaste: {text}"));
+        environment::tell_unknown(&config::commands(), &args, tell);
+    }
     let result = match program {
         Program::Queue(flags) => queue::run(&flags),
         Program::Cache(flags) => cache::run(&flags),

@@ -19,7 +19,7 @@ const BATCH: usize = 256;
 
 /// Runs it; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
-    begin_log("queue", &flags.run);
+    begin_log(&flags.run);
     let signals = begin()?;
     let options = options(flags).map_err(Misuse)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password

@@ -1,6 +1,7 @@
 //! What the commands that run a tier have in common: signals, limits, addresses, what is told of a run.
 
 use std::borrow::Cow;
+use std::env;
 use std::error::Error;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::commands;
-use crate::environment::warn_of_unknown;
+use crate::environment::tell_unknown;
 use crate::flags::{FrontFlags, MAX_CLIENTS, RunFlags, TlsFlags};
 use crate::logging;
 
@@ -89,9 +90,9 @@ pub(crate) fn legible(path: &Option<PathBuf>) -> Option<Cow<'_, str>> {
 }
 
 /// Begins the log, first of what stands in the environment and does nothing.
-pub(crate) fn begin_log(command: &str, flags: &RunFlags) {
+pub(crate) fn begin_log(flags: &RunFlags) {
     logging::start(flags);
-    warn_of_unknown(&commands(), command);
+    tell_unknown(&commands(), &env::args_os().collect::<Vec<_>>(), |text| tracing::warn!("{text}"));
 }
 
 /// Signals that came, in their order.

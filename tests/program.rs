@@ -93,7 +93,7 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["bench", "store", "--store", "tape:"], "embedded:DIR"),
         (&["bench", "queue", "--connect", "zz"], "HOST:PORT"),
         (&["bench", "cache", "--connect", "unix:"], "unix:"),
-        (&["admin", "queues", "--connect", "zz"], "HOST:PORT"),
+        (&["admin", "queues", "--connect", "redis://127.0.0.1:7411"], "HOST:PORT"),
         (&["admin", "queues", "--user", "*"], "a name is"),
         (&["admin", "top", "--user", "a:b"], "colon"),
         (&["admin", "top", "--http", "zz"], "--http zz: write HOST:PORT"),
@@ -111,7 +111,8 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["admin", "queues", "--connect", long], "107 bytes"),
         (&["bench", "cache", "--connect", long], "107 bytes"),
         (&["frobnicate"], "frobnicate"),
-        (&[], "--help"),
+        (&[], "see posthaste --help"),
+        (&["admin", "account"], "see posthaste admin account --help"),
     ] {
         let (line, code) = refusal(&run(words));
         assert_eq!(code, Some(2), "{words:?}: {line}");

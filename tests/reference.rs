@@ -31,6 +31,17 @@ fn what_is_written_down_is_what_the_program_says() {
 }
 
 #[test]
+fn help_that_finds_no_room_is_a_failure() {
+    for words in [&["--help"][..], &["admin", "queues", "--help"], &["--version"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let output = Command::new(env!("CARGO_BIN_EXE_posthaste")).args(words).stdout(full).output();
+        let output = output.expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && error.contains("No space left"), "{words:?}: {error}");
+    }
+}
+
+#[test]
 fn a_shell_completes_commands_and_options() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("posthaste");

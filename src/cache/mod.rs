@@ -31,7 +31,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &flags.import {
         return import::run(path, flags.pool.as_deref());
     }
-    begin_log("cache", &flags.run);
+    begin_log(&flags.run);
     let options = options(flags).map_err(Misuse)?;
     if flags.check.is_some() {
         return say(&meaning::meaning(&options)?);
