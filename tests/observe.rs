@@ -222,6 +222,17 @@ fn clients_beyond_the_limit_are_counted_on_both_tiers() {
 }
 
 #[test]
+fn a_cache_tier_says_what_others_may_do_who_reach_its_http() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let record = dir.path().join("record");
+    let server = Server::start_recorded(&["cache", "--mock", "--http", "0.0.0.0:0"], &record);
+    server.wait_for_log("may set the states of servers, and how much the log tells");
+    let alone = Server::start_cache(&["--mock"]);
+    alone.wait_for_log("health and figures");
+    assert_eq!(alone.times_logged("may set the states"), 0);
+}
+
+#[test]
 fn top_gives_plain_lines_where_there_is_no_terminal() {
     for server in
         [Server::start_with_http("memory:", &["--window", "10ms"]), Server::start_cache(&["--mock"])]

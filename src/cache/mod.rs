@@ -16,6 +16,7 @@ use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
+use posthaste_server::front::accept::ListenAddress;
 use posthaste_server::front::lifecycle::RunNote;
 use posthaste_tls::{Check, Trust};
 
@@ -47,8 +48,20 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
         }
     }
     tell_of_http(server.running());
+    if let Some(url) = server.running().http_url().filter(|_| is_reached_by_others(&flags.http))
+        && flags.front.tls.tls_ca.is_none()
+    {
+        tracing::warn!(
+            "whoever reaches {url} may set the states of servers, and how much the log tells; --tls-ca FILE asks for certificates"
+        );
+    }
     wait_for_end(&signals, || reload(&server));
     end(server.stop(flags.run.drain))
+}
+
+/// Whether HTTP is served to other machines.
+fn is_reached_by_others(http: &str) -> bool {
+    http != "off" && ListenAddress::parse(http).is_ok_and(|address| !address.is_local())
 }
 
 /// Reads flags, environment and files anew, and puts pools, routes and certificates in force; or says why not and changes
