@@ -248,6 +248,30 @@ fn top_gives_plain_lines_where_there_is_no_terminal() {
 }
 
 #[test]
+fn top_goes_on_when_the_tier_is_away() {
+    let server = Server::start_with_http("memory:", &["--window", "10ms"]);
+    let http = server.http().to_string();
+    let mut top = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+        .args(["admin", "top", "--http", &http, "--every", "10ms", "--count", "100"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut said = BufReader::new(top.stdout.take().expect("a pipe"));
+    for _ in 0..2 {
+        said.read_line(&mut String::new()).expect("the heading, and a line");
+    }
+    server.kill9();
+    let mut told = BufReader::new(top.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("posthaste: asking again: cannot reach "), "{line}");
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).expect("text");
+    assert!(top.wait().expect("it ends").success() && rest.is_empty(), "told once: {rest}");
+}
+
+#[test]
 fn top_on_a_terminal_shows_queues_and_clients() {
     let server = Server::start_with_http("memory:", &["--window", "10ms"]);
     let mut client = Client::login(server.addr(), "ann").expect("it runs");

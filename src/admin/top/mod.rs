@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 
 use self::frame::{HEADING, Snapshot, frame, line};
 use crate::flags::TopFlags;
+use crate::stderr::complain;
 use crate::web::Web;
 
 /// Goes to the upper left corner; takes away what is left of a line, or of the page.
@@ -25,13 +26,25 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
     let web = Web::new(&flags.reach)?;
     let live = stdout().is_terminal();
     let mut before = None;
+    let mut is_away = false;
     let mut looks = 0;
     loop {
-        let now = look(&web, flags.rows, live)?;
-        let text = match live {
-            true => page(&frame(&now, before.as_ref(), flags.rows), looks == 0),
-            false if looks == 0 => format!("{HEADING}\n{}\n", line(&now)),
-            false => format!("{}\n", line(&now)),
+        let now = match look(&web, flags.rows, live) {
+            // A tier that was there may be starting again.
+            Err(error) if looks > 0 => {
+                if !live && !is_away {
+                    complain(format_args!("posthaste: asking again: {error}"));
+                }
+                Err(error)
+            }
+            now => Ok(now?),
+        };
+        let text = match &now {
+            Ok(now) if live => page(&frame(now, before.as_ref(), flags.rows), looks == 0),
+            Ok(now) if looks == 0 => format!("{HEADING}\n{}\n", line(now)),
+            Ok(now) => format!("{}\n", line(now)),
+            Err(error) if live => page(&format!("asking again: {error}"), false),
+            Err(_) => String::new(),
         };
         match stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()), // nobody looks any more
@@ -41,7 +54,8 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
         if flags.count == Some(looks) {
             return Ok(());
         }
-        before = Some(now);
+        is_away = now.is_err();
+        before = now.ok();
         sleep(flags.every);
     }
 }
