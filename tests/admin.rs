@@ -218,6 +218,8 @@ fn who_is_asked_by_mistake_is_named_with_what_is_asked_there() {
     );
     let (resp, http) = (open.addr().to_string(), open.http().to_string());
     let (memcached, nobody) = (somebody_else(b"ERROR\r\n"), somebody_else(b""));
+    let other =
+        somebody_else(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 9\r\n\r\n{\"a\": {}}");
     let page = somebody_else(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 6\r\n\r\n<html>");
     let queue_tier = "is a queue tier: name the --http of a cache tier";
     let stranger = "does not answer as a tier does";
@@ -233,6 +235,9 @@ fn who_is_asked_by_mistake_is_named_with_what_is_asked_there() {
         (&["top", "--http"], &page, stranger),
         (&["pools", "--http"], &page, stranger),
         (&["route", "key", "--json", "--http"], &page, stranger),
+        (&["route", "key", "--http"], &other, "does not answer as a cache tier does"),
+        (&["servers", "--http"], &other, "does not answer as a cache tier does"),
+        (&["clients", "--http"], &other, "does not answer as a cache tier does"),
         (&["servers", "--http"], &http, queue_tier),
         (&["server", "127.0.0.1:11211", "up", "--http"], &http, queue_tier),
         (&["route", "key", "--http"], &closed_http, queue_tier),

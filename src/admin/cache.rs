@@ -40,9 +40,9 @@ pub(crate) fn clients(reach: &ReachCache) -> Result<Vec<Json>, Box<dyn Error>> {
     loop {
         let path = format!("/v1/clients?limit={CLIENTS_PER_PAGE}&after={after}");
         let page = of_cache_tier(&web, web.exchange(&path, None))?;
-        let page = page.as_array().ok_or("this is no answer of a cache tier")?;
+        let page = page.as_array().ok_or_else(|| stranger(reach))?;
         let Some(last) = page.last() else { return Ok(clients) };
-        after = last["id"].as_u64().ok_or("this is no answer of a cache tier")?;
+        after = last["id"].as_u64().ok_or_else(|| stranger(reach))?;
         clients.extend_from_slice(page);
     }
 }
@@ -52,6 +52,11 @@ pub(crate) fn close_client(reach: &ReachCache, id: u64) -> Result<i64, Box<dyn E
     let web = web(reach)?;
     let answer = of_cache_tier(&web, web.delete(&format!("/v1/clients/{id}")))?;
     Ok(answer["closed"].as_i64().unwrap_or(0))
+}
+
+/// What is said of an answer that is JSON of some other program.
+fn stranger(reach: &ReachCache) -> String {
+    format!("{} does not answer as a cache tier does; is one running there, with that --http?", reach.http)
 }
 
 fn ask(reach: &ReachCache, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
@@ -90,10 +95,14 @@ fn quoted(text: &str) -> String {
 }
 
 fn show(reach: &ReachCache, answer: &Json) -> Done {
-    let rows = answer.as_object().and_then(|lists| lists.values().find_map(Json::as_array));
-    match rows.map(Vec::as_slice) {
-        Some([]) if !reach.json => say("none\n"),
-        Some(rows) if !reach.json => {
+    let rows = answer
+        .as_object()
+        .and_then(|lists| lists.values().find_map(Json::as_array))
+        .ok_or_else(|| stranger(reach))?;
+    match rows.as_slice() {
+        _ if reach.json => say(&format!("{answer:#}\n")),
+        [] => say("none\n"),
+        rows => {
             let mut rows = rows.to_vec();
             // Distributions are for programs.
             for row in rows.iter_mut().filter_map(Json::as_object_mut) {
@@ -101,7 +110,6 @@ fn show(reach: &ReachCache, answer: &Json) -> Done {
             }
             say(&table(&rows))
         }
-        _ => say(&format!("{answer:#}\n")),
     }
 }
 
@@ -114,10 +122,11 @@ pub(crate) fn explain(reach: &ReachCache, key: &str, command: &str, file: Option
             ask(reach, &path, None)?
         }
     };
+    let sentences = answer["sentences"].as_array().ok_or_else(|| stranger(reach))?;
     if reach.json {
         return say(&format!("{answer:#}\n"));
     }
-    let sentences = answer["sentences"].as_array().into_iter().flatten().filter_map(Json::as_str);
+    let sentences = sentences.iter().filter_map(Json::as_str);
     say(&sentences.flat_map(|sentence| [sentence, "\n"]).collect::<String>())
 }
 
@@ -131,7 +140,10 @@ fn by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dyn Error>
     let layout = cache::layout(&flags).map_err(Misuse)?;
     let beliefs = Beliefs { directory: cache::directory(&flags), ..Beliefs::default() };
     let fleet = Fleet::believing(&layout, true, beliefs, Events::default()).map_err(Misuse)?;
-    let explained = explain::explain(&fleet.table(), command, key).map_err(Misuse)?;
+    let mut explained = explain::explain(&fleet.table(), command, key).map_err(Misuse)?;
+    if !explained.servers.is_empty() {
+        explained.sentences.push("no server was asked: each is taken for one that takes part".into());
+    }
     Ok(serde_json::to_value(explained)?)
 }
 
