@@ -42,7 +42,10 @@ impl FromStr for Address {
                 Err("a unix socket's path has at most 107 bytes".to_owned())
             }
             (Some(path), _) => Ok(Self::Unix(path.into())),
-            (None, Some((host, port))) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            // A URL is none: its host would be looked up, scheme and all.
+            (None, Some((host, port)))
+                if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() =>
+            {
                 Ok(Self::Tcp(text.to_owned()))
             }
             _ => Err("write HOST:PORT or unix:PATH".to_owned()),
@@ -298,6 +301,14 @@ mod tests {
     use rustix::net::sockopt::socket_keepalive;
 
     use super::*;
+
+    #[test]
+    fn a_url_is_no_address() {
+        for text in ["redis://127.0.0.1:7411", "http://localhost:7480", ":7411", "localhost"] {
+            assert_eq!(text.parse::<Address>(), Err("write HOST:PORT or unix:PATH".into()), "{text}");
+        }
+        assert!("localhost:7411".parse::<Address>().is_ok());
+    }
 
     #[test]
     fn who_waits_for_long_waits_for_a_peer_that_is_there() {
