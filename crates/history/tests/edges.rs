@@ -260,6 +260,52 @@ fn an_id_given_twice_is_held_against_the_answer_that_gave_it_again() {
 }
 
 #[test]
+fn what_is_sent_together_has_an_id_for_each() {
+    let sent = |ids: &[u64]| {
+        let mut tale = Tale::new().delete(2, (300, 301));
+        let send = |journal: &mut Journal| {
+            let bodies = [1_u64, 2].map(|body| Body::of(&body.to_le_bytes())).into();
+            Call::Send(Send { bodies, ..Send::new(journal.name("q"), Body::of(b"")) })
+        };
+        tale.tell("alice", (0, 1), send, |_| Outcome::Ok(Answer::Ids(ids.into())));
+        tale
+    };
+    broken(sent(&[1, 2]), &[]);
+    for ids in [&[1][..], &[], &[1, 2, 3]] {
+        broken(sent(ids), &[Rule::E]);
+    }
+}
+
+#[test]
+fn an_id_is_that_of_one_message_also_where_only_its_reader_was_told() {
+    let popped = |told: Outcome, id: u64| {
+        let mut tale = Tale::new().send(1, (0, 1)).peek(1, 0, (2, 3)).pop("bob", &[1], (4, 5));
+        let send = |journal: &mut Journal| {
+            Call::Send(Send::new(journal.name("other"), Body::of(&2_u64.to_le_bytes())))
+        };
+        tale.tell("alice", (10, 11), send, |_| told);
+        for (begin, pops) in [(30, false), (40, false), (50, true)] {
+            let read = |journal: &mut Journal| {
+                let select = Select::queue(journal.name("other"));
+                if pops { Call::Pop(select) } else { Call::Peek(select) }
+            };
+            tale.tell("bob", (begin, begin + 1), read, |journal| {
+                let queue = journal.name("other");
+                let deliveries = u32::from(pops);
+                let message = Delivery { id, queue, deliveries, ..delivery(journal, 2, "alice", None) };
+                Outcome::Ok(Answer::Messages([message].into()))
+            });
+        }
+        tale
+    };
+    broken(popped(Outcome::Info, 2), &[]);
+    broken(popped(Outcome::Info, 1), &[Rule::E]);
+    assert_eq!(popped(Outcome::Info, 1).end().broken(Rule::E), 1, "however often it was shown");
+    // Of one whose id was told it is not the id that was told.
+    broken(popped(Outcome::Ok(Answer::Ids([2].into())), 1), &[Rule::B]);
+}
+
+#[test]
 fn a_sender_s_messages_of_all_queues_come_in_order() {
     let tale = |times| {
         let mut tale = Tale::new().send(1, (0, 5));

@@ -354,6 +354,34 @@ fn what_was_sent_once_is_not_left_twice() {
 }
 
 #[test]
+fn a_dead_letter_is_not_left_in_its_own_queue_too() {
+    let left = |browsed: &[&str]| {
+        let mut tale = Tale::new().send(1, (0, 1));
+        for (queue, begin) in browsed.iter().zip((tale::END..).step_by(10)) {
+            let mut journal = Journal::new(1000 + begin as u32, "drain");
+            let name = journal.name(queue);
+            let number = journal.begin(begin, Call::Browse { queue: name });
+            let first_queue = (*queue == "dead").then(|| journal.name("q"));
+            let message = Delivery {
+                queue: name,
+                first_queue,
+                deliveries: 0,
+                ..delivery(&mut journal, 1, "alice", None)
+            };
+            journal.end(number, begin + 1, Outcome::Ok(Answer::Messages([message].into())));
+            tale.history.drain(&journal);
+        }
+        posthaste_history::check(&tale.history)
+    };
+    breaks(&left(&["dead", "dead"]), &[]);
+    breaks(&left(&["q", "q"]), &[]);
+    // Its lease may have ended in between.
+    breaks(&left(&["q", "dead"]), &[]);
+    breaks(&left(&["dead", "q"]), &[Rule::C]);
+    breaks(&left(&["q", "dead", "q", "dead", "q"]), &[Rule::C]);
+}
+
+#[test]
 fn no_answer_shows_a_message_twice() {
     let peeked = |bodies: &'static [u64]| {
         let mut tale = Tale::new().send(1, (0, 1)).send(2, (2, 3));

@@ -1,16 +1,20 @@
 //! Rule E, of ids.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::message::Message;
+use crate::operation::{Answer, Call, Outcome};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
 /// **E. Ids.** They grow in the order of time, over all queues; those of one connection to one queue also in its own order,
-/// even when its sends were under way at the same time. No two messages have the same one.
+/// even when its sends were under way at the same time. No two messages have the same one, whether it was told to who sent
+/// them or to who reads them, and what is sent together has one for each.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     let all: Vec<_> = story.messages.iter().filter_map(|message| Some((message, message.id?))).collect();
+    one_each(story, verdict);
     twice(all.clone(), verdict);
+    twice_shown(story, &all, verdict);
     of_connections(&all, verdict);
     in_time(all, verdict);
 }
@@ -22,6 +26,41 @@ fn twice(mut all: Vec<(&Message<'_>, u64)>, verdict: &mut Verdict) {
     for (message, id) in all {
         if let Some(other) = known.insert(id, message) {
             verdict.blame(Rule::E, &[other.at, message.at], || format!("id {id} was given to two messages"));
+        }
+    }
+}
+
+/// The ids of what nobody was told an id of, as whoever read it was shown them.
+fn twice_shown(story: &Story<'_>, told: &[(&Message<'_>, u64)], verdict: &mut Verdict) {
+    let mut known: HashMap<u64, &Message<'_>> = told.iter().map(|(message, id)| (*id, *message)).collect();
+    let mut met = HashSet::new();
+    for shown in &story.shown {
+        let (Some(number), id) = (shown.message, shown.delivery.id) else { continue };
+        let message = &story.messages[number as usize];
+        if message.id.is_some() || !met.insert((id, number)) {
+            continue;
+        }
+        let other = *known.entry(id).or_insert(message);
+        if !std::ptr::eq(other, message) {
+            verdict.blame(Rule::E, &[other.at, message.at, story.ops[shown.op].at], || {
+                format!("id {id} is that of two messages")
+            });
+        }
+    }
+}
+
+fn one_each(story: &Story<'_>, verdict: &mut Verdict) {
+    for op in &story.ops {
+        if let (Call::Send(send), Outcome::Ok(Answer::Ids(ids))) = (op.call, op.outcome)
+            && ids.len() != send.bodies.len()
+        {
+            verdict.blame(Rule::E, &[op.at], || {
+                format!(
+                    "{} messages were sent together and answered with {} ids",
+                    send.bodies.len(),
+                    ids.len()
+                )
+            });
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::verdict::{Rule, Verdict};
 
 /// **C. Exactly once.** At most one answered pop takes a message for good, over all middlewares and restarts. A leased
 /// message is with nobody else until its lease has ended or it was given back, each time it is handed out counts one more
-/// delivery, and it is acknowledged once. What was taken is not found in its queue in the end. No answer shows a message twice.
+/// delivery, and it is acknowledged once. What was taken is not found in its queue in the end, nor
+/// what is a dead letter. No answer shows a message twice.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     for message in &story.messages {
         let handed = story.handed(message);
@@ -27,6 +28,7 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
         still_there(story, message, verdict);
     }
     left_twice(story, verdict);
+    left_in_two_queues(story, verdict);
     shown_twice(story, verdict);
 }
 
@@ -60,17 +62,46 @@ fn still_there(story: &Story<'_>, message: &Message<'_>, verdict: &mut Verdict) 
     }
 }
 
+/// What a final drain found in queues.
+fn left<'s, 'a>(story: &'s Story<'a>) -> impl Iterator<Item = (u32, &'s Shown<'a>)> {
+    let browsed = story.shown.iter().filter(|shown| matches!(story.ops[shown.op].call, Call::Browse { .. }));
+    browsed.filter_map(|shown| Some((shown.message?, shown)))
+}
+
 /// What was sent once stands under two ids in the end.
 fn left_twice(story: &Story<'_>, verdict: &mut Verdict) {
-    let mut left: HashMap<u32, &Shown<'_>> = HashMap::new();
-    for shown in story.shown.iter().filter(|shown| matches!(story.ops[shown.op].call, Call::Browse { .. })) {
-        let Some(number) = shown.message else { continue };
-        let first = *left.entry(number).or_insert(shown);
+    let mut known: HashMap<u32, &Shown<'_>> = HashMap::new();
+    for (number, shown) in left(story) {
+        let first = *known.entry(number).or_insert(shown);
         if first.delivery.id != shown.delivery.id {
             let message = &story.messages[number as usize];
             verdict.blame(Rule::G, &[message.at, story.ops[shown.op].at], || {
                 let (this, that) = (first.delivery.id, shown.delivery.id);
                 format!("{} is left twice, as {this} and {that}", story.describe(message))
+            });
+        }
+    }
+}
+
+/// What is left as a dead letter stands in its own queue no more: nothing moves it back any longer. (In any other queue it is
+/// told by rule B.)
+fn left_in_two_queues(story: &Story<'_>, verdict: &mut Verdict) {
+    let is_dead = |shown: &Shown<'_>| shown.delivery.first_queue.is_some();
+    let mut dead: HashMap<u32, &Shown<'_>> = HashMap::new();
+    for (number, shown) in left(story).filter(|(_, shown)| is_dead(shown)) {
+        let first = dead.entry(number).or_insert(shown);
+        if story.ops[shown.op].end < story.ops[first.op].end {
+            *first = shown;
+        }
+    }
+    for (number, shown) in left(story).filter(|(_, shown)| !is_dead(shown)) {
+        let is_later = |dead: &&Shown<'_>| story.ops[dead.op].end < story.ops[shown.op].begin;
+        if let Some(first) = dead.get(&number).copied().filter(is_later) {
+            dead.remove(&number);
+            let message = &story.messages[number as usize];
+            let operations = [message.at, story.ops[first.op].at, story.ops[shown.op].at];
+            verdict.blame(Rule::C, &operations, || {
+                format!("{} is left as a dead letter and in its own queue too", story.describe(message))
             });
         }
     }
