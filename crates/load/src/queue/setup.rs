@@ -131,7 +131,9 @@ fn messages(queues: &Value<'_>) -> u64 {
 /// Enters the messages of the ground, which are all acknowledged.
 pub(crate) fn enter(ground: &Ground, ledger: &mut Ledger) {
     for (sender, sent) in (1..).zip(&ground.sent) {
-        ledger.enter((0..*sent).map(|sequence| Event { fate: Fate::Acknowledged, sender, sequence }));
+        for sequence in 0..*sent {
+            ledger.enter(Event { fate: Fate::Acknowledged, sender, sequence });
+        }
     }
 }
 

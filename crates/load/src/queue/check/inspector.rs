@@ -44,6 +44,8 @@ pub struct Inspector {
     shared_queues: Queue,
     allows_foreign: bool,
     events: Vec<Event>,
+    /// Of the events at these places: what is wrong with their order, unless they are told of otherwise.
+    out_of_order: Vec<(usize, String)>,
     foreign: u64,
     excused: u64,
     peeked: u64,
@@ -110,6 +112,11 @@ impl<'a> Message<'a> {
     }
 }
 
+/// What is wrong with an answer, and whose it is.
+fn told(answered: &Answered<'_>, what: &str) -> String {
+    format!("account {}, {:?}: {what}", answered.reader, answered.ask.request)
+}
+
 fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
@@ -123,6 +130,7 @@ impl Inspector {
             shared_queues,
             allows_foreign,
             events: Vec::new(),
+            out_of_order: Vec::new(),
             foreign: 0,
             excused: 0,
             peeked: 0,
@@ -166,7 +174,16 @@ impl Inspector {
 
     /// Moves what was found since the last time to the ledger.
     pub fn hand_over(&mut self, ledger: &mut Ledger) {
-        ledger.enter(self.events.drain(..));
+        let mut out_of_order = self.out_of_order.drain(..).peekable();
+        for (place, event) in self.events.drain(..).enumerate() {
+            let why = out_of_order.next_if(|(disordered, _)| *disordered == place);
+            // What was popped before comes late, of course: the ledger tells that it came again.
+            if ledger.enter(event)
+                && let Some((_, why)) = why
+            {
+                self.violations.add(|| why);
+            }
+        }
         ledger.foreign(std::mem::take(&mut self.foreign));
         ledger.excuse(std::mem::take(&mut self.excused));
     }
@@ -185,8 +202,7 @@ impl Inspector {
     }
 
     fn blame(&mut self, answered: &Answered<'_>, what: impl FnOnce() -> String) {
-        let (reader, request) = (answered.reader, answered.ask.request);
-        self.violations.add(|| format!("account {reader}, {request:?}: {}", what()));
+        self.violations.add(|| told(answered, &what()));
         self.blamed.extend(answered.at);
     }
 
@@ -301,6 +317,7 @@ impl Inspector {
             self.peeked += 1;
             return;
         }
+        let place = self.events.len();
         self.events.push(Event { fate: Fate::Popped, sender: stamp.sender, sequence: stamp.sequence });
         // A client's own queues hold one message each and come and go: there is no order to remember.
         if stamp.queue > self.shared_queues {
@@ -318,12 +335,10 @@ impl Inspector {
         }
         // The same one again is no matter of order: the ledger counts it.
         if let Some(before) = self.order.insert(line, stamp.sequence).filter(|b| *b > stamp.sequence) {
-            self.blame(answered, || {
-                format!(
-                    "message {} of account {} came after its message {before}",
-                    stamp.sequence, stamp.sender
-                )
-            });
+            let (sequence, sender) = (stamp.sequence, stamp.sender);
+            let why = format!("message {sequence} of account {sender} came after its message {before}");
+            self.out_of_order.push((place, told(answered, &why)));
+            self.blamed.extend(answered.at);
         }
     }
 
@@ -372,5 +387,47 @@ impl Inspector {
         if !same {
             self.blame(answered, || "the echo is not what was sent".to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::reply::{Skip, skip};
+
+    use super::*;
+
+    /// What is found where one client pops messages of one sender, by their numbers.
+    fn found(popped: &[u64]) -> Violations {
+        let (mut inspector, mut ledger) = (Inspector::new(7, 1, 1, false), Ledger::new(1, 0));
+        let read = Read { remove: true, queue: Some(1), ..Read::default() };
+        let ask = Ask { request: Request::Read(read), step: 0, expect: Expect::Any };
+        for sequence in popped {
+            let mut body = [b'x'; Stamp::LEN];
+            Stamp { run: 7, sender: 1, sequence: *sequence, queue: 1, recipient: 0 }.write(&mut body);
+            let mut bytes =
+                format!("*8\r\n+from\r\n+1\r\n+queue\r\n+1\r\n+to\r\n$-1\r\n+body\r\n${}\r\n", body.len())
+                    .into_bytes();
+            bytes.extend(body);
+            bytes.extend(b"\r\n");
+            let Skip::Done(item, _) = skip(&bytes) else { panic!("a whole answer") };
+            let (reader, at, sequence, outcome) = (1, None, 0, Outcome::Ok);
+            let (item, bytes) = (&item, &bytes[..]);
+            inspector.inspect(&Answered { reader, ask, at, sequence, outcome, item, bytes });
+        }
+        inspector.hand_over(&mut ledger);
+        let (_, mut violations) = ledger.close(&[100]);
+        violations.absorb(inspector.findings().violations);
+        violations
+    }
+
+    #[test]
+    fn a_message_popped_again_after_others_is_one_violation() {
+        assert_eq!(found(&[0, 1, 2]).count, 0);
+        for again in [&[0, 1, 0][..], &[0, 1, 2, 1]] {
+            let violations = found(again);
+            assert!(violations.count == 1 && violations.first[0].contains("twice"), "{violations:?}");
+        }
+        let violations = found(&[1, 0]);
+        assert!(violations.count == 1 && violations.first[0].contains("came after"), "{violations:?}");
     }
 }

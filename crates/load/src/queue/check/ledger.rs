@@ -67,22 +67,19 @@ impl Ledger {
         self.foreign_before > 0
     }
 
-    /// Enters what happened.
-    pub fn enter(&mut self, events: impl IntoIterator<Item = Event>) {
-        for event in events {
-            let place = event.sender.checked_sub(1).and_then(|i| self.senders.get_mut(i as usize));
-            match place {
-                Some(track) => {
-                    count(&mut self.totals, event.fate);
-                    if let Err(why) = track.enter(event.fate, event.sequence) {
-                        self.violations.add(|| name(event.sender, event.sequence) + why);
-                    }
-                }
-                None => self.violations.add(|| {
-                    format!("a message says it is from account {}, which sent nothing", event.sender)
-                }),
-            }
+    /// Enters what happened; says whether it can have.
+    pub fn enter(&mut self, event: Event) -> bool {
+        let Event { fate, sender, sequence } = event;
+        let Some(track) = sender.checked_sub(1).and_then(|i| self.senders.get_mut(i as usize)) else {
+            self.violations.add(|| format!("a message says it is from account {sender}, which sent nothing"));
+            return false;
+        };
+        count(&mut self.totals, fate);
+        let entered = track.enter(fate, sequence);
+        if let Err(why) = entered {
+            self.violations.add(|| name(sender, sequence) + why);
         }
+        entered.is_ok()
     }
 
     /// `count` messages of other runs were popped.
@@ -248,7 +245,9 @@ mod tests {
             (0..messages).flat_map(|n| [event(Fate::Popped, n), event(Fate::Acknowledged, n)]).collect();
         change(&mut events);
         let mut ledger = Ledger::new(1, 0);
-        ledger.enter(events);
+        for event in events {
+            ledger.enter(event);
+        }
         ledger.close(&[messages])
     }
 
@@ -304,7 +303,7 @@ mod tests {
     fn lost_answers_excuse_as_many_messages_as_there_are_and_no_more() {
         for (excused, count) in [(1, 1), (2, 0)] {
             let mut ledger = Ledger::new(1, 0);
-            ledger.enter((0..2).map(|n| event(Fate::Acknowledged, n)));
+            (0..2).for_each(|n| assert!(ledger.enter(event(Fate::Acknowledged, n))));
             ledger.excuse(excused);
             let (report, violations) = ledger.close(&[2]);
             assert_eq!((report.missing, report.explained, violations.count), (2, excused, count));
@@ -314,7 +313,7 @@ mod tests {
     #[test]
     fn unanswered_sends_are_unknown_and_neither_lost_nor_forged() {
         let mut ledger = Ledger::new(1, 0);
-        ledger.enter([event(Fate::Popped, 3)]);
+        assert!(ledger.enter(event(Fate::Popped, 3)));
         let (report, violations) = ledger.close(&[200]);
         assert_eq!((report.unknown, violations.count), (200, 0));
     }
