@@ -196,7 +196,8 @@ impl<B: Bench> Search<B> {
         let limit = self.limit;
         let mut report = self.run(rate)?;
         // A generator that was late for once, or a pause just at the end, says nothing about the server.
-        if !report.valid && limit.is_met(&report.response) && !is_interrupted() {
+        let may_be_chance = limit.is_met(&report.response) || report.generator.bottleneck;
+        if !report.valid && may_be_chance && !is_interrupted() {
             self.note(rate, &report, false);
             report = self.run(rate)?;
         }
@@ -205,9 +206,10 @@ impl<B: Bench> Search<B> {
         if kept {
             self.best = Some(report);
         } else {
-            let fault = report.generator.bottleneck && limit.is_met(&report.response);
-            self.stopped = fault
-                .then(|| format!("at {rate:.0} requests per second {}", report.invalid_because.join("; ")));
+            // Its own lateness is part of response times, so the limit was not kept for that alone.
+            let stopped =
+                || format!("at {rate:.0} requests per second {}", report.invalid_because.join("; "));
+            self.stopped = report.generator.bottleneck.then(stopped);
             self.failed = Some(report);
         }
         unless_interrupted()?;
@@ -245,16 +247,17 @@ impl<B: Bench> Search<B> {
     /// to wait no longer.
     fn report(self, ended: Result<f64, LoadError>) -> Result<Report<B>, LoadError> {
         let broken_off = matches!(&ended, Err(error) if !matches!(error, LoadError::Interrupted));
+        let of_generator =
+            |why: String| format!("the load generator ended the search, not the server: {why}");
+        let stopped = self.stopped.map(of_generator);
         let (report, doubt) = match (ended, self.best) {
-            (Ok(_), Some(best)) => {
-                let doubt =
-                    |why: String| format!("the load generator ended the search, not the server: {why}");
-                (best, self.stopped.map(doubt))
-            }
+            (Ok(_), Some(best)) => (best, stopped),
             (Ok(fails), None) => {
                 let limit = self.limit;
                 let why = format!("{limit} was not kept, not even at {fails:.0} requests per second");
-                return Err(LoadError::Failed(why));
+                return Err(LoadError::Failed(
+                    [why].into_iter().chain(stopped).collect::<Vec<_>>().join("; "),
+                ));
             }
             (Err(LoadError::Interrupted), best) => {
                 let why = "the search was interrupted: a higher rate may keep the limit, too";

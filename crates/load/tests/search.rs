@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fake::bench;
+use fake::{bench, undisturbed};
 use posthaste_load::search::Trial;
 use posthaste_load::{LoadError, QueueBench, find_max_rate};
 use tempfile::TempDir;
@@ -109,6 +109,19 @@ fn a_summary_without_a_place_is_noticed_before_the_search() {
     let bench = bench("--connect 127.0.0.1:1 --json /nonexistent/summary.json");
     let limit = "p99<5ms".parse().expect("a limit");
     assert!(matches!(find_max_rate(&bench, limit), Err(LoadError::Json { .. })));
+}
+
+#[test]
+fn a_search_whose_own_requests_are_late_does_not_blame_the_server() {
+    // No machine sends as many, so the limit is not kept for the lateness of requests alone.
+    let words = "--clients 2 --workload mix:echo=1 --message-bytes 1 --rate 1e9 --warmup 0s --cooldown 0s";
+    let limit = "mean<1us".parse().expect("a limit");
+    let address = serve(|_| Deed::Answer);
+    let bench = bench(&format!("--connect {address} {words} --duration 100ms"));
+    let why = || find_max_rate(&bench, limit).expect_err("no rate kept it").to_string();
+    let is_said = |why: &String| why.contains("was not kept") && why.contains("the load generator ended");
+    let why = undisturbed(why, is_said);
+    assert!(is_said(&why), "{why}");
 }
 
 #[test]
