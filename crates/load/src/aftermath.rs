@@ -12,7 +12,7 @@ use crate::laws::{InteractiveLaw, Middleware};
 use crate::pace::Thought;
 use crate::report::{Generator, KindReport, Report, Response, TrafficReport, legible};
 use crate::run_options::RunOptions;
-use crate::tally::{Counts, LATENCY_MAX, Tally, Window, histogram};
+use crate::tally::{Counts, Figures, LATENCY_MAX, Tally, Window, histogram};
 use crate::worker::Harvest;
 
 /// A thread busier than this measured itself, and so did one that was as busy, or kept from being it.
@@ -50,6 +50,7 @@ pub(crate) struct Gathered {
     behind: usize,
     forsaken: u64,
     waiting: Histogram<u64>,
+    edges_ns: i64,
     connections_lost: usize,
     first_loss: Option<String>,
     unanswered: usize,
@@ -75,6 +76,7 @@ impl Gathered {
             behind: 0,
             forsaken: 0,
             waiting: histogram(3),
+            edges_ns: 0,
             connections_lost: 0,
             first_loss: None,
             unanswered: 0,
@@ -115,6 +117,7 @@ impl Gathered {
         self.behind += harvest.behind;
         self.forsaken += harvest.forsaken;
         self.waiting.add(&harvest.waiting).expect("all histograms have the same bounds");
+        self.edges_ns = self.edges_ns.saturating_add(harvest.edges_ns);
         self.unanswered += harvest.unanswered;
         if let Some((count, why)) = harvest.broken {
             self.connections_lost += count;
@@ -139,13 +142,14 @@ pub(crate) fn report<B: Bench>(
     let total = gathered.tally.total();
     let all = KindReport::of(&total, duration_s);
     let requests = total.counts.served() + total.counts.errors;
-    let law = InteractiveLaw::of(options, &total, duration_s, gathered.thought, &gathered.late);
-    let middleware =
-        middleware_per_s.map(|counted| Middleware::of(counted, requests, duration_s, in_flight(&all)));
+    let law =
+        InteractiveLaw::of(options, &total, duration_s, gathered.thought, &gathered.late, gathered.edges_ns);
+    let in_flight = in_flight(&total, duration_s);
+    let middleware = middleware_per_s.map(|counted| Middleware::of(counted, requests, duration_s, in_flight));
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();
     invalid_because.extend(ended_early(options, duration_s, halt, cut_short));
-    invalid_because.extend(doubts_of_pace(options, &gathered, &all, duration_s));
+    invalid_because.extend(doubts_of_pace(options, &gathered, &all, in_flight, duration_s));
     invalid_because.extend(doubts_of_answers(&gathered, total.counts));
     Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -158,7 +162,7 @@ pub(crate) fn report<B: Bench>(
         errors_by_word: gathered.tally.error_words().clone(),
         response: Response::of(&total.latency),
         traffic: TrafficReport::of(gathered.tally.traffic, requests, duration_s),
-        in_flight_mean: in_flight(&all),
+        in_flight_mean: in_flight,
         kinds: gathered
             .tally
             .kinds()
@@ -170,7 +174,11 @@ pub(crate) fn report<B: Bench>(
             cpu: gathered.cpu,
             utilization: gathered.utilization,
             utilization_max: gathered.utilization_max,
-            cpu_us_per_request: gathered.cpu.busy_s() * 1e6 / requests.max(1) as f64,
+            cpu_us_per_request: if requests > 0 {
+                gathered.cpu.busy_s() * 1e6 / requests as f64
+            } else {
+                0.0
+            },
             turn_max_us: gathered.turn_max as f64 / 1e3,
             late_p99_us: gathered.late.value_at_quantile(0.99) as f64 / 1e3,
             late_max_us: gathered.late.max() as f64 / 1e3,
@@ -240,6 +248,7 @@ fn doubts_of_pace(
     bench: &RunOptions,
     gathered: &Gathered,
     all: &KindReport,
+    in_flight: f64,
     duration_s: f64,
 ) -> Option<String> {
     let rate = bench.total_rate()?;
@@ -254,7 +263,7 @@ fn doubts_of_pace(
         ));
     }
     // A response time counts when the answer comes, so those that wait at the end are in none.
-    let (waiting, due, in_flight) = (gathered.waiting.len(), rate * duration_s, in_flight(all));
+    let (waiting, due) = (gathered.waiting.len(), rate * duration_s);
     if waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due {
         return Some(format!(
             "{waiting} of {due:.0} requests due were not answered at the end, {in_flight:.0} on average: the server did not \
@@ -273,9 +282,9 @@ fn doubts_of_pace(
     })
 }
 
-/// Requests in flight on average, by Little's law.
-fn in_flight(all: &KindReport) -> f64 {
-    all.throughput_per_s * all.response.mean_us * 1e-6
+/// Requests in flight on average, by Little's law: errors are under way like all others.
+fn in_flight(total: &Figures, duration_s: f64) -> f64 {
+    (total.counts.served() + total.counts.errors) as f64 * total.mean_ns() * 1e-9 / duration_s
 }
 
 /// What else there is to be said against the figures.
@@ -303,4 +312,19 @@ fn doubts_of_answers(gathered: &Gathered, counts: Counts) -> Vec<String> {
         );
     }
     doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialogue::Outcome;
+
+    #[test]
+    fn errors_are_in_flight_too() {
+        let mut total = Figures::new(3);
+        total.record(Outcome::Ok, 100_000_000, 20);
+        total.record(Outcome::Error, 500_000_000, 20);
+        let in_flight = in_flight(&total, 4.0);
+        assert!((in_flight - 3.0).abs() < 0.01, "{in_flight}");
+    }
 }

@@ -49,7 +49,12 @@ impl Middleware {
     #[must_use]
     pub fn of(counted_per_s: f64, requests: u64, duration_s: f64, in_flight: f64) -> Self {
         let measured_per_s = requests as f64 / duration_s;
-        let difference = if counted_per_s > 0.0 { measured_per_s / counted_per_s - 1.0 } else { 0.0 };
+        // A server that counted nothing is no measure: then it is all there is.
+        let difference = match (counted_per_s > 0.0, requests) {
+            (true, _) => measured_per_s / counted_per_s - 1.0,
+            (false, 0) => 0.0,
+            (false, _) => 1.0,
+        };
         // At each edge those under way, and the question how many there were.
         let at_edges = 2.0 * (in_flight + 1.0);
         let tolerance = DIFFERENCE_MAX + at_edges / requests.max(1) as f64;
@@ -88,6 +93,7 @@ impl InteractiveLaw {
         duration_s: f64,
         thought: Thought,
         late: &Histogram<u64>,
+        edges_ns: i64,
     ) -> Option<Self> {
         let answers = total.counts.served() + total.counts.errors;
         // Clients that fall silent one after the other are no population.
@@ -103,7 +109,10 @@ impl InteractiveLaw {
         let difference = measured_per_s / predicted_per_s - 1.0;
         // Each client is in the middle of a cycle at both edges. What is left of it there, or was before, has the deviation of a
         // whole cycle when times are exponential, and less otherwise.
-        let tolerance = DIFFERENCE_MAX + DEVIATIONS_MAX * (2.0 * in_flight).sqrt() / answers as f64;
+        let by_chance = DEVIATIONS_MAX * (2.0 * in_flight).sqrt() / answers as f64;
+        // Where all stand still together at an edge that is no matter of chance, but it is known how long it was.
+        let by_edges = edges_ns.unsigned_abs() as f64 * 1e-9 / (in_flight * duration_s);
+        let tolerance = DIFFERENCE_MAX + by_chance + by_edges;
         Some(Self { response_us, think_us, predicted_per_s, measured_per_s, difference, tolerance })
     }
 
@@ -136,6 +145,8 @@ mod tests {
         assert!(said(97, 100.0).contains("they agree"));
         assert!(said(97, 110.0).contains("THEY DISAGREE"));
         assert!(said(100_000, 98_000.0).contains("THEY DISAGREE"));
+        assert!(said(100_000, 0.0).contains("THEY DISAGREE"), "it was not this server that answered");
+        assert!(said(0, 0.0).contains("they agree"));
     }
 
     #[test]
@@ -146,16 +157,20 @@ mod tests {
             run: RunOptions,
         }
         let Line { run } = clap::Parser::parse_from(["bench", "--clients", "10"]);
-        let holds = |answers: u64, measured_s: f64| {
+        let holds_with = |edges_ns: i64, answers: u64, measured_s: f64| {
             let mut figures = Figures::new(3);
             // Ten clients, a millisecond each: 10,000 in a second.
             figures.record(crate::dialogue::Outcome::Ok, 1_000_000, answers);
             let late = crate::tally::histogram(3);
-            let law = InteractiveLaw::of(&run, &figures, measured_s, Thought::default(), &late);
+            let law = InteractiveLaw::of(&run, &figures, measured_s, Thought::default(), &late, edges_ns);
             law.expect("a closed loop").holds()
         };
+        let holds = |answers: u64, measured_s: f64| holds_with(0, answers, measured_s);
         assert!(holds(80, 0.0085), "6 % more than there were, of 80");
         assert!(!holds(80, 0.011), "a third less of them");
         assert!(!holds(100_000, 10.2), "2 % more, of many");
+        // All ten stood still for the last 200 ms.
+        assert!(holds_with(10 * 200_000_000, 100_000, 10.2));
+        assert!(!holds_with(10 * 200_000_000, 100_000, 10.5));
     }
 }

@@ -183,7 +183,9 @@ pub struct Generator {
 
 /// A rate with no more digits than anybody reads.
 pub(crate) fn legible(rate: f64) -> f64 {
-    (rate * 100.0).round() / 100.0
+    // The lowest rate that can be asked for is a thousandth.
+    let digits = if rate < 1.0 { 1000.0 } else { 100.0 };
+    (rate * digits).round() / digits
 }
 
 impl Response {
@@ -382,6 +384,14 @@ mod tests {
         ] {
             assert!((got / want - 1.0).abs() < 1.1e-3, "{got} for {want}");
         }
+    }
+
+    #[test]
+    fn the_lowest_rate_is_told_as_it_was_asked_for() {
+        assert_eq!(
+            [0.001, 0.25, 33.333_333, 1e9].map(|rate| legible(rate).to_string()),
+            ["0.001", "0.25", "33.33", "1000000000"]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod fake;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,35 @@ fn with_refusals(so_many: u32) -> String {
                         }
                     };
                     if stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A server that answers nothing in this stretch of the time since the first ECHO; returns its address.
+fn standing_still(from: Duration, to: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let first = Arc::new(OnceLock::new());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(mut stream), first) = (stream, Arc::clone(&first)) else { return };
+            thread::spawn(move || {
+                stream.set_nodelay(true).expect("a socket");
+                let mut chunk = [0; 4096];
+                while let Ok(len @ 1..) = stream.read(&mut chunk) {
+                    let is_echo = chunk[..len].windows(4).any(|word| word == b"ECHO");
+                    if is_echo {
+                        let since = first.get_or_init(Instant::now).elapsed();
+                        // Otherwise one answer a millisecond.
+                        let still = to.saturating_sub(since).max(Duration::from_millis(1));
+                        thread::sleep(if since >= from { still } else { Duration::from_millis(1) });
+                    }
+                    if stream.write_all(if is_echo { PONG } else { b":1\r\n" }).is_err() {
                         return;
                     }
                 }
@@ -154,6 +183,44 @@ fn a_search_preloads_once_unless_its_queues_are_emptied() {
         bench.preload
     };
     assert_eq!([preloaded(""), preloaded("--check"), preloaded("--dataset empty")], [0, 50, 50]);
+}
+
+#[test]
+fn a_server_that_stands_still_at_an_edge_is_no_mistake_of_the_clients() {
+    let words = "--clients 4 --workload mix:echo=1 --message-bytes 1 --warmup 400ms --duration 800ms --cooldown 400ms";
+    // Over the beginning of what is measured, and over its end.
+    for (from, to) in [(300, 600), (1_100, 1_300)] {
+        let law = || {
+            let address = standing_still(Duration::from_millis(from), Duration::from_millis(to));
+            let report = run(bench(&format!("--connect {address} {words}")));
+            report.expect("a report").interactive_law.expect("a closed loop")
+        };
+        // Some hundred answers may be a few in a hundred more or fewer by themselves.
+        let is_known =
+            |law: &InteractiveLaw| law.holds() && law.difference.abs() > 0.08 && law.tolerance < 0.25;
+        let law = undisturbed(law, is_known);
+        assert!(is_known(&law), "from {from} to {to} ms: {law:?}");
+    }
+}
+
+#[test]
+fn what_could_not_even_be_handed_out_was_due_and_waits() {
+    let address = serve(Mutant::Honest);
+    let words = "--clients 2 --workload mix:echo=1 --rate 1e9 --warmup 0s --duration 200ms --cooldown 0s";
+    let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+    let due = report.duration_s * 1e9;
+    assert!(report.waiting as f64 > 0.9 * due && report.behind as f64 > 0.9 * due, "of {due}: {report}");
+}
+
+#[test]
+fn no_request_takes_no_time_of_the_processor() {
+    let address = serve(Mutant::Honest);
+    let words = "--clients 1 --workload mix:echo=1 --warmup 0s --duration 1us --cooldown 0s";
+    let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+    assert_eq!(
+        (report.counts.served(), report.generator.cpu_us_per_request.to_string()),
+        (0, "0".to_owned())
+    );
 }
 
 #[test]

@@ -19,6 +19,9 @@ impl<D: Dialogue> Worker<'_, D> {
         }
         let RunContext { think, seed, .. } = self.context;
         if think.is_none() {
+            // Of a window that begins with the first requests something has gone by until they leave.
+            let missed = now.saturating_sub(self.context.schedule.window.start);
+            self.edges_ns += (missed * (self.connections.len() * pipeline) as u64).cast_signed();
             (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
             return;
         }

@@ -31,6 +31,8 @@ pub(crate) struct Harvest<D: Dialogue> {
     /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or not;
     /// in nanoseconds.
     pub(crate) waiting: Histogram<u64>,
+    /// What requests spent in the window that is in no response time, less what response times hold of the time before it.
+    pub(crate) edges_ns: i64,
     /// Connections that ended early, with the first reason.
     pub(crate) broken: Option<(usize, String)>,
     /// Requests never answered.
@@ -79,6 +81,7 @@ impl<D: Dialogue> Worker<'_, D> {
             behind: self.behind,
             forsaken,
             waiting: self.waiting,
+            edges_ns: self.edges_ns,
             tally: self.instruments.tally,
             broken,
             unanswered,

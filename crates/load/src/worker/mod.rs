@@ -84,6 +84,8 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     behind: usize,
     /// How long requests had waited at the end of the window that were not answered by then, in nanoseconds.
     waiting: Histogram<u64>,
+    /// What requests spent in the window that is in no response time, less what response times hold of the time before it.
+    edges_ns: i64,
     stage: Stage,
     next_live: u64,
     turn_max: u64,
@@ -140,6 +142,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             late: histogram(3),
             behind: 0,
             waiting: histogram(3),
+            edges_ns: 0,
             stage: Stage::WarmUp,
             next_live: if context.live.is_some() { 0 } else { u64::MAX },
             turn_max: 0,
@@ -189,9 +192,13 @@ impl<'a, D: Dialogue> Worker<'a, D> {
 
     /// Does what has come up by `woke`.
     fn turn(&mut self, woke: u64, events: &Events) {
-        if self.stage == Stage::Measure && woke >= self.context.schedule.window.end {
+        let window = self.context.schedule.window;
+        if self.stage == Stage::Measure && woke >= window.end {
             // What was due by the end waited then, also where its answer is read a moment later: it is in no figure.
             self.wake(woke);
+            self.advance(woke);
+        } else if self.stage == Stage::WarmUp && woke >= window.start {
+            // What waits now is measured, also where its answer is read a moment later.
             self.advance(woke);
         }
         for event in events {
@@ -262,6 +269,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         if self.stage == Stage::WarmUp && now >= schedule.window.start {
             self.stage = Stage::Measure;
             self.start = Mark { now, cpu: CpuReading::of_this_thread() };
+            self.edges_ns = self.edges_ns.saturating_sub(self.waited(schedule.window.start));
         }
         if self.stage == Stage::Measure && now >= schedule.window.end {
             self.stage = Stage::CoolDown;
@@ -270,6 +278,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             for waited in self.connections.iter().flat_map(|c| c.client.waiting(schedule.window.end)) {
                 self.waiting.saturating_record(waited);
             }
+            self.edges_ns = self.edges_ns.saturating_add(self.waited(schedule.window.end));
+            self.count_unsent(schedule.window.end);
         }
         if self.stage == Stage::CoolDown && now >= schedule.stop {
             self.stage = Stage::Finish;
@@ -282,6 +292,20 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             self.next_live = now + Live::PERIOD_NANOS;
         }
         self.connections.iter().all(Connection::is_done)
+    }
+
+    /// What was due by `end` and not even handed to its client, since no turn could hand out as many, waits too.
+    fn count_unsent(&mut self, end: u64) {
+        let Some(arrivals) = &self.arrivals else { return };
+        let (unsent, longest) = (arrivals.expected(0, end), end.saturating_sub(arrivals.next()));
+        self.behind += unsent as usize;
+        self.waiting.saturating_record_n((longest / 2).max(1), unsent);
+    }
+
+    /// How long requests have waited at `end` that are not answered, together.
+    fn waited(&self, end: u64) -> i64 {
+        let waited: u64 = self.connections.iter().flat_map(|one| one.client.waiting(end)).sum();
+        waited.cast_signed()
     }
 
     /// Nobody thinks any longer; what is half done goes on at once.
