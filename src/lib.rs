@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
         Program::Bench(Bench::Queue(flags)) => bench::run(*flags),
         Program::Bench(Bench::Cache(flags)) => bench::run_cache(*flags),
         Program::Bench(Bench::Merge(flags)) => bench::merge(&flags),
-        Program::Bench(Bench::Store(flags)) => bench::store::run(&flags),
+        Program::Bench(Bench::Store(flags)) => bench::run_store(&flags),
         Program::Admin(Admin { command }) => admin::run(&command),
         Program::Migrate(flags) => migrate::run(&flags),
         Program::Lab(flags) => lab::run(&flags),

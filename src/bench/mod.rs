@@ -1,6 +1,7 @@
-//! `posthaste bench queue`, `cache` and `merge`: hands over to the load generator and turns its verdict into an exit code.
+//! `posthaste bench`: hands over to the load generator and turns its verdict into an exit code.
 
-pub(crate) mod store;
+mod raw;
+mod store;
 mod store_postgres;
 
 use std::error::Error;
@@ -11,7 +12,7 @@ use posthaste_load::{CacheBench, LoadError, SummaryFile, find_max_rate, interrup
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::flags::MergeFlags;
+use crate::flags::{BenchStoreFlags, MergeFlags};
 use crate::stderr::complain;
 use crate::stdout::say;
 
@@ -50,6 +51,25 @@ fn heed_interrupts() -> std::io::Result<()> {
 /// The same for a cache, whose options may be in memtier's words.
 pub(crate) fn run_cache(flags: CacheBench) -> Result<(), Box<dyn Error>> {
     run(flags.translated()?)
+}
+
+/// Works a store directly, and leaves nothing that was made for the time of the run.
+pub(crate) fn run_store(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
+    end_at_interrupt()?;
+    store::run(flags)
+}
+
+/// At the first SIGINT or SIGTERM the program ends, and leaves nothing that it has made for the time of the run.
+fn end_at_interrupt() -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let _no_more = raw::give_up();
+            SummaryFile::remove_unwritten();
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
 }
 
 /// Makes one report of the records of several load generators; an error if one of them failed.

@@ -5,9 +5,8 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use posthaste_load::SummaryFile;
@@ -23,7 +22,7 @@ use posthaste_wire::operation::{Operation, Pop, Selection, Send};
 use posthaste_wire::span::Span;
 use serde::Serialize;
 
-use super::store_postgres;
+use super::{raw, store_postgres};
 use crate::config::Misuse;
 use crate::flags::{BenchStoreFlags, StoreWorkload};
 use crate::queue;
@@ -31,6 +30,9 @@ use crate::stdout::say;
 
 /// What the bodies of one batch may take, several times over, in memory.
 const BATCH_BYTES_MAX: usize = 1 << 30;
+
+/// The shortest time in which something can be measured.
+const PART_MIN: Duration = Duration::from_millis(1);
 
 /// One measured batch size.
 #[derive(Debug, Serialize)]
@@ -61,6 +63,7 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
     let unbatched = queue::popping(&flags.popping, &choice, flags.batch.iter().copied().max().unwrap_or(1));
     let unbatched = unbatched.map_err(Misuse)?;
     refuse_a_batch_too_large(flags).map_err(Misuse)?;
+    refuse_parts_too_short(flags).map_err(Misuse)?;
     if !matches!(choice, StoreChoice::Postgres(_)) {
         refuse_what_needs_a_database(flags).map_err(Misuse)?;
     }
@@ -103,6 +106,17 @@ fn refuse_a_batch_too_large(flags: &BenchStoreFlags) -> Result<(), String> {
             flags.message_bytes
         )),
     }
+}
+
+fn refuse_parts_too_short(flags: &BenchStoreFlags) -> Result<(), String> {
+    let part = flags.duration / u32::try_from(flags.repetitions).unwrap_or(u32::MAX);
+    if part >= PART_MIN {
+        return Ok(());
+    }
+    Err(format!(
+        "--duration {:?} in --repetitions {} are parts of {part:?}, in which nothing can be measured; {PART_MIN:?} is the least",
+        flags.duration, flags.repetitions
+    ))
 }
 
 fn refuse_what_needs_a_database(flags: &BenchStoreFlags) -> Result<(), String> {
@@ -160,7 +174,7 @@ fn measure<R: Rules>(
         for _ in 0..flags.repetitions {
             ours.push(driver.run(&batches, slice)?);
             if let Some(dir) = dir {
-                raws.push(raw_append(dir, batch, raw_bytes, slice)?);
+                raws.push(raw::append(dir, batch, raw_bytes, slice)?);
             }
         }
         let operations_per_s = median(&mut ours);
@@ -287,13 +301,17 @@ impl<R: Rules> Driver<R> {
     fn run(&mut self, batches: &[Vec<Operation>; 2], span: Duration) -> Result<f64, Box<dyn Error>> {
         let start = Instant::now();
         let mut done = 0;
-        while start.elapsed() < span {
+        loop {
             for operations in batches {
                 self.batch(operations)?;
                 done += operations.len();
             }
+            // At the end, so that of the shortest time something is known too.
+            let elapsed = start.elapsed();
+            if elapsed >= span {
+                return Ok(done as f64 / elapsed.as_secs_f64());
+            }
         }
-        Ok(done as f64 / start.elapsed().as_secs_f64())
     }
 
     /// Executes and commits one batch.
@@ -319,64 +337,9 @@ impl<R: Rules> Driver<R> {
     }
 }
 
-/// Operations per second when what a log grows by in two batches is appended to a growing file beside the store, in
-/// turn, with one sync for each.
-fn raw_append(
-    dir: &Path,
-    batch: usize,
-    batch_bytes: [u64; 2],
-    span: Duration,
-) -> Result<f64, Box<dyn Error>> {
-    let path = beside(dir);
-    // A file of that name is somebody else's.
-    let file = File::create_new(&path)
-        .map_err(|error| format!("cannot create {} to measure the disk: {error}", path.display()))?;
-    let rate = appended(file, batch, batch_bytes, span);
-    std::fs::remove_file(path)?;
-    Ok(rate?)
-}
-
-fn beside(dir: &Path) -> PathBuf {
-    // Without the slash at its end, behind which the file would be in the store.
-    let mut name = dir.components().as_path().as_os_str().to_owned();
-    name.push(".raw");
-    name.into()
-}
-
-fn appended(mut file: File, batch: usize, batch_bytes: [u64; 2], span: Duration) -> std::io::Result<f64> {
-    let batches = batch_bytes.map(|bytes| vec![b'x'; bytes as usize]);
-    let start = Instant::now();
-    let mut done = 0;
-    while start.elapsed() < span {
-        for bytes in &batches {
-            file.write_all(bytes)?;
-            file.sync_data()?;
-            done += batch;
-        }
-    }
-    Ok(done as f64 / start.elapsed().as_secs_f64())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_file_beside_a_store_is_nobody_else_s() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let append = |store: &str| raw_append(&dir.path().join(store), 1, [10, 10], Duration::from_millis(1));
-        let others = ["data.raw", "data.v2.raw"];
-        for file in others {
-            std::fs::write(dir.path().join(file), "kept").expect("a file");
-        }
-        append("data.v1/").expect("its file has another name");
-        let error = append("data.v2").expect_err("its file is there");
-        assert!(error.to_string().contains("data.v2.raw"), "{error}");
-        for file in others {
-            assert_eq!(std::fs::read(dir.path().join(file)).expect("it is there"), b"kept");
-        }
-        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 2);
-    }
 
     #[test]
     fn the_disk_is_given_what_the_log_grows_by() {
