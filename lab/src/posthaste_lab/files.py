@@ -52,6 +52,16 @@ def read_json(path: Path, argument: str = "DIR") -> Any:  # noqa: ANN401 - it ma
         return json.loads(path.read_text("utf-8"))
 
 
+def read_table(path: Path, **options: Any) -> pl.DataFrame:  # noqa: ANN401 - those of polars
+    """A CSV, by the name it has: polars would take brackets, stars and question marks in it for a pattern."""
+    return pl.read_csv(path, glob=False, **options)
+
+
+def scan_rows(path: Path) -> pl.LazyFrame:
+    """A Parquet file, in the same way."""
+    return pl.scan_parquet(path, glob=False)
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file, whole or not at all: until then an earlier one stays. What is no file, as a pipe, is written to."""
     if path.exists() and not path.is_file():

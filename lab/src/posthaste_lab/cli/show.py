@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.files import read_table
 
 PIPE_WIDTH = 160  # nobody's terminal: wide enough that no cell is cut
 
@@ -58,7 +59,7 @@ def read_csv(path: Path) -> pl.DataFrame:
     if not path.is_file():
         raise BadArgument("FILE", str(path), "is no file")
     try:
-        frame = pl.read_csv(path, infer_schema=False).rename(str.strip).with_columns(pl.all().str.strip_chars())
+        frame = read_table(path, infer_schema=False).rename(str.strip).with_columns(pl.all().str.strip_chars())
     except pl.exceptions.PolarsError as error:
         raise BadArgument("FILE", str(path), f"cannot be read as CSV: {str(error).splitlines()[0]}") from None
     # Rows without any cell are what editors and spreadsheets leave at the end.

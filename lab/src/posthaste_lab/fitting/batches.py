@@ -16,7 +16,7 @@ from scipy.optimize import isotonic_regression, nnls
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.files import read_json, reading
+from posthaste_lab.files import read_json, reading, scan_rows
 from posthaste_lab.queueing.batching import EVEN
 
 LEAST_S = 1e-7  # nothing is done in no time
@@ -99,7 +99,7 @@ def _batches(record: Path, run: dict[str, Any], measured_unix_s: tuple[float, fl
             f"lacks {run['requests_not_recorded']} requests, as the disk did not keep up: batches would be too small",
         )
     begin, end = ((at - run["start_unix_ms"] / 1e3) * 1e9 for at in measured_unix_s)
-    requests = pl.scan_parquet(record / "requests.parquet").filter(pl.col("replied_ns").is_between(begin, end))
+    requests = scan_rows(record / "requests.parquet").filter(pl.col("replied_ns").is_between(begin, end))
     # A request answered on the spot has no time in the line: its stamps are empty or the same.
     lined = pl.col("dequeued_ns") > pl.col("enqueued_ns")
     total, in_line = requests.select(pl.len(), lined.sum().alias("lined")).collect().row(0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from posthaste_lab.checks import FloatArray, number
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.results import Result
-from posthaste_lab.files import read_json, reading
+from posthaste_lab.files import read_json, read_table, reading
 from posthaste_lab.report.cells import BEYOND_LEAST
 
 # What a load generator leaves in its record about itself; the shading shows it already.
@@ -154,7 +154,7 @@ def _windows(record: Path, zero_unix_s: float) -> pl.DataFrame:
     """The windows of a record in order: when, requests that were served, all of them, and the sum of their times."""
     since = origin(record) - zero_unix_s
     with reading(record / "windows.csv"):
-        rows = pl.read_csv(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
+        rows = read_table(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
         requests = pl.col("requests").cast(pl.Float64)
         return rows.select(
             begin_s=pl.col("start_s") + since,

@@ -15,7 +15,7 @@ import polars as pl
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.files import reading
+from posthaste_lab.files import reading, scan_rows
 from posthaste_lab.report.records import Spread
 
 TIER = ("received_ns", "enqueued_ns", "dequeued_ns", "sent_ns", "answered_ns", "replied_ns")
@@ -104,7 +104,7 @@ def read_requests(path: Path, measured_ns: tuple[float, float] | None = None) ->
     if not file.exists():
         raise BadArgument("RECORD", str(path), f"holds no {FILE}: records have it with --record-requests")
     with reading(file, "RECORD"):
-        return _summed_up(pl.scan_parquet(file), file, measured_ns)
+        return _summed_up(scan_rows(file), file, measured_ns)
 
 
 def _summed_up(rows: pl.LazyFrame, file: Path, measured_ns: tuple[float, float] | None) -> Requests:
