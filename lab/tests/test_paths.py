@@ -4,7 +4,8 @@ import shutil
 from pathlib import Path
 
 import polars as pl
-from programs import lab
+import pytest
+from programs import lab, run_through, write
 from simulated import System, write_run
 
 from posthaste_lab.experiments.results import Run
@@ -29,6 +30,21 @@ def test_a_model_is_fitted_in_a_directory_of_any_name(tmp_path: Path) -> None:
     lab("predict", directory, "--clients", "4")
     record = next(directory.rglob("requests.parquet"))
     assert f"{pl.read_parquet(record, glob=False).height:,} requests" in lab("requests", record.parent).stdout
+
+
+def test_a_scratch_directory_may_be_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs work in directories of their own, from which a relative name leads elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    Path("scratch").mkdir()
+    run_through(write(tmp_path), tmp_path / "out", "--quick", "--scratch", "scratch")
+    assert list(Path("scratch").iterdir()) == []
+
+
+def test_a_scratch_directory_that_is_none_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    """With its name, and not by three trials that fail."""
+    said = lab("run", write(tmp_path), "--out", tmp_path / "out", "--scratch", tmp_path / "none", code=2).stderr
+    assert said == f"posthaste-lab: --scratch = '{tmp_path / 'none'}': is no directory\n"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_table_is_read_from_the_file_that_is_named_and_from_no_other(tmp_path: Path) -> None:

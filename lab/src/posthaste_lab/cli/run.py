@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.columns import figure_problems
 from posthaste_lab.experiments.description import Experiment, load
 from posthaste_lab.experiments.hosts import load_hosts, this_machine
@@ -42,6 +43,8 @@ def run(
     """Run an experiment: every combination of levels, repeated, in a shuffled order, everything recorded."""
     described = load(experiment)
     described = described.quickly() if quick else described
+    if scratch is not None and not scratch.is_dir():
+        raise BadArgument("--scratch", str(scratch), "is no directory")
     local = this_machine(find_posthaste(posthaste), scratch)
     machines = load_hosts(hosts, local)
     problems = [

@@ -168,7 +168,8 @@ class Remote(Host):
 
 def this_machine(posthaste: Path, scratch: Path | None = None) -> Local:
     """The machine we are on, whose parts reach each other on loopback."""
-    return Local("local", "127.0.0.1", posthaste, str(scratch or tempfile.gettempdir()))
+    # Programs work in directories of their own, from which a relative path leads elsewhere.
+    return Local("local", "127.0.0.1", posthaste, str((scratch or Path(tempfile.gettempdir())).absolute()))
 
 
 def load_hosts(path: Path | None, local: Local) -> dict[str, Host]:
