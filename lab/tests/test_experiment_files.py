@@ -323,6 +323,18 @@ levels = ["plain", "large"]
     assert options["load"][1]["clients"] == 8
 
 
+@pytest.mark.parametrize("levels", ["[true, false]", "[0.5, 1e6]", '["a b", "1"]'])
+def test_a_level_has_its_table_by_the_name_it_has_in_the_file(tmp_path: Path, levels: str) -> None:
+    """A key of TOML is a text: `true`, and a number as it was written."""
+    first, second = levels.strip("[]").split(", ")
+    keys = [key if key.startswith('"') else f'"{key}"' for key in (first, second)]
+    tables = f'settings = {{ {keys[0]} = {{ "load.clients" = 3 }}, {keys[1]} = {{}} }}'
+    text = SMALL[: SMALL.index("[[claims]]")].replace('sets = "load.clients"', tables).replace("[2, 8]", levels)
+    experiment = load(write(tmp_path, text))
+    options = [options_of(experiment, trial)["load"][1].get("clients") for trial in make_plan(experiment).trials]
+    assert sorted(map(str, options)) == ["3", "3", "None", "None"]
+
+
 def test_a_fraction_runs_its_share_and_tells_its_aliases(tmp_path: Path) -> None:
     """2^(3-1): four combinations, each main effect mixed with an interaction."""
     text = SMALL.split("[factors.clients]")[0] + "".join(

@@ -44,6 +44,18 @@ def same_level(one: Level, other: Level) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and (one == other or str(one) == str(other))
 
 
+def _is_key_of(level: Level, key: str) -> bool:
+    """Whether a key of the file, which is a text, means this level: `true`, 0.50, 1e6, a word."""
+    if isinstance(level, str):
+        return key == level
+    if isinstance(level, bool):
+        return key.lower() == str(level).lower()
+    try:
+        return float(key) == level
+    except ValueError:
+        return False
+
+
 def _span(value: object, told: ValidationInfo) -> object:
     if isinstance(value, str):
         return seconds(value)
@@ -128,9 +140,17 @@ class Factor(Strict):
     def assignments(self, level: Level) -> dict[str, Value]:
         """What a level sets: values by "part.option". One without a table, which is refused, sets nothing."""
         if self.settings is not None:
-            return self.settings.get(str(level), {})
+            return self._settings_of(level) or {}
         targets = [self.sets] if isinstance(self.sets, str) else self.sets or []
         return dict.fromkeys(targets, level)
+
+    def _settings_of(self, level: Level) -> dict[str, Value] | None:
+        """The table of a level; None where there is none."""
+        return next((table for key, table in (self.settings or {}).items() if _is_key_of(level, key)), None)
+
+    def without_settings(self) -> list[Level]:
+        """Levels that have no table."""
+        return [level for level in self.levels if self._settings_of(level) is None]
 
 
 class Part(BaseModel):
@@ -390,7 +410,7 @@ def _factor_problems(experiment: Experiment, name: str) -> list[str]:
             f"{key}: needs either sets (one option takes the level) or settings (a table for each level)",
         ]
     if factor.settings is not None:
-        missing = [level for level in factor.levels if str(level) not in factor.settings]
+        missing = factor.without_settings()
         if missing:
             return [*problems, f"{key}.settings: has no table for the level {missing[0]!r}"]
     if not any(factor.assignments(level) for level in factor.levels):
