@@ -323,6 +323,22 @@ levels = ["plain", "large"]
     assert options["load"][1]["clients"] == 8
 
 
+def test_a_run_has_no_more_trials_than_anybody_waits_for(tmp_path: Path) -> None:
+    """All of them are laid out before the first is run: of ten factors with ten levels no memory would hold them."""
+    levels = f"levels = {list(range(1, 11))}"
+    more = "".join(f'[factors.f{n}]\n{levels}\nsets = "tier.option-{n}"\n' for n in range(9))
+    text = SMALL[: SMALL.index("[[claims]]")].replace("levels = [2, 8]", levels) + more
+    with pytest.raises(BadExperiment, match="10,000,000,000 combinations, each run 2 times, are more than the 100,000"):
+        load(write(tmp_path, text))
+
+
+def test_a_level_asks_for_no_more_instances_than_a_part_may(tmp_path: Path) -> None:
+    """A thousand, whoever says how many."""
+    text = SMALL[: SMALL.index("[[claims]]")].replace("load.clients", "tier.instances").replace("[2, 8]", "[1, 1001]")
+    said = check_parts(load(write(tmp_path, text)), here())
+    assert said == ["tier.instances = 1001: must be a whole number from 1 to 1000"]
+
+
 @pytest.mark.parametrize("levels", ["[true, false]", "[0.5, 1e6]", '["a b", "1"]'])
 def test_a_level_has_its_table_by_the_name_it_has_in_the_file(tmp_path: Path, levels: str) -> None:
     """A key of TOML is a text: `true`, and a number as it was written."""

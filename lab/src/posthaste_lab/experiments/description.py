@@ -32,6 +32,8 @@ from posthaste_lab.factorial import design
 from posthaste_lab.factorial.words import with_generated
 
 LINKS = "links"
+INSTANCES_MAX = 1000  # of a part: more processes than a machine has use for
+TRIALS_MAX = 100_000  # of a run, which are laid out before the first: some days of the shortest there are
 # The context of what people wrote: a time has its unit there, where one that was read already is a number of seconds.
 FROM_FILE = object()
 Level = bool | int | float | str
@@ -158,7 +160,7 @@ class Part(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
     kind: str
-    instances: Annotated[int, Field(ge=1, le=1000)] = 1
+    instances: Annotated[int, Field(ge=1, le=INSTANCES_MAX)] = 1
     __pydantic_extra__: dict[str, Value]
 
     @property
@@ -395,6 +397,14 @@ def _run_problems(experiment: Experiment) -> list[str]:
         problems.append(f"run.{error}")
     if run.window < 0.01:
         problems.append(f"run.window = {run.window:g} s: must be at least 10ms")
+    cells = math.prod(len(factor.levels) for factor in experiment.factors.values())
+    if experiment.design is not None:
+        cells >>= len(experiment.design.generators)  # each halves the design
+    if cells * run.repetitions > TRIALS_MAX:
+        problems.append(
+            f"factors: {cells:,} combinations, each run {run.repetitions} times, are more than the {TRIALS_MAX:,} "
+            "trials that a run may have; leave out levels, or ask in several experiments"
+        )
     return problems
 
 

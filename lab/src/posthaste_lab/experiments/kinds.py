@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from posthaste_lab.experiments.description import LINKS, Experiment, Value
+from posthaste_lab.experiments.description import INSTANCES_MAX, LINKS, Experiment, Value
 from posthaste_lab.experiments.hosts import Host, run
 from posthaste_lab.experiments.problems import RunFailed, did_you_mean
 
@@ -141,8 +141,8 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
                     continue
                 if option != "instances":
                     settings[name].setdefault(option, []).append(value)
-                elif not isinstance(value, int) or value < 1:
-                    problems.append(f"{target} = {value!r}: must be a whole number, at least 1")
+                elif not isinstance(value, int) or not 1 <= value <= INSTANCES_MAX:
+                    problems.append(f"{target} = {value!r}: must be a whole number from 1 to {INSTANCES_MAX}")
                 else:
                     most[name] = max(most[name], value)
     before: list[str] = []
