@@ -234,6 +234,30 @@ def test_a_run_does_not_go_on_with_another_program_or_disk(finished: Path, tmp_p
     assert "disk of the stores of local was /dev/other and is " in said[1]
 
 
+def test_a_program_that_is_replaced_while_a_run_goes_on_stops_it(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build during the night would be measured with the rest; one that left the same program is none."""
+    copy, out = tmp_path / "posthaste", tmp_path / "out"
+    shutil.copy(program(), copy)
+
+    def replacing(experiment: Experiment, trial: Trial, *more: Any) -> dict[str, Any]:  # noqa: ANN401
+        result = run_trial(experiment, trial, *more)
+        built = shutil.copy(copy, tmp_path / "built")
+        if trial.place == 2:
+            with Path(built).open("ab") as end:
+                end.write(b"another")
+        Path(built).replace(copy)
+        return result
+
+    monkeypatch.setattr(run, "run_trial", replacing)
+    arguments = ("run", write(tmp_path), "--out", out, "--scratch", scratch, "--posthaste", copy)
+    said = lab(*arguments, code=1).stderr
+    assert "posthaste on local is not the program any more that this run was begun with" in said
+    assert len(table(out / "trials.csv")) == 2
+    assert "posthaste on local (SHA-256) was " in lab(*arguments, code=2).stderr
+
+
 def test_a_machine_that_was_started_anew_is_the_same_machine(finished: Path) -> None:
     """Its kernel has some kB more or less for itself; with half of its memory it is another."""
     held = json.loads((finished / "plan.json").read_text("utf-8"))["environment"]

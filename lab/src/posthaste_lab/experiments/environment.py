@@ -43,13 +43,13 @@ def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path)
         "laboratory": version("posthaste-lab"),
         "python": platform.python_version(),
         "libraries": {name: version(name) for name in LIBRARIES},
-        "sha256": {name: _sha256(host) for name, host in used.items()},
+        "sha256": hashes(experiment, hosts),
         "hosts": {name: machine(host) for name, host in used.items()},
     }
 
 
 def _versions(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
-    """Of each program, as it is where the first part runs that needs it; `_sha256` tells what differs from there."""
+    """Of each program, as it is where the first part runs that needs it; `hashes` tell what differs from there."""
     versions: dict[str, str] = {}
     for name, part in experiment.parts.items():
         program = kinds()[part.kind].program
@@ -74,9 +74,20 @@ def _answer(host: Host, command: list[str]) -> str:
         return ""
 
 
-def _sha256(host: Host) -> str:
-    """Of the program under test: two builds of one version have the same name."""
-    return _answer(host, ["sha256sum", str(host.posthaste)]).partition(" ")[0]
+def hashes(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
+    """SHA-256 of the program under test on each machine: two builds of one version have the same name."""
+    return {
+        name: _answer(host, ["sha256sum", str(host.posthaste)]).partition(" ")[0]
+        for name, host in hosts_of(experiment, hosts).items()
+    }
+
+
+def marks(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
+    """By what a program that was replaced is known without being read: its place on the disk, its size, its time."""
+    return {
+        name: _answer(host, ["stat", "-L", "-c", "%d %i %s %Y", str(host.posthaste)])
+        for name, host in hosts_of(experiment, hosts).items()
+    }
 
 
 def differences(held: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from posthaste_lab.experiments.description import Experiment
-from posthaste_lab.experiments.environment import busy, environment
+from posthaste_lab.experiments.environment import busy, environment, hashes, marks
 from posthaste_lab.experiments.hosts import Host
 from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.plan import OVERHEAD_S, Plan, Trial, make_plan
@@ -49,6 +49,30 @@ class Outcome:
     not_accepted: dict[str, list[str]]
 
 
+class Program:
+    """The program under test, which must stay the same: whoever builds anew meanwhile would have both measured."""
+
+    def __init__(
+        self, experiment: Experiment, hosts: dict[str, Host], known: dict[str, str], sha256: dict[str, str]
+    ) -> None:
+        """Remember what it is on the machines of the experiment: the marks it is known by, and its hashes."""
+        self.experiment, self.hosts = experiment, hosts
+        self._marks, self._hashes = known, sha256
+
+    def must_be_the_same(self) -> None:
+        """Raises RunFailed where it is another by now, or gone."""
+        now = marks(self.experiment, self.hosts)
+        if now == self._marks:
+            return
+        for host, found in hashes(self.experiment, self.hosts).items():
+            if found != self._hashes[host]:
+                raise RunFailed(
+                    f"posthaste on {host} is not the program any more that this run was begun with, and trials of two "
+                    "would not be of one system; put that one back, or name another directory with --out"
+                )
+        self._marks = now
+
+
 def run_experiment(
     experiment: Experiment,
     source: str,
@@ -66,14 +90,16 @@ def run_experiment(
     interrupted; then nothing is left running.
     """
     plan, journal = make_plan(experiment), Journal(directory)
+    known = marks(experiment, hosts)  # before it is read: what comes after that is noticed
     around = environment(experiment, hosts, hosts["local"].posthaste) | {"busy": busy(hosts["local"]) > BUSY}
+    program = Program(experiment, hosts, known, around["sha256"])
     with journal.alone():
         journal.begin(source, plan, around, quick=quick)
         results = {trial.name: result for trial in plan.trials if (result := journal.done(trial)) is not None}
         if retry_failed:
             results = {name: result for name, result in results.items() if result["status"] == "finished"}
         with _terminable():
-            _run_all(experiment, plan, hosts, journal, results, tell)
+            _run_all(experiment, plan, program, journal, results, tell)
         journal.note("", "ended", "")
     failed = {name: result["reason"] for name, result in results.items() if result["status"] == "failed"}
     not_accepted = {name: result["objections"] for name, result in results.items() if result["objections"]}
@@ -83,18 +109,20 @@ def run_experiment(
 def _run_all(
     experiment: Experiment,
     plan: Plan,
-    hosts: dict[str, Host],
+    program: Program,
     journal: Journal,
     results: dict[str, dict[str, Any]],
     tell: Callable[[Progress], None],
 ) -> None:
     todo = [trial for trial in plan.trials if trial.name not in results]
     took: list[float] = []
+    hosts = program.hosts
     failures = 0
     for place, trial in enumerate(todo):
         each_s = sum(took) / len(took) if took else plan.trial_s + OVERHEAD_S
         failed = tuple(name for name, result in results.items() if result["status"] == "failed")
         tell(Progress(trial, len(results), len(plan.trials), each_s * (len(todo) - place), failed))
+        program.must_be_the_same()
         for stays in Scratch(journal.of(trial)).clear(hosts):
             journal.note(trial.name, "left behind", stays)
         journal.clear(trial)
