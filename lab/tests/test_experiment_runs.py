@@ -186,6 +186,18 @@ def test_a_directory_of_another_experiment_is_refused(finished: Path, tmp_path: 
     assert "something that is no run" in lab("run", other, "--out", tmp_path, code=2).stderr
 
 
+def test_a_run_that_could_not_even_lay_out_its_directory_is_begun_there(tmp_path: Path) -> None:
+    """The disk was full, or the power went, before the plan was on it. One with trials has lost its plan."""
+    path, out = write(tmp_path), tmp_path / "out"
+    (out / "trials").mkdir(parents=True)
+    for name in (".lock", "experiment.toml", "plan.json.new"):
+        (out / name).write_text("title = ", "utf-8")
+    with Journal(out).alone():
+        pass
+    (out / "trials" / "001-r1").mkdir()
+    assert "something that is no run" in lab("run", path, "--out", out, code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("name", "held"),
     [
@@ -333,7 +345,9 @@ def test_a_part_that_refuses_what_it_is_given_stops_the_run_at_once(
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["SIGINT", "SIGTERM", "SIGKILL"]
+    "number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL],
+    ids=["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"],
 )
 def test_an_interruption_leaves_nothing_running_and_the_run_can_go_on(
     tmp_path: Path, scratch: Path, number: signal.Signals

@@ -31,7 +31,10 @@ from posthaste_lab.experiments.results import read_trial
 from posthaste_lab.files import read_json, reading, write_whole
 
 DONE = "trial.json"
+PLAN = "plan.json"
 LOCK = ".lock"
+# What lies there until the plan does; it is all there is where the disk was full.
+BEFORE_THE_PLAN = {LOCK, "trials", "experiment.toml", f"{PLAN}.new"}
 OUT = "--out"  # what the directory is called by whoever goes on with a run
 
 
@@ -48,7 +51,7 @@ class Journal:
         It is made where there is none; one that holds something else is left as it is.
         """
         there = {path.name for path in self.directory.iterdir()} if self.directory.exists() else set()
-        if "plan.json" not in there and there - {LOCK}:
+        if PLAN not in there and there and not self._is_about_to_begin(there):
             raise BadExperiment(str(self.directory), ["holds something that is no run: name another directory"])
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / LOCK).open("a") as held:
@@ -61,6 +64,11 @@ class Journal:
                 ) from None
             yield
 
+    def _is_about_to_begin(self, there: set[str]) -> bool:
+        """Whether what is there was left by a run that ended before its plan was written."""
+        tried = "trials" in there and any((self.directory / "trials").iterdir())
+        return LOCK in there and there <= BEFORE_THE_PLAN and not tried
+
     def begin(self, source: str, plan: Plan, environment: dict[str, Any], *, quick: bool) -> None:
         """Make the directory, or take up the one of an interrupted run of the same experiment."""
         content = plan.as_json() | {
@@ -68,7 +76,7 @@ class Journal:
             "experiment_sha256": hashlib.sha256(source.encode()).hexdigest(),
             "environment": environment,
         }
-        path = self.directory / "plan.json"
+        path = self.directory / PLAN
         if path.exists():
             held = read_json(path, OUT)
             with reading(path, OUT):

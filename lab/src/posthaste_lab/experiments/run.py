@@ -1,9 +1,10 @@
 """A whole run: every trial of the plan in its order, each recorded, none twice, none silently.
 
-An interruption (Ctrl-C, SIGTERM, a crash of this program) leaves whole trials and at most one half; the same command
-goes on from there. A trial that fails is recorded as failed and the run goes on, so that one bad setting does not cost
-a night; after several failures in a row it stops, because then the setup is at fault and not a setting. So it does at
-once where a part of the first trial refuses what it was given: most often every other trial would give it the same.
+An interruption (Ctrl-C, SIGTERM, SIGHUP, a crash of this program) leaves whole trials and at most one half; the same
+command goes on from there. A trial that fails is recorded as failed and the run goes on, so that one bad setting does
+not cost a night; after several failures in a row it stops, because then the setup is at fault and not a setting. So it
+does at once where a part of the first trial refuses what it was given: most often every other trial would give it the
+same.
 """
 
 import signal
@@ -173,13 +174,15 @@ def _run_one(experiment: Experiment, trial: Trial, hosts: dict[str, Host], journ
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM is an interruption too."""
+    """SIGTERM is an interruption too, and so is SIGHUP, when a terminal or its connection ends, but under nohup."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
