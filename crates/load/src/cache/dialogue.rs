@@ -96,7 +96,9 @@ impl Lookups {
 pub struct CacheDialogue {
     client: u32,
     rng: Rng,
-    chooser: Chooser,
+    /// Which keys it sets, and which it gets: in sequence, each has a place of its own.
+    to_set: Chooser,
+    to_get: Chooser,
     /// In the cycle.
     place: u64,
     /// How often it has written.
@@ -120,11 +122,19 @@ impl CacheDialogue {
         let mixed = seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let place = recipe.cycle.begin(client, pipeline);
         let chooser = Chooser::new(&recipe.space, recipe.distribution);
-        Self { client, rng: Rng::with_seed(mixed), chooser, place, writes: 0, keys: VecDeque::new() }
+        Self {
+            client,
+            rng: Rng::with_seed(mixed),
+            to_set: chooser,
+            to_get: chooser,
+            place,
+            writes: 0,
+            keys: VecDeque::new(),
+        }
     }
 
     fn set(&mut self, recipe: &Recipe, out: &mut Vec<u8>) {
-        let key = self.chooser.choose(&mut self.rng);
+        let key = self.to_set.choose(&mut self.rng);
         let write = u64::from(self.client) << WRITES_BITS | self.writes;
         self.writes += 1;
         recipe.set(key, write, &mut self.rng, out);
@@ -133,7 +143,7 @@ impl CacheDialogue {
     fn get(&mut self, keys: u32, desk: &Desk, out: &mut Vec<u8>) {
         out.extend_from_slice(b"get");
         for _ in 0..keys {
-            let key = self.chooser.choose(&mut self.rng);
+            let key = self.to_get.choose(&mut self.rng);
             out.push(b' ');
             desk.recipe.space.write(key, out);
             if desk.inspector.is_some() {
@@ -252,6 +262,27 @@ mod tests {
         assert_eq!(out.len(), 16 + 30 + 2);
         let answer = dialogue.answer(&asked, b"STORED\r\nEND", true, &mut desk);
         assert_eq!(answer, Answer::Whole { len: 8, outcome: Outcome::Ok, word: None });
+    }
+
+    #[test]
+    fn a_client_alone_gets_in_sequence_what_it_has_set() {
+        let mut desk = desk("1:1", false);
+        let recipe = Arc::get_mut(&mut desk.recipe).expect("nobody else has it");
+        recipe.space.count = 4;
+        recipe.cycle = Cycle::new("1:1".parse().expect("a ratio"), Numbers::fixed(1));
+        recipe.distribution = KeyDistribution::Sequential;
+        let mut dialogue = CacheDialogue::new(&desk.recipe, 1, 1, 1);
+        let mut next = || {
+            let mut out = Vec::new();
+            dialogue.ask(&mut desk, &mut out).expect("always one");
+            String::from_utf8_lossy(&out[..6]).trim_end().to_owned()
+        };
+        let keys: Vec<_> = (0..10).map(|_| next()).collect();
+        let expected = [
+            "set k0", "get k0", "set k1", "get k1", "set k2", "get k2", "set k3", "get k3", "set k0",
+            "get k0",
+        ];
+        assert_eq!(keys, expected);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub enum KeyDistribution {
     Uniform,
     /// Zipf's law with this exponent; the first key is the most popular.
     Zipf(f64),
-    /// Each client asks for one key after the other, from the first to the last and again.
+    /// Each client sets one key after the other, from the first to the last and again, and gets them in the same way.
     Sequential,
 }
 
