@@ -299,6 +299,7 @@ mod tests {
             ("--print-percentiles 50,99.99", "latency.hlog"),
             ("--key-minimum 5 --key-maximum 4", "below"),
             ("-c 1000000 -t 1000", "1000000 is the most in all"),
+            ("--expiry-range 10-2592001", "30 days"),
             ("--key-maximum 18446744073709551615", "1000000000000 keys are the most"),
             ("--key-maximum 1000000000000", "1000000000000 keys are the most"),
         ] {

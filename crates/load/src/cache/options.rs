@@ -17,6 +17,9 @@ const VALUE_BYTES_MAX: u32 = 128 << 20;
 /// Most keys; with the largest first number their numbers have 13 digits.
 const KEYS_MAX: u64 = 1_000_000_000_000;
 
+/// The longest life, 30 days: what servers are told beyond it is a time since 1970.
+const EXPIRY_MAX: u32 = 30 * 24 * 3600;
+
 /// Most keys of one get.
 const MULTIGET_MAX: u32 = 100_000;
 
@@ -137,6 +140,12 @@ impl CacheBench {
         }
         if bytes > VALUE_BYTES_MAX {
             return usage(format!("--value-bytes {bytes} is too much; {VALUE_BYTES_MAX} is the most"));
+        }
+        if self.expiry.max() > EXPIRY_MAX {
+            return usage(format!(
+                "--expiry {} is too long: servers take more than {EXPIRY_MAX} s (30 days) for a time since 1970, which is over",
+                self.expiry
+            ));
         }
         if self.multiget.min() == 0 || self.multiget.max() > MULTIGET_MAX {
             return usage(format!("--multiget must be between 1 and {MULTIGET_MAX} keys"));
