@@ -49,6 +49,17 @@ fn an_honest_server_passes_every_workload() {
 }
 
 #[test]
+fn only_accounts_of_the_run_log_in() {
+    let address = serve(Mutant::Reserved);
+    for workload in ["twelve-step", "mix:create=0.5,send=0.5"] {
+        let words =
+            format!("--workload {workload} --clients 2 --first-client 65 --requests 20 --preload 300");
+        let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
+        assert!(report.verdict().is_ok() && report.counts.errors == 0, "{report}");
+    }
+}
+
+#[test]
 fn twelve_step_counts_its_steps_and_leaves_nothing_behind() {
     let report = checked(Mutant::Honest, "--clients 3");
     let check = report.check.as_ref().expect("--check");

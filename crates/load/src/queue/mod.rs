@@ -158,7 +158,7 @@ impl Bench for QueueBench {
         let mut servers = Again::new(self, played.unanswered);
         let mut leavings = Leavings::of(self, played);
         let check = settle::settle(self, ground, &mut leavings, &mut servers);
-        settle::sweep(&leavings, &mut servers);
+        settle::sweep(self, &leavings, &mut servers);
         Settled { details: QueueDetails { steps }, check }
     }
 }

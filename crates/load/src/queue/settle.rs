@@ -180,18 +180,18 @@ fn close(
 
 /// Deletes queues that clients made and left behind, each at its own server; a server that has gone cannot be swept, and need
 /// not be.
-pub(crate) fn sweep(leavings: &Leavings, servers: &mut Again<'_>) {
+pub(crate) fn sweep(bench: &QueueBench, leavings: &Leavings, servers: &mut Again<'_>) {
     for (place, queues) in leavings.queues.iter().enumerate() {
         if !queues.is_empty()
-            && let Err(error) = servers.ask(place, |session| delete(session, queues))
+            && let Err(error) = servers.ask(place, |session| delete(session, bench.first_client, queues))
         {
             complain(format_args!("queues of the run are left on the server: {error}"));
         }
     }
 }
 
-fn delete(mut session: Session, queues: &[Queue]) -> Result<(), LoadError> {
-    session.log_in(1)?;
+fn delete(mut session: Session, account: Account, queues: &[Queue]) -> Result<(), LoadError> {
+    session.log_in(account)?;
     let delete = |queue: &Queue| vec!["QDELETE".to_owned(), queue.to_string()];
     // A client's own QDELETE may have been carried out without an answer in time.
     session.accept_all_but(queues.iter().map(delete), "NOQUEUE")

@@ -75,7 +75,7 @@ pub(crate) fn prepare(bench: &QueueBench, ground: &mut Ground) -> Result<u64, Lo
     let mut foreign = 0;
     for address in &bench.connect {
         let mut session = Session::connect(address, bench.secret_file.as_ref())?;
-        session.log_in(1)?;
+        session.log_in(bench.first_client)?;
         session.accept_all((1..=shared_queues(bench)).map(|q| vec!["QCREATE".to_owned(), q.to_string()]))?;
         if bench.dataset.is_some() {
             session.accept_all((1..=DATASET_QUEUES).map(|q| vec!["QPURGE".to_owned(), q.to_string()]))?;
@@ -109,7 +109,7 @@ fn have_one_store(bench: &QueueBench, run: u32) -> Result<bool, LoadError> {
     }
     let connect = |address: &Address| -> Result<Session, LoadError> {
         let mut session = Session::connect(address, bench.secret_file.as_ref())?;
-        session.log_in(1)?;
+        session.log_in(bench.first_client)?;
         Ok(session)
     };
     let mut first = connect(first)?;
@@ -153,13 +153,14 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
                 asked.push("LOGIN");
             }
             let len = bench.message_bytes.draw(&mut sizes) as usize;
-            let sequence = &mut ground.sent[letter.sender as usize - 1];
+            // Which goes only with clients from account 1 on.
             if bench.check {
+                let sequence = &mut ground.sent[letter.sender as usize - 1];
                 let recipient = letter.to.unwrap_or(0);
                 Stamp { run, sender: letter.sender, sequence: *sequence, recipient, queue: letter.queue }
                     .write(&mut body[..len]);
+                *sequence += 1;
             }
-            *sequence += 1;
             let request = Request::Send { queue: letter.queue, to: letter.to };
             let witness = witness(&ground.room, &mut ground.preloaded, letter.sender);
             let number = witness.and_then(|witness| witness.asks(request, &body[..len]));
@@ -200,10 +201,11 @@ fn witness<'a>(
 /// The messages of the data set, then those of the preload.
 fn letters(bench: &QueueBench) -> impl Iterator<Item = Letter> + use<> {
     let full = if bench.dataset == Some(Dataset::Full) { FULL_MESSAGES } else { 0 };
-    let (clients, queues) = (u64::from(bench.run.clients), Queue::from(bench.queues));
+    let (first, clients, queues) =
+        (bench.first_client, u64::from(bench.run.clients), Queue::from(bench.queues));
     let preload = (0..bench.preload).map(move |i| Letter {
         // Blocks of one sender: it need not log in for every message.
-        sender: (i / 256 % clients) as Account + 1,
+        sender: first + (i / 256 % clients) as Account,
         queue: i % queues + 1,
         to: None,
     });
@@ -222,6 +224,19 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+
+    #[test]
+    fn the_preload_is_sent_by_the_accounts_of_the_clients() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            bench: QueueBench,
+        }
+        let words = ["bench", "--first-client", "65", "--clients", "2", "--preload", "300"];
+        let Line { bench } = clap::Parser::parse_from(words);
+        let senders: Vec<_> = letters(&bench).map(|letter| letter.sender).collect();
+        assert_eq!([senders[0], senders[255], senders[256], senders[299]], [65, 65, 66, 66]);
+    }
 
     #[test]
     fn the_full_data_set_is_that_of_the_reports() {

@@ -84,6 +84,8 @@ pub(crate) enum Mutant {
     Overloaded,
     /// Nothing is wrong: each request takes 20 ms.
     Slow,
+    /// Nothing is wrong: it keeps accounts, and 1 is none of them.
+    Reserved,
 }
 
 /// The call at which a mutant shows itself; in a lone twelve-step loop, a POP that must find something.
@@ -198,6 +200,9 @@ impl Store {
     fn answer_at_ease(&mut self, words: &[&[u8]], account: &mut String, out: &mut Vec<u8>) {
         let mut e = Encoder::new(out, Protocol::Resp2);
         match words {
+            [b"LOGIN", b"1"] if self.mutant == Mutant::Reserved => {
+                e.error(&Fault::new(Word::NoAccount, "unknown account or wrong secret"));
+            }
             [b"LOGIN", name] => {
                 *account = text(name);
                 e.integer(1);
