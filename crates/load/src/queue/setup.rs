@@ -25,6 +25,9 @@ const FULL_MESSAGES: u64 = 12_000;
 const FULL_QUEUES: u64 = 10;
 const FULL_SENDERS: u64 = 30;
 
+/// Bodies sent together have no more bytes, unless one alone has.
+const BYTES_IN_FLIGHT: usize = 8 << 20;
+
 /// What the run finds.
 #[derive(Debug)]
 pub struct Ground {
@@ -147,7 +150,7 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
         unless_interrupted()?;
         let mut asked = Vec::with_capacity(2 * IN_FLIGHT);
         let mut journaled = Vec::new();
-        for letter in letters.by_ref().take(IN_FLIGHT) {
+        for letter in letters.by_ref().take(at_once(body.len())) {
             if sender.replace(letter.sender) != Some(letter.sender) {
                 session.push_log_in(letter.sender);
                 asked.push("LOGIN");
@@ -183,6 +186,11 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
         }
     }
     Ok(())
+}
+
+/// How many bodies of up to so many bytes are held and sent together.
+fn at_once(body_bytes: usize) -> usize {
+    (BYTES_IN_FLIGHT / body_bytes.max(1)).clamp(1, IN_FLIGHT)
 }
 
 /// Who keeps what `sender` sends before the run.
@@ -236,6 +244,11 @@ mod tests {
         let Line { bench } = clap::Parser::parse_from(words);
         let senders: Vec<_> = letters(&bench).map(|letter| letter.sender).collect();
         assert_eq!([senders[0], senders[255], senders[256], senders[299]], [65, 65, 66, 66]);
+    }
+
+    #[test]
+    fn as_few_large_bodies_are_held_at_once_as_memory_takes_easily() {
+        assert_eq!([0, 200, 65_536, 1 << 20, 60_000_000].map(at_once), [64, 64, 64, 8, 1]);
     }
 
     #[test]
