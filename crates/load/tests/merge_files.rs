@@ -54,6 +54,19 @@ fn good_records_are_merged() {
     assert_eq!((merged.clients, merged.counts.ok, merged.counts.nulls), (8, 4, 2));
 }
 
+#[test]
+fn what_found_nothing_in_a_cache_is_called_a_miss() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let records = records(dir.path(), "summary.json", SUMMARY);
+    assert!(merge(&records).expect("two good records").to_string().contains(" null "));
+    for (record, number) in records.iter().zip(["1", "2"]) {
+        let run = RUN.replace("PID", number).replace("BOOT", "same");
+        let run = run.replace(r#""clients": 4"#, r#""clients": 4, "ratio": "1:10""#);
+        fs::write(record.join("run.json"), run).expect("a file");
+    }
+    assert!(merge(&records).expect("two good records").to_string().contains(" miss "));
+}
+
 /// A log of windows of a second, each with a request that took so long.
 fn log(windows: u32, nanos: u64) -> String {
     let mut histogram = histogram(2);

@@ -6,9 +6,12 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::cache::dialogue::CacheDialogue;
+use crate::dialogue::Dialogue as _;
 use crate::error::LoadError;
 use crate::merge::read::ReadRecord;
 use crate::merge::timeline::Timeline;
+use crate::queue::dialogue::QueueDialogue;
 use crate::report::Response;
 use crate::tally::{Counts, histogram};
 
@@ -51,6 +54,9 @@ pub struct Merged {
     pub valid: bool,
     /// Why not.
     pub invalid_because: Vec<String>,
+    /// What the tier calls a request that found nothing.
+    #[serde(skip)]
+    nulls: &'static str,
 }
 
 /// One kind of request.
@@ -170,6 +176,7 @@ impl Merged {
             parts,
             valid: doubts.is_empty(),
             invalid_because: doubts,
+            nulls: nulls(&records[0]),
         })
     }
 }
@@ -186,6 +193,11 @@ impl Merged {
         }
         Ok(())
     }
+}
+
+/// As in the report of a run. Only that of a cache has a ratio of sets to gets.
+fn nulls(record: &ReadRecord) -> &'static str {
+    if record.option("ratio").is_null() { QueueDialogue::NULLS } else { CacheDialogue::NULLS }
 }
 
 /// Adds one record's windows of the common stretch.
@@ -263,7 +275,7 @@ impl fmt::Display for Merged {
             "",
             "served/s",
             "ok",
-            "null",
+            self.nulls,
             "error",
             "mean us",
             "p50 us",
