@@ -127,7 +127,7 @@ fn origin(bench: &RunOptions, clock: Clock) -> Result<u64, LoadError> {
             -wait_s
         )));
     }
-    Ok(now + nanos(Duration::from_secs_f64(wait_s)))
+    Ok(now.saturating_add(nanos(Duration::from_secs_f64(wait_s))))
 }
 
 /// Waits for the first request.
@@ -247,4 +247,23 @@ fn deal<D: Dialogue>(connections: Vec<Connection<D>>, threads: usize) -> Vec<Vec
         shares[i % threads].push(connection);
     }
     shares
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunOptions,
+    }
+
+    #[test]
+    fn a_start_that_is_centuries_away_is_not_now() {
+        let Line { run } = Line::parse_from(["bench", "--start-at", "90000000000"]);
+        assert_eq!(origin(&run, Clock::start()).expect("it is to come"), u64::MAX);
+    }
 }
