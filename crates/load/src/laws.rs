@@ -109,7 +109,8 @@ impl InteractiveLaw {
         let difference = measured_per_s / predicted_per_s - 1.0;
         // Each client is in the middle of a cycle at both edges. What is left of it there, or was before, has the deviation of a
         // whole cycle when times are exponential, and less otherwise.
-        let by_chance = DEVIATIONS_MAX * (2.0 * in_flight).sqrt() / answers as f64;
+        let fewest = (answers as f64).min(predicted_per_s * duration_s);
+        let by_chance = DEVIATIONS_MAX * (2.0 * in_flight).sqrt() / fewest;
         // Where all stand still together at an edge that is no matter of chance, but it is known how long it was.
         let by_edges = edges_ns.unsigned_abs() as f64 * 1e-9 / (in_flight * duration_s);
         let tolerance = DIFFERENCE_MAX + by_chance + by_edges;
@@ -147,6 +148,22 @@ mod tests {
         assert!(said(100_000, 98_000.0).contains("THEY DISAGREE"));
         assert!(said(100_000, 0.0).contains("THEY DISAGREE"), "it was not this server that answered");
         assert!(said(0, 0.0).contains("they agree"));
+    }
+
+    #[test]
+    fn one_answer_where_one_in_minutes_is_due_is_no_disagreement() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            run: RunOptions,
+        }
+        let Line { run } = clap::Parser::parse_from(["bench", "--clients", "16", "--think", "1h"]);
+        let mut figures = Figures::new(3);
+        figures.record(crate::dialogue::Outcome::Ok, 1_000_000, 1);
+        let mut thought = Thought::default();
+        thought.add(3_600_000_000_000);
+        let law = InteractiveLaw::of(&run, &figures, 1.0, thought, &crate::tally::histogram(3), 0);
+        assert!(law.expect("a closed loop").holds());
     }
 
     #[test]
