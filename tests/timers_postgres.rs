@@ -121,6 +121,7 @@ fn leases_end_though_it_takes_days_to_go_through_all_of_the_past() {
     postgres.psql(&database, "SELECT posthaste.login('ann'), posthaste.create_queue('q')");
     // One that comes to light late, and one that ends while the past is gone through.
     lease(postgres, &database, 1, "posthaste.now_ms() - 600000");
+    postgres.psql(&database, "SELECT setval('posthaste.message_id', 1)");
     postgres.psql(&database, SLOW_PAST);
     let server = Server::start(&postgres.url(&database), &[]);
     let mut client = Client::login(server.addr(), "ann").expect("it runs");
