@@ -27,7 +27,7 @@ from posthaste_lab.experiments.figures import cpu_seconds, read_summary
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.plan import Trial
-from posthaste_lab.experiments.postgresql import trusted
+from posthaste_lab.experiments.postgresql import events, trusted
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
 from posthaste_lab.experiments.trial import run_trial
@@ -420,7 +420,7 @@ def _pids(words: str) -> list[int]:
 
 
 def test_over_a_postgresql_of_its_own_and_beside_memcached(tmp_path: Path, scratch: Path) -> None:
-    """Stores of the distribution's packages are started, set up and gone; the server's checkpoints become events."""
+    """Stores of the distribution's packages are started where they are to be, set up and gone."""
     text = SMALL.replace(
         "[parts.tier]",
         '[parts.database]\nkind = "postgresql"\nsynchronous_commit = "off"\n\n[parts.other]\nkind = "memcached"\n'
@@ -428,14 +428,33 @@ def test_over_a_postgresql_of_its_own_and_beside_memcached(tmp_path: Path, scrat
     )
     text = text.replace('store = "embedded:{dir}/store"', 'store = "{database}"').replace("[2, 8]", "[2]")
     text = text.replace("repetitions = 2", "repetitions = 1").replace("where = { clients = 8 }", "")
-    path, out = write(tmp_path, text), tmp_path / "out"
+    path, out = write(tmp_path, text + '\n[placement]\ndatabase = { cpus = "0" }\n'), tmp_path / "out"
     run_through(path, out, "--scratch", scratch)
     (row,) = table(out / "trials.csv")
     assert int(row["served"]) > 0
     assert int(row["violations"]) == 0
     held = json.loads((out / "trials" / "001-r1" / "trial.json").read_text("utf-8"))
+    assert held["commands"]["database"].startswith("taskset -c 0 ")
     assert "synchronous_commit=off" in held["commands"]["database"]
     assert "memcached" in held["commands"]["other"]
+
+
+def test_what_a_postgresql_did_meanwhile_is_read_from_its_log(tmp_path: Path) -> None:
+    """A line is written at the end of it, that of a vacuum before the one that says how long it took."""
+    log = tmp_path / "stderr.log"
+    log.write_text(
+        "1000.500 LOG:  checkpoint complete: wrote 3 buffers (0.0%); write=0.2 s, sync=0.1 s, total=0.500 s; ...\n"
+        '1002.000 LOG:  automatic vacuum of table "posthaste.public.message": index scans: 0\n'
+        "\tsystem usage: CPU: user: 0.00 s, system: 0.00 s, elapsed: 0.25 s\n"
+        '1003.000 LOG:  automatic aggressive vacuum to prevent wraparound of table "x.y.z": index scans: 1\n'
+        "\tsystem usage: CPU: user: 0.00 s, system: 0.00 s, elapsed: 1.00 s\n"
+        "1004.000 ERROR:  elapsed: 9.00 s\n"
+    )
+    assert events(log, 1000.0, "database") == [
+        (0.0, 500.0, "database", "checkpoint"),
+        (1.75, 250.0, "database", "automatic vacuum"),
+        (2.0, 1000.0, "database", "automatic aggressive vacuum"),
+    ]
 
 
 def own_address() -> str:

@@ -74,10 +74,11 @@ fn end_at_interrupt() -> std::io::Result<()> {
 
 /// Makes one report of the records of several load generators; an error if one of them failed.
 pub(crate) fn merge(flags: &MergeFlags) -> Result<(), Box<dyn Error>> {
+    let summary = flags.json.as_deref().map(SummaryFile::open).transpose()?;
     let merged = posthaste_load::merge::merge(&flags.records)?;
-    say(&merged.to_string())?;
-    if let Some(path) = &flags.json {
-        SummaryFile::open(path)?.write(&(serde_json::to_string_pretty(&merged)? + "\n"))?;
+    if let Some(summary) = summary {
+        summary.write(&(serde_json::to_string_pretty(&merged)? + "\n"))?;
     }
+    say(&merged.to_string())?;
     Ok(merged.verdict()?)
 }

@@ -83,7 +83,7 @@ impl fmt::Display for StartError {
             Self::Unguarded(address) => write!(
                 f,
                 "{address} can be reached from other machines: name the accounts that may log in \
-                 (--accounts FILE, made by `posthaste admin account add`) or listen on 127.0.0.1 or unix:PATH"
+                 (--accounts FILE, made by `posthaste admin account add`) or have it on 127.0.0.1 (--listen: or unix:PATH)"
             ),
             Self::Store(error) => write!(f, "{error}"),
             Self::Accounts(error) => f.write_str(error),

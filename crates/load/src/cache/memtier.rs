@@ -209,18 +209,21 @@ impl MemtierOptions {
             })?;
         }
         if let Some(pattern) = &self.key_pattern {
-            bench.key_distribution = distribution(pattern, self.key_zipf_exp.unwrap_or(1.0))?;
+            bench.key_distribution = distribution(pattern, self.key_zipf_exp)?;
         }
         Ok(())
     }
 }
 
-fn distribution(pattern: &str, exponent: f64) -> Result<KeyDistribution, LoadError> {
-    match pattern {
-        "R:R" => Ok(KeyDistribution::Uniform),
-        "S:S" => Ok(KeyDistribution::Sequential),
-        "Z:Z" => format!("zipf:{exponent}").parse().map_err(LoadError::Usage),
-        other => Err(LoadError::Usage(format!(
+fn distribution(pattern: &str, exponent: Option<f64>) -> Result<KeyDistribution, LoadError> {
+    match (pattern, exponent) {
+        ("R:R", None) => Ok(KeyDistribution::Uniform),
+        ("S:S", None) => Ok(KeyDistribution::Sequential),
+        ("Z:Z", _) => format!("zipf:{}", exponent.unwrap_or(1.0)).parse().map_err(LoadError::Usage),
+        ("R:R" | "S:S", Some(_)) => Err(LoadError::Usage(format!(
+            "--key-zipf-exp says nothing of --key-pattern {pattern}; write --key-pattern Z:Z"
+        ))),
+        (other, _) => Err(LoadError::Usage(format!(
             "--key-pattern {other} is not there, only R:R, Z:Z and S:S; to set every key once (P:P) use --preload"
         ))),
     }
@@ -293,6 +296,7 @@ mod tests {
             ("--key-pattern G:G", "only R:R"),
             ("--key-pattern P:P", "--preload"),
             ("--key-pattern Z:Z --key-zipf-exp 0", "zipf"),
+            ("--key-pattern R:R --key-zipf-exp 0.9", "write --key-pattern Z:Z"),
             ("--data-size-pattern S", "--value-bytes"),
             ("-x 3", "run it as often"),
             ("-o out.txt", "--json"),

@@ -121,10 +121,12 @@ class Parts:
         if kind.name == POSTGRESQL:
             settings = {option: self._filled(value, instance, 0) for option, value in instance.options.items()}
             clients = hosts_of(self.experiment, self.hosts).values()
-            started = postgresql.start(name, host, settings, instance.directory, instance.keep, clients)
-            process, instance.address = started
+            port, directory = host.free_port(), instance.directory
+            pinned = self._pinned(instance)
+            process = postgresql.start(name, host, settings, directory, instance.keep, clients, port, pinned)
             instance.process = process
             stack.callback(process.stop)
+            instance.address = postgresql.make_database(process, directory, port)
             self._link(instance)
             return
         port = host.free_port() if kind.ready == "tcp" else 0
@@ -143,15 +145,19 @@ class Parts:
         if link is not None and self.shaper is not None and not self.shaper.shape(link, instance.address):
             self.delays_by_loads[instance.part] = link.delay
 
+    def _pinned(self, instance: Instance) -> list[str]:
+        """What keeps it on the processors that its part is to have."""
+        place = self.experiment.placement.get(instance.part)
+        return ["taskset", "-c", place.cpus] if place is not None and place.cpus else []
+
     def _command(self, instance: Instance, port: int) -> list[str]:
-        kind, place = instance.kind, self.experiment.placement.get(instance.part)
+        kind = instance.kind
         program = find_program(kind.program, instance.host)
         options: dict[str, Value] = {
             option: value for option, value in kind.defaults.items() if self._known(instance, option)
         }
         options |= instance.options
-        command = ["taskset", "-c", place.cpus] if place is not None and place.cpus else []
-        command += [program, *kind.arguments]
+        command = [*self._pinned(instance), program, *kind.arguments]
         for option, value in options.items():
             command += _arguments(option, self._filled(value, instance, port))
         return command

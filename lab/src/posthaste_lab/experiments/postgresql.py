@@ -22,17 +22,24 @@ DATABASE = "posthaste"
 LOGGED = {"log_checkpoints": "on", "log_line_prefix": "%n ", "log_autovacuum_min_duration": "0"}
 EVENT = re.compile(
     r"^(?P<end>\d+\.\d+) LOG:\s+(?:(?P<checkpoint>checkpoint complete):.* total=(?P<total>[\d.]+) s"
-    r"|(?P<vacuum>automatic (?:vacuum|analyze)) of table)",
+    r"|(?P<vacuum>automatic (?:aggressive )?(?:vacuum|analyze))[a-z ]* of table)",
 )
 ELAPSED = re.compile(r"elapsed: ([\d.]+) s")
 
 
 def start(
-    name: str, host: Host, settings: dict[str, Value], directory: str, logs: Path, clients: Iterable[Host]
-) -> tuple[Process, str]:
-    """Start a server and make its database, for parts on the machines `clients`. Answers the process and the URL."""
+    name: str,
+    host: Host,
+    settings: dict[str, Value],
+    directory: str,
+    logs: Path,
+    clients: Iterable[Host],
+    port: int,
+    pinned: list[str],
+) -> Process:
+    """Start a server for parts on the machines `clients`; `pinned` is what keeps it on some processors."""
     programs, user = postgresql_programs(host), unprivileged_user(host)
-    data, port = f"{directory}/data", host.free_port()
+    data = f"{directory}/data"
     as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
     if user:
         run(host, ["chown", user, directory])
@@ -41,14 +48,18 @@ def start(
     append = ["sh", "-c", 'file=$0; printf "%s\\n" "$@" >> "$file"', f"{data}/pg_hba.conf"]
     run(host, [*as_user, *append, *(line for client in clients for line in trusted(client))])
     given = LOGGED | {setting: str(value) for setting, value in settings.items()}
-    command = [*as_user, f"{programs}/postgres", "-D", data, "-p", str(port), "-k", directory, "-h", "*"]
-    if host.name == "local":
-        command[-1] = host.address
+    listen = host.address if host.name == "local" else "*"
+    command = [*pinned, *as_user, f"{programs}/postgres", "-D", data, "-p", str(port), "-k", directory, "-h", listen]
     command += [argument for setting, value in given.items() for argument in ("-c", f"{setting}={value}")]
-    process = Process(name, host, command, directory, logs, signal="INT")
-    process.wait_ready("database system is ready to accept connections", "", READY_S)
-    run(host, [*as_user, f"{programs}/createdb", "-h", directory, "-p", str(port), "-U", "postgres", DATABASE])
-    return process, f"postgres://postgres@{host.address}:{port}/{DATABASE}"
+    return Process(name, host, command, directory, logs, signal="INT")
+
+
+def make_database(server: Process, directory: str, port: int) -> str:
+    """Wait until it is up, make its database, and answer the URL of that."""
+    server.wait_ready("database system is ready to accept connections", "", READY_S)
+    programs, host = postgresql_programs(server.host), server.host
+    run(host, [f"{programs}/createdb", "-h", directory, "-p", str(port), "-U", "postgres", DATABASE])
+    return f"postgres://postgres@{host.address}:{port}/{DATABASE}"
 
 
 def trusted(client: Host) -> list[str]:
