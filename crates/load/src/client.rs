@@ -192,6 +192,12 @@ impl<D: Dialogue> Client<D> {
         (self.stopping || self.left == 0) && self.in_flight.is_empty() && self.dialogue.is_at_rest()
     }
 
+    /// Since when its oldest request waits for an answer.
+    #[must_use]
+    pub fn oldest(&self) -> Option<u64> {
+        self.in_flight.front().map(|sent| sent.since)
+    }
+
     /// Whether it waits for an answer.
     #[must_use]
     pub fn is_asking(&self) -> bool {

@@ -3,10 +3,12 @@
 
 mod due;
 mod harvest;
+mod moderation;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
+use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -26,6 +28,7 @@ use crate::progress::Live;
 use crate::tally::histogram;
 use crate::timespan::nanos;
 pub(crate) use harvest::Harvest;
+use moderation::Moderation;
 
 /// Bytes read at once; shared by all clients of a thread.
 const SCRATCH_BYTES: usize = 256 * 1024;
@@ -75,6 +78,8 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     /// In an open loop: when requests are due, and whose turn it is.
     arrivals: Option<Arrivals>,
     turn: usize,
+    /// In a closed loop without think times.
+    moderation: Option<Moderation>,
     alarm: Alarm,
     /// When something was sent or answered last.
     stirred: u64,
@@ -137,6 +142,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             thought: Thought::default(),
             arrivals,
             turn: 0,
+            moderation: None,
             alarm,
             stirred: 0,
             late: histogram(3),
@@ -166,11 +172,19 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         // What is measured may begin with the first requests.
         self.advance(self.context.clock.now());
         self.begin(pipeline);
+        if self.arrivals.is_none() && self.context.think.is_none() {
+            self.moderation = Some(Moderation::new(self.connections.len() * pipeline));
+        }
         loop {
             let now = self.context.clock.now();
             self.heed(now);
             if self.advance(now) || now >= self.context.schedule.give_up {
                 return Ok(self.harvest());
+            }
+            if self.stage < Stage::Finish
+                && let Some(pause) = self.moderation.as_ref().and_then(Moderation::pause)
+            {
+                thread::sleep(pause);
             }
             let patience =
                 self.patience(now).map_err(|source| LoadError::System { what: "set a timer", source })?;
@@ -200,6 +214,9 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         } else if self.stage == Stage::WarmUp && woke >= window.start {
             // What waits now is measured, also where its answer is read a moment later.
             self.advance(woke);
+        }
+        if let Some(moderation) = &mut self.moderation {
+            moderation.begin();
         }
         for event in events {
             let Token(i) = event.token();
@@ -327,11 +344,15 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     fn serve(&mut self, i: usize) {
         let mut now = 0;
         let connection = &mut self.connections[i];
+        let oldest = connection.client.oldest();
         let answers = connection.read(&mut self.scratch, self.context.clock, &mut now, &mut self.instruments);
         if let Some(watch) = self.instruments.watch.as_ref().filter(|_| answers > 0) {
             now = watch.last();
         }
         self.stirred = self.stirred.max(now);
+        if let (Some(moderation), Some(oldest), 1..) = (&mut self.moderation, oldest, answers) {
+            moderation.answered(answers, now.saturating_sub(oldest));
+        }
         if !self.context.think.is_none() && self.stage < Stage::Finish {
             for _ in 0..answers {
                 let pause = self.context.think.draw(&mut self.thoughts);
