@@ -7,11 +7,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from programs import SMALL, lab, left_running, program, run_through, write
+from programs import SMALL, here, lab, left_running, program, run_through, write
 
 from posthaste_lab.experiments import BadExperiment, RunFailed, load
 from posthaste_lab.experiments.description import Link
 from posthaste_lab.experiments.hosts import this_machine
+from posthaste_lab.experiments.kinds import check_parts
 from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, Isolated, Shaper, bits_per_s, isolate
 from posthaste_lab.experiments.plan import links_of, make_plan
 
@@ -54,6 +55,14 @@ def test_what_is_wrong_with_a_link_is_told_before_anything_starts(tmp_path: Path
     with pytest.raises(BadExperiment) as caught:
         load(write(tmp_path, SMALL + "\n" + table))
     assert [line for line in caught.value.problems if line.startswith(said)], caught.value.problems
+
+
+def test_a_link_leads_to_a_part_that_others_connect_to(tmp_path: Path) -> None:
+    """To a load there is no way, and the report would tell of one."""
+    said = "links.load: is the way to a server, and bench queue is a load, which nobody connects to; name the part that"
+    (found,) = check_parts(load(write(tmp_path, SMALL + "\n[links.load]\ndelay = '1ms'\n")), here())
+    assert found.startswith(said)
+    assert check_parts(load(write(tmp_path, SMALL + LINK + "delay = '1ms'\n")), here()) == []
 
 
 def test_a_level_may_set_what_a_link_is_like(tmp_path: Path) -> None:

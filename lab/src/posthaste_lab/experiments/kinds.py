@@ -166,6 +166,7 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
             problems += _option_problems(name, kind, settings[name], before, host)
         before.append(name)
     roles = [kinds()[part.kind].role for part in experiment.parts.values() if part.kind in kinds()]
+    problems += _unasked_links(experiment)
     if "load" not in roles:
         problems.append(f"parts: none of {', '.join(experiment.parts)} is a load, so nothing would be measured")
     windowed = [
@@ -180,6 +181,17 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
             f"{', '.join(windowed)} lies within"
         )
     return problems
+
+
+def _unasked_links(experiment: Experiment) -> list[str]:
+    """Links to parts that nobody connects to: no packet would ever pass them, and the report would tell of them."""
+    found = {name: kinds().get(experiment.parts[name].kind) for name in experiment.links}
+    return [
+        f"links.{name}: is the way to a server, and {kind.name} is a {kind.role}, which nobody connects to; name the "
+        "part that it asks"
+        for name, kind in found.items()
+        if kind is not None and kind.role != "server"
+    ]
 
 
 def _option_problems(
