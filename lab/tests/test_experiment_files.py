@@ -280,6 +280,24 @@ def test_a_share_is_trimmed_of_the_duration(tmp_path: Path) -> None:
     assert load(write(tmp_path, shares)).trimmed == pytest.approx((0.06, 0.415, 0.025))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('kind = "bench queue"\nconnect = "{tier}"\ncheck = true', 'kind = "bench store"', "a bench store has no time"),
+        ("check = true", "requests = 100", "a load of so many requests (requests) measures all of them"),
+    ],
+    ids=["store", "requests"],
+)
+def test_what_measures_all_it_does_is_not_trimmed(tmp_path: Path, old: str, new: str, why: str) -> None:
+    """The trial would be shorter by that, or not at all, and reports would tell that its ends were cut."""
+    text = SMALL[: SMALL.index("[factors.clients]")].replace(old, new)
+    (said,) = check_parts(load(write(tmp_path, text)), here())
+    assert said.startswith(f"run.trim: cuts nothing of parts.load, since {why}")
+    assert said.endswith("take run.trim out")
+    untrimmed = text.replace('trim = { head = "100ms", tail = "50ms" }', "")
+    assert check_parts(load(write(tmp_path, untrimmed)), here()) == []
+
+
 def test_zero_needs_no_unit(tmp_path: Path) -> None:
     """It is the same in all of them."""
     for tail in ("0", '"0"', "0.0"):

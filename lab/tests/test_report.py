@@ -31,7 +31,7 @@ from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.network import link_bits_per_s, network_section
-from posthaste_lab.report.sections.over_time import warm_up_s, warm_up_verdict
+from posthaste_lab.report.sections.over_time import trimming, warm_up_s, warm_up_verdict
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
 from posthaste_lab.report.sections.trust import verdicts
@@ -388,6 +388,16 @@ def test_a_warm_up_that_was_not_trimmed_is_noticed(run: Run) -> None:
     late = warm_up_s(slow, 10.0)
     assert late == pytest.approx(20, abs=5.5)
     assert "trial with windows enough to tell took longer" in warm_up_verdict([(run.finished[0], slow)], 10.0)
+
+
+def test_the_measured_time_is_told_as_it_was(run: Run) -> None:
+    """A load of so many requests is measured for as long as they take, and one may end before its time."""
+    found = trace(run.finished[0], 0.1, 0.05)
+    assert found is not None
+    as_said = trimming(run, [(run.finished[0], replace(found, measured_s=0.35))])
+    assert as_said.endswith("every figure of this report is of the 0.35 s between.")
+    longer = trimming(run, [(run.finished[0], replace(found, measured_s=each)) for each in (0.3, 12.0)])
+    assert longer.endswith("That is 0.35 s by the file, and was from 0.3 s to 12 s.")
 
 
 def test_a_warm_up_that_was_trimmed_exactly_is_no_finding(run: Run) -> None:

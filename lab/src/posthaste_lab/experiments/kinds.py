@@ -23,6 +23,7 @@ Role = Literal["server", "step", "load"]
 POSTGRESQL = "postgresql"
 BENCH_QUEUE = "bench queue"
 SEARCH = "find-max-rate"
+REQUESTS = "requests"
 OWN_PLACEHOLDERS = {
     "address", "host", "port", "dir", "record", "summary", "duration", "head", "tail", "window", "seed", "user"
 }  # fmt: skip
@@ -166,7 +167,7 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
             problems += _option_problems(name, kind, settings[name], before, host)
         before.append(name)
     roles = [kinds()[part.kind].role for part in experiment.parts.values() if part.kind in kinds()]
-    problems += _unasked_links(experiment)
+    problems += [*_unasked_links(experiment), *_untrimmed_loads(experiment, settings)]
     if "load" not in roles:
         problems.append(f"parts: none of {', '.join(experiment.parts)} is a load, so nothing would be measured")
     windowed = [
@@ -192,6 +193,27 @@ def _unasked_links(experiment: Experiment) -> list[str]:
         for name, kind in found.items()
         if kind is not None and kind.role != "server"
     ]
+
+
+def _untrimmed_loads(experiment: Experiment, settings: Mapping[str, Mapping[str, list[Value]]]) -> list[str]:
+    """Loads that measure all they do where something is to be trimmed: the report would tell that it was."""
+    head, _, tail = experiment.trimmed
+    if head + tail == 0:
+        return []
+    found = {name: kinds().get(part.kind) for name, part in experiment.parts.items()}
+    loads = {name: kind for name, kind in found.items() if kind is not None and kind.role == "load"}
+    return [
+        f"run.trim: cuts nothing of parts.{name}, since {why}; take run.trim out"
+        for name, kind in loads.items()
+        if (why := _whole(kind, settings[name]))
+    ]
+
+
+def _whole(kind: Kind, settings: Mapping[str, list[Value]]) -> str:
+    """Why a load measures from its beginning to its end; empty where it does not."""
+    if "{head}" not in kind.defaults.values():
+        return f"a {kind.name} has no time before and after what it measures"
+    return f"a load of so many requests ({REQUESTS}) measures all of them" if settings.get(REQUESTS) else ""
 
 
 def _option_problems(

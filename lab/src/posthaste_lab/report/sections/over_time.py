@@ -19,20 +19,17 @@ TRACES_MAX = 6
 WINDOWS_LEAST = 20  # of a trial whose windows give an interval by themselves
 # By what share to cut more must narrow the interval: where windows vary by chance alone, that is one trial in twenty.
 NARROWER_LEAST = 0.2
+AS_LONG = 0.05  # of the measured time: by less than that it may differ from what the file says
 
 
 def time_section(run: Run, cells: list[Cell]) -> Section | None:
     """Traces; None when nothing recorded windows."""
-    head, measured, tail = run.experiment.trimmed
+    head, _, tail = run.experiment.trimmed
     traced = [(result, found) for result in run.finished if (found := trace(result, head, tail)) is not None]
     if not traced:
         return None
     section = Section("time", "Over time, and what was trimmed")
-    section.paragraphs.append(
-        f"Of each trial's {spoken(run.experiment.run.duration)} of load, the first {spoken(head)} and the last "
-        f"{spoken(tail)} are trimmed, as the experiment file says; every figure of this report is of the "
-        f"{spoken(measured)} between. {warm_up_verdict(traced, head)}"
-    )
+    section.paragraphs.append(f"{trimming(run, traced)} {warm_up_verdict(traced, head)}")
     shown = [pair for pair in traced if pair[0].repetition == 1] or traced
     shown = few(shown, TRACES_MAX)
     rows = [(_name(run, result), found, events(result)) for result, found in shown]
@@ -53,6 +50,24 @@ def time_section(run: Run, cells: list[Cell]) -> Section | None:
     if all(len(cell.results) == 1 for cell in cells):
         section.items.append(_batch_table(traced))
     return section
+
+
+def trimming(run: Run, traced: list[tuple[Result, Trace]]) -> str:
+    """What is trimmed of how much; of a load of so many requests, and of one that was ended, the file does not tell."""
+    head, measured, tail = run.experiment.trimmed
+    lengths = [found.measured_s for _, found in traced]
+    shortest, longest = min(lengths), max(lengths)
+    if max(longest - measured, measured - shortest) > AS_LONG * measured:
+        return (
+            f"The first {spoken(head)} and the last {spoken(tail)} of each trial's load are trimmed, as the experiment "
+            f"file says; every figure of this report is of what lies between. That is {spoken(measured)} by the file, "
+            f"and was from {spoken(shortest)} to {spoken(longest)}."
+        )
+    return (
+        f"Of each trial's {spoken(run.experiment.run.duration)} of load, the first {spoken(head)} and the last "
+        f"{spoken(tail)} are trimmed, as the experiment file says; every figure of this report is of the "
+        f"{spoken(measured)} between."
+    )
 
 
 def _scales(shared: list[bool]) -> str:
