@@ -157,6 +157,11 @@ def test_what_a_killed_trial_left_on_a_machine_is_removed_before_it_is_run_again
     scratch = Scratch(tmp_path)
     for host in hosts.values():
         Path(host.scratch).mkdir()
+        ('[mars]\nssh = "mars"\naddress = "mars"\nscratch = "tmp"\n', "mars.scratch = 'tmp': must begin with /"),
+        ('[mars]\nssh = "mars"\naddress = "mars"\nposthaste = "bin/posthaste"\n', "mars.posthaste = 'bin/posthaste': "),
+        ('[local]\naddress = "10.0.0.5"\nscratch = "/mnt"\n', "local.scratch: .* say it with --scratch"),
+        ('[local]\naddress = "10.0.0.5"\nposthaste = "/opt/p"\n', "local.posthaste: .* say it with --posthaste"),
+        ('[local]\naddress = "10.0.0.5"\nssh = "here"\n', "local.ssh: .* nobody goes there by ssh"),
     left = [Path(scratch.make(ExitStack(), host)) for host in hosts.values() for _ in range(2)]
     (left[0] / "store").touch()
     with ExitStack() as stack:

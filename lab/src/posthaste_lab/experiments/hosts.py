@@ -27,6 +27,13 @@ from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 COMMAND_TIMEOUT_S = 120
 PREFIX = "posthaste-lab-"  # of the directories that we make
+# What hosts.toml does not say of this machine: how to say it instead.
+ELSEWHERE = {
+    "ssh": "nobody goes there by ssh",
+    "posthaste": "say it with --posthaste",
+    "scratch": "say it with --scratch",
+    "options": "nobody goes there by ssh",
+}
 
 
 @dataclass(frozen=True)
@@ -185,16 +192,33 @@ def load_hosts(path: Path | None, local: Local) -> dict[str, Host]:
     except ValidationError as error:
         said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
         raise BadExperiment(str(path), said) from None
+    problems = [problem for name, table in tables.items() for problem in _problems(name, table)]
+    if problems:
+        raise BadExperiment(str(path), problems)
     hosts: dict[str, Host] = {"local": local}
     for name, table in tables.items():
         if name == "local":
             hosts[name] = replace(local, address=table.address)
-        elif not table.ssh:
-            raise BadExperiment(str(path), [f"{name}.ssh: is missing; it says how ssh reaches this machine"])
         else:
             posthaste, options = Path(table.posthaste), tuple(table.options)
             hosts[name] = Remote(name, table.address, posthaste, table.scratch, table.ssh, options)
     return hosts
+
+
+def _problems(name: str, table: RemoteTable) -> list[str]:
+    """What is wrong with a table that has the right shape."""
+    if name == "local":
+        said = sorted(table.model_fields_set & ELSEWHERE.keys())
+        return [
+            f"local.{key}: is not said here, where this machine has its address alone; {ELSEWHERE[key]}" for key in said
+        ]
+    problems = [] if table.ssh else [f"{name}.ssh: is missing; it says how ssh reaches this machine"]
+    # Programs there work in directories of their own, from which a relative path leads elsewhere.
+    if not table.scratch.startswith("/"):
+        problems.append(f"{name}.scratch = {table.scratch!r}: must begin with /")
+    if "/" in table.posthaste and not table.posthaste.startswith("/"):
+        problems.append(f"{name}.posthaste = {table.posthaste!r}: must begin with /, or be a name on PATH")
+    return problems
 
 
 def hosts_of(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, Host]:
