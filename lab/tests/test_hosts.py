@@ -1,5 +1,6 @@
 """Other machines: this one, reached by ssh as if it were another."""
 
+import hashlib
 import json
 import os
 import shlex
@@ -9,13 +10,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from programs import SMALL, here, lab, left_running, program, run_through, write
 
 from posthaste_lab.experiments import BadExperiment, load
+from posthaste_lab.experiments.environment import hashes, marks
 from posthaste_lab.experiments.hosts import Local, load_hosts, run, this_machine
 from posthaste_lab.experiments.kinds import check_parts, find_program
 from posthaste_lab.experiments.problems import RunFailed
@@ -126,6 +128,21 @@ def test_programs_are_looked_for_where_their_part_is(tmp_path: Path) -> None:
     assert found == ["parts.store.port: memcached has no such option"]
 
 
+def test_a_program_on_the_path_of_another_machine_is_known_by_what_it_is(tmp_path: Path) -> None:
+    """By its name alone nobody would notice that it was replaced, while a run goes on or before it does."""
+    other = replace(elsewhere(f"{tmp_path}:/usr/bin:/bin"), posthaste=Path("posthaste"))
+    experiment = load(write(tmp_path, SMALL + '\n[placement]\ntier = { host = "other" }\n'))
+    hosts, there = here() | {"other": other}, tmp_path / "posthaste"
+    seen = []
+    for text in ("#!/bin/sh\n", "#!/bin/sh\nexit 1\n"):
+        there.write_text(text)
+        there.chmod(0o755)
+        assert hashes(experiment, hosts)["other"] == hashlib.sha256(text.encode()).hexdigest()
+        seen.append(marks(experiment, hosts))
+    assert seen[0]["local"] == seen[1]["local"] != ""
+    assert seen[0]["other"] != seen[1]["other"]
+
+
 def test_an_unknown_host_is_named_before_anything_starts(tmp_path: Path) -> None:
     """With the hosts there are."""
     path = write(tmp_path, SMALL + '\n[placement]\ntier = { host = "mars" }\n')
@@ -140,8 +157,13 @@ def test_an_unknown_host_is_named_before_anything_starts(tmp_path: Path) -> None
         ('[mars]\naddress = "10.0.0.4"\n', "mars.ssh: is missing"),
         ("[mars\n", "is not TOML"),
         ('[mars]\nssh = "mars"\naddress = "mars"\nport = 22\n', "mars.port: "),
+        ('[mars]\nssh = "mars"\naddress = "mars"\nscratch = "tmp"\n', "mars.scratch = 'tmp': must begin with /"),
+        ('[mars]\nssh = "mars"\naddress = "mars"\nposthaste = "bin/posthaste"\n', "mars.posthaste = 'bin/posthaste': "),
+        ('[local]\naddress = "10.0.0.5"\nscratch = "/mnt"\n', "local.scratch: .* say it with --scratch"),
+        ('[local]\naddress = "10.0.0.5"\nposthaste = "/opt/p"\n', "local.posthaste: .* say it with --posthaste"),
+        ('[local]\naddress = "10.0.0.5"\nssh = "here"\n', "local.ssh: .* nobody goes there by ssh"),
     ],
-    ids=["address", "ssh", "toml", "key"],
+    ids=["address", "ssh", "toml", "key", "scratch", "program", "own scratch", "own program", "own ssh"],
 )
 def test_a_wrong_hosts_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     """Key by key."""
@@ -157,11 +179,6 @@ def test_what_a_killed_trial_left_on_a_machine_is_removed_before_it_is_run_again
     scratch = Scratch(tmp_path)
     for host in hosts.values():
         Path(host.scratch).mkdir()
-        ('[mars]\nssh = "mars"\naddress = "mars"\nscratch = "tmp"\n', "mars.scratch = 'tmp': must begin with /"),
-        ('[mars]\nssh = "mars"\naddress = "mars"\nposthaste = "bin/posthaste"\n', "mars.posthaste = 'bin/posthaste': "),
-        ('[local]\naddress = "10.0.0.5"\nscratch = "/mnt"\n', "local.scratch: .* say it with --scratch"),
-        ('[local]\naddress = "10.0.0.5"\nposthaste = "/opt/p"\n', "local.posthaste: .* say it with --posthaste"),
-        ('[local]\naddress = "10.0.0.5"\nssh = "here"\n', "local.ssh: .* nobody goes there by ssh"),
     left = [Path(scratch.make(ExitStack(), host)) for host in hosts.values() for _ in range(2)]
     (left[0] / "store").touch()
     with ExitStack() as stack:

@@ -28,6 +28,8 @@ QUESTIONS = {
     "load average at the start": "cut -d ' ' -f 1-3 /proc/loadavg",
     "distribution": "sed -n 's/^PRETTY_NAME=\"\\(.*\\)\"/\\1/p' /etc/os-release",
 }
+# Where the program under test lies: on another machine it may be a name on PATH.
+PLACE = '"$(command -v "$0")"'
 # Answers that differ from one minute to the next.
 PASSING = ("load average at the start",)
 
@@ -77,7 +79,7 @@ def _answer(host: Host, command: list[str]) -> str:
 def hashes(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
     """SHA-256 of the program under test on each machine: two builds of one version have the same name."""
     return {
-        name: _answer(host, ["sha256sum", str(host.posthaste)]).partition(" ")[0]
+        name: _answer(host, ["sh", "-c", f"sha256sum {PLACE}", str(host.posthaste)]).partition(" ")[0]
         for name, host in hosts_of(experiment, hosts).items()
     }
 
@@ -85,7 +87,7 @@ def hashes(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
 def marks(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
     """By what a program that was replaced is known without being read: its place on the disk, its size, its time."""
     return {
-        name: _answer(host, ["stat", "-L", "-c", "%d %i %s %Y", str(host.posthaste)])
+        name: _answer(host, ["sh", "-c", f"stat -L -c '%d %i %s %Y' {PLACE}", str(host.posthaste)])
         for name, host in hosts_of(experiment, hosts).items()
     }
 
