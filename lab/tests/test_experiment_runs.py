@@ -130,7 +130,11 @@ def test_a_run_goes_on_where_it_stopped(finished: Path, tmp_path: Path) -> None:
         ("", "ended"),
     ]
     assert (out / "trials" / "001-r1" / "trial.json").read_bytes() == kept
-    assert len(table(out / "trials.csv")) == 4
+    rows = table(out / "trials.csv")
+    assert len(rows) == 4
+    (out / "trials.csv").write_text("", "utf-8")  # interrupted between the end of the last trial and its rows
+    lab("run", out / "experiment.toml", "--out", out)
+    assert table(out / "trials.csv") == rows
 
 
 @pytest.mark.parametrize(

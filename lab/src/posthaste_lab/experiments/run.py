@@ -97,6 +97,8 @@ def run_experiment(
     with journal.alone():
         journal.begin(source, plan, around, quick=quick)
         results = {trial.name: result for trial in plan.trials if (result := journal.done(trial)) is not None}
+        if results:  # an interruption may have come between the end of a trial and its rows
+            journal.write_tables(list(results.values()))
         if retry_failed:
             results = {name: result for name, result in results.items() if result["status"] == "finished"}
         with _terminable():
