@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import SMALL, lab, lab_command, left_running, program, run_through, write
+from programs import SMALL, here, lab, lab_command, left_running, program, run_through, write
 
 from posthaste_lab.errors import BadFile
 from posthaste_lab.experiments import load, run
@@ -26,11 +26,13 @@ from posthaste_lab.experiments.environment import differences
 from posthaste_lab.experiments.figures import cpu_seconds, read_summary
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.journal import Journal
+from posthaste_lab.experiments.kinds import kinds
+from posthaste_lab.experiments.parts import Instance, Parts
 from posthaste_lab.experiments.plan import Trial
 from posthaste_lab.experiments.postgresql import events, trusted
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
-from posthaste_lab.experiments.trial import run_trial
+from posthaste_lab.experiments.trial import _stop_servers, run_trial
 
 
 @pytest.fixture(scope="module")
@@ -408,6 +410,18 @@ def test_a_tier_that_dies_ends_its_trial_at_once(tmp_path: Path, scratch: Path) 
     said = running.communicate(timeout=120)[1]
     assert running.returncode == 1
     assert "failed: trial 001-r1: tier was killed by signal 9 during the trial" in said
+
+
+def test_a_server_that_ended_when_its_load_did_has_not_stopped_in_order(tmp_path: Path) -> None:
+    """What makes it end may be that clients leave; nobody has told it to."""
+    parts = Parts(load(write(tmp_path)), here(), tmp_path, 1)
+    tier = Instance("tier", kinds()["queue"], here()["local"], "/", tmp_path / "tier", {}, 1)
+    tier.process = Process("tier", tier.host, ["sh", "-c", "echo alas >&2; exit 3"], "/", tier.keep)
+    tier.process.wait_done(10)
+    parts.instances.append(tier)
+    with pytest.raises(RunFailed, match="tier ended with 3 before it was told to stop; its last word: alas"):
+        _stop_servers(parts)
+    assert tier.process.stop() == 3
 
 
 def _pids(words: str) -> list[int]:

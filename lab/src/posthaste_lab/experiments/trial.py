@@ -115,9 +115,9 @@ def _stop_servers(parts: Parts) -> None:
         process = instance.process
         if process is None or instance.kind.role != "server":
             continue
-        asked_to = process.ended() is None
-        status = process.stop()
-        if asked_to and status not in (0, 128 + 15, 128 + 2):
+        if process.ended() is not None:
+            raise process.failure("before it was told to stop")
+        if process.stop() not in (0, 128 + 15, 128 + 2):
             raise process.failure("when it was told to stop")
 
 
