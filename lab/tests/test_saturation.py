@@ -108,6 +108,16 @@ def test_where_throughput_stands_still_and_nobody_waits_longer_it_is_said_so() -
     )
 
 
+def test_a_throughput_that_rises_and_falls_again_is_said_to() -> None:
+    """Requests wait the longer for it, so nobody may read that they do not."""
+    falling = line({2: 500.0, 8: 1000.0, 12: 1300.0, 16: 1050.0})
+    (said,), _ = knees(run_of([2, 8, 12, 16]), falling)
+    assert said == (
+        "No level of clients saturates: from 8 to 16 throughput rises and falls again, from 1,000 per second to 1,300 "
+        "per second at clients = 12 and 1,050 per second at the end."
+    )
+
+
 def test_waiting_is_shown_where_a_tier_recorded_it() -> None:
     """Beside the response time."""
     waiting = [

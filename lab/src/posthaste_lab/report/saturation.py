@@ -27,11 +27,15 @@ class Level:
 
 @dataclass(frozen=True)
 class Saturation:
-    """A line of levels: where it saturates, None where no level does; growth is from there, or at the end."""
+    """A line of levels: where it saturates, None where no level does; growth is from there, or at the end.
+
+    `peak` is a level behind `since` at which throughput had grown, where it has lost that again at the last one.
+    """
 
     knee: Level | None
     since: Level
     last: Level
+    peak: Level | None = None
 
     @property
     def growth(self) -> float:
@@ -57,7 +61,14 @@ def saturation(line: list[Cell]) -> Saturation | None:
     for place, level in enumerate(judged):
         if all(_flat(level, later) for later in levels[place + 1 :]) and _waits_longer(level, last):
             return Saturation(level, level, last)
-    return Saturation(None, judged[-1], last)
+    return Saturation(None, judged[-1], last, _peak(judged[-1], levels[len(judged) :]))
+
+
+def _peak(since: Level, later: list[Level]) -> Level | None:
+    grown = [level for level in later if not _flat(since, level)]
+    if not grown or not _flat(since, later[-1]):
+        return None
+    return max(grown, key=lambda level: level.throughput.mean)
 
 
 def _level(cell: Cell) -> Level | None:

@@ -29,13 +29,22 @@ def knees(run: Run, cells: list[Cell]) -> tuple[list[str], list[TableItem]]:
 
 
 def _ends(run: Run, found: list[Saturation]) -> str:
-    """How it goes on at the highest levels, where throughput still grows or nobody waits longer."""
+    """How it goes on at the highest levels: throughput still grows, or has grown and fell, or nobody waits longer."""
     slowest = min(found, key=lambda at: at.growth)
     where = f"from {slowest.since.cell.levels[run.x or '']} to {slowest.last.cell.levels[run.x or '']}"
+    if (peak := slowest.peak) is not None:
+        return (
+            f"{where} throughput rises and falls again, from {_rate(slowest.since)} to {_rate(peak)} at {run.x} = "
+            f"{peak.cell.levels[run.x or '']} and {_rate(slowest.last)} at the end"
+        )
     if slowest.growth < GROWTH_LEAST:
         return f"where throughput grows no more at the end, requests wait no longer ({_rule()})"
     least = "" if len(found) == 1 else " at least"
     return f"{where} throughput still grows by{least} {percent(slowest.growth)} for each doubling of the clients"
+
+
+def _rate(level: Level) -> str:
+    return with_interval("throughput_per_s", level.throughput)
 
 
 def _rule() -> str:
