@@ -14,6 +14,7 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting import OutsideTheData, fit_run, model_at, predict, validate, write_model
 from posthaste_lab.fitting.bottleneck import halved
+from posthaste_lab.fitting.levels import factor_of_middlewares
 from posthaste_lab.fitting.model import FittedModel, Model
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.fitting.validation import Summary, Validation
@@ -168,6 +169,18 @@ def test_an_option_that_a_factor_sets_is_one_of_its_levels(sizes: FittedModel, t
     by_option = lab("predict", tmp_path, "--clients", "8", "--message-bytes", "250", "--json").stdout
     assert by_option == lab("predict", tmp_path, "--clients", "8", "--where", "size=250", "--json").stdout
     assert "100 to 300" in lab("predict", tmp_path, "--clients", "8", "--message-bytes", "400", code=2).stderr
+
+
+def test_the_instances_of_other_parts_are_no_middlewares(sizes: FittedModel, tmp_path: Path) -> None:
+    """A factor of memcached servers, or of loads, answers nothing about the number of tiers."""
+    of_others = {"size": sizes.factors["size"].model_copy(update={"sets": ["server.instances"]})}
+    write_model(sizes.model_copy(update={"factors": of_others}), tmp_path)
+    said = lab("predict", tmp_path, "--clients", "8", "--where", "size=100", "--middlewares", "300", code=2).stderr
+    assert "--middlewares = 300: is outside what the data support, 1" in said
+    models = [each.model_copy(update={"middlewares": each.where["size"]}) for each in sizes.models]
+    factors = of_others | {"tiers": sizes.factors["size"].model_copy(update={"sets": ["tier.instances"]})}
+    models = [each.model_copy(update={"where": {"size": 7, "tiers": each.where["size"]}}) for each in models]
+    assert factor_of_middlewares(sizes.model_copy(update={"factors": factors, "models": models})) == "tiers"
 
 
 def test_two_middlewares_share_the_clients(tmp_path: Path) -> None:

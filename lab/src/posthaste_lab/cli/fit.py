@@ -14,8 +14,8 @@ from posthaste_lab import fitting
 from posthaste_lab.cli.show import console, number, percent, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
-from posthaste_lab.fitting.levels import factor_of
-from posthaste_lab.fitting.model import Bounds, Effect, FittedModel, Model
+from posthaste_lab.fitting.levels import factor_of, factor_of_middlewares
+from posthaste_lab.fitting.model import Bounds, Effect, Model
 from posthaste_lab.fitting.observations import left_out
 from posthaste_lab.fitting.prediction import Estimate
 from posthaste_lab.fitting.system import Kind
@@ -93,9 +93,9 @@ def predict(
     """
     fitted = fitting.read_model(directory)
     named = levels_of(where)
-    workers = _by_factor(fitted, named, "workers", workers)
-    middlewares = _by_factor(fitted, named, "instances", middlewares)
-    message_bytes = _by_factor(fitted, named, "message-bytes", message_bytes, "value-bytes")
+    workers = _by_factor(named, factor_of(fitted, "workers"), workers)
+    middlewares = _by_factor(named, factor_of_middlewares(fitted), middlewares)
+    message_bytes = _by_factor(named, factor_of(fitted, "message-bytes", "value-bytes"), message_bytes)
     model = fitting.model_at(fitted, named)
     _refuse_others(model, middlewares, message_bytes)
     counts = counts_of(clients, "--clients")
@@ -145,9 +145,8 @@ def _supported(model: Model, counts: list[int]) -> list[int]:
     return sorted({min(max(clients, least), most) for clients in counts})
 
 
-def _by_factor(fitted: FittedModel, named: dict[str, str], option: str, asked: int | None, *others: str) -> int | None:
+def _by_factor(named: dict[str, str], factor: str | None, asked: int | None) -> int | None:
     """Where a factor of the experiment sets the option, it becomes one of the levels asked for; else it stays."""
-    factor = factor_of(fitted, option, *others)
     if asked is None or factor is None:
         return asked
     named[factor] = str(asked)

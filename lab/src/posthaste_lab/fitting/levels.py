@@ -58,6 +58,15 @@ def factor_of(fitted: FittedModel, *options: str) -> str | None:
     return None
 
 
+def factor_of_middlewares(fitted: FittedModel) -> str | None:
+    """The factor whose levels are the numbers of middlewares: loads and memcached servers have instances as well."""
+    for name, factor in fitted.factors.items():
+        is_of_instances = any(target.endswith(".instances") for target in factor.sets)
+        if is_of_instances and all(model.where.get(name) == model.middlewares for model in fitted.models):
+            return name
+    return None
+
+
 def _at(models: list[Model], asked: dict[str, Asked]) -> Model:
     """One factor after the other: the models that have its level, or two neighbors joined."""
     for name, level in asked.items():
