@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from hdrh.histogram import HdrHistogram
 from inventions import invented
+from programs import lab
 from simulated import System, write_run
 
 from posthaste_lab.errors import BadArgument
@@ -541,5 +542,15 @@ def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:
     name = json.loads((tmp_path / "plan.json").read_text("utf-8"))["trials"][0]["name"]
     (tmp_path / "trials" / name).mkdir(parents=True)
     (tmp_path / "trials" / name / "trial.json").write_text("{}")
+def test_what_would_do_nothing_is_refused(run: Run, tmp_path: Path) -> None:
+    """A note is of a summary, a directory of a page."""
+    said = lab("report", run.directory, "--note", "alone on the machine", code=2).stderr
+    assert "--note = 'alone on the machine': stands in a summary: give --summary FILE.md too" in said
+    summary = tmp_path / "summary.md"
+    said = lab("report", run.directory, "--summary", summary, "--out", tmp_path / "page", code=2).stderr
+    assert "--out = " in said
+    assert not summary.exists()
+
+
     with pytest.raises(BadArgument, match="no trial as this version leaves them"):
         write_report(tmp_path)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from posthaste_lab.errors import BadArgument
+
 
 def report(
     directory: Annotated[Path, typer.Argument(help="Directory of a run.", metavar="DIR")],
@@ -17,6 +19,10 @@ def report(
     """Write a run's report: one offline page, charts as PNG and SVG, every table as CSV; or a summary of it."""
     from posthaste_lab.report import write_report, write_summary  # slow to load, and other commands do not draw
 
+    if summary is None and note:
+        raise BadArgument("--note", note, "stands in a summary: give --summary FILE.md too")
+    if summary is not None and out is not None:
+        raise BadArgument("--out", str(out), "says where a page goes, and --summary writes none: ask for one of them")
     if summary is None:
         print(write_report(directory, out))
     else:
