@@ -19,7 +19,7 @@ from programs import lab
 from simulated import System, write_run
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.description import Link
+from posthaste_lab.experiments.description import Link, Part
 from posthaste_lab.experiments.results import Result, Run, read_run, spoken_levels
 from posthaste_lab.factorial import analyze
 from posthaste_lab.fitting.model import FittedModel, write_model
@@ -35,6 +35,7 @@ from posthaste_lab.report.sections.network import link_bits_per_s, network_secti
 from posthaste_lab.report.sections.over_time import trimming, warm_up_s, warm_up_verdict
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
+from posthaste_lab.report.sections.setup import setup_section
 from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.sections.where import where_section
 from posthaste_lab.stats import batch_means, mean_interval
@@ -343,6 +344,16 @@ def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
     assert not [words for words in ("failed", "to run", "invalid", "with an error", "own check") if words in sound]
 
 
+def test_what_levels_set_is_not_told_as_fixed(run: Run) -> None:
+    """What the file says of an option is then not what ran."""
+    parts = {name: part.model_copy() for name, part in run.experiment.parts.items()}
+    parts["load"] = Part.model_validate({"kind": "bench queue", "connect": "{tier}", "clients": 16})
+    shown = replace(run, experiment=run.experiment.model_copy(update={"parts": parts}))
+    (table,) = (item for item in setup_section(shown, cells_of(shown)).items if item.name == "parts")
+    assert isinstance(table, TableItem)
+    assert table.rows[1] == ["load", "bench queue", "1", "local", "any", "connect = {tier}, clients = by clients"]
+
+
 def test_small_numbers_keep_their_digits() -> None:
     """An effect on one over a throughput is a millionth, and not a row of zeros."""
     assert [digits(x) for x in (1.99362e-6, -8.35327e-4, 0.0025, 12345.6)] == [
@@ -379,6 +390,16 @@ def test_a_percentile_needs_requests_beyond_it() -> None:
     assert not spread.percentile_is_known(0.999)
 
 
+def test_the_measured_time_is_told_as_it_was(run: Run) -> None:
+    """A load of so many requests is measured for as long as they take, and one may end before its time."""
+    found = trace(run.finished[0], 0.1, 0.05)
+    assert found is not None
+    as_said = trimming(run, [(run.finished[0], replace(found, measured_s=0.35))])
+    assert as_said.endswith("every figure of this report is of the 0.35 s between.")
+    longer = trimming(run, [(run.finished[0], replace(found, measured_s=each)) for each in (0.3, 12.0)])
+    assert longer.endswith("That is 0.35 s by the file, and was from 0.3 s to 12 s.")
+
+
 def test_a_warm_up_that_was_not_trimmed_is_noticed(run: Run) -> None:
     """By MSER-5 on the windows under load."""
     found = trace(run.finished[0], 0.1, 0.05)
@@ -389,16 +410,6 @@ def test_a_warm_up_that_was_not_trimmed_is_noticed(run: Run) -> None:
     late = warm_up_s(slow, 10.0)
     assert late == pytest.approx(20, abs=5.5)
     assert "trial with windows enough to tell took longer" in warm_up_verdict([(run.finished[0], slow)], 10.0)
-
-
-def test_the_measured_time_is_told_as_it_was(run: Run) -> None:
-    """A load of so many requests is measured for as long as they take, and one may end before its time."""
-    found = trace(run.finished[0], 0.1, 0.05)
-    assert found is not None
-    as_said = trimming(run, [(run.finished[0], replace(found, measured_s=0.35))])
-    assert as_said.endswith("every figure of this report is of the 0.35 s between.")
-    longer = trimming(run, [(run.finished[0], replace(found, measured_s=each)) for each in (0.3, 12.0)])
-    assert longer.endswith("That is 0.35 s by the file, and was from 0.3 s to 12 s.")
 
 
 def test_a_warm_up_that_was_trimmed_exactly_is_no_finding(run: Run) -> None:
@@ -531,6 +542,16 @@ def test_a_full_disk_leaves_the_earlier_report_summary_and_model(
     assert not list(tmp_path.glob("*.new"))
 
 
+def test_what_would_do_nothing_is_refused(run: Run, tmp_path: Path) -> None:
+    """A note is of a summary, a directory of a page."""
+    said = lab("report", run.directory, "--note", "alone on the machine", code=2).stderr
+    assert "--note = 'alone on the machine': stands in a summary: give --summary FILE.md too" in said
+    summary = tmp_path / "summary.md"
+    said = lab("report", run.directory, "--summary", summary, "--out", tmp_path / "page", code=2).stderr
+    assert "--out = " in said
+    assert not summary.exists()
+
+
 def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:
     """So is one without a finished trial."""
     with pytest.raises(BadArgument, match="holds no run"):
@@ -542,15 +563,5 @@ def test_a_run_that_is_none_is_refused(tmp_path: Path, run: Run) -> None:
     name = json.loads((tmp_path / "plan.json").read_text("utf-8"))["trials"][0]["name"]
     (tmp_path / "trials" / name).mkdir(parents=True)
     (tmp_path / "trials" / name / "trial.json").write_text("{}")
-def test_what_would_do_nothing_is_refused(run: Run, tmp_path: Path) -> None:
-    """A note is of a summary, a directory of a page."""
-    said = lab("report", run.directory, "--note", "alone on the machine", code=2).stderr
-    assert "--note = 'alone on the machine': stands in a summary: give --summary FILE.md too" in said
-    summary = tmp_path / "summary.md"
-    said = lab("report", run.directory, "--summary", summary, "--out", tmp_path / "page", code=2).stderr
-    assert "--out = " in said
-    assert not summary.exists()
-
-
     with pytest.raises(BadArgument, match="no trial as this version leaves them"):
         write_report(tmp_path)

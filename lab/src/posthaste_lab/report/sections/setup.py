@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from posthaste_lab.experiments.description import LINKS
+from posthaste_lab.experiments.description import LINKS, Value
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.quantities import time
@@ -16,7 +16,7 @@ def setup_section(run: Run, _cells: list[Cell]) -> Section:
     section.paragraphs.append(
         f"{len(run.plan['trials'])} trials, shuffled within each repetition by seed {run.plan['seed']}, begun "
         f"{around['started']}. Every trial had new processes and empty stores. To run it again: "
-        "posthaste-lab run experiment.toml, with the file in this directory."
+        f"posthaste-lab run experiment.toml{' --quick' if run.quick else ''}, with the file beside plan.json."
     )
     if run.experiment.links:
         section.paragraphs.append(f"Links were slower than loopback: {_links(run)}.")
@@ -46,11 +46,25 @@ def _parts_table(run: Run) -> TableItem:
         place = run.experiment.placement.get(name)
         where = place.host if place is not None else "local"
         cores = place.cpus if place is not None and place.cpus else "any"
-        options = ", ".join(f"{option} = {value}" for option, value in part.options.items())
-        rows.append([name, part.kind, str(part.instances), where, cores, options])
-        raw.append({"part": name, "kind": part.kind, "instances": part.instances, "host": where, "options": options})
-    heads = ["part", "kind", "instances", "host", "cores", "fixed options"]
+        said = {"instances": part.instances, **part.options}
+        shown = {option: _fixed(run, f"{name}.{option}", value) for option, value in said.items()}
+        instances = shown.pop("instances")
+        options = ", ".join(f"{option} = {value}" for option, value in shown.items())
+        rows.append([name, part.kind, instances, where, cores, options])
+        raw.append({"part": name, "kind": part.kind, "instances": instances, "host": where, "options": options})
+    heads = ["part", "kind", "instances", "host", "cores", "options of its own"]
     return TableItem("parts", "What ran, and where.", "experiment.toml", heads, rows, raw)
+
+
+def _fixed(run: Run, target: str, value: Value) -> str:
+    """What the file says of an option, as far as levels leave it."""
+    for name, factor in run.experiment.factors.items():
+        setting = [target in factor.assignments(level) for level in factor.levels]
+        if all(setting):
+            return f"by {name}"
+        if any(setting):
+            return f"{value}, or by {name}"
+    return str(value)
 
 
 def _environment_table(around: dict[str, Any]) -> TableItem:
