@@ -121,6 +121,16 @@ def test_levels_may_be_any_two_values_and_repetitions_rows(tmp_path: Path) -> No
     assert picture.stat().st_size > 1000
     logged = run("factorial", str(runs), "--factors", "middlewares,connections", "--transform", "log")
     assert "transform log" in logged
+    assert "factors middlewares (1 is low, 2 is high), connections (8 is low, 16 is high)" in logged
+
+
+def test_words_say_which_level_is_the_low_one(tmp_path: Path) -> None:
+    """The first in the alphabet, which is not the first in the mind."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text("size,rps\nsmall,10\nlarge,20\nsmall,11\nlarge,21\n", "utf-8")
+    assert "factors size (large is low, small is high)" in run("factorial", str(runs), "--factors", "size")
+    runs.write_text("size,rps\n-1,10\n1,20\n", "utf-8")
+    assert "factors size;" in run("factorial", str(runs))
 
 
 def test_tables_may_have_spaces_around_what_they_hold(tmp_path: Path) -> None:

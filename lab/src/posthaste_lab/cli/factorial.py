@@ -42,7 +42,8 @@ def factorial(
     """
     frame = read_csv(file)
     names = _names(factors) if factors else _sign_columns(frame)
-    signs = np.column_stack([_levels(frame, name) for name in names])
+    named = [_levels(frame, name) for name in names]
+    signs = np.column_stack([found for found, _ in named])
     columns = _names(response) if response else _responses(frame, names)
     for column in columns:
         if column in names or columns.count(column) > 1:
@@ -52,7 +53,7 @@ def factorial(
         rows = np.repeat(signs, values.shape[1], axis=0)
         signs, values = designs.collect(rows, values.ravel())
     effects = designs.analyze(signs, values, names, transform, confidence, blocked=blocks)
-    _print(effects, columns)
+    _print(effects, columns, dict(zip(names, (said for _, said in named), strict=True)))
     if plot:
         designs.plot_residuals(effects).savefig(plot)
         console().print(f"residuals are drawn in {plot}")
@@ -62,9 +63,10 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def _print(effects: Effects, columns: list[str]) -> None:
+def _print(effects: Effects, columns: list[str], levels: dict[str, str]) -> None:
     out = console()
-    out.print(f"response {', '.join(columns)}; factors {', '.join(effects.names)}; transform {effects.transform}")
+    factors = ", ".join(f"{name}{f' ({said})' if said else ''}" for name, said in levels.items())
+    out.print(f"response {', '.join(columns)}; factors {factors}; transform {effects.transform}")
     lines = []
     for name, q in effects.effects.items():
         interval = effects.intervals.get(name)
@@ -115,14 +117,17 @@ def _responses(frame: pl.DataFrame, factors: list[str]) -> list[str]:
     return others
 
 
-def _levels(frame: pl.DataFrame, name: str) -> np.ndarray:
+def _levels(frame: pl.DataFrame, name: str) -> tuple[np.ndarray, str]:
+    """Signs of a column, and in words which level is which, where that is not plain: "large" comes before "small"."""
     values = [_level(value) for value in _column(frame, name).to_list()]
     ordered = sorted(set(values), key=float if _all_numbers(values) else str)
     if len(ordered) != 2:
         raise BadArgument(
             "--factors", name, f"must have two levels, not {len(ordered)} (use posthaste_lab.factorial.general)"
         )
-    return np.array([1 if value == ordered[1] else -1 for value in values])
+    low, high = (number(level) if isinstance(level, float) else level for level in ordered)
+    said = "" if set(ordered) == SIGNS else f"{low} is low, {high} is high"
+    return np.array([1 if value == ordered[1] else -1 for value in values]), said
 
 
 def _level(text: str | None) -> float | str:
