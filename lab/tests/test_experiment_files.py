@@ -280,19 +280,19 @@ def test_a_share_is_trimmed_of_the_duration(tmp_path: Path) -> None:
     assert load(write(tmp_path, shares)).trimmed == pytest.approx((0.06, 0.415, 0.025))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ('kind = "bench queue"\nconnect = "{tier}"\ncheck = true', 'kind = "bench store"', "a bench store has no time"),
-        ("check = true", "requests = 100", "a load of so many requests (requests) measures all of them"),
-    ],
-    ids=["store", "requests"],
-)
-def test_what_measures_all_it_does_is_not_trimmed(tmp_path: Path, old: str, new: str, why: str) -> None:
-    """The trial would be shorter by that, or not at all, and reports would tell that its ends were cut."""
-    text = SMALL[: SMALL.index("[factors.clients]")].replace(old, new)
+def test_a_load_of_so_many_requests_is_no_trial(tmp_path: Path) -> None:
+    """The program takes a time or a number, and it is given the time."""
+    said = "parts.load.requests: ends a load when all are done, and a trial lasts run.duration; leave it out"
+    assert check_parts(load(write(tmp_path, SMALL.replace("check = true", "requests = 100"))), here()) == [said]
+    assert check_parts(load(write(tmp_path, SMALL.replace("load.clients", "load.requests"))), here()) == [said]
+
+
+def test_what_measures_all_it_does_is_not_trimmed(tmp_path: Path) -> None:
+    """The trial would be shorter by that, and reports would tell that its ends were cut."""
+    text = SMALL[: SMALL.index("[factors.clients]")]
+    text = text.replace('kind = "bench queue"\nconnect = "{tier}"\ncheck = true', 'kind = "bench store"')
     (said,) = check_parts(load(write(tmp_path, text)), here())
-    assert said.startswith(f"run.trim: cuts nothing of parts.load, since {why}")
+    assert said.startswith("run.trim: cuts nothing of parts.load, since a bench store has no time before and after")
     assert said.endswith("take run.trim out")
     untrimmed = text.replace('trim = { head = "100ms", tail = "50ms" }', "")
     assert check_parts(load(write(tmp_path, untrimmed)), here()) == []

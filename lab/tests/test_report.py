@@ -391,7 +391,7 @@ def test_a_percentile_needs_requests_beyond_it() -> None:
 
 
 def test_the_measured_time_is_told_as_it_was(run: Run) -> None:
-    """A load of so many requests is measured for as long as they take, and one may end before its time."""
+    """A load may end before its time."""
     found = trace(run.finished[0], 0.1, 0.05)
     assert found is not None
     as_said = trimming(run, [(run.finished[0], replace(found, measured_s=0.35))])

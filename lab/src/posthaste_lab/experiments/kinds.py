@@ -154,6 +154,10 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
             problems.append(
                 f"parts.{name}.{SEARCH}: makes many runs of run.duration, and a trial is one; make {name}.rate a factor"
             )
+        if any(value is not False for value in settings[name].get(REQUESTS, [])):
+            problems.append(
+                f"parts.{name}.{REQUESTS}: ends a load when all are done, and a trial lasts run.duration; leave it out"
+            )
         kind = kinds().get(part.kind)
         if kind is None:
             problems.append(f"parts.{name}.kind = {part.kind!r}: is none of {', '.join(kinds())}")
@@ -167,7 +171,7 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
             problems += _option_problems(name, kind, settings[name], before, host)
         before.append(name)
     roles = [kinds()[part.kind].role for part in experiment.parts.values() if part.kind in kinds()]
-    problems += [*_unasked_links(experiment), *_untrimmed_loads(experiment, settings)]
+    problems += [*_unasked_links(experiment), *_untrimmed_loads(experiment)]
     if "load" not in roles:
         problems.append(f"parts: none of {', '.join(experiment.parts)} is a load, so nothing would be measured")
     windowed = [
@@ -195,7 +199,7 @@ def _unasked_links(experiment: Experiment) -> list[str]:
     ]
 
 
-def _untrimmed_loads(experiment: Experiment, settings: Mapping[str, Mapping[str, list[Value]]]) -> list[str]:
+def _untrimmed_loads(experiment: Experiment) -> list[str]:
     """Loads that measure all they do where something is to be trimmed: the report would tell that it was."""
     head, _, tail = experiment.trimmed
     if head + tail == 0:
@@ -203,17 +207,11 @@ def _untrimmed_loads(experiment: Experiment, settings: Mapping[str, Mapping[str,
     found = {name: kinds().get(part.kind) for name, part in experiment.parts.items()}
     loads = {name: kind for name, kind in found.items() if kind is not None and kind.role == "load"}
     return [
-        f"run.trim: cuts nothing of parts.{name}, since {why}; take run.trim out"
+        f"run.trim: cuts nothing of parts.{name}, since a {kind.name} has no time before and after what it measures; "
+        "take run.trim out"
         for name, kind in loads.items()
-        if (why := _whole(kind, settings[name]))
+        if "{head}" not in kind.defaults.values()
     ]
-
-
-def _whole(kind: Kind, settings: Mapping[str, list[Value]]) -> str:
-    """Why a load measures from its beginning to its end; empty where it does not."""
-    if "{head}" not in kind.defaults.values():
-        return f"a {kind.name} has no time before and after what it measures"
-    return f"a load of so many requests ({REQUESTS}) measures all of them" if settings.get(REQUESTS) else ""
 
 
 def _option_problems(

@@ -53,7 +53,7 @@ def time_section(run: Run, cells: list[Cell]) -> Section | None:
 
 
 def trimming(run: Run, traced: list[tuple[Result, Trace]]) -> str:
-    """What is trimmed of how much; of a load of so many requests, and of one that was ended, the file does not tell."""
+    """What is trimmed of how much; of a load that was ended before its time the file does not tell."""
     head, measured, tail = run.experiment.trimmed
     lengths = [found.measured_s for _, found in traced]
     shortest, longest = min(lengths), max(lengths)
