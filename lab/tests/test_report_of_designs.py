@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posthaste_lab.experiments.description import Level
+from posthaste_lab.experiments.description import Design, Level
 from posthaste_lab.experiments.results import Run
+from posthaste_lab.factorial import analyze, design
 from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.sections.design import design_section
@@ -65,6 +66,51 @@ def test_a_design_is_analyzed_by_each_figure_asked_for(run: Run) -> None:
         "Effects on absent_s cannot be told: no trial that counts has it in 4 of the 4 combinations."
         in section.paragraphs
     )
+
+
+def test_a_fraction_names_what_each_effect_is_aliased_with(run: Run) -> None:
+    """That there is something says little; and advice is on the figure as it was measured, not on its logarithm."""
+    kinds = {name: run.experiment.factors["clients"].model_copy(update={"levels": [0, 1]}) for name in "ABC"}
+    report = run.experiment.report.model_copy(
+        update={"response": ["throughput_per_s", "served"], "transform": ["log", "none"]}
+    )
+    asked = {"factors": kinds, "design": Design(generators=["C=AB"]), "claims": [], "report": report}
+    experiment = run.experiment.model_copy(update=asked)
+    signs = design(["A", "B"], generators=["C=AB"])
+    results = [
+        replace(
+            run.finished[0],
+            cell=cell,
+            name=f"{cell:03}-r1",
+            repetition=1,
+            levels={name: int(sign > 0) for name, sign in zip("ABC", row, strict=True)},
+            figures={"throughput_per_s": 10.0 * cell, "served": 100 * cell},
+        )
+        for cell, row in enumerate(signs.tolist(), start=1)
+    ]
+    trials = [{"cell": result.cell} for result in results]
+    fraction = replace(run, experiment=experiment, results=tuple(results), plan=run.plan | {"trials": trials})
+    section = design_section(fraction, cells_of(fraction))
+    assert section is not None
+    table = next(item for item in section.items if isinstance(item, TableItem))
+    assert table.columns[-1] == "aliased with"
+    assert {row[0]: row[-1] for row in table.rows} == {
+        "mean": "A:B:C", "A": "B:C", "B": "A:C", "C": "A:B", "error": "",
+    }  # fmt: skip
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    assert [p.partition(": ")[0] for p in section.paragraphs if p.startswith("Advice")] == [
+        "Advice on the model for throughput_per_s",
+        "Advice on the model for served",
+    ]
+
+
+def test_a_design_with_nothing_beyond_main_effects_tells_nothing_of_the_model() -> None:
+    """Not that logarithms explain no more: nobody can see what either leaves."""
+    fraction = design(["A", "B"], generators=["C=AB"])
+    once = analyze(fraction, [10, 20, 40, 160])
+    assert once.advice == "additive: the simpler one, since nothing of this design lies beyond main effects to tell by"
+    twice = analyze(fraction, [[10, 11], [20, 21], [40, 44], [160, 170]])
+    assert "beyond main effects lie" in twice.advice
 
 
 def test_a_scale_that_a_figure_does_not_have_costs_one_analysis(run: Run) -> None:

@@ -23,6 +23,8 @@ def advise(responses: FloatArray, columns: dict[str, Signs], *, blocked: bool) -
     least, largest = float(responses.min()), float(responses.max())
     if least <= 0:
         return f"additive: a response of {least:g} has no logarithm"
+    if responses.shape[1] == 1 and not any(":" in name for name in columns):
+        return "additive: the simpler one, since nothing of this design lies beyond main effects to tell by"
     span = largest / least
     y = _without_blocks(responses) if blocked else responses
     logarithms = _without_blocks(np.log(responses)) if blocked else np.log(responses)
@@ -38,7 +40,7 @@ def advise(responses: FloatArray, columns: dict[str, Signs], *, blocked: bool) -
         reason = "; errors grow with the response" if growing else ""
         return f"multiplicative: factors act as ratios ({figures}{reason})"
     if math.isclose(logged, plain, rel_tol=SHARE_CLEAR):
-        return f"additive: logarithms explain no more, and sums are simpler to read ({figures})"
+        return f"additive: logarithms explain about as much, and sums are simpler to read ({figures})"
     return f"additive: factors act as differences ({figures})"
 
 

@@ -90,8 +90,8 @@ def _combinations(run: Run) -> int:
 
 def _show(section: Section, effects: Effects, unit: str, name: str, suffix: str, *, several: bool) -> None:
     """Advice, table and charts of one analysis, added to the section."""
-    of = f" for {_measured(effects, name, unit)}" if several else ""
-    section.paragraphs.append(f"Advice on the model{of}: {effects.advice}.")
+    # It is on the figure as it was measured, whatever transform was asked for.
+    section.paragraphs.append(f"Advice on the model{f' for {name}' if several else ''}: {effects.advice}.")
     section.paragraphs.extend(note for note in effects.notes if note not in section.paragraphs)
     source = f"trials.csv: {name}"
     repeated = effects.degrees_of_freedom > 0
@@ -157,6 +157,7 @@ def _table(effects: Effects, called: str, name: str, unit: str, source: str) -> 
                 "" if share is None else percent(share),
                 "" if effect == "I" else "unknown" if significant is None else "yes" if significant else "no",
                 *([_on_its_own_scale(effects, effect, unit)] if logarithms else []),
+                *([", ".join(effects.aliases.get(effect, ()))] if effects.aliases else []),
             ]
         )
         raw.append({"effect": effect, "q": effects.effects[effect], "low": low, "high": high, "variation": share})
@@ -164,14 +165,18 @@ def _table(effects: Effects, called: str, name: str, unit: str, source: str) -> 
         if rest in effects.variation:
             share = effects.variation[rest] if effects.degrees_of_freedom else None
             known = "unknown" if share is None else percent(share)
-            rows.append([rest, "", "", known, "", *([""] if logarithms else [])])
+            rows.append([rest, "", "", known, "", *([""] if logarithms else []), *([""] if effects.aliases else [])])
             raw.append({"effect": rest, "variation": share})
     return TableItem(
         called,
         f"Effects on {_measured(effects, name, unit)} (q, half of the change from low to high) and shares of variation."
         + (BLOCKED if effects.degrees_of_freedom else ""),
         source,
-        ["effect", "q", "95 % interval", "share of variation", "significant", *(["that is"] if logarithms else [])],
+        [
+            *("effect", "q", "95 % interval", "share of variation", "significant"),
+            *(["that is"] if logarithms else []),
+            *(["aliased with"] if effects.aliases else []),
+        ],
         rows,
         raw,
     )
