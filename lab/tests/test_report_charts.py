@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from inventions import cells, invented
+from matplotlib.text import Text
 
 from posthaste_lab.experiments.description import Level
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts import load_chart
 from posthaste_lab.report.charts.load import LAW, fastest
-from posthaste_lab.report.charts.style import left_out, styled
+from posthaste_lab.report.charts.style import left_out, legend_above, new_figure, styled
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
@@ -170,3 +171,18 @@ def test_the_highest_throughput_of_each_configuration_stands_in_a_table(run: Run
         assert raw["by_law_per_s"] == pytest.approx(raw["throughput_per_s"])
         assert raw["requests_waiting"] == pytest.approx(0.5)
     assert maxima_section(run, cells_of(run)) is None, "two levels are no range to look for a maximum in"
+
+
+def test_a_legend_covers_no_title() -> None:
+    """Of the plot below it, as that of the first of several models has."""
+    with styled():
+        chart = new_figure(3.5)
+        axis = chart.subplots()
+        axis.plot([1, 2], [1, 2], label="M/M/1")
+        axis.set_title("size = 100")
+        legend_above(axis, 1)
+        chart.draw_without_rendering()
+    (title,) = (text for text in axis.findobj(Text) if text.get_text() == "size = 100")
+    legend = axis.get_legend()
+    assert legend is not None
+    assert legend.get_window_extent().y0 >= title.get_window_extent().y1

@@ -101,7 +101,7 @@ def thousands(axis: Axes, which: str = "y") -> None:
 
 
 def legend_above(axis: Axes, columns: int = 3) -> None:
-    """A legend that covers nothing."""
+    """A legend that covers nothing, the plot's title included."""
     handles, labels = axis.get_legend_handles_labels()
     if handles:
         measured_first = sorted(zip(handles, labels, strict=True), key=lambda pair: isinstance(pair[0], Line2D))
@@ -111,7 +111,7 @@ def legend_above(axis: Axes, columns: int = 3) -> None:
             handles,
             labels,
             loc="lower left",
-            bbox_to_anchor=(0, 1.01),
+            bbox_to_anchor=(0, 1.13 if axis.get_title("left") else 1.01),
             ncols=columns,
             borderaxespad=0,
             handlelength=3.2,
