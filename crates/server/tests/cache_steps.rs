@@ -87,6 +87,30 @@ fn what_was_taken_by_a_pool_that_no_longer_stands_in_is_deleted_there_all_the_sa
 }
 
 #[test]
+fn what_stood_in_for_the_pool_behind_by_an_earlier_file_is_made_to_forget_too() {
+    for source in [Source::Below(1), Source::Old(1)] {
+        let mut layout = two_pools(1);
+        layout.pools.push(PoolPlan {
+            name: "third".to_owned(),
+            seats: vec![Seat::of("127.0.0.1:3")],
+            ..PoolPlan::default()
+        });
+        layout.pools[1].fallbacks = vec![Fallback { pool: 2, expiry: None }];
+        layout.routes[0].pool = 1;
+        let mut scene = Scene::new(&layout);
+        scene.take_out(1);
+        scene.ask("set k 0 0 1\r\nx\r\n");
+        scene.exchange(2, "set k 0 0 1\r\nx\r\n", "STORED\r\n");
+        scene.take_back(1);
+        (layout.pools[0].source, layout.routes[0].pool) = (Some(source), 0);
+        scene.fleet.load(&layout).expect("it is good");
+        scene.router.take_up();
+        scene.ask("set k 0 0 1\r\ny\r\n");
+        assert_eq!(scene.sent(2), "delete k\r\n", "{source:?}");
+    }
+}
+
+#[test]
 fn where_another_pool_stands_in_no_replica_of_it_keeps_a_key_for_longer_than_it_may() {
     let mut scene = spared(2);
     scene.take_out(0);

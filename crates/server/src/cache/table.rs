@@ -258,13 +258,15 @@ impl Table {
     }
 
     /// Calls `each` with every server that must forget a key of this pool when it is written: in the pool whose place
-    /// this one takes, and where it may have been stored while others stood in.
+    /// this one takes, and where it may have been stored while others stood in, for that pool or the one below too: another file
+    /// may lead there again.
     pub fn each_stray(&self, pool: usize, key: &[u8], now: u64, each: &mut impl FnMut(&Server)) {
         let own = &self.pools[pool];
         if let Some(Source::Old(old)) = own.source {
             self.each_copy(old, key, each);
         }
-        for other in own.strays(now) {
+        let behind = own.source.map(|source| &self.pools[source.pool()]);
+        for other in [own].into_iter().chain(behind).flat_map(|pool| pool.strays(now)) {
             self.each_copy(other.pool, key, each);
         }
     }
