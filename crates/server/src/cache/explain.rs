@@ -163,7 +163,10 @@ fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
             sentences
                 .push(format!("a miss is looked up in pool {}, and filled from there", name(source.pool())));
         }
-        // It leaves the old value as it is.
+        // It leaves the old value where it is.
+        (Some(Source::Old(old)), Verb::Touch) => {
+            sentences.push(format!("its expiry is moved in pool {} too", name(old)))
+        }
         (_, Verb::Touch) => {}
         (Some(Source::Old(old)), _) if !asks_decider(verb) => {
             sentences.push(format!("it is deleted in pool {}", name(old)))
@@ -238,6 +241,8 @@ mod tests {
             }
             let deletes = ["set", "touch"].map(|command| said(&table, command).contains("it is deleted in"));
             assert_eq!(deletes, [source == Source::Old(1), false]);
+            let is_told = said(&table, "touch").contains("its expiry is moved in pool second too");
+            assert_eq!(is_told, source == Source::Old(1));
         }
     }
 

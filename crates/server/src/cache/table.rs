@@ -257,6 +257,20 @@ impl Table {
         }
     }
 
+    /// Calls `each` with every server, but those that are to hold it, that a key of this pool is read from too: in the pool whose
+    /// place this one takes.
+    pub fn each_old(&self, pool: usize, key: &[u8], each: &mut impl FnMut(&Server)) {
+        if let Some(Source::Old(old)) = self.pools[pool].source {
+            let mut own = Vec::new();
+            self.each_copy(pool, key, &mut |server| own.push(server.slot));
+            self.each_copy(old, key, &mut |server| {
+                if !own.contains(&server.slot) {
+                    each(server);
+                }
+            });
+        }
+    }
+
     /// Calls `each` with every server that must forget a key of this pool when it is written: in the pool whose place
     /// this one takes, and where it may have been stored while others stood in, for that pool or the one below too: another file
     /// may lead there again.
@@ -314,6 +328,12 @@ impl Table {
     pub fn is_simple(&self, pool: usize, now: u64) -> bool {
         let own = &self.pools[pool];
         !own.is_replicated() && !own.may_grow() && own.source.is_none() && own.strays(now).next().is_none()
+    }
+
+    /// Whether a key may be read from several servers: its copies, and where it is looked for when they miss it.
+    #[must_use]
+    pub fn has_several(&self, pool: usize) -> bool {
+        self.pools[pool].is_replicated() || self.pools[pool].source.is_some()
     }
 
     /// Whether several servers hold a key.

@@ -261,7 +261,6 @@ impl Router {
         self.servers[server].counts.keys.fetch_add(keys as u64, Ordering::Relaxed);
         self.expect(id, server, share, Shape::Values);
         if matches!(request.verb, Verb::Gat | Verb::Gats)
-            && self.table_of(id).has_copies(usize::from(target.pool))
             && !matches!(target.missed_by, Some(MissedBy::Replica(_)))
         {
             self.touch_others(id, share, server);
@@ -294,20 +293,30 @@ impl Router {
         output.extend_from_slice(b"\r\n");
     }
 
-    /// A gat moves the expiry on the server that answers; the other copies must hear of it.
+    /// A gat moves the expiry on the server that answers; the others that the key may be read from must hear of it. That is the
+    /// first pool too, where its servers were away.
     fn touch_others(&mut self, id: u32, share: u16, server: usize) {
+        let target = self.exchanges[id as usize].shares[usize::from(share)];
+        let pool = match target.missed_by {
+            Some(MissedBy::SilentPool) => self.table_of(id).routes[usize::from(target.route)].pool,
+            _ => usize::from(target.pool),
+        };
+        if !self.table_of(id).has_several(pool) {
+            return;
+        }
         let places = self.exchanges[id as usize].gather.keys(share).to_vec();
         for place in &places {
             let exchange = &self.exchanges[id as usize];
             let Some(expiry) = exchange.new_expiry() else { return };
-            let (table, target) = (self.table_of(id), exchange.shares[usize::from(share)]);
+            let table = self.table_of(id);
             let expiry = capped(expiry, self.most(target.expiry_s));
             let key = exchange.keys[*place as usize].of(&exchange.bytes);
             let key = table.routes[usize::from(target.route)].renaming.server_key(key);
             let touch = [b"touch ", &key[..], b" ", &expiry, b"\r\n"].concat();
             let missed = Missed { key: key.to_vec(), base64: false };
             let mut others = Vec::new();
-            table.each_copy(usize::from(target.pool), &key, &mut |other| others.push(other.slot));
+            table.each_copy(pool, &key, &mut |other| others.push(other.slot));
+            table.each_old(pool, &key, &mut |other| others.push(other.slot));
             others.retain(|other| *other != server);
             self.touch(id, &others, &touch, Shape::Line, &missed);
         }
@@ -334,7 +343,7 @@ impl Router {
                     let renaming = &table.routes[usize::from(share.route)].renaming;
                     let places = exchange.gather.keys(number as u16).iter();
                     let keys = places.map(|place| exchange.keys[*place as usize].of(&exchange.bytes));
-                    if table.has_copies(usize::from(share.pool)) {
+                    if table.has_several(usize::from(share.pool)) || share.missed_by.is_some() {
                         keys.map(|key| renaming.server_key(key).into_owned())
                             .for_each(|key| each(Missed { key, base64: false }));
                     }
@@ -343,7 +352,7 @@ impl Router {
             Verb::MetaGet if new_expiry(&request, &exchange.bytes).is_some() => {
                 self.missed(id)
                     .into_iter()
-                    .filter(|_| table.has_copies(usize::from(exchange.aim.pool)))
+                    .filter(|_| table.has_several(usize::from(exchange.aim.pool)))
                     .for_each(each);
             }
             _ => {}
@@ -394,7 +403,7 @@ impl Router {
         (exchange.plan, exchange.falls_through) = (Plan::Relay, falls_through);
         self.line_up(id);
         self.send_whole(id, server, 0);
-        if request.verb == Verb::MetaGet && self.table_of(id).has_copies(taker.pool) {
+        if request.verb == Verb::MetaGet && self.table_of(id).has_several(taker.pool) {
             self.meta_touch_others(id, server);
         }
         self.step_on(id);
@@ -413,7 +422,9 @@ impl Router {
         let missed = Missed { key: key.to_vec(), base64: request.base64 };
         let mut others = Vec::new();
         self.each_copy(id, |_, other| others.push(other));
-        others.retain(|other| *other != server);
+        self.each_old(id, |_, other| others.push(other));
+        // Who is away was not asked, and has it noted.
+        others.retain(|other| *other != server || self.servers[server].health.is_away());
         self.touch(id, &others, &touch, Shape::Meta, &missed);
     }
 

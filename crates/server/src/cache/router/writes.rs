@@ -13,7 +13,7 @@ use posthaste_wire::memcached::signed_32;
 
 use super::exchange::{Aim, NOBODY, Plan};
 use super::expiry::{self, Most};
-use super::lane::{OUTCOME, Shape};
+use super::lane::{ASIDE, OUTCOME, Shape};
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::limits;
@@ -272,10 +272,21 @@ impl Router {
         });
     }
 
+    /// Calls `each` with every server of the pool whose place another one takes that the key of an exchange may be read from.
+    pub(super) fn each_old(&mut self, id: u32, each: impl FnMut(&mut Self, usize)) {
+        self.each_server(id, each, |router, request, servers| {
+            let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
+            plain_key(request, &exchange.bytes, |key| {
+                let pool = usize::from(exchange.aim.pool);
+                table.each_old(pool, key, &mut |server| servers.push(server.slot));
+            });
+        });
+    }
+
     /// Deletes the key of a write where another pool may hold it, and that of a deletion where it is to be deleted too.
     pub(super) fn forget_elsewhere(&mut self, id: u32) {
         if self.exchanges[id as usize].request.is_some_and(|request| request.verb == Verb::Touch) {
-            return;
+            return self.touch_old(id);
         }
         self.each_server(
             id,
@@ -291,6 +302,19 @@ impl Router {
             },
         );
         self.delete_elsewhere(id);
+    }
+
+    /// Touches a key in the pool whose place another one takes: what has expired in the new one is looked for there.
+    fn touch_old(&mut self, id: u32) {
+        self.each_old(id, |router, server| {
+            if router.receives(id, server)
+                && let Some(request) = router.exchanges[id as usize].request
+            {
+                let bytes = &router.exchanges[id as usize].bytes;
+                let shape = command(&request, bytes, None, &mut router.lanes[server].output);
+                router.expect(id, server, ASIDE, shape);
+            }
+        });
     }
 
     /// Deletes the key of a deletion in other pools, by an exchange of our own: nobody waits for it, unless one of their servers
