@@ -139,7 +139,8 @@ fn by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dyn Error>
     };
     let layout = cache::layout(&flags).map_err(Misuse)?;
     let beliefs = Beliefs { directory: cache::directory(&flags), ..Beliefs::default() };
-    let fleet = Fleet::believing(&layout, true, beliefs, Events::default()).map_err(Misuse)?;
+    let fleet =
+        Fleet::believing(&layout, cache::ejects(&flags), beliefs, Events::default()).map_err(Misuse)?;
     let mut explained = explain::explain(&fleet.table(), command, key).map_err(Misuse)?;
     if !explained.servers.is_empty() {
         explained.sentences.push("no server was asked: each is taken for one that takes part".into());

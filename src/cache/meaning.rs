@@ -28,7 +28,7 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
     let mut text = String::from("the file is good\n");
     for (pool, card) in fleet.layout().pools.iter().zip(desk::pools(&table)) {
         text += &self::pool(pool, fleet.directory())?;
-        text += &relations(&card);
+        text += &relations(&card, options.eject);
     }
     text += &routes(&table)?;
     text += &left_out(&table);
@@ -107,7 +107,7 @@ fn seat(seat: &Seat, directory: &Directory) -> Result<String, String> {
 }
 
 /// What part of a key places it, and what a pool has to do with others.
-fn relations(pool: &PoolCard) -> String {
+fn relations(pool: &PoolCard, ejects: bool) -> String {
     let mut lines = Vec::new();
     lines.extend(
         pool.key_part.as_ref().map(|part| format!("a key is placed by {part}, where there is such a part")),
@@ -117,7 +117,10 @@ fn relations(pool: &PoolCard) -> String {
     lines.extend(low_weights(pool));
     for StandInCard { pool, expiry_s } in &pool.failover {
         let expiry = expiry_s.map(|seconds| format!(", where what is stored lives at most {seconds} s"));
-        lines.push(format!("pool {pool} stands in for servers that are away{}", expiry.unwrap_or_default()));
+        // One that is lost stays in every answer then.
+        let whom = if ejects { "away" } else { "taken out (down), not for those that are lost" };
+        lines
+            .push(format!("pool {pool} stands in for servers that are {whom}{}", expiry.unwrap_or_default()));
     }
     lines.extend(
         pool.failover_limit.map(|limit| format!("others stand in for at most {limit} requests a second")),

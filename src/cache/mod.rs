@@ -87,11 +87,10 @@ fn common(flags: &CacheFlags) -> CommonFlags<'_> {
 }
 
 fn options(flags: &CacheFlags) -> Result<Options, String> {
-    let eject = flags.eject.unwrap_or(if flags.workers.0.is_some() { Switch::Off } else { Switch::On });
     Ok(Options {
         front: common(flags).options(|| note(flags))?,
         layout: layout(flags)?,
-        eject: eject == Switch::On,
+        eject: ejects(flags),
         beliefs: Beliefs { trust: server_tls(&flags.server_tls)?, directory: directory(flags) },
         resolve_every: flags.resolve_every.0,
         workers: flags.workers.0,
@@ -146,6 +145,12 @@ fn servers(layout: &Layout) -> Result<usize, String> {
     let seats = layout.pools.iter().flat_map(|pool| &pool.seats);
     let names = seats.map(|seat| Backend::named(&seat.address)).collect::<Result<HashSet<_>, _>>()?;
     Ok(names.len())
+}
+
+/// Whether servers that are lost are left out. With workers they are not unless it is said.
+pub(crate) fn ejects(flags: &CacheFlags) -> bool {
+    let usual = if flags.workers.0.is_some() { Switch::Off } else { Switch::On };
+    flags.eject.unwrap_or(usual) == Switch::On
 }
 
 /// Who is asked where servers are.

@@ -149,6 +149,9 @@ fn a_file_can_be_checked_without_starting_anything() {
         assert!(said.contains(words), "{words:?} in {said}");
     }
     assert!(!said.contains("other keys") && !said.contains("no route leads to pool trial"), "{said}");
+    let counted_on = check(&format!("[cache]\neject = \"off\"\n{WHOLE}"));
+    let words = "pool spare stands in for servers that are taken out (down), not for those that are lost\n";
+    assert!(String::from_utf8_lossy(&counted_on.stdout).contains(words));
     let common = check(&WHOLE.replace("127.0.0.1:7", "127.0.0.1:2"));
     let words = "  server 127.0.0.1:2 is in both pools: there incr and append may be done twice\n";
     assert!(!said.contains("both pools") && String::from_utf8_lossy(&common.stdout).contains(words));

@@ -175,8 +175,11 @@ fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
     }
     let others: Vec<&str> = own.stand_ins.iter().map(|other| name(other.pool).as_str()).collect();
     if !others.is_empty() {
+        let ejects = own.members.iter().all(|member| member.server.health.is_left_out_when_lost());
+        let when =
+            if ejects { "is away" } else { "is taken out (down; one that is lost is an error: --eject off)" };
         sentences
-            .push(format!("when its server is away, this takes over: pool {}", others.join(", then pool ")));
+            .push(format!("when its server {when}, this takes over: pool {}", others.join(", then pool ")));
     }
     if let Some(shadow) = route.shadow {
         let is_in = shadows_key(shadow.share, key.as_bytes());
@@ -243,6 +246,16 @@ mod tests {
             assert_eq!(deletes, [source == Source::Old(1), false]);
             let is_told = said(&table, "touch").contains("its expiry is moved in pool second too");
             assert_eq!(is_told, source == Source::Old(1));
+        }
+    }
+
+    #[test]
+    fn who_stands_in_is_told_for_what_it_does() {
+        let mut layout = with_second();
+        layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: None }];
+        for (ejects, when) in [(true, "is away, this"), (false, "is taken out (down; one that is lost")] {
+            let table = Fleet::new(&layout, ejects).unwrap().table();
+            assert!(said(&table, "get").contains(when), "{}", said(&table, "get"));
         }
     }
 

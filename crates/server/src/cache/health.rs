@@ -218,6 +218,12 @@ impl Health {
         self.doubt();
     }
 
+    /// Whether requests do without it as soon as it is lost, and others stand in.
+    #[must_use]
+    pub fn is_left_out_when_lost(&self) -> bool {
+        self.ejects
+    }
+
     /// What it means for requests that it does not answer.
     #[must_use]
     pub fn meaning(&self) -> &'static str {
