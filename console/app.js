@@ -117,6 +117,11 @@ addEventListener("hashchange", () => {
   show();
   main.focus();
 });
+// Behind `#` stand pages, so a jump to the content is no address: it would lead to the first page.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
 addEventListener("keydown", (event) => {
   const search = document.querySelector("input[type=search]");
   if (event.key === "/" && search && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) {

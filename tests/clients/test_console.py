@@ -98,6 +98,7 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
         "overflow": [],
         "stages": STAGES,
         "alarms": 0,
+        "skippedTo": "main of #/queues",
         "fullest": "queue-042",
         "keptFocus": True,
         "sent": f"x-kind: {HOSTILE}\nx-empty: \n<img src=x onerror='document.title=\"owned\"'>",

@@ -31,6 +31,9 @@ await withConsole(async ({ open, look, seen }) => {
   await page.waitForFunction(() => document.querySelector("[aria-sort]")?.textContent.includes("messages ↓"));
   seen.fullest = await page.locator("tbody td.name").first().textContent();
   seen.keptFocus = await sort.evaluate((element) => element === document.activeElement);
+  // Past the navigation, and still on the same page.
+  await page.getByRole("link", { name: "Skip to the content" }).press("Enter");
+  seen.skippedTo = await page.evaluate(() => `${document.activeElement.id} of ${location.hash}`);
   await look(page, "queue-queues-light");
   await page.getByRole("button", { name: "Next →" }).press("Enter");
   await page.getByText(/^51 to/).waitFor();
