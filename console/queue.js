@@ -105,6 +105,8 @@ function sending(name, at, refresh) {
         const { id, copies } = await post(queuePath(name, "/messages"), message());
         at.tell(copies === undefined ? `Sent as message ${id}.` : `Sent to ${many(copies, "account")}.`);
         body.value = "";
+        // Of that message alone: the next one under it would be answered as that one was, and not be stored.
+        options.find(({ field }) => field === "dedup").input.value = "";
         refresh();
       });
     } },

@@ -127,6 +127,14 @@ await withConsole(async ({ open, look, seen }) => {
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "made here", level: 1 }).waitFor();
   await page.getByText("dead after 5 deliveries").waitFor();
+  // A dedup key is of one message: the next one would be taken for that one, and be nowhere.
+  await page.getByText("Send a message").press("Enter");
+  await page.getByLabel("Dedup key").fill("cake");
+  for (const body of ["one cake", "one tea"]) {
+    await page.getByLabel("Body").fill(body);
+    await page.getByRole("button", { name: "Send", exact: true }).press("Enter");
+    await page.getByRole("cell", { name: body }).waitFor();
+  }
   // What is there already keeps its options.
   await page.goto("/#/queues");
   await page.getByText("New queue").press("Enter");
