@@ -47,7 +47,8 @@ function view(windows, tier) {
       trace("response time: 99 % (plain) and median (dashed)", windows, micros, {
         a: (window) => window.all.response.p99_us,
         b: (window) => window.all.response.p50_us,
-      })),
+      }),
+      trace("errors per second", windows, count, { a: (window) => window.all.errors / window.length_s })),
     h("h2", {}, "Kinds of request, last window"),
     table("Kinds of request", [
       ["kind", (kind) => kind.kind],

@@ -27,6 +27,11 @@ HOSTILE = "<b class=hostile>hostile</b>"
 LONG = "W" * 255
 # 15 clients who think for a second: node/model.js.
 WHAT_IF = {"predicted": ["13", "160 ms"], "gain": "+6.9 %", "refused": 0}
+CHARTS = [
+    "requests per second",
+    "response time: 99 % (plain) and median (dashed)",
+    "errors per second",
+]
 STAGES = ["parse", "waiting", "dispatch", "service", "reply"]
 
 
@@ -96,6 +101,7 @@ def test_the_console_of_a_queue_tier(start: Callable[..., Tier]) -> None:
         "errors": [],
         "markup": 0,
         "overflow": [],
+        "charts": CHARTS,
         "stages": STAGES,
         "alarms": 0,
         "skippedTo": "main of #/queues",
@@ -125,6 +131,7 @@ def test_the_console_of_a_cache_tier(router: Callable[..., Router]) -> None:
         "markup": 0,
         "overflow": [],
         "pages": ["Overview", "Servers", "Routes", "Clients", "What if"],
+        "charts": CHARTS,
         "stages": STAGES,
         "idleShare": "0.0 %",
         "reads": 3,

@@ -11,6 +11,7 @@ await withConsole(async ({ open, look, seen }) => {
   await page.getByText("● ready").waitFor();
   await page.getByRole("list", { name: "Stages of the path" }).waitFor();
   seen.pages = await page.getByRole("navigation").getByRole("link").allTextContents();
+  seen.charts = await page.locator("figcaption").allTextContents();
   seen.stages = await page.locator(".path li > span:first-child").allTextContents();
   await look(page, "cache-overview-light");
 

@@ -11,6 +11,7 @@ await withConsole(async ({ open, look, seen }) => {
   await page.goto("/");
   await page.getByText("● ready").waitFor();
   await page.getByRole("list", { name: "Stages of the path" }).waitFor();
+  seen.charts = await page.locator("figcaption").allTextContents();
   seen.stages = await page.locator(".path li > span:first-child").allTextContents();
   // Some stage is always the widest, and that alone is nothing bad.
   seen.alarms = await page.locator(".path li.widest").evaluateAll((stations) => stations.filter((station) => {
