@@ -161,3 +161,12 @@ def test_the_guide_backs_up_the_store_that_the_service_has() -> None:
     guide = (ROOT / "docs" / "guides" / "backup.md").read_text("utf-8")
     assert f"admin backup --store embedded:{works_in}/{store} " in guide
     assert f"chown -R posthaste:posthaste {works_in}/{store}\n" in guide
+
+
+def test_the_guide_reads_a_backup_as_who_made_it() -> None:
+    """A copy is for its owner alone, and the guide has root make it."""
+    guide = (ROOT / "docs" / "guides" / "backup.md").read_text("utf-8")
+    shells = re.findall(r"^```sh\n(.*?)^```$", guide, re.M | re.S)
+    using = [line for shell in shells for line in shell.splitlines() if "/backup/" in line]
+    assert len(using) == 3
+    assert all(line.startswith("sudo ") for line in using), using
