@@ -148,6 +148,17 @@ def test_an_error_in_a_pipeline_stands_in_its_place(tier: Tier, connect: Connect
     assert isinstance(sent, int)
 
 
+def test_a_transaction_tells_that_its_requests_were_done(tier: Tier, connect: Connect) -> None:
+    """A pipeline with the library's defaults is one: whoever takes its error for nothing done sends twice."""
+    client = connect(tier)
+    client.execute_command("QCREATE", "orders")
+    with client.pipeline() as pipeline:
+        pipeline.execute_command("SEND", "orders", "x")
+        with pytest.raises(redis.ResponseError, match="has been done, each request by itself"):
+            pipeline.execute()
+    assert client.execute_command("POP", "QUEUE", "orders") is not None
+
+
 def test_a_blocked_pop_wakes_when_something_is_sent(tier: Tier, connect: Connect) -> None:
     """A consumer that waits has its message as soon as it is stored."""
     consumer, sender = connect(tier, socket_timeout=60), connect(tier)

@@ -465,8 +465,11 @@ fn what_is_not_served_is_a_plain_error_that_says_so() {
         refusal("CLIENT MAINT_NOTIFICATIONS ON").starts_with("ERR unknown subcommand 'MAINT_NOTIFICATIONS'")
     );
     assert!(refusal("CONFIG SET a b").starts_with("ERR unknown subcommand 'SET' for 'config'"));
-    for line in ["CLUSTER SLOTS", "SUBSCRIBE c", "PSUBSCRIBE *", "PUBLISH c m", "MULTI"] {
+    for line in ["CLUSTER SLOTS", "SUBSCRIBE c", "PSUBSCRIBE *", "PUBLISH c m", "MULTI", "WATCH k"] {
         assert!(refusal(line).starts_with("ERR "), "{line}");
+    }
+    for line in ["EXEC", "DISCARD"] {
+        assert!(refusal(line).contains("what was sent since MULTI has been done"), "{line}");
     }
     let long = "x".repeat(5000);
     assert!(refusal(&long).len() < 200, "a refusal repeats only the beginning of a long word");

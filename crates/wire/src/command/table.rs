@@ -30,7 +30,7 @@ const fn of_sessions(name: &'static str, arity: i32, parse: fn(&mut Words<'_>) -
     Entry { name, arity, parse, is_for_sessions: true }
 }
 
-static COMMANDS: [Entry; 37] = [
+static COMMANDS: [Entry; 40] = [
     entry("send", -3, messages::send),
     entry("pop", -1, messages::pop),
     entry("peek", -1, messages::peek),
@@ -67,17 +67,36 @@ static COMMANDS: [Entry; 37] = [
     entry("subscribe", -1, |_| Err(no_channels())),
     entry("psubscribe", -1, |_| Err(no_channels())),
     entry("publish", -1, |_| Err(no_channels())),
-    entry("multi", -1, |_| Err(wrong("there are no transactions here: SENDMANY is all or none".to_owned()))),
+    entry("multi", -1, |_| Err(no_transactions())),
+    entry("watch", -1, |_| Err(no_transactions())),
+    entry("discard", -1, |_| Err(done_by_themselves())),
+    entry("exec", -1, |_| Err(done_by_themselves())),
     entry("cluster", -1, |_| Err(wrong("This instance has cluster support disabled".to_owned()))),
 ];
 
 /// How many entries at the end of the table only refuse.
 #[cfg(test)]
-const REFUSED: usize = 5;
+const REFUSED: usize = 8;
 
 fn no_channels() -> Fault {
     wrong(
         "there are no channels here: wait for messages with POP and BLOCK, SEND to everyone with TO *"
+            .to_owned(),
+    )
+}
+
+fn no_transactions() -> Fault {
+    wrong(
+        "there are no transactions here: each request is done by itself, and SENDMANY is all or none"
+            .to_owned(),
+    )
+}
+
+/// Libraries send a transaction in one go, and show its last error: whoever takes that for nothing done repeats what was done.
+fn done_by_themselves() -> Fault {
+    wrong(
+        "there are no transactions here: what was sent since MULTI has been done, each request by itself; send a pipeline without \
+         MULTI (redis-py: transaction=False)"
             .to_owned(),
     )
 }
