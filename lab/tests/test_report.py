@@ -379,6 +379,11 @@ def test_tables_name_no_percentile_that_is_one_requests_luck(run: Run) -> None:
         for item in (overview_section(run, measured).items[0], where.items[-1]):
             assert isinstance(item, TableItem)
             assert shown in item.rows[0]
+    several = {"response_mean_s": 0.01, "service_mean_s": 0.01, "served": 10}
+    where = where_section(run, [Cell(1, {"n": 1}, (replace(invented(1, 1, **several), kinds={"send": several}),))])
+    assert where is not None
+    assert isinstance(where.items[-1], TableItem)
+    assert "too few requests" not in where.items[-1].rows[0], "of several loads no number of them would do"
 
 
 def test_a_percentile_needs_requests_beyond_it() -> None:
@@ -394,9 +399,10 @@ def test_the_measured_time_is_told_as_it_was(run: Run) -> None:
     """A load may end before its time."""
     found = trace(run.finished[0], 0.1, 0.05)
     assert found is not None
-    as_said = trimming(run, [(run.finished[0], replace(found, measured_s=0.35))])
+    lasted = {each: replace(run.finished[0], figures={"measured_s": each}) for each in (0.3, 0.35, 12.0)}
+    as_said = trimming(run, [(lasted[0.35], found)])
     assert as_said.endswith("every figure of this report is of the 0.35 s between.")
-    longer = trimming(run, [(run.finished[0], replace(found, measured_s=each)) for each in (0.3, 12.0)])
+    longer = trimming(run, [(lasted[each], found) for each in (0.3, 12.0)])
     assert longer.endswith("That is 0.35 s by the file, and was from 0.3 s to 12 s.")
 
 

@@ -55,7 +55,7 @@ def time_section(run: Run, cells: list[Cell]) -> Section | None:
 def trimming(run: Run, traced: list[tuple[Result, Trace]]) -> str:
     """What is trimmed of how much; of a load that was ended before its time the file does not tell."""
     head, measured, tail = run.experiment.trimmed
-    lengths = [found.measured_s for _, found in traced]
+    lengths = [measured if result.omissions else _measured_s(result, found) for result, found in traced]
     shortest, longest = min(lengths), max(lengths)
     if max(longest - measured, measured - shortest) > AS_LONG * measured:
         return (
@@ -68,6 +68,11 @@ def trimming(run: Run, traced: list[tuple[Result, Trace]]) -> str:
         f"{spoken(tail)} are trimmed, as the experiment file says; every figure of this report is of the "
         f"{spoken(measured)} between."
     )
+
+
+def _measured_s(result: Result, found: Trace) -> float:
+    """Of several loads each has its own time, and is traced for what all of them share."""
+    return float(result.figures.get("measured_s", found.measured_s))
 
 
 def _scales(shared: list[bool]) -> str:

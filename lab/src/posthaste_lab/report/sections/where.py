@@ -96,8 +96,10 @@ def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
     for cell in cells:
         for kind in sorted({kind for result in cell.results for kind in result.kinds}):
             trials = [result.kinds.get(kind, {}) for result in cell.results]
-            figures = {name: None if is_luck(name, trials) else cell.kind_figure(kind, name) for name in columns}
-            absent = {name: TOO_FEW if is_luck(name, trials) else "" for name in columns}
+            measured = {name: cell.kind_figure(kind, name) for name in columns}
+            figures = {name: None if is_luck(name, trials) else each for name, each in measured.items()}
+            # What nobody measured, as percentiles of several loads together, more requests would not give either.
+            absent = {name: "" if each is None else TOO_FEW for name, each in measured.items()}
             text = [absent[name] if each is None else with_interval(name, each) for name, each in figures.items()]
             text[0] = text[0].removesuffix(" per second")
             rows.append([*(str(level) for level in cell.levels.values()), kind, *text])
