@@ -280,6 +280,15 @@ def test_a_share_is_trimmed_of_the_duration(tmp_path: Path) -> None:
     assert load(write(tmp_path, shares)).trimmed == pytest.approx((0.06, 0.415, 0.025))
 
 
+def test_no_part_is_called_as_an_instance_of_another(tmp_path: Path) -> None:
+    """Each instance has a directory of its name, and the records of both would be one."""
+    text = SMALL.replace("[parts.load]", '[parts.tier-2]\nkind = "queue"\nstore = "memory:"\n\n[parts.load]')
+    assert check_parts(load(write(tmp_path, text)), here()) == []
+    several = '[factors.tiers]\nlevels = [1, 2]\nsets = "tier.instances"\n[[claims]]'
+    said = "parts.tier-2: is what instance 2 of parts.tier is called; call it something else"
+    assert check_parts(load(write(tmp_path, text.replace("[[claims]]", several))), here()) == [said]
+
+
 def test_a_load_of_so_many_requests_is_no_trial(tmp_path: Path) -> None:
     """The program takes a time or a number, and it is given the time."""
     said = "parts.load.requests: ends a load when all are done, and a trial lasts run.duration; leave it out"

@@ -37,6 +37,8 @@ OF_RUN = {
 }
 # What stands for an address or a path in an option's value.
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_-]*)\}")
+# How the instances of a part are called, where there are several.
+NUMBERED = re.compile(r"(.+)-([1-9]\d*)")
 # The directory of the newest version of the distribution's packages, else of the one on PATH; nothing where none is.
 FIND_POSTGRESQL = """
 found=$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -t / -k 5n | tail -n 1)
@@ -171,7 +173,7 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
             problems += _option_problems(name, kind, settings[name], before, host)
         before.append(name)
     roles = [kinds()[part.kind].role for part in experiment.parts.values() if part.kind in kinds()]
-    problems += [*_unasked_links(experiment), *_untrimmed_loads(experiment)]
+    problems += [*_unasked_links(experiment), *_untrimmed_loads(experiment), *_names_of_instances(most)]
     if "load" not in roles:
         problems.append(f"parts: none of {', '.join(experiment.parts)} is a load, so nothing would be measured")
     windowed = [
@@ -186,6 +188,16 @@ def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
             f"{', '.join(windowed)} lies within"
         )
     return problems
+
+
+def _names_of_instances(most: Mapping[str, int]) -> list[str]:
+    """Parts that are called as an instance of another: what both leave would lie in one directory."""
+    pairs = [(name, NUMBERED.fullmatch(name)) for name in most]
+    return [
+        f"parts.{name}: is what instance {match[2]} of parts.{match[1]} is called; call it something else"
+        for name, match in pairs
+        if match is not None and 1 < most.get(match[1], 0) >= int(match[2])
+    ]
 
 
 def _unasked_links(experiment: Experiment) -> list[str]:
