@@ -120,6 +120,12 @@ THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n
             "accept.0.at_least = 3: is above at_most = 2",
         ),
         ("[quick]", "[placement]\nserver = {}\n[quick]", "placement.server: is none of the parts tier, load"),
+        ("[quick]", "[placement]\ntier = { cpus = '' }\n[quick]", "placement.tier.cpus = '': String should match"),
+        (
+            "[quick]",
+            "[placement]\ntier = { cpus = 'all' }\n[quick]",
+            "placement.tier.cpus = 'all': String should match",
+        ),
         ("[quick]", '[design]\ngenerators = ["D=ABC"]\n[quick]', "design.generators = "),
         (
             "[factors.clients]",

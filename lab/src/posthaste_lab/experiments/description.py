@@ -173,7 +173,7 @@ class Place(Strict):
     """`[placement.PART]`: on which host of hosts.toml, and on which of its cores."""
 
     host: str = "local"
-    cpus: str | None = None
+    cpus: Annotated[str, Field(pattern=r"^[0-9]+[0-9,:-]*$")] | None = None
 
 
 class Link(Strict):
