@@ -202,11 +202,17 @@ fn visible(character: char) -> String {
     if character.is_ascii_graphic() { character.to_string() } else { character.escape_debug().to_string() }
 }
 
+/// A text whose control characters are seen. Quotes stay as they are, so that a name can be taken from here: a backslash before
+/// one is never the text's own, whose are two each.
+fn legible(text: &str) -> String {
+    text.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
+}
+
 /// One field for people: control characters made visible, long bodies cut.
 pub(crate) fn cell(value: &Json) -> String {
     const CHARACTERS_MAX: usize = 60;
     let text = match value {
-        Json::String(text) => text.escape_debug().to_string(),
+        Json::String(text) => legible(text),
         Json::Null => "-".into(),
         Json::Array(parts) if parts.is_empty() => "-".into(),
         Json::Array(parts) => parts.iter().map(in_short).collect::<Vec<_>>().join(", "),
@@ -221,6 +227,14 @@ pub(crate) fn cell(value: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_commands_nothing_is_as_it_was_written() {
+        for text in ["bob's", r#"{"body": "two coffees"}"#, "blå bær"] {
+            assert_eq!(cell(&json!(text)), text);
+        }
+        assert_eq!(cell(&json!(r#"a\b\"c"#)), r#"a\\b\\"c"#);
+    }
 
     #[test]
     fn nothing_that_others_wrote_commands_the_terminal() {
