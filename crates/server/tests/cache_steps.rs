@@ -88,7 +88,7 @@ fn what_was_taken_by_a_pool_that_no_longer_stands_in_is_deleted_there_all_the_sa
 
 #[test]
 fn what_is_given_a_shorter_life_lives_no_longer_in_the_pool_whose_place_another_one_takes() {
-    let missed = Missed { key: b"k".to_vec(), base64: false };
+    let missed = [Missed { key: b"k".to_vec(), base64: false }];
     for (asked, told, said) in [
         ("touch k 1\r\n", "touch k 1\r\n", "TOUCHED\r\n"),
         ("gat 1 k\r\n", "touch k 1\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n"),
@@ -103,10 +103,10 @@ fn what_is_given_a_shorter_life_lives_no_longer_in_the_pool_whose_place_another_
         scene.exchange(0, asked, said);
         assert_eq!(scene.sent(1), told, "{asked:?}");
         scene.router.lose(1, None);
-        assert_eq!(scene.take_back(1), [missed.clone()], "{asked:?}: nobody knows whether it heard of it");
+        assert_eq!(scene.take_back(1), missed, "{asked:?}: nobody knows whether it heard of it");
         scene.take_out(1);
         scene.ask(asked);
-        assert_eq!(scene.take_back(1), [missed.clone()], "{asked:?}");
+        assert_eq!(scene.take_back(1), missed, "{asked:?}");
         // A server of both pools hears of it once.
         layout.pools[1].seats = layout.pools[0].seats.clone();
         let mut scene = Scene::new(&layout);
@@ -117,7 +117,7 @@ fn what_is_given_a_shorter_life_lives_no_longer_in_the_pool_whose_place_another_
 
 #[test]
 fn a_first_pool_that_was_away_while_a_key_was_given_a_shorter_life_forgets_it() {
-    let missed = Missed { key: b"k".to_vec(), base64: false };
+    let missed = [Missed { key: b"k".to_vec(), base64: false }];
     for source in [Source::Below(1), Source::Old(1)] {
         for asked in ["gat 1 k\r\n", "mg k T1 v\r\n"] {
             let mut layout = two_pools(1);
@@ -126,7 +126,7 @@ fn a_first_pool_that_was_away_while_a_key_was_given_a_shorter_life_forgets_it() 
             scene.take_out(0);
             scene.ask(asked);
             assert!(scene.sent(1).starts_with(asked));
-            assert_eq!(scene.take_back(0), [missed.clone()], "{source:?}, {asked:?}");
+            assert_eq!(scene.take_back(0), missed, "{source:?}, {asked:?}");
         }
     }
 }
