@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,10 @@ impl std::error::Error for CopyError {}
 /// [`CopyError`]; `from` is never changed.
 pub fn copy(from: &Path, to: &Path) -> Result<Copied, CopyError> {
     refuse_unfinished(from)?;
-    let source = Directory::open(from).map_err(|error| LogError::io("open", from, &error))?;
+    let source = Directory::open(from).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => CopyError::Nothing(from.to_owned()),
+        _ => LogError::io("open", from, &error).into(),
+    })?;
     if numbers(&source)?.is_empty() {
         return Err(CopyError::Nothing(from.to_owned()));
     }

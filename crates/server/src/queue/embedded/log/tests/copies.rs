@@ -179,6 +179,8 @@ fn nothing_is_copied_from_nowhere_nor_over_something() {
     let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
     let empty = directory.path().to_owned();
     assert_eq!(copy(&empty, place.path()), Err(CopyError::Nothing(empty.clone())));
+    let absent = place.path().join("absent");
+    assert_eq!(copy(&absent, place.path()), Err(CopyError::Nothing(absent.clone())));
     drop(open(directory.path()).unwrap());
     fs::write(place.path().join("notes"), "mine").unwrap();
     assert_eq!(copy(&empty, place.path()), Err(CopyError::Occupied(place.path().to_owned())));
