@@ -63,6 +63,11 @@ pub trait Engine {
     /// How long the thread may sleep.
     fn patience(&self) -> Option<Duration>;
 
+    /// Requests that wait, if several servers are asked; 0 if it is one, which says what it says at once.
+    fn waits_for_several(&self) -> usize {
+        0
+    }
+
     /// Everything under way has been answered.
     fn is_idle(&self) -> bool;
 }

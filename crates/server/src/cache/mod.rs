@@ -90,6 +90,7 @@ pub mod tier; // between reading and writing, on each network thread
 
 mod client;
 mod cork;
+mod moderation;
 
 pub mod engine; // what takes requests: one of the next two
 

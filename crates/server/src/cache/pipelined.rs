@@ -274,6 +274,11 @@ impl Engine for Pipelined {
         links.chain(look).min().map(|wait| wait + Duration::from_millis(1))
     }
 
+    fn waits_for_several(&self) -> usize {
+        let has_several = self.links.iter().filter(|link| link.is_open()).nth(1).is_some();
+        if has_several { self.router.under_way() } else { 0 }
+    }
+
     fn is_idle(&self) -> bool {
         (0..self.links.len()).all(|server| self.router.expected(server) == 0)
     }

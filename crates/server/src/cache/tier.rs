@@ -21,6 +21,7 @@ use super::engine::{Asker, Engine};
 use super::hall::{Card, Hall, Mail};
 use super::kind;
 use super::limits::{FINISHED_KEPT, LATER_PATIENCE, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX};
+use super::moderation::Moderation;
 use super::router::{Asked, Finished};
 use crate::front::connections::Connections;
 use crate::front::gate::Refused;
@@ -40,6 +41,7 @@ pub struct CacheTier<E> {
     /// Clients whose request could not be taken.
     later: Vec<usize>,
     cork: Cork,
+    moderation: Moderation,
 }
 
 impl<E: Engine> Tier for CacheTier<E> {
@@ -162,6 +164,10 @@ impl<E: Engine> Tier for CacheTier<E> {
         self.engine.patience().into_iter().chain(self.cork.patience()).chain(later).min()
     }
 
+    fn pause(&mut self) -> Option<Duration> {
+        self.moderation.pause(self.engine.waits_for_several())
+    }
+
     fn is_idle(&self) -> bool {
         self.engine.is_idle()
     }
@@ -171,7 +177,14 @@ impl<E: Engine> CacheTier<E> {
     /// With this engine.
     #[must_use]
     pub fn new(hall: Arc<Hall>, engine: E) -> Self {
-        Self { recorder: hall.meter.recorder(), hall, engine, later: Vec::new(), cork: Cork::default() }
+        Self {
+            recorder: hall.meter.recorder(),
+            hall,
+            engine,
+            later: Vec::new(),
+            cork: Cork::default(),
+            moderation: Moderation::default(),
+        }
     }
 
     /// Whether a client that was not hung up on may ask.
@@ -335,6 +348,7 @@ impl<E: Engine> CacheTier<E> {
                 continue;
             }
             done.stamps.replied = replied;
+            self.moderation.answered(done.slot, replied.saturating_sub(done.stamps.received));
             let noted = Noted {
                 client: done.client,
                 request_bytes: done.request_bytes,

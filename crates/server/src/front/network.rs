@@ -7,7 +7,9 @@
 //! A simulation turns it by hand instead ([`Network::turn_by_hand`]): the same turn, without the wait before it.
 
 use std::io::{self, ErrorKind, Write as _};
+use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use mio::event::Event;
@@ -99,9 +101,14 @@ impl<T: Tier> Network<T> {
     /// The system's, when it gives no more events.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        // Otherwise the system may add fifty microseconds to each pause.
+        let may_pause = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).is_ok();
         let mut ended = Ok(());
         while ended.is_ok() && !self.is_over() {
             ended = self.step(&mut events, None);
+            if let Some(pause) = self.tier.pause().filter(|_| may_pause) {
+                thread::sleep(pause);
+            }
         }
         self.close();
         ended

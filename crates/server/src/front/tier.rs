@@ -80,6 +80,11 @@ pub trait Tier: Sized {
         None
     }
 
+    /// How long to sleep after this turn, whatever happens: what comes meanwhile shares the next.
+    fn pause(&mut self) -> Option<Duration> {
+        None
+    }
+
     /// Whether the tier has nothing under way any more.
     fn is_idle(&self) -> bool {
         true

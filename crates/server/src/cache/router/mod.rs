@@ -232,6 +232,12 @@ impl Router {
         }
     }
 
+    /// Requests that are not done with.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.exchanges.len() - self.free.len()
+    }
+
     fn exchange(&mut self, id: u32) -> &mut Exchange {
         &mut self.exchanges[id as usize]
     }

@@ -1,0 +1,107 @@
+//! Short sleeps that let answers of several servers come together, as network cards moderate their interrupts.
+//!
+//! Each server answers when it pleases, so a thread with several is woken for each of them, with few answers at a time: the
+//! turn's cost is shared by few, and the next gets leave in small commands, which cost the servers more too. Two dozen
+//! microseconds later there would be answers of all. What one server says comes together without that.
+
+use std::time::Duration;
+
+/// A sleep is at most this part of a response time, by which response times grow at most.
+const PART: u64 = 8;
+
+/// A shorter one is not worth its timer.
+const SHORTEST_NS: u64 = 8_000;
+
+/// By then enough has come.
+const LONGEST_NS: u64 = 20_000;
+
+/// So many answers share a turn's cost well enough.
+const MANY: u64 = 16;
+
+/// Answers that a sleep should bring, in hundredths. One alone is lost again where the router shares its cores with others.
+const GAIN_PERCENT: u64 = 150;
+
+/// What a turn tells of the sleep after it.
+#[derive(Debug, Default)]
+pub(super) struct Moderation {
+    answers: u64,
+    /// The shortest response time.
+    quickest_ns: u64,
+    /// Whom the last answer was for.
+    last: Option<usize>,
+    /// A client that has several requests under way has them answered together anyway.
+    is_pipelined: bool,
+}
+
+impl Moderation {
+    /// A client's request was answered in this turn, after this time.
+    pub(super) fn answered(&mut self, client: Option<usize>, response_ns: u64) {
+        self.is_pipelined |= client.is_some() && client == self.last;
+        self.quickest_ns = if self.answers == 0 { response_ns } else { self.quickest_ns.min(response_ns) };
+        self.answers += 1;
+        self.last = client;
+    }
+
+    /// The turn ends, and so many requests wait for several servers: how long to sleep, if that does good.
+    pub(super) fn pause(&mut self, under_way: usize) -> Option<Duration> {
+        let turn = std::mem::take(self);
+        let under_way = under_way as u64;
+        if turn.is_pipelined || turn.answers >= MANY || turn.answers > under_way {
+            return None;
+        }
+        let pause_ns = (turn.quickest_ns / PART).min(LONGEST_NS);
+        // By Little's law, requests / response time are answered in a second.
+        let gains = (under_way + turn.answers) * pause_ns >= GAIN_PERCENT * turn.quickest_ns / 100;
+        (gains && pause_ns >= SHORTEST_NS).then(|| Duration::from_nanos(pause_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pause(under_way: usize, answers: usize, response_us: u64) -> Option<u64> {
+        let mut moderation = Moderation::default();
+        (0..answers).for_each(|client| moderation.answered(Some(client), response_us * 1000));
+        moderation.pause(under_way).map(|pause| pause.as_micros() as u64)
+    }
+
+    #[test]
+    fn a_pause_is_a_small_part_of_a_response_time() {
+        assert_eq!(pause(10, 5, 80), Some(10));
+        assert_eq!(pause(10, 5, 63), None, "not worth it");
+        assert_eq!(pause(60, 5, 800), Some(20));
+    }
+
+    #[test]
+    fn there_is_none_that_brings_nothing() {
+        assert_eq!(pause(0, 0, 80), None, "nothing is known");
+        assert_eq!(pause(10, 1, 80), None, "too few");
+        assert_eq!(pause(11, 1, 80), Some(10), "one and a half");
+        assert_eq!(pause(54, 5, 800), None, "too few even in the longest");
+        assert_eq!(pause(55, 5, 800), Some(20), "one and a half in the longest");
+        assert_eq!(pause(9, 10, 80), None, "most have come");
+        assert_eq!(pause(60, 16, 80), None, "many have come");
+    }
+
+    #[test]
+    fn there_is_none_for_who_is_answered_together_anyway() {
+        let mut moderation = Moderation::default();
+        for client in [1, 2, 2, 3] {
+            moderation.answered(Some(client), 80_000);
+        }
+        assert_eq!(moderation.pause(20), None);
+        // Nor does the next turn know of the last.
+        moderation.answered(Some(3), 80_000);
+        assert!(moderation.pause(20).is_some());
+    }
+
+    #[test]
+    fn the_quickest_answer_of_the_turn_counts() {
+        let mut moderation = Moderation::default();
+        moderation.answered(Some(1), 96_000);
+        moderation.answered(Some(2), 72_000);
+        moderation.answered(Some(3), 120_000);
+        assert_eq!(moderation.pause(20), Some(Duration::from_micros(9)));
+    }
+}
