@@ -19,7 +19,7 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "README.md"
-MAP = ROOT / "ARCHITECTURE.md"
+MAP = ROOT / "docs" / "architecture" / "files.md"
 
 CHAPTERS = {
     "front": "The front, which both tiers have",
