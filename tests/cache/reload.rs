@@ -120,6 +120,37 @@ fn a_replica_that_a_file_adds_decides_nothing_and_nobody_misses_what_it_lacks() 
 }
 
 #[test]
+fn a_replica_that_a_file_leaves_out_for_a_while_serves_nothing_that_it_missed() {
+    const ONE: &str = "[cache.pools.a]\nservers = [\"$0\"]\n";
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        let servers = Memcached::several::<2>();
+        let routed = Routed::start(FIRST, &servers, mode);
+        let mut client = routed.client();
+        let keys = 0..20;
+        for key in keys.clone() {
+            assert_eq!(client.ask(&format!("set k{key} 0 0 3\r\nold\r\n")), "STORED\r\n");
+        }
+        // What is in force for longer than one table is still known.
+        for _ in 0..2 {
+            routed.rewrite(ONE, &servers);
+            routed.server.reload(DONE);
+        }
+        for key in keys.clone() {
+            assert_eq!(client.ask(&format!("set k{key} 0 0 3\r\nnew\r\n")), "STORED\r\n");
+        }
+        routed.rewrite(FIRST, &servers);
+        routed.server.reload(DONE);
+        for key in keys {
+            for _ in 0..4 {
+                let got = client.ask(&format!("get k{key}\r\n"));
+                assert_eq!(got, format!("VALUE k{key} 0 3\r\nnew\r\nEND\r\n"), "{mode:?}");
+            }
+        }
+        assert_eq!(held(&servers[1], "k0").as_deref(), Some("new"), "what it misses is brought to it");
+    }
+}
+
+#[test]
 fn replicas_that_shared_keys_for_a_while_serve_nothing_from_before() {
     let shards = format!("{FIRST}writes = \"owner\"\n");
     for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {

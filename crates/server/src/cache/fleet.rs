@@ -2,7 +2,7 @@
 //!
 //! A server has a slot, which is its for as long as the program runs: tables come and go, but requests under way name
 //! servers by slot, and so does every thread's list of connections. A server that no table names any more keeps its slot
-//! and is not asked; named again, it is the same server, and serves what it holds.
+//! and is not asked; named again, it is the same server.
 //!
 //! A table never changes. A new one takes the place of the old; each thread takes it up between two requests, and
 //! what is under way goes on by the table it began with.
@@ -256,8 +256,8 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Puts a new table in force. A server that comes by a group which had others before may have been one of it
-    /// earlier, and missed what was written since: it forgets what it holds before it is asked.
+    /// Puts a new table in force. A server that was in a pool earlier, or may have been, since it comes by a group that had
+    /// others before, missed what was written since: it forgets what it holds before it is asked.
     fn put_in_force(&self, layout: &Layout, known: &HashSet<String>) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let backends = self.backends(layout)?;

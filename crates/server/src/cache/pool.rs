@@ -1,5 +1,6 @@
 //! A pool: servers that share keys or hold the same ones, whom of them a request asks, and who stands in for them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -99,6 +100,8 @@ pub struct Pool {
     pub deletes_to: Vec<usize>,
     /// What it did.
     pub counts: Arc<PoolCounts>,
+    /// Slots of servers that were in it by an earlier table and are not by this one: what was written since they do not have.
+    pub left: HashSet<usize>,
     placement: Placement,
     /// Some servers stand where we do, and others elsewhere.
     has_near: bool,
@@ -145,6 +148,7 @@ impl Pool {
             source: plan.source,
             deletes_to: plan.deletes_to.clone(),
             counts: Arc::default(),
+            left: HashSet::new(),
             has_near: members.iter().any(|member| member.is_near),
             turn: AtomicUsize::new(0),
             failovers: AtomicU64::new(0),
@@ -159,6 +163,20 @@ impl Pool {
         if !is_known && self.source.map(Source::pool) != Some(pool) {
             self.former.push(StandIn { pool, expiry_s: None, holds_until });
         }
+    }
+
+    /// It takes the place of a pool of its name: it goes on counting, and knows who was in that one.
+    pub(super) fn follow(&mut self, former: &Self) {
+        self.counts = Arc::clone(&former.counts);
+        let were_in =
+            former.members.iter().map(|member| member.server.slot).chain(former.left.iter().copied());
+        self.left = were_in.filter(|slot| !self.has(*slot)).collect();
+    }
+
+    /// Whether the server of a slot is in it.
+    #[must_use]
+    pub fn has(&self, slot: usize) -> bool {
+        self.members.iter().any(|member| member.server.slot == slot)
     }
 
     /// Pools that may hold what they took for this one, by this file or by an earlier one.

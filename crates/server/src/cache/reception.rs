@@ -1,5 +1,5 @@
-//! How servers are received that come into a pool which had others before: they have less than those. Where the pool has them by
-//! a group they may have been one of it earlier, and missed what was written since.
+//! How servers are received that come into a pool which had others before: they have less than those. One that was in it earlier
+//! has missed what was written since, and where the pool has them by a group, any of them may have been.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,8 +16,10 @@ use super::table::Table;
 const AT_ONCE: usize = 32;
 
 /// Those that come into a pool of this layout by a group that is known already, and are not in this pool by the table that is
-/// in force still. One may be in another pool all the time: then it has missed what was written in this one. So are those of a pool
-/// whose servers shared keys and are to hold every one now: what one held of others' keys when it did so before is old.
+/// in force still. One may be in another pool all the time: then it has missed what was written in this one. So are replicas that
+/// were in the pool by an earlier table, and those of a pool whose servers shared keys and are to hold every one now: what one held
+/// of others' keys when it did so before is old. (One that shares keys and comes back keeps what it holds: all of it would have to
+/// be fetched again from behind the cache.)
 pub(super) fn strangers<'a>(
     servers: &'a [Arc<Server>],
     layout: &Layout,
@@ -28,7 +30,10 @@ pub(super) fn strangers<'a>(
         layout.pools.iter().any(|pool| {
             let stays = is_in(server, &pool.name, table);
             let is_known = |seat: &Seat| seat.group.as_ref().is_some_and(|group| known.contains(group));
-            let is_strange = |seat: &Seat| if stays { shared_keys(pool, table) } else { is_known(seat) };
+            let is_strange = |seat: &Seat| match stays {
+                true => shared_keys(pool, table),
+                false => is_known(seat) || returns(server, pool, table),
+            };
             pool.seats.iter().any(|seat| server.backend.is_named(&seat.address) && is_strange(seat))
         })
     };
@@ -45,9 +50,14 @@ fn shared_keys(pool: &PoolPlan, table: &Table) -> bool {
     pool.rules.writes == Writes::All && table.pools.iter().any(shares)
 }
 
+/// Whether a replica of a pool was in it before the table that is in force still.
+fn returns(server: &Server, pool: &PoolPlan, table: &Table) -> bool {
+    let was_in = |its: &Pool| its.name == pool.name && its.left.contains(&server.slot);
+    pool.rules.writes == Writes::All && table.pools.iter().any(was_in)
+}
+
 fn is_in(server: &Server, pool: &str, table: &Table) -> bool {
-    let its = table.pools.iter().filter(|its| its.name == pool).flat_map(|its| &its.members);
-    its.into_iter().any(|member| member.server.slot == server.slot)
+    table.pools.iter().any(|its| its.name == pool && its.has(server.slot))
 }
 
 /// Replicas that come into a pool of this layout which had others by the table in force still decide nothing before those, and what
@@ -86,7 +96,10 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl 
             return;
         }
         match prober::empty(server, None) {
-            Ok(()) => emptied(server),
+            Ok(()) => {
+                tracing::info!(server = %server.name(), "server forgot what it held, before it takes part");
+                emptied(server);
+            }
             Err(error) if server.health.strange() => {
                 let meaning = server.health.meaning();
                 tracing::warn!(server = %server.name(), "server does not forget what it may hold: {error}; {meaning}");

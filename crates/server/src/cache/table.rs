@@ -137,13 +137,13 @@ impl Table {
         Self { routes, settings: layout.settings, timeout_ns, servers, pools, in_use }
     }
 
-    /// The same that goes on counting what the one before it counted, of pools of the same name and of routes of the same prefix
-    /// and commands to such a pool.
+    /// The same that takes the place of the one before it: it goes on counting, for pools of the same name and for routes of the
+    /// same prefix and commands to such a pool, and knows which servers were in its pools.
     #[must_use]
     pub fn following(mut self, former: &Self) -> Self {
         for pool in &mut self.pools {
             if let Some(known) = former.pools.iter().find(|known| known.name == pool.name) {
-                pool.counts = Arc::clone(&known.counts);
+                pool.follow(known);
             }
         }
         for route in &mut self.routes {
