@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 pub(crate) struct Options {
     /// Scenarios to run
     chosen: Vec<Scenario>,
-    /// One short round, to see that everything works; its figures prove nothing
+    /// Short runs, and one round unless --rounds is given: to see that everything works. One round proves nothing
     #[arg(long)]
     pub(crate) quick: bool,
     /// Rounds; medians are shown
