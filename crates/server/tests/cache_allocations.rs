@@ -44,8 +44,10 @@ fn round(router: &mut Router, requests: &[&[u8]], said: &mut Vec<u8>) {
         }
     }
     for server in 0..SERVERS.len() {
-        answer(router.unsent(server), said);
-        router.sent(server, router.unsent(server).len());
+        let commands = router.unsent(server);
+        answer(commands, said);
+        let bytes = commands.len();
+        router.sent(server, bytes);
         assert_eq!(router.feed(server, said), Ok(said.len()));
     }
     router.stamp_sent(router.now);

@@ -42,7 +42,11 @@ fn value(key: &str) -> String {
 }
 
 fn hit(key: &str) -> String {
-    value(key) + "END\r\n"
+    hit_of(&[key])
+}
+
+fn hit_of(keys: &[&str]) -> String {
+    keys.iter().map(|key| value(key)).collect::<String>() + "END\r\n"
 }
 
 #[test]
@@ -106,12 +110,58 @@ fn gets_of_many_keys_are_joined_too_and_keep_their_keys_apart() {
 }
 
 #[test]
-fn only_gets_that_stand_together_and_wait_are_joined() {
+fn gets_go_together_before_writes_of_other_keys_and_answers_in_the_order_of_requests() {
+    let said = hit_of(&["b", "d"]) + "STORED\r\nSTORED\r\n";
+    for cut in 0..said.len() {
+        let mut router = router(2);
+        for text in ["set a 0 0 1\r\nx\r\n", "get b\r\n", "set c 0 0 1\r\nx\r\n"] {
+            ask(&mut router, 0, text);
+        }
+        ask(&mut router, 1, "get d\r\n");
+        ask(&mut router, 0, "get e\r\n");
+        assert_eq!(sent(&mut router), "get b d e\r\nset a 0 0 1\r\nx\r\nset c 0 0 1\r\nx\r\n");
+        let used = router.feed(0, &said.as_bytes()[..cut]).unwrap();
+        router.feed(0, &said.as_bytes()[used..]).unwrap();
+        assert_eq!(answer(&mut router, 0), "STORED\r\n".to_owned() + &hit("b") + "STORED\r\nEND\r\n");
+        assert_eq!(answer(&mut router, 1), hit("d"));
+        assert_eq!((router.expected(0), router.answers.held()), (0, 0));
+    }
+}
+
+#[test]
+fn a_get_goes_before_nothing_that_may_concern_its_key() {
+    for (before, may_be_passed) in [
+        ("set a 0 0 1\r\nx\r\n", false),
+        ("set z 0 0 1\r\nx\r\n", true),
+        ("delete a\r\n", false),
+        ("incr a 1\r\n", false),
+        ("touch a 1\r\n", false),
+        ("gat 0 a\r\n", false),
+        ("gats 0 z a\r\n", false),
+        ("gets a\r\n", true),
+        ("mg a T1\r\n", false),
+        ("mg z T1\r\n", true),
+        ("md YQ== b\r\n", false),
+        ("md a q\r\n", false),
+        ("flush_all\r\n", false),
+    ] {
+        let mut router = router(2);
+        ask(&mut router, 0, "get x\r\n");
+        ask(&mut router, 0, before);
+        ask(&mut router, 1, "get a\r\n");
+        let text = sent(&mut router);
+        assert_eq!(text.starts_with("get x a\r\n"), may_be_passed, "{text}");
+        assert_eq!(text.ends_with("\r\nget a\r\n"), !may_be_passed, "{text}");
+    }
+}
+
+#[test]
+fn only_gets_that_wait_are_joined() {
     let mut router = router(1);
     for text in ["get a\r\n", "set b 0 0 1\r\nx\r\n", "get b\r\n", "gets c\r\n", "get d\r\n", "gat 5 e\r\n"] {
         ask(&mut router, 0, text);
     }
-    let commands = "get a\r\nset b 0 0 1\r\nx\r\nget b\r\ngets c\r\nget d\r\ngat 5 e\r\n";
+    let commands = "get a\r\nset b 0 0 1\r\nx\r\nget b d\r\ngets c\r\ngat 5 e\r\n";
     assert_eq!(sent(&mut router), commands);
     ask(&mut router, 0, "get g\r\n");
     assert_eq!(sent(&mut router), "get g\r\n", "what is sent takes nothing along");

@@ -1,92 +1,135 @@
 //! Gets of several requests in one command.
 //!
-//! memcached writes the answer to each `get` by itself, but that to a `get` of many keys at once. So a `get` that stands
-//! unsent at the end of a lane takes the keys of those behind it along: both sides read and write once for all of them.
-//! Nothing overtakes anything, and nothing waits: keys are joined only while they wait to be sent anyway.
+//! memcached writes the answer to each `get` by itself, but that to a `get` of many keys at once. So a `get` takes the keys of
+//! those behind it along that wait to be sent to the same server: both sides read and write once for all of them. Nothing
+//! waits for that: keys are joined only while they wait to be sent anyway.
+//!
+//! Where clients read and write in turn, what stands between two gets are mostly writes of other keys. The gets of a turn go before
+//! those, so that they stand together, but never before a command that may concern one of their keys. Who waits for an
+//! answer before they ask again cannot tell; answers leave in the order of the requests in any case.
 //!
 //! The server answers hits only, in the order of the keys, so a value for one key tells that those before it are missed.
 //! No two requests ask for the same key in one command, for then a single value would not say whose it is.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use posthaste_wire::memcached::reply::{self, Piece};
+use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::Router;
-use super::lane::{Expected, Shape};
+use super::exchange::Exchange;
+use super::lane::{Expected, OUTCOME, Shape};
 use super::replies::Broken;
-use crate::cache::limits::JOINED_BYTES_MAX;
+use crate::cache::limits::{JOINED_BYTES_MAX, READ_BYTES};
+use crate::cache::pool::plain_key;
+use crate::front::buffers::empty;
 
-/// The `get` that was written to a lane last.
+/// Some keys, a bit for each, so that most others are known not to be among them: a Bloom filter of one hash.
 #[derive(Default)]
-pub(super) struct LastGet {
-    /// Where it stands there.
-    bytes: Range<usize>,
-    /// A bit for each of its keys, so that most others are known not to be among them.
-    keys: [u64; 4],
-}
+pub(super) struct Keys([u64; 16]);
 
-impl LastGet {
-    fn note(&mut self, key: &[u8]) {
-        let (word, bit) = place(key);
-        self.keys[word] |= bit;
+impl Keys {
+    /// All there are.
+    pub(super) const ALL: Self = Self([u64::MAX; 16]);
+
+    /// One more.
+    pub(super) fn note(&mut self, key: &[u8]) {
+        let (word, bit) = Self::place(key);
+        self.0[word] |= bit;
     }
 
-    fn asks_for(&self, key: &[u8], output: &[u8]) -> bool {
-        let (word, bit) = place(key);
-        let mut words = output[self.bytes.clone()].trim_ascii_end().split(|byte| *byte == b' ');
-        self.keys[word] & bit != 0 && words.any(|word| word == key)
+    /// Whether a key may be among them.
+    pub(super) fn may_have(&self, key: &[u8]) -> bool {
+        let (word, bit) = Self::place(key);
+        self.0[word] & bit != 0
+    }
+
+    /// The bit of a key: by its two ends, in which keys mostly differ.
+    fn place(key: &[u8]) -> (usize, u64) {
+        let short = || key.iter().fold(0, |end, byte| end << 8 | u64::from(*byte));
+        let first = key.first_chunk().map_or_else(short, |first| u64::from_le_bytes(*first));
+        let last = key.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+        let hash = (first.rotate_left(29) ^ last).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        ((hash >> 6) as usize, 1 << (hash & 63))
     }
 }
 
-/// The bit of a key: by its end, in which keys mostly differ.
-fn place(key: &[u8]) -> (usize, u64) {
-    let end = match key.last_chunk() {
-        Some(end) => u64::from_le_bytes(*end),
-        None => key.iter().fold(0, |end, byte| end << 8 | u64::from(*byte)),
-    };
-    let hash = end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-    ((hash >> 6) as usize, 1 << (hash & 63))
+/// Gets that wait to be sent, in as few commands as may be.
+#[derive(Default)]
+pub(super) struct Gets {
+    /// The commands.
+    bytes: Vec<u8>,
+    /// Where the last of them begins.
+    last: usize,
+    /// Its keys.
+    keys: Keys,
+}
+
+impl Gets {
+    /// What they take.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Puts them among other commands, at a place where one begins.
+    pub(super) fn move_to(&mut self, output: &mut Vec<u8>, place: usize) {
+        let end = output.len();
+        output.resize(end + self.bytes.len(), 0);
+        output.copy_within(place..end, place + self.bytes.len());
+        output[place..place + self.bytes.len()].copy_from_slice(&self.bytes);
+        empty(&mut self.bytes, READ_BYTES);
+        self.last = 0;
+    }
+
+    /// Adds a key to the last command, or to one that it begins.
+    fn add(&mut self, key: &[u8], is_first: bool) {
+        if is_first {
+            (self.last, self.keys) = (self.bytes.len(), Keys::default());
+            self.bytes.extend_from_slice(b"get");
+        } else {
+            self.bytes.truncate(self.bytes.len() - b"\r\n".len());
+        }
+        [b" ", key, b"\r\n"].iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.keys.note(key);
+    }
+
+    /// Whether the last command asks for a key.
+    fn asks_for(&self, key: &[u8]) -> bool {
+        let mut words = self.bytes[self.last..].trim_ascii_end().split(|byte| *byte == b' ');
+        self.keys.may_have(key) && words.any(|word| word == key)
+    }
 }
 
 impl Router {
-    /// The `get` of a share was written to the end of a lane, from `start` on.
-    pub(super) fn note_get(&mut self, id: u32, server: usize, share: u16, start: usize) {
-        let mut get = LastGet { bytes: start..self.lanes[server].output.len(), ..LastGet::default() };
-        self.keys_of(id, share).for_each(|key| get.note(&key));
-        self.lanes[server].last_get = get;
-    }
-
-    /// Has the keys of a share be asked for by the `get` before it. False: there is none that could.
-    pub(super) fn join_get(&mut self, id: u32, server: usize, share: u16) -> bool {
+    /// Asks a server for the keys of a share of a `get`: together with others if that can be, and before what waits to be sent there
+    /// and does not concern them.
+    pub(super) fn ask_get(&mut self, id: u32, server: usize, share: u16) {
         let lane = &self.lanes[server];
-        let get = &lane.last_get;
-        if get.bytes.is_empty() || get.bytes.end != lane.output.len() {
-            return false;
+        if self.keys_of(id, share).any(|key| lane.concerned.may_have(&key)) {
+            self.lanes[server].close();
         }
-        let mut bytes = get.bytes.len();
-        for key in self.keys_of(id, share) {
-            bytes += 1 + key.len();
-            if bytes > JOINED_BYTES_MAX || get.asks_for(&key, &lane.output) {
-                return false;
-            }
-        }
+        let is_joined = self.may_join(id, server, share);
         let lane = &mut self.lanes[server];
-        let (mut output, mut get) = (std::mem::take(&mut lane.output), std::mem::take(&mut lane.last_get));
-        output.truncate(get.bytes.end - b"\r\n".len());
-        for key in self.keys_of(id, share) {
-            output.push(b' ');
-            output.extend_from_slice(&key);
-            get.note(&key);
-        }
-        output.extend_from_slice(b"\r\n");
-        get.bytes.end = output.len();
-        let lane = &mut self.lanes[server];
-        (lane.last_get, lane.output) = (get, output);
-        if let Some(before) = lane.expected.back_mut() {
+        if is_joined && let Some(before) = lane.last_get() {
             before.shape = Shape::Joined;
         }
-        true
+        let mut gets = std::mem::take(&mut lane.gets);
+        for (number, key) in self.keys_of(id, share).enumerate() {
+            gets.add(&key, !is_joined && number == 0);
+        }
+        self.lanes[server].gets = gets;
+        self.expect_get(id, server, share);
+    }
+
+    /// Whether the keys of a share have room in the last command of the gets for a server, and are not in it.
+    fn may_join(&self, id: u32, server: usize, share: u16) -> bool {
+        let gets = &self.lanes[server].gets;
+        let mut bytes = gets.bytes.len() - gets.last;
+        bytes > 0
+            && self.keys_of(id, share).all(|key| {
+                bytes += 1 + key.len();
+                bytes <= JOINED_BYTES_MAX && !gets.asks_for(&key)
+            })
     }
 
     /// Whose reply a piece belongs to. Of joined gets those are done whose other keys it tells to be missed.
@@ -127,5 +170,18 @@ impl Router {
         let renaming = &self.table_of(id).routes[route].renaming;
         let places = exchange.gather.unsettled(share).iter();
         places.map(move |place| renaming.server_key(exchange.keys[*place as usize].of(&exchange.bytes)))
+    }
+}
+
+/// What a command concerns that is sent for a part of an exchange, for gets that would go before it. Of commands that are no
+/// client's own it is not asked which key they are about: these are few.
+pub(super) fn note_concerned(concerned: &mut Keys, exchange: &Exchange, part: u16) {
+    let is_clients = !exchange.is_own && part < OUTCOME;
+    match &exchange.request {
+        Some(Request { verb: Verb::Get | Verb::Gets, .. }) if is_clients => {}
+        Some(request) if is_clients && request.keys == 1 && !request.verb.is_get() => {
+            plain_key(request, &exchange.bytes, |key| concerned.note(key));
+        }
+        _ => *concerned = Keys::ALL,
     }
 }

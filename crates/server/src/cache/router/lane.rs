@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use super::joined::LastGet;
+use super::joined::{Gets, Keys, note_concerned};
 use super::{Router, follow};
 use crate::cache::deletion::Deletion;
 use crate::cache::limits;
@@ -46,7 +46,13 @@ pub(super) const OUTCOME: u16 = ASIDE - 1;
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) output: Vec<u8>,
-    pub(super) last_get: LastGet,
+    /// Gets that are to go into it: see `joined.rs`.
+    pub(super) gets: Gets,
+    /// Where: before them nothing else is sent later.
+    gets_go: usize,
+    /// How many of those expected are for commands behind that place, and what these concern.
+    behind: usize,
+    pub(super) concerned: Keys,
     pub(super) expected: VecDeque<Expected>,
     /// Some of what waits may have been sent.
     pub(super) owes: bool,
@@ -61,11 +67,33 @@ pub(super) struct Lane {
     pub(super) used: bool,
 }
 
+impl Lane {
+    /// What waits to be sent stays in this order: gets that are asked from now on go behind it.
+    pub(super) fn close(&mut self) {
+        if self.gets.len() > 0 {
+            self.gets.move_to(&mut self.output, self.gets_go);
+        }
+        self.gets_go_last();
+    }
+
+    fn gets_go_last(&mut self) {
+        (self.gets_go, self.behind, self.concerned) = (self.output.len(), 0, Keys::default());
+    }
+
+    /// The reply that is to come for the last of the gets that may still be joined.
+    pub(super) fn last_get(&mut self) -> Option<&mut Expected> {
+        let place = self.expected.len().checked_sub(self.behind + 1)?;
+        self.expected.get_mut(place)
+    }
+}
+
 impl Router {
-    /// Whether a server has something to be sent.
+    /// What a server has to be sent, in the order in which it is.
     #[must_use]
-    pub fn unsent(&self, server: usize) -> &[u8] {
-        &self.lanes[server].output
+    pub fn unsent(&mut self, server: usize) -> &[u8] {
+        let lane = &mut self.lanes[server];
+        lane.close();
+        &lane.output
     }
 
     /// Of what is to be sent to a server, the rest of a command that was sent in part, and what waited behind it then. It ends where a
@@ -107,9 +135,8 @@ impl Router {
 
     /// So many bytes were sent to a server.
     pub fn sent(&mut self, server: usize, bytes: usize) {
-        let Lane { output, last_get, owes, expected, fresh, is_cut, begun, later, .. } =
-            &mut self.lanes[server];
-        *last_get = LastGet::default();
+        self.lanes[server].close();
+        let Lane { output, owes, expected, fresh, is_cut, begun, later, .. } = &mut self.lanes[server];
         *owes |= bytes > 0;
         *is_cut |= bytes > 0;
         if bytes == output.len() {
@@ -127,6 +154,7 @@ impl Router {
                 (*begun, *later) = (output.len(), 0);
             }
         }
+        self.lanes[server].gets_go_last();
     }
 
     /// Everything asked so far is on its way to the servers.
@@ -165,7 +193,8 @@ impl Router {
 
     /// Whether a server has so much to be sent that its clients should wait.
     pub(super) fn is_crowded(&self, server: usize) -> bool {
-        self.lanes[server].output.len() > limits::LANE_BYTES_PAUSE
+        let lane = &self.lanes[server];
+        lane.output.len() + lane.gets.len() > limits::LANE_BYTES_PAUSE
     }
 
     /// Whether a server owes as many answers over its connection as it may.
@@ -176,14 +205,30 @@ impl Router {
     /// A command for this exchange was written to a server's lane: its reply will come. From now on the server has us as
     /// its user, though nothing is sent yet: it does not come back before what we have for it is done or given up.
     pub(super) fn expect(&mut self, id: u32, server: usize, part: u16, shape: Shape) {
+        let lane = &mut self.lanes[server];
+        lane.behind += 1;
+        note_concerned(&mut lane.concerned, &self.exchanges[id as usize], part);
+        let place = lane.expected.len();
+        self.expect_at(place, server, Expected { exchange: id, part, shape, since: self.now });
+    }
+
+    /// The same for the last of the gets.
+    pub(super) fn expect_get(&mut self, id: u32, server: usize, share: u16) {
+        let lane = &self.lanes[server];
+        let place = lane.expected.len().saturating_sub(lane.behind);
+        let expected = Expected { exchange: id, part: share, shape: Shape::Values, since: self.now };
+        self.expect_at(place, server, expected);
+    }
+
+    fn expect_at(&mut self, place: usize, server: usize, expected: Expected) {
         let (lane, its) = (&mut self.lanes[server], &self.servers[server]);
         if !std::mem::replace(&mut lane.used, true) {
             its.health.enter();
         }
         (lane.fresh, lane.later) = (lane.fresh + 1, lane.later + 1);
-        lane.expected.push_back(Expected { exchange: id, part, shape, since: self.now });
+        lane.expected.insert(place, expected);
         its.counts.requests.fetch_add(1, Ordering::Relaxed);
-        self.exchanges[id as usize].pending += 1;
+        self.exchanges[expected.exchange as usize].pending += 1;
     }
 
     /// A server's connection was closed, or is left alone for now, with nothing to come over it. The rest of a value that it
@@ -191,9 +236,9 @@ impl Router {
     pub fn let_go(&mut self, server: usize) {
         let lane = &mut self.lanes[server];
         if lane.expected.is_empty() {
-            (lane.owes, lane.last_get) = (false, LastGet::default());
-            (lane.fresh, lane.is_cut, lane.begun, lane.later) = (0, false, 0, 0);
+            (lane.owes, lane.fresh, lane.is_cut, lane.begun, lane.later) = (false, 0, false, 0, 0);
             lane.output.clear();
+            lane.gets_go_last();
         }
         if std::mem::take(&mut self.lanes[server].used) {
             self.servers[server].health.leave();

@@ -26,7 +26,7 @@ impl Router {
     /// The connection to a server is lost; `socket` is what is left of it if the server may still read from it. True: with
     /// it the server is, which was there before.
     pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) -> bool {
-        let lane = std::mem::take(&mut self.lanes[server]);
+        let lane = self.take_lane(server);
         let is_news = self.servers[server].health.lose(self.unknown(&lane.expected), socket);
         self.give_up_all(server, &lane);
         is_news
@@ -34,8 +34,14 @@ impl Router {
 
     /// Nothing was sent yet of what waits for a server, which is there: it goes to others, or is an error.
     pub fn send_all_elsewhere(&mut self, server: usize) {
-        let lane = std::mem::take(&mut self.lanes[server]);
+        let lane = self.take_lane(server);
         self.give_up_all(server, &lane);
+    }
+
+    fn take_lane(&mut self, server: usize) -> Lane {
+        let mut lane = std::mem::take(&mut self.lanes[server]);
+        lane.close();
+        lane
     }
 
     /// What was to come over a connection will not.

@@ -251,14 +251,11 @@ impl Router {
             return self.fail_share(id, share, server);
         }
         let keys = exchange.gather.keys(share).len();
-        if request.verb != Verb::Get {
-            self.write_share(id, server, share, &request);
-        } else if !self.join_get(id, server, share) {
-            let start = self.lanes[server].output.len();
-            self.write_share(id, server, share, &request);
-            self.note_get(id, server, share, start);
-        }
         self.servers[server].counts.keys.fetch_add(keys as u64, Ordering::Relaxed);
+        if request.verb == Verb::Get {
+            return self.ask_get(id, server, share);
+        }
+        self.write_share(id, server, share, &request);
         self.expect(id, server, share, Shape::Values);
         if matches!(request.verb, Verb::Gat | Verb::Gats)
             && !matches!(target.missed_by, Some(MissedBy::Replica(_)))
@@ -267,7 +264,7 @@ impl Router {
         }
     }
 
-    /// Writes the command of a share.
+    /// Writes the command of a share of anything but a `get`.
     fn write_share(&mut self, id: u32, server: usize, share: u16, request: &Request) {
         let exchange = &self.exchanges[id as usize];
         let target = exchange.shares[usize::from(share)];
@@ -278,8 +275,7 @@ impl Router {
         output.extend_from_slice(match request.verb {
             Verb::Gets => b"gets",
             Verb::Gat => b"gat",
-            Verb::Gats => b"gats",
-            _ => b"get",
+            _ => b"gats",
         });
         if let Some(expiry) = exchange.new_expiry() {
             output.push(b' ');

@@ -60,8 +60,8 @@ impl Router {
         }
         servers.retain(|server| {
             let lane = &self.lanes[*server];
-            let is_free =
-                lane.expected.len() < limits::SHADOWS_MAX && lane.output.len() <= limits::SHADOW_BYTES_MAX;
+            let is_free = lane.expected.len() < limits::SHADOWS_MAX
+                && lane.output.len() + lane.gets.len() <= limits::SHADOW_BYTES_MAX;
             is_free && !self.servers[*server].health.is_away()
         });
         servers
