@@ -336,6 +336,17 @@ def test_intervals_of_scalability_cover_and_reach_zero_where_nothing_is_lost() -
         stats.usl_fit([1, 2, 3], [1, 2, 3])
 
 
+def test_intervals_of_scalability_cover_where_noise_grows_with_the_throughput() -> None:
+    """As it mostly does: those that take it for the same everywhere hold kappa in 80 of a hundred."""
+    rng = np.random.default_rng(5)
+    n = np.array([1, 2, 4, 8, 16, 32], dtype=float)
+    curve = 1000 * n / (1 + 0.05 * (n - 1) + 1e-3 * n * (n - 1))
+    fits = [stats.usl_fit(n, curve * (1 + 0.03 * rng.normal(size=len(n)))) for _ in range(100)]
+    for name, value in (("lam", 1000), ("sigma", 0.05), ("kappa", 1e-3)):
+        assert sum(fit.intervals[name].holds(value) for fit in fits) >= 92, name
+    assert 1 < float(np.median([fit.intervals["lam"].high / 1000 for fit in fits])) < 1.3
+
+
 def test_scalability_against_statsmodels() -> None:
     """Where sigma and kappa are linear (N/X is a parabola), weighted least squares agree to some percent."""
     rng = np.random.default_rng(2)

@@ -20,6 +20,7 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.stats.intervals import Interval
 
 NOTHING = 1e-12  # a coefficient below it is what rounding left of none
+LEVERAGE_LEFT = 1e-9  # of a point that alone decides a coefficient
 POINTS_LEAST = 4  # three coefficients, and something left to judge them by
 
 
@@ -59,7 +60,8 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
     """Fit the law to measured points by least squares, coefficients not below 0.
 
     At least 4 points with at least 3 different `n`. The coefficients differ by orders of magnitude, so the search is
-    scaled; intervals come from the curvature at the optimum and Student's law. Raises BadArgument for fewer points.
+    scaled; intervals come from the slopes at the optimum, the residual of each point and Student's law, so that noise
+    may grow with the throughput. Raises BadArgument for fewer points.
     """
     load, rate = samples("n", n, least=POINTS_LEAST), samples("throughput", throughput, least=POINTS_LEAST)
     if len(load) != len(rate):
@@ -71,7 +73,7 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
     level = fraction("confidence", confidence)
     start = float((rate / load).max())
     # Some thousand for one, so that the search ends at the same point whatever unit the throughput is in.
-    found, covariance = curve_fit(
+    found, _ = curve_fit(
         lambda x, a, b, c: _usl(x, a * 1e3, b * 1e-2, c * 1e-4),
         load,
         rate / start * 1e3,
@@ -87,7 +89,7 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
     lam, sigma, kappa = (found * units).tolist()
     residuals = rate - _usl(load, lam, sigma, kappa)
     freedom = len(load) - 3
-    half = stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(np.diag(covariance)) * units
+    half = stats.t.ppf((1 + level) / 2, freedom) * _standard_errors(load, residuals, lam, sigma, kappa)
     names = dict(zip(("lam", "sigma", "kappa"), zip((lam, sigma, kappa), half, strict=True), strict=True))
     peak = _peak(sigma, kappa)
     top = lam / sigma if math.isinf(peak) and sigma > NOTHING else math.inf
@@ -102,6 +104,21 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
         r_squared=1 - float(residuals @ residuals) / float(((rate - rate.mean()) ** 2).sum() or 1.0),
         confidence=level,
     )
+
+
+def _standard_errors(n: FloatArray, residuals: FloatArray, lam: float, sigma: float, kappa: float) -> FloatArray:
+    """Of the three coefficients, whether residuals are alike at all `n` or grow with the throughput, as they mostly do.
+
+    HC3: MacKinnon and White, Journal of Econometrics 29 (1985). Each residual is taken as what the point lies beside
+    the curve through all others.
+    """
+    down = 1 + sigma * (n - 1) + kappa * n * (n - 1)
+    slopes = np.column_stack([n / down, -lam * n * (n - 1) / down**2, -lam * n**2 * (n - 1) / down**2])
+    sizes = np.linalg.norm(slopes, axis=0)
+    inverse = np.linalg.pinv(slopes / sizes)
+    leverage = np.einsum("ij,ji->i", slopes / sizes, inverse)
+    beside = residuals / np.maximum(1 - leverage, LEVERAGE_LEFT)
+    return np.asarray(np.linalg.norm(inverse * beside, axis=1) / sizes)
 
 
 def _peak(sigma: float, kappa: float) -> float:
