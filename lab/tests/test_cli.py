@@ -80,6 +80,28 @@ def test_repetitions_are_blocks_only_where_that_is_said(tmp_path: Path) -> None:
     assert float(lines["repetitions"][-1]) > 90
 
 
+def test_a_row_is_of_the_block_that_it_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is missing does not put those after it into other blocks; what is not whole is not looked at."""
+    runs = tmp_path / "runs.csv"
+    drift = {1: 0, 2: 100, 3: 200}
+    rows = [
+        f"{cpu},{r},{10 + cpu + drift[r]}" for cpu in (-1, 1) for r in (1, 2, 3) if (cpu, r) not in {(-1, 1), (1, 3)}
+    ]
+    runs.write_text("cpu,repetition,y\n" + "\n".join(rows), "utf-8")
+    said = run("factorial", str(runs), "--blocks")
+    assert "note: 2 runs of repetitions that lack others are not looked at" in said
+    lines = {line.split()[0]: line.split() for line in said.splitlines() if line.strip()}
+    assert lines["cpu"][1] == "1", "within repetition 2, and not -49 or so between two"
+    runs.write_text("cpu,repetition,y\n-1,1,10\n-1,1,11\n1,1,12\n1,2,13\n", "utf-8")
+    assert "once for each combination" in refused(capsys, monkeypatch, "factorial", str(runs), "--blocks")
+    runs.write_text("cpu,repetition,y\n-1,1,10\n-1,2,11\n1,3,12\n1,4,13\n", "utf-8")
+    assert "['1', '2', '3', '4']: must hold one in which every" in refused(
+        capsys, monkeypatch, "factorial", str(runs), "--blocks"
+    )
+
+
 def test_models_are_listed_with_their_questions() -> None:
     """Every model of the package that answers alone."""
     listed = run("models")

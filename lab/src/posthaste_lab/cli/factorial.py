@@ -12,9 +12,12 @@ import typer
 from posthaste_lab import factorial as designs
 from posthaste_lab.cli.show import console, number, read_csv, table
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.spans import counted
 from posthaste_lab.factorial.effects import OTHER_SHARES, Effects, Transform
 
 SIGNS: set[float | str] = {-1.0, 1.0}
+REPETITION = "repetition"  # as trials.csv calls it
+NONE_WHOLE = "must hold one in which every combination of levels was run; without --blocks each run stands for itself"
 
 
 def factorial(
@@ -36,7 +39,8 @@ def factorial(
 
     A factor's column holds two values, -1 and +1 or any other two (then name it with --factors; the smaller, or the
     first in the alphabet, is the low level). Repetitions stand in columns that differ by a number (y1, y2, y3), or
-    in rows with the same levels.
+    in rows with the same levels. With --blocks a column "repetition" says which of them a row is of, and only whole
+    ones are looked at; without it that is told by the order of rows.
 
     Example: posthaste-lab factorial runs.csv --factors middlewares,workers --response tp1,tp2,tp3
     """
@@ -44,19 +48,49 @@ def factorial(
     names = _names(factors) if factors else _sign_columns(frame)
     named = [_levels(frame, name) for name in names]
     signs = np.column_stack([found for found, _ in named])
-    columns = _names(response) if response else _responses(frame, names)
+    columns = _names(response) if response else _responses(frame, [*names, REPETITION] if blocks else names)
     for column in columns:
         if column in names or columns.count(column) > 1:
             raise BadArgument("--response", column, "must be a column beside the factors, named once")
     values = np.column_stack([_figures(frame, column) for column in columns])
+    left_out = 0
     if len(np.unique(signs, axis=0)) < len(signs):
-        rows = np.repeat(signs, values.shape[1], axis=0)
-        signs, values = designs.collect(rows, values.ravel())
+        if blocks and REPETITION in frame.columns and REPETITION not in (*names, *columns):
+            signs, values, left_out = _whole_blocks(signs, values, frame[REPETITION].to_list())
+        else:
+            rows = np.repeat(signs, values.shape[1], axis=0)
+            signs, values = designs.collect(rows, values.ravel())
     effects = designs.analyze(signs, values, names, transform, confidence, blocked=blocks)
     _print(effects, columns, dict(zip(names, (said for _, said in named), strict=True)))
+    if left_out:
+        are = "is" if left_out == 1 else "are"
+        console().print(f"note: {counted(left_out, 'run')} of repetitions that lack others {are} not looked at")
     if plot:
         designs.plot_residuals(effects).savefig(plot)
         console().print(f"residuals are drawn in {plot}")
+
+
+def _whole_blocks(
+    signs: np.ndarray, values: np.ndarray, repetitions: list[str | None]
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Cells in standard order with a column for each whole repetition, and how many runs are of the others.
+
+    Rows say which they are of. By their order alone, the runs that follow one that is missing would be taken for those
+    of an earlier repetition.
+    """
+    cells: dict[tuple[int, ...], dict[tuple[float | str, int], float]] = {}
+    for row, figures, repetition in zip(signs.tolist(), values.tolist(), map(_level, repetitions), strict=True):
+        for place, figure in enumerate(figures):
+            known = cells.setdefault(tuple(row), {})
+            if (repetition, place) in known:
+                raise BadArgument(REPETITION, repetition, "must be there once for each combination of levels")
+            known[repetition, place] = figure
+    whole = [block for block in next(iter(cells.values())) if all(block in known for known in cells.values())]
+    if not whole:
+        raise BadArgument(REPETITION, list(dict.fromkeys(repetitions)), NONE_WHOLE)
+    ordered = sorted(cells, key=lambda cell: cell[::-1])
+    left_out = sum(len(known) - len(whole) for known in cells.values())
+    return np.array(ordered), np.array([[cells[cell][block] for block in whole] for cell in ordered]), left_out
 
 
 def _names(text: str) -> list[str]:
