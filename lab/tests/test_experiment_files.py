@@ -6,7 +6,7 @@ import pytest
 from programs import ROOT, SMALL, here, lab, write
 
 from posthaste_lab.experiments import BadExperiment, load, make_plan
-from posthaste_lab.experiments.columns import figure_problems
+from posthaste_lab.experiments.columns import figure_problems, unused_rules
 from posthaste_lab.experiments.description import Acceptance
 from posthaste_lab.experiments.kinds import check_parts
 from posthaste_lab.experiments.plan import aliased, options_of
@@ -210,7 +210,20 @@ def test_a_misspelt_figure_costs_a_sentence(tmp_path: Path) -> None:
         "accept.0.figure = 'error': is no figure; did you mean errors?",
         "claims.0.figure = 'throughput': is no figure; did you mean throughput_per_s?",
         "report.response = 'reponse_p99_s': is no figure; did you mean response_p99_s?",
+        "report.response = ['response_mean_s', 'reponse_p99_s']: is for the effects of a design, of two factors or "
+        "more with two levels each; leave it out",
     ]
+
+
+def test_what_the_report_would_ignore_is_refused(tmp_path: Path) -> None:
+    """Whoever asks for effects of three levels would look for them in vain."""
+    second = '[factors.bytes]\nlevels = [100, 200]\nsets = "load.message-bytes"\n[[claims]]'
+    text = SMALL.replace("[[claims]]", second).replace("[quick]", '[report]\ntransform = "log"\n[quick]')
+    lab("run", write(tmp_path, text), "--dry-run")
+    # The quick version has one level of a factor, and is no other question.
+    lab("run", write(tmp_path, text), "--dry-run", "--quick")
+    said = lab("run", write(tmp_path, text.replace("[100, 200]", "[100, 200, 300]")), "--dry-run", code=2).stderr
+    assert "report.transform = ['log']: is for the effects of a design, of two factors or more" in said
 
 
 @pytest.mark.parametrize(
@@ -409,6 +422,6 @@ def test_the_experiments_that_come_along_are_sound(path: Path) -> None:
     experiment = load(path)
     assert check_parts(experiment, here()) == []
     assert check_parts(experiment.quickly(), here()) == []
-    assert figure_problems(experiment) == figure_problems(experiment.quickly()) == []
+    assert figure_problems(experiment) == figure_problems(experiment.quickly()) == unused_rules(experiment) == []
     # Figures of trials decide each of them, but where it is about the model: then `validate` does.
     assert bool(experiment.claims) != ("posthaste-lab validate says" in experiment.hypothesis)

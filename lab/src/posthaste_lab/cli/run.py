@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.columns import figure_problems
+from posthaste_lab.experiments.columns import figure_problems, unused_rules
 from posthaste_lab.experiments.description import Experiment, load
 from posthaste_lab.experiments.hosts import load_hosts, this_machine
 from posthaste_lab.experiments.kinds import check_parts
@@ -41,8 +41,8 @@ def run(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run trials again that failed earlier.")] = False,
 ) -> None:
     """Run an experiment: every combination of levels, repeated, in a shuffled order, everything recorded."""
-    described = load(experiment)
-    described = described.quickly() if quick else described
+    whole = load(experiment)
+    described = whole.quickly() if quick else whole
     if scratch is not None and not scratch.is_dir():
         raise BadArgument("--scratch", str(scratch), "is no directory")
     local = this_machine(find_posthaste(posthaste), scratch)
@@ -50,6 +50,7 @@ def run(
     problems = [
         *check_parts(described, machines),
         *figure_problems(described),
+        *unused_rules(whole),
         *(
             f"placement.{part}.host = {place.host!r}: is none of {', '.join(machines)} (see --hosts)"
             for part, place in described.placement.items()

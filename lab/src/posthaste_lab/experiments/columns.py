@@ -4,7 +4,7 @@ What each reader of `figures.py` makes of a summary, and what tiers record, is l
 against real trials.
 """
 
-from posthaste_lab.experiments.description import Experiment, Value
+from posthaste_lab.experiments.description import Experiment, ReportRules, Value
 from posthaste_lab.experiments.figures import LARGEST, MEANS, STAGES, SUMS, TRAFFIC
 from posthaste_lab.experiments.kinds import Kind, kinds
 from posthaste_lab.experiments.problems import did_you_mean
@@ -47,6 +47,19 @@ def figure_problems(experiment: Experiment) -> list[str]:
         *(("report.response", name) for name in experiment.report.response),
     ]
     return [f"{key} = {name!r}: {_objection(name, known)}" for key, name in named if name not in known]
+
+
+def unused_rules(experiment: Experiment) -> list[str]:
+    """What `[report]` says of effects where there are none to tell: it would be ignored."""
+    rules, usual = experiment.report, ReportRules()
+    if experiment.two_levels:
+        return []
+    why = "is for the effects of a design, of two factors or more with two levels each; leave it out"
+    return [
+        f"report.{key} = {getattr(rules, key)}: {why}"
+        for key in ("response", "transform")
+        if getattr(rules, key) != getattr(usual, key)
+    ]
 
 
 def _objection(name: str, known: frozenset[str]) -> str:
