@@ -86,6 +86,25 @@ def test_fewer_workers_are_answered_and_more_are_refused(tmp_path: Path) -> None
     assert [curve.change.workers for curve in model.curves if curve.change.workers] == [1, 2, 4]
 
 
+def test_a_think_time_leads_no_farther_than_clients_do(tmp_path: Path) -> None:
+    """It decides how many requests are there at once, as the clients do: up to twice the most is answered."""
+    system = System(**(vars(WORKERS) | {"think": 0.02}))
+    run = write_run(tmp_path / "run", system, [4, 32], requests=1500)
+    model = fit_run(read_run(run)).models[0]
+    inside = [point.throughput_per_s * point.response_time_s for point in model.points]
+    assert inside[-1] < 4, "of 32 clients most think"
+    with pytest.raises(OutsideTheData, match=r"--think-time = 0\.0: leaves 32 of 32 clients' requests in the system"):
+        predict(model, [32], think_time_s=0.0)
+    assert not predict(model, [32], think_time_s=0.02)[0].extrapolated
+    shorter = predict(model, [32], think_time_s=0.015)[0]
+    assert shorter.throughput_per_s.value * shorter.response_time_s.value > 1.05 * inside[-1]
+    assert shorter.extrapolated
+    with pytest.raises(OutsideTheData, match="outside what the data support"):
+        predict(model, [4], think_time_s=1.0)
+    write_model(fit_run(read_run(run)), run)
+    assert "16* " in lab("predict", run, "--clients", "16", "--think-time", "0.008").stdout
+
+
 def test_a_tier_without_workers_has_none_to_change(tmp_path: Path) -> None:
     """And needs three numbers of clients, since three figures are fitted."""
     run = write_run(tmp_path / "run", TURNS, [1, 8, 32], requests=1500)

@@ -133,7 +133,7 @@ def predict(
     out = console()
     out.print(table("", head, rows))
     if any(answer.extrapolated for answer in answers):
-        out.print(f"* beyond the {model.points[-1].clients} clients that were measured")
+        out.print(f"* beyond the load that was measured, of at most {model.points[-1].clients} clients")
     out.print(ABOUT_OPEN_MODELS)
 
 

@@ -18,7 +18,7 @@ from posthaste_lab.experiments.results import Run
 from posthaste_lab.fitting.batches import Batches, cost_of, merged
 from posthaste_lab.fitting.bottleneck import find_bottleneck
 from posthaste_lab.fitting.curves import with_curves
-from posthaste_lab.fitting.model import Bounds, FactorNote, FittedModel, Model, Point, Range
+from posthaste_lab.fitting.model import BEYOND, Bounds, FactorNote, FittedModel, Model, Point, Range
 from posthaste_lab.fitting.observations import Observation, observations
 from posthaste_lab.fitting.spread import over_repetitions
 from posthaste_lab.fitting.system import PLAIN, Figures, Setting
@@ -28,7 +28,6 @@ THROUGHPUT_UNIT, RESPONSE_UNIT = 0.05, 0.10  # differences that count alike
 TOGETHER_MAX = 1.15  # batches under way at once; one worker has 1, but for those of a tier that answers early
 SMALL_STEP, LARGE_STEP = 1e-3, 0.1  # of a figure; a system that is played answers to about one percent
 TRIES, TRIES_IF_PLAYED = 40, 12  # a played system soon has only chance left to fit to
-BEYOND = 2  # how many times the most clients measured may be asked for
 LEAST_S = {"path_s": 1e-7, "batch_s": 1e-7}  # nothing is done in no time, and clients must be somewhere
 
 

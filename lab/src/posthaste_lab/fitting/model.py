@@ -15,6 +15,8 @@ from posthaste_lab.fitting.system import Figures, Kind, Setting
 FORMAT: Literal["posthaste-lab model"] = "posthaste-lab model"
 VERSION: Literal[2] = 2
 FILE = "model.json"
+SCV_GUESSED = 1.5  # above it a gamma law in place of the one that was not measured is far from it
+BEYOND = 2  # how many times the most clients measured may be asked for
 Level = bool | int | float | str
 
 

@@ -14,11 +14,12 @@ from scipy import stats
 
 from posthaste_lab.checks import count, non_negative
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.fitting.model import Model
+from posthaste_lab.fitting.model import BEYOND, Model
 from posthaste_lab.fitting.system import Setting
 from posthaste_lab.queueing import mm1, mmm
 
 ROUNDING = 1e-9
+NEAR = 0.05  # by so much a load may be off that is the one measured
 
 
 class OutsideTheData(BadArgument):
@@ -36,7 +37,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model answers for a number of clients. `extrapolated`: beyond the most clients measured.
+    """What the model answers for a number of clients. `extrapolated`: beyond the most clients, or load, measured.
 
     `mm1_response_s` and `mmm_response_s` are what the open textbook models say when they are given the predicted
     throughput and the highest measured one as their capacity, for one server and for as many as there are workers, or
@@ -77,7 +78,27 @@ def predict(
         setting = replace(setting, batch_limit=count("--batch", batch_limit))
     if think_time_s is not None:
         setting = replace(setting, think_time_s=non_negative("--think-time", think_time_s))
-    return [_predict_one(model, count("--clients", n), setting, confidence) for n in clients]
+    found = [_predict_one(model, count("--clients", n), setting, confidence) for n in clients]
+    return found if think_time_s is None else [_of_measured_load(model, answer, think_time_s) for answer in found]
+
+
+def _of_measured_load(model: Model, answer: Prediction, think_time_s: float) -> Prediction:
+    """The answer, where as many requests are in the system at once as were measured, or up to twice as many.
+
+    A think time decides that as the number of clients does: whoever thinks is not there. A client who was measured
+    alone stands for all lighter loads, since nobody meets anybody there either.
+    """
+    inside = answer.throughput_per_s.value * answer.response_time_s.value
+    measured = [point.throughput_per_s * point.response_time_s for point in model.points]
+    fewest, most = 0.0 if model.range.clients_min == 1 else min(measured), max(measured)
+    if not fewest * (1 - NEAR) <= inside <= BEYOND * most * (1 + NEAR):
+        raise OutsideTheData(
+            "--think-time",
+            think_time_s,
+            f"leaves {inside:.3g} of {answer.clients} clients' requests in the system at once, which is outside what "
+            f"the data support, {fewest:.3g} to {BEYOND * most:.3g}",
+        )
+    return replace(answer, extrapolated=answer.extrapolated or inside > most * (1 + NEAR))
 
 
 def _fewer_workers(model: Model, wanted: int) -> int:

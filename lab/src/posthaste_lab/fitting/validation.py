@@ -117,7 +117,8 @@ def _line(seen: Sequence[Observation], clients: int, model: Model, confidence: f
     if len(trials) < 2:
         raise BadArgument("repetitions", len(trials), f"of {clients} clients must be at least 2, for an interval")
     kept = float(np.mean([each.think_kept_s for each in trials]))
-    (predicted,) = predict(model, [clients], think_time_s=kept, confidence=confidence)
+    # As these clients kept it: no other think time is asked for.
+    (predicted,) = predict(model.model_copy(update={"think_time_s": kept}), [clients], confidence=confidence)
     return Line(
         clients,
         calibrated,
