@@ -82,6 +82,21 @@ def test_a_model_of_before_the_law_was_kept_is_read_and_predicts(tmp_path: Path)
     assert one.throughput_per_s.value == pytest.approx(other.throughput_per_s.value, rel=0.02)
 
 
+def test_a_law_that_is_guessed_is_told(known: Path, tmp_path: Path) -> None:
+    """A gamma law in place of rare stalls is far from them; near one, or where the law is known, nothing is said."""
+    fitted = fit_run(read_run(known), CALIBRATED)
+
+    def says(scv: float, shape: tuple[tuple[float, float], ...] = ()) -> str:
+        figures = fitted.models[0].figures.model_copy(update={"batch_scv": scv, "batch_shape": shape})
+        model = fitted.models[0].model_copy(update={"figures": figures, "by_repetition": []})
+        write_model(fitted.model_copy(update={"models": [model]}), tmp_path)
+        return lab("predict", tmp_path, "--clients", "8", "--json").stderr
+
+    assert "the law of batches' times is not in the model" in says(6.0)
+    assert "batch_scv 6" in says(6.0)
+    assert says(1.2) == says(6.0, ((0.5, 0.98), (25.5, 0.02))) == ""
+
+
 def test_between_two_levels_lies_the_law_of_both() -> None:
     """By their weights; none where one of them was not measured."""
     first = Figures(

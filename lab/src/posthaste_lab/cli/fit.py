@@ -15,7 +15,7 @@ from posthaste_lab.cli.show import console, number, percent, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting.levels import factor_of, factor_of_middlewares
-from posthaste_lab.fitting.model import Bounds, Effect, Model
+from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law
 from posthaste_lab.fitting.observations import left_out
 from posthaste_lab.fitting.prediction import Estimate
 from posthaste_lab.fitting.system import Kind
@@ -113,6 +113,8 @@ def predict(
         print(
             f"the data support {reach.clients_min} to {reach.clients_max} clients, and nothing beyond", file=sys.stderr
         )
+    if guess := guessed_law(model):
+        print(guess, file=sys.stderr)
     if as_json:
         print(json.dumps(_without_nan([asdict(answer) for answer in answers]), indent=2))
         return

@@ -162,6 +162,18 @@ def spoken(model: Model) -> str:
     return ",".join(f"{name}={level}" for name, level in model.where.items()) or "the only one"
 
 
+def guessed_law(model: Model) -> str:
+    """What to mind where a gamma law stands for one that is not known and far from it; empty elsewhere."""
+    figures = model.figures
+    if model.kind != "batches" or figures.batch_shape or figures.batch_scv <= SCV_GUESSED:
+        return ""
+    return (
+        f"the law of batches' times is not in the model, and a gamma law of their spread (batch_scv "
+        f"{figures.batch_scv:.3g}) stands for it, which is a rough guess where some few stall: fit again, or ask for a "
+        "level that was measured"
+    )
+
+
 def write_model(fitted: FittedModel, directory: Path) -> Path:
     """Write it into the run's directory."""
     path = directory / FILE
