@@ -236,6 +236,11 @@ def test_curves_say_what_predict_says(sizes: FittedModel) -> None:
     assert {curve.change.halved for curve in changed} >= {"batch_s", "path_s"}
     store = next(curve for curve in changed if curve.change.halved == "batch_s")
     assert store.points[-1].throughput_per_s.value > measured.points[-1].throughput_per_s.value
+    for point in store.points:
+        for figure in (point.throughput_per_s, point.response_time_s):
+            assert figure.low is not None
+            assert figure.high is not None
+            assert figure.low < figure.value < figure.high
 
 
 def test_an_error_that_only_the_interval_excuses_has_not_met_the_target() -> None:

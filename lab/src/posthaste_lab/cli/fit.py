@@ -210,7 +210,7 @@ def _print_model(out: Console, model: Model) -> None:
         f"{percent(model.response_spread_share)} of response time (root mean square)"
     )
     if not model.by_repetition:
-        out.print("one repetition, so no intervals")
+        out.print("fewer than two repetitions have all numbers of clients, so no intervals")
 
 
 def _effect(effect: Effect) -> tuple[str, str, str]:

@@ -14,7 +14,8 @@ def with_curves(model: Model, confidence: float) -> Model:
         says = "1 worker" if workers == 1 else f"{workers} workers"
         curves.append(_curve(model, says, Change(workers=workers), confidence))
     for name, said in stages(model.figures, model.kind).items():
-        changed = model.model_copy(update={"figures": halved(model.figures, name), "by_repetition": []})
+        parts = [halved(each, name) for each in model.by_repetition]
+        changed = model.model_copy(update={"figures": halved(model.figures, name), "by_repetition": parts})
         curves.append(_curve(changed, f"{said}: half", Change(halved=name), confidence))
     return model.model_copy(update={"curves": [curve for curve in curves if curve.points]})
 
