@@ -324,6 +324,20 @@ def test_one_repetition_gives_a_model_without_intervals(tmp_path: Path) -> None:
     assert read_model(once).models[0].intervals == {}
 
 
+def test_clients_that_are_requests_in_flight_are_told(known: Path, tmp_path: Path) -> None:
+    """Or 64 clients of the model would be looked for among the 16 of the experiment."""
+    run = Path(shutil.copytree(known, tmp_path / "run"))
+    about = "clients of the model are requests in flight"
+    assert about not in lab("fit", run, "--calibrate", "1,96").stdout
+    for path in run.glob("trials/*/trial.json"):
+        trial = json.loads(path.read_text("utf-8"))
+        trial["figures"]["clients"] = trial["figures"]["population"] / 4
+        path.write_text(json.dumps(trial), "utf-8")
+    assert about in " ".join(lab("fit", run, "--calibrate", "1,96").stdout.split())
+    lab("report", run)
+    assert about in (run / "report" / "index.html").read_text("utf-8")
+
+
 def test_the_program_writes_a_model_and_answers_from_it(known: Path, tmp_path: Path) -> None:
     """What is read back is what was written; a range is answered at round numbers and its ends."""
     run = tmp_path / "run"

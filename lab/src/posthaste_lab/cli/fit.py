@@ -16,7 +16,7 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting.levels import factor_of, factor_of_middlewares
 from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law
-from posthaste_lab.fitting.observations import left_out
+from posthaste_lab.fitting.observations import about_clients, left_out
 from posthaste_lab.fitting.prediction import Estimate
 from posthaste_lab.fitting.system import Kind
 
@@ -67,6 +67,8 @@ def fit(
     fitted = fitting.fit_run(run, counts)
     out = console()
     tell_left_out(out, run)
+    if about := about_clients(run):
+        out.print(about)
     for model in fitted.models:
         _print_model(out, model)
     print(f"model: {fitting.write_model(fitted, directory)}")

@@ -50,6 +50,14 @@ def observations(run: Run) -> list[Observation]:
     return found
 
 
+def about_clients(run: Run) -> str:
+    """What clients are, where they are not those of the experiment; empty elsewhere."""
+    pairs = [(result.figures.get("clients"), result.figures.get("population")) for result in run.finished]
+    if all(clients is None or clients == population for clients, population in pairs):
+        return ""
+    return "each client keeps several requests in flight (pipeline), so clients of the model are requests in flight"
+
+
 def left_out(run: Run) -> list[str]:
     """Names of finished trials that broke a rule of acceptance, or of which something is left out."""
     return [result.name for result in run.results if result.finished and (result.objections or result.omissions)]

@@ -15,7 +15,7 @@ from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.fitting import read_model, validate
 from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, FittedModel, Model, guessed_law, spoken
-from posthaste_lab.fitting.observations import Observation, observations
+from posthaste_lab.fitting.observations import Observation, about_clients, observations
 from posthaste_lab.fitting.system import PLAIN, Kind
 from posthaste_lab.fitting.validation import Line, Validation
 from posthaste_lab.report.cells import Cell
@@ -75,6 +75,8 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
     section = Section(
         "model", "A model of it", [sentence for each in few(tried, SHOWN_MAX) for sentence in _said(each)]
     )
+    if about := about_clients(run):
+        section.paragraphs.append(f"{about[0].upper()}{about[1:]}.")
     section.paragraphs.extend([refused] if refused else _differences(fitted, few(tried, SHOWN_MAX), seen))
     if len(tried) > SHOWN_MAX:
         section.paragraphs.append(
