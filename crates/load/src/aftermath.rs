@@ -30,6 +30,9 @@ const BEHIND_S_MAX: f64 = 0.5;
 /// Of the requests of an open loop, so many may wait at the end beyond what is always in flight.
 const BACKLOG_SHARE_MAX: f64 = 0.01;
 
+/// A shorter time is none.
+const NOTHING_S: f64 = 1e-6;
+
 /// The harvests of all threads.
 #[derive(Debug)]
 pub(crate) struct Gathered {
@@ -127,15 +130,25 @@ impl Gathered {
     }
 }
 
-/// Draws up the report; `cut_short`: of a run that ended before its time, or had none.
+/// When a run was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    /// Its first request.
+    pub(crate) start: SystemTime,
+    /// How long it warmed up: less than was asked for where it ended before.
+    pub(crate) warmup_s: f64,
+    /// It ended before its time, or had none.
+    pub(crate) cut_short: bool,
+}
+
+/// Draws up the report.
 pub(crate) fn report<B: Bench>(
     bench: B,
-    start: SystemTime,
+    Kept { start, warmup_s, cut_short }: Kept,
     gathered: Gathered,
     settled: Settled<B>,
     middleware_per_s: Option<f64>,
     halt: &Halt,
-    cut_short: bool,
 ) -> Report<B> {
     let options = bench.options();
     let duration_s = if cut_short { gathered.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
@@ -148,13 +161,21 @@ pub(crate) fn report<B: Bench>(
     let middleware = middleware_per_s.map(|counted| Middleware::of(counted, requests, duration_s, in_flight));
     let mut invalid_because = doubts_of_generator(&gathered, &all);
     let bottleneck = !invalid_because.is_empty();
-    invalid_because.extend(ended_early(options, duration_s, halt, cut_short));
+    let early = ended_early(options, duration_s, halt, cut_short);
+    let failed_because = failures(&gathered, requests, early.as_deref());
+    invalid_because.extend(early);
     invalid_because.extend(doubts_of_pace(options, &gathered, &all, in_flight, duration_s));
     invalid_because.extend(doubts_of_answers(&gathered, total.counts));
+    for failure in &failed_because {
+        if !invalid_because.contains(failure) {
+            invalid_because.push(failure.clone());
+        }
+    }
     Report {
         version: env!("CARGO_PKG_VERSION"),
         seed: options.seed,
         start_unix_s: start.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+        warmup_s,
         duration_s,
         throughput_per_s: all.throughput_per_s,
         errors_per_s: total.counts.errors as f64 / duration_s,
@@ -192,6 +213,7 @@ pub(crate) fn report<B: Bench>(
         middleware,
         valid: invalid_because.is_empty(),
         invalid_because,
+        failed_because,
         search: Vec::new(),
         broken_off: false,
         unwritten: None,
@@ -229,18 +251,23 @@ fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
 
 /// Why it ended before its time, if it did.
 fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt, cut_short: bool) -> Option<String> {
+    let so_far = if measured_s > NOTHING_S {
+        format!("with {measured_s:.1} s measured")
+    } else {
+        "before anything was measured".to_owned()
+    };
     if halt.is_overrun() {
         let rate = legible(bench.total_rate().unwrap_or_default());
         return Some(format!(
-            "the run was ended with {measured_s:.1} s measured, since ever more requests were due and could not be sent: \
+            "the run was ended {so_far}, since ever more requests were due and could not be sent: \
              {rate} requests per second are more than the server takes, or this machine sends"
         ));
     }
     if is_interrupted() {
-        return Some(format!("the run was interrupted with {measured_s:.1} s measured"));
+        return Some(format!("the run was interrupted {so_far}"));
     }
     (cut_short && bench.requests.is_none())
-        .then(|| format!("the run ended with {measured_s:.1} s measured, since every client was lost"))
+        .then(|| format!("the run ended {so_far}, since every client was lost"))
 }
 
 /// Why an open loop did not do what was due.
@@ -287,29 +314,34 @@ fn in_flight(total: &Figures, duration_s: f64) -> f64 {
     (total.counts.served() + total.counts.errors) as f64 * total.mean_ns() * 1e-9 / duration_s
 }
 
+/// Why it is a failure and no success, if it is one; of a run that ended before anything was measured, why it did.
+fn failures(gathered: &Gathered, requests: u64, early: Option<&str>) -> Vec<String> {
+    let mut failures = Vec::new();
+    if let Some(why) = &gathered.first_loss {
+        let lost = gathered.connections_lost;
+        failures.push(format!("{lost} connections ended early, the first because: {why}"));
+    }
+    if gathered.unanswered > 0 {
+        failures.push(format!("{} requests were never answered", gathered.unanswered));
+    }
+    if requests == 0 {
+        let nothing = "no request was answered within the measured window: give it a longer --duration, or see what the server does";
+        let early = early.filter(|_| gathered.window_s < NOTHING_S);
+        failures.push(early.unwrap_or(nothing).to_owned());
+    }
+    failures
+}
+
 /// What else there is to be said against the figures.
 fn doubts_of_answers(gathered: &Gathered, counts: Counts) -> Vec<String> {
     let served = counts.served();
     let requests = served + counts.errors;
     let mut doubts = Vec::new();
-    if let Some(why) = &gathered.first_loss {
-        doubts
-            .push(format!("{} connections ended early, the first because: {why}", gathered.connections_lost));
-    }
     if gathered.forsaken > 0 {
         doubts.push(format!("{} requests were due to clients that were lost", gathered.forsaken));
     }
-    if gathered.unanswered > 0 {
-        doubts.push(format!("{} requests were never answered", gathered.unanswered));
-    }
     if requests > 0 && served == 0 {
         doubts.push(format!("nothing was served: all {requests} answers were errors"));
-    }
-    if requests == 0 {
-        doubts.push(
-            "no request was answered within the measured window: give it a longer --duration, or see what the server does"
-                .to_owned(),
-        );
     }
     doubts
 }

@@ -25,6 +25,9 @@ pub struct Report<B: Bench> {
     pub seed: u64,
     /// First request, in seconds since 1970.
     pub start_unix_s: f64,
+    /// How long the load was put on before that.
+    #[serde(skip)]
+    pub warmup_s: f64,
     /// Length of the measured window.
     pub duration_s: f64,
     /// Requests served per second: answered with what they asked for, or with null.
@@ -66,6 +69,9 @@ pub struct Report<B: Bench> {
     pub valid: bool,
     /// Why not.
     pub invalid_because: Vec<String>,
+    /// Those among them that make the run a failure.
+    #[serde(skip)]
+    pub failed_because: Vec<String>,
     /// Of a search for the highest rate: every run it made.
     pub search: Vec<crate::search::Trial>,
     /// Whether that search came to no end of its own, since a run could not be made or a promise was broken.
@@ -235,7 +241,7 @@ impl<B: Bench> Report<B> {
         }
         let fruitless = self.connections_lost > 0 || self.unanswered > 0 || self.counts == Counts::default();
         if fruitless || self.broken_off {
-            return failed(self.invalid_because.join("; "));
+            return failed(self.failed_because.join("; "));
         }
         self.unwritten.clone().map_or(Ok(()), failed)
     }
@@ -275,8 +281,8 @@ impl<B: Bench> fmt::Display for Report<B> {
             self.options.title(),
             o.clients,
             o.pipeline,
-            (self.duration_s * 1e3).round() / 1e3,
-            if o.requests.is_some() { 0.0 } else { o.warmup.as_secs_f64() },
+            milliseconds(self.duration_s),
+            milliseconds(self.warmup_s),
             self.seed
         )?;
         writeln!(
@@ -307,6 +313,11 @@ impl<B: Bench> fmt::Display for Report<B> {
         line(f, "all", &all)?;
         self.footnotes(f)
     }
+}
+
+/// Seconds, to the millisecond.
+fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
 }
 
 fn line(f: &mut fmt::Formatter<'_>, name: &str, k: &KindReport) -> fmt::Result {

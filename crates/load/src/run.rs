@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::aftermath::{Gathered, report};
+use crate::aftermath::{Gathered, Kept, report};
 use crate::bench::Bench;
 use crate::client::{Client, Instruments};
 use crate::clock::{Clock, Schedule};
@@ -72,11 +72,13 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let (gathered, played) = Gathered::of(harvests);
     let settled = bench.settle(ground, played);
     let cut_short = gathered.cut_short(schedule.window);
-    let mut report = report(bench, start, gathered, settled, middleware_per_s, &halt, cut_short.is_some());
+    let warmup = cut_short.unwrap_or(schedule.window).start.saturating_sub(schedule.origin);
+    let kept = Kept { start, warmup_s: warmup as f64 * 1e-9, cut_short: cut_short.is_some() };
+    let mut report = report(bench, kept, gathered, settled, middleware_per_s, &halt);
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
         recording.relate(&relations);
-        recording.end(&kept(schedule, cut_short, last), &report.as_json());
+        recording.end(&as_kept(schedule, cut_short, last), &report.as_json());
     }
     report.write_to(summary);
     Ok(report)
@@ -162,7 +164,7 @@ fn behind_max(bench: &RunOptions) -> usize {
 }
 
 /// The schedule as it was kept by clients who were done at `last`.
-fn kept(planned: Schedule, cut_short: Option<Window>, last: u64) -> Schedule {
+fn as_kept(planned: Schedule, cut_short: Option<Window>, last: u64) -> Schedule {
     let stop = planned.stop.min(last);
     match cut_short {
         Some(window) => Schedule { window, stop: window.end, ..planned },

@@ -272,6 +272,7 @@ impl<B: Bench> Search<B> {
         let mut report = Report { search: self.trials, broken_off, ..report };
         if let Some(why) = doubt {
             report.valid = false;
+            report.failed_because.push(why.clone());
             report.invalid_because.push(why);
         }
         Ok(report)

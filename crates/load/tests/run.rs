@@ -258,7 +258,11 @@ fn a_connection_that_breaks_off_spoils_the_run() {
     );
     let report = run(bench(&words)).expect("a report");
     assert!(!report.valid && report.connections_lost == 1, "{report}");
-    assert!(report.verdict().is_err());
+    let failure = report.verdict().expect_err("it was lost").to_string();
+    assert!(failure.contains("1 connections ended early"), "{failure}");
+    // What else speaks against the figures stands in the report.
+    assert!(report.invalid_because.iter().any(|why| why.contains("every client was lost")), "{report}");
+    assert!(!failure.contains("every client was lost") || report.duration_s < 1e-6, "{failure}");
 }
 
 #[test]
