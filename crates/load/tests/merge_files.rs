@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
-use posthaste_load::merge::{Merged, merge};
+use posthaste_load::merge::{Merged, MergedKeys, merge};
 use posthaste_load::tally::histogram;
 
 const RUN: &str = r#"{"process_id": PID, "start_unix_ns": 1000000000, "start_monotonic_ns": 5000,
@@ -65,6 +65,23 @@ fn what_found_nothing_in_a_cache_is_called_a_miss() {
         fs::write(record.join("run.json"), run).expect("a file");
     }
     assert!(merge(&records).expect("two good records").to_string().contains(" miss "));
+}
+
+#[test]
+fn keys_of_caches_are_added_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let records = records(dir.path(), "summary.json", SUMMARY);
+    assert_eq!(merge(&records).expect("two good records").keys, None);
+    for (record, hits) in records.iter().zip([60, 30]) {
+        let summary = format!(r#"{{"invalid_because": [], "hits": {hits}, "misses": 5}}"#);
+        fs::write(record.join("summary.json"), summary).expect("a file");
+    }
+    let merged = merge(&records).expect("two good records");
+    // Each was measured for two seconds.
+    assert_eq!(merged.keys, Some(MergedKeys { hits: 90, misses: 10, keys_per_s: 50.0 }));
+    assert!(merged.to_string().contains("keys: 90 hits, 10 misses (90.00 % hits, 50 keys/s)"), "{merged}");
+    let json = serde_json::to_value(&merged).expect("JSON");
+    assert_eq!((&json["hits"], &json["misses"]), (&90.into(), &10.into()));
 }
 
 /// A log of windows of a second, each with a request that took so long.

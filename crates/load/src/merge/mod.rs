@@ -12,7 +12,7 @@ mod timeline;
 
 use std::path::PathBuf;
 
-pub use report::{Merged, Part};
+pub use report::{Merged, MergedKeys, Part};
 
 use crate::error::LoadError;
 use read::ReadRecord;

@@ -158,6 +158,12 @@ impl ReadRecord {
         failures(&self.summary["unanswered"])
     }
 
+    /// Of a cache: keys asked for that had a value, and those that had none.
+    pub(super) fn keys(&self) -> Option<(u64, u64)> {
+        let of = |name: &str| self.summary[name].as_u64().filter(|count| *count <= COUNT_MAX);
+        Some((of("hits")?, of("misses")?))
+    }
+
     /// Whether both are of one process.
     pub(super) fn is_same_run(&self, other: &Self) -> bool {
         ["process_id", "start_unix_ns", "start_monotonic_ns"]

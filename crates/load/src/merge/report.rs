@@ -48,6 +48,9 @@ pub struct Merged {
     pub connections_lost: u64,
     /// Requests of any of them that were never answered.
     pub unanswered: u64,
+    /// Of caches: the keys that were asked for.
+    #[serde(flatten)]
+    pub keys: Option<MergedKeys>,
     /// Every generator.
     pub parts: Vec<Part>,
     /// Whether the figures speak of the server.
@@ -57,6 +60,17 @@ pub struct Merged {
     /// What the tier calls a request that found nothing.
     #[serde(skip)]
     nulls: &'static str,
+}
+
+/// The keys that generators of a cache asked for, each in all that it measured itself: windows do not tell of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MergedKeys {
+    /// Those that had a value.
+    pub hits: u64,
+    /// Those that had none.
+    pub misses: u64,
+    /// The sum of the generators' rates.
+    pub keys_per_s: f64,
 }
 
 /// One kind of request.
@@ -173,6 +187,7 @@ impl Merged {
             violations: sum(ReadRecord::violations),
             connections_lost: sum(ReadRecord::connections_lost),
             unanswered: sum(ReadRecord::unanswered),
+            keys: keys(records),
             parts,
             valid: doubts.is_empty(),
             invalid_because: doubts,
@@ -193,6 +208,20 @@ impl Merged {
         }
         Ok(())
     }
+}
+
+/// None where a record does not tell, as none of a queue does.
+fn keys(records: &[ReadRecord]) -> Option<MergedKeys> {
+    records.iter().try_fold(MergedKeys { hits: 0, misses: 0, keys_per_s: 0.0 }, |all, record| {
+        let (hits, misses) = record.keys()?;
+        let (from, to) = record.measured()?;
+        let keys_per_s = if to > from { (hits + misses) as f64 / (to - from) } else { 0.0 };
+        Some(MergedKeys {
+            hits: all.hits + hits,
+            misses: all.misses + misses,
+            keys_per_s: all.keys_per_s + keys_per_s,
+        })
+    })
 }
 
 /// As in the report of a run. Only that of a cache has a ratio of sets to gets.
@@ -292,6 +321,13 @@ impl fmt::Display for Merged {
         for (name, kind) in self.kinds.iter().map(|(name, kind)| (name.as_str(), kind)).chain([("all", &all)])
         {
             line(f, name, kind)?;
+        }
+        if let Some(MergedKeys { hits, misses, keys_per_s }) = self.keys {
+            let share = 100.0 * hits as f64 / (hits + misses).max(1) as f64;
+            writeln!(
+                f,
+                "\nkeys: {hits} hits, {misses} misses ({share:.2} % hits, {keys_per_s:.0} keys/s), each in all that it measured"
+            )?;
         }
         self.invalid_because.iter().try_for_each(|doubt| writeln!(f, "NOT VALID: {doubt}"))
     }
