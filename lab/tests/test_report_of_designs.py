@@ -12,6 +12,7 @@ from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.parts import TableItem
+from posthaste_lab.report.summary import _parts as summary_parts
 
 
 def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> None:
@@ -150,6 +151,8 @@ def test_a_design_with_trials_missing_is_analyzed_by_what_was_run_whole(run: Run
     (expected,) = (item for item in alone.items if isinstance(item, TableItem))
     assert shown.rows == expected.rows
     assert any("3 trials of the other repetitions" in paragraph for paragraph in section.paragraphs)
+    kept = "\n".join(summary_parts(one_missing, ""))
+    assert all(paragraph in kept for paragraph in section.paragraphs), "what is kept says the same"
     for gone, why in [
         ({(first.cell, 1), (first.cell, 2)}, "no trial that counts has it in 1 of the 4 combinations"),
         ({(1, 1), (2, 2)}, "no repetition in which all combinations have it"),

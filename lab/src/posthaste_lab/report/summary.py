@@ -46,6 +46,7 @@ def _parts(run: Run, note: str) -> Iterable[str]:
     where = where_section(run, cells)
     yield where.paragraphs[0] if where is not None else ""
     design = design_section(run, cells)
+    yield " ".join(design.paragraphs) if design is not None else ""
     yield from (_table(item) for item in (design.items if design is not None else []) if isinstance(item, TableItem))
     model = model_section(run, cells)
     yield " ".join(model.paragraphs) if model is not None else ""
