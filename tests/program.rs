@@ -88,6 +88,7 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["bench", "queue", "--arrivals", "poisson"], "--rate"),
         (&["bench", "queue", "--rate", "5", "--think", "1ms"], "leave one out"),
         (&["bench", "queue", "--duration", "5"], "unit"),
+        (&["bench", "queue", "--window", "5s"], "--record"),
         (&["bench", "queue", "--message-bytes", "99999999999"], "is not a number"),
         (&["bench", "store", "--duration", "0s"], "10ms"),
         (&["bench", "store", "--store", "tape:"], "embedded:DIR"),

@@ -168,6 +168,16 @@ def test_whatever_a_trial_stumbles_over_costs_no_more_than_that_trial(
     assert said in json.loads((out / "trials" / "001-r1" / "trial.json").read_text("utf-8"))["reason"]
 
 
+def test_a_load_without_a_record_is_given_no_window(tmp_path: Path) -> None:
+    """It is the record's, and refused without one; that of a tier is more."""
+    text = SMALL.replace("check = true", "check = true\nrecord = false")
+    lab("run", write(tmp_path, text), "--out", tmp_path / "run", "--quick")
+    trial = json.loads((tmp_path / "run" / "trials" / "001-r1" / "trial.json").read_text("utf-8"))
+    assert trial["status"] == "finished"
+    assert "--window" not in trial["commands"]["load"]
+    assert "--window" in trial["commands"]["tier"]
+
+
 def test_a_record_that_does_not_tell_of_the_measured_time_has_no_cpu_time(tmp_path: Path) -> None:
     """NaN would be no JSON."""
     (tmp_path / "run.json").write_text('{"start_unix_ms": 1000}', "utf-8")

@@ -107,7 +107,7 @@ pub struct RunOptions {
     pub record_requests: bool,
 
     /// Aggregation window of the record
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = window)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = window, requires = "record")]
     #[serde(rename = "window_s", serialize_with = "timespan::seconds")]
     pub window: Duration,
 }

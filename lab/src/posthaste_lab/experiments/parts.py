@@ -157,6 +157,8 @@ class Parts:
             option: value for option, value in kind.defaults.items() if self._known(instance, option)
         }
         options |= instance.options
+        if kind.role == "load" and options.get("record") is False:
+            options.pop("window", None)  # of the record alone
         command = [*self._pinned(instance), program, *kind.arguments]
         for option, value in options.items():
             command += _arguments(option, self._filled(value, instance, port))
