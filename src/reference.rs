@@ -5,8 +5,11 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use clap::{Arg, ArgAction, Command};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, Command, ValueHint};
 use clap_mangen::Man;
+use posthaste_server::cache::placement::Hash;
+use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 use posthaste_server::metrics;
 
 use crate::config::{Misuse, commands};
@@ -27,8 +30,41 @@ const IN_BRACKETS: &str = "[default:";
 /// `posthaste completions`.
 pub(crate) fn completions(flags: &CompletionsFlags) -> Done {
     let mut text = Vec::new();
-    clap_complete::generate(flags.shell, &mut commands(), "posthaste", &mut text);
+    clap_complete::generate(flags.shell, &mut for_shells(commands()), "posthaste", &mut text);
     print(&text)
+}
+
+/// Commands as shells complete them, which offer files for a value of which nothing is known: rules by their words, and files
+/// where one is wanted.
+fn for_shells(program: Command) -> Command {
+    let rules: [(&str, &[&str]); 4] = [
+        ("hash", &Hash::words()),
+        ("writes", Writes::WORDS),
+        ("reads", Reads::WORDS),
+        ("multiget", Multiget::WORDS),
+    ];
+    let program = program.mut_subcommand("cache", |cache| {
+        rules.into_iter().fold(cache, |cache, (option, words)| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            cache.mut_arg(option, |arg| arg.value_parser(PossibleValuesParser::new(words)))
+        })
+    });
+    without_files(program)
+}
+
+fn without_files(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let name = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        if !arg.get_action().takes_values() || arg.get_value_hint() != ValueHint::Unknown {
+            return arg;
+        }
+        match name {
+            "FILE" | "DIR" => arg,
+            "on|off" => arg.value_parser(["on", "off"]),
+            _ => arg.value_hint(ValueHint::Other),
+        }
+    });
+    command.mut_subcommands(without_files)
 }
 
 /// `posthaste man`.

@@ -58,6 +58,12 @@ fn a_shell_completes_commands_and_options() {
     assert_eq!(completed("posthaste que"), "queue");
     assert_eq!(completed("posthaste admin doc"), "doctor");
     assert_eq!(completed("posthaste queue --max-m"), "--max-message");
+    // Words where words are expected, files where files are, and else neither.
+    assert_eq!(completed("posthaste cache --hash tw"), "twemproxy");
+    assert_eq!(completed("posthaste cache --writes o"), "owner");
+    assert_eq!(completed("posthaste cache --eject o"), "on off");
+    assert_eq!(completed("posthaste cache --zone Cargo.l"), "Cargo.l");
+    assert_eq!(completed("posthaste cache --config Cargo.l"), "Cargo.lock");
     for shell in ["zsh", "fish"] {
         assert!(said(&["completions", shell]).contains("max-message"), "{shell}");
     }

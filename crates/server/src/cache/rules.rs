@@ -68,6 +68,11 @@ pub enum GetErrors {
 /// Gives an enumeration of words its names, both ways.
 macro_rules! words {
     ($kind:ty: $($value:path = $word:literal),+) => {
+        impl $kind {
+            /// All that can be written.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+        }
+
         impl fmt::Display for $kind {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self { $($value => $word),+ })
@@ -80,7 +85,7 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
                     $($word => Ok($value),)+
-                    _ => Err(format!("write one of: {}", [$($word),+].join(", "))),
+                    _ => Err(format!("write one of: {}", Self::WORDS.join(", "))),
                 }
             }
         }

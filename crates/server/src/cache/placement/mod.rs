@@ -142,6 +142,14 @@ impl Hash {
     }
 }
 
+impl Hash {
+    /// The names of all rules.
+    #[must_use]
+    pub fn words() -> [&'static str; 14] {
+        Self::ALL.map(|(_, name)| name)
+    }
+}
+
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Self::ALL.iter().find(|(hash, _)| hash == self).map_or("", |(_, name)| name);
@@ -154,7 +162,7 @@ impl FromStr for Hash {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut named = Self::ALL.into_iter().chain(Self::CLIENTS);
-        let names = Self::ALL.map(|(_, name)| name).join(", ");
+        let names = Self::words().join(", ");
         named
             .find(|(_, name)| *name == text)
             .map(|(hash, _)| hash)
