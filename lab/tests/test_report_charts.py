@@ -10,9 +10,10 @@ from matplotlib.text import Text
 from posthaste_lab.experiments.description import Level
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import Cell, cells_of
-from posthaste_lab.report.charts import load_chart
+from posthaste_lab.report.charts import box_chart, load_chart
 from posthaste_lab.report.charts.load import LAW, fastest
 from posthaste_lab.report.charts.style import left_out, legend_above, new_figure, styled
+from posthaste_lab.report.records import Spread
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
@@ -171,6 +172,17 @@ def test_the_highest_throughput_of_each_configuration_stands_in_a_table(run: Run
         assert raw["by_law_per_s"] == pytest.approx(raw["throughput_per_s"])
         assert raw["requests_waiting"] == pytest.approx(0.5)
     assert maxima_section(run, cells_of(run)) is None, "two levels are no range to look for a maximum in"
+
+
+def test_a_whisker_ends_where_ten_requests_lie_beyond() -> None:
+    """Of 500 the 99th percentile is too few, the table says, and a box shows no more than that."""
+    for number, low, high in ((500, 0.010, 0.490), (20_000, 0.200, 19.8), (20, 0.005, 0.015)):
+        spread = Spread.of(np.arange(1, number + 1) / 1000)
+        with styled():
+            chart = box_chart({"": {"any": spread}})
+        whiskers = [x for line in chart.axes[0].get_lines() for x in line.get_xdata() if len(line.get_xdata()) == 2]
+        factor = 1000 if high < 1 else 1
+        assert (min(whiskers), max(whiskers)) == pytest.approx((low * factor, high * factor), rel=0.01), number
 
 
 def test_a_legend_covers_no_title() -> None:

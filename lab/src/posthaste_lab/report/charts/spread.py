@@ -9,6 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 from numpy.typing import NDArray
 
 from posthaste_lab.checks import FloatArray
+from posthaste_lab.report.cells import BEYOND_LEAST
 from posthaste_lab.report.charts.style import INK, SERIES_MAX, legend_above, line_of, new_figure
 from posthaste_lab.report.quantities import time_unit
 from posthaste_lab.report.records import Spread
@@ -94,6 +95,8 @@ def histogram_chart(spreads: Mapping[str, Spread]) -> Chart:
 def box_chart(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
     """Boxes: the middle half of the requests, its median, whiskers from the 1st to the 99th percentile.
 
+    A whisker ends where fewer than ten requests lie beyond: from there on it would be luck.
+
     A plot for each kind of request, below each other and on one scale.
     """
     counts = [len(spreads) for spreads in panels.values()]
@@ -120,7 +123,8 @@ def box_chart(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
 
 
 def _box(name: str, spread: Spread, factor: float) -> dict[str, str | float]:
-    places = {"med": 0.5, "q1": 0.25, "q3": 0.75, "whislo": 0.01, "whishi": 0.99}
+    beyond = min(0.25, max(0.01, BEYOND_LEAST / spread.total))
+    places = {"med": 0.5, "q1": 0.25, "q3": 0.75, "whislo": beyond, "whishi": 1 - beyond}
     return {"label": name, **{place: spread.percentile(share) * factor for place, share in places.items()}}
 
 

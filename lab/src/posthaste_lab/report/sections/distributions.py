@@ -56,7 +56,7 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
             ChartItem(
                 "boxes",
                 "Boxes hold the middle half of the requests with the median; whiskers reach from the 1st to the 99th "
-                f"percentile.{each}",
+                f"percentile, as far as ten requests lie beyond.{each}",
                 source,
                 lambda: box_chart(boxes),
             ),

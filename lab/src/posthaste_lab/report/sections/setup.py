@@ -4,6 +4,7 @@ from typing import Any
 
 from posthaste_lab.experiments.description import LINKS, Value
 from posthaste_lab.experiments.results import Run
+from posthaste_lab.experiments.spans import counted
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.sections.parts import Section, TableItem
@@ -14,8 +15,8 @@ def setup_section(run: Run, _cells: list[Cell]) -> Section:
     around = run.plan["environment"]
     section = Section("setup", "How it was run")
     section.paragraphs.append(
-        f"{len(run.plan['trials'])} trials, shuffled within each repetition by seed {run.plan['seed']}, begun "
-        f"{around['started']}. Every trial had new processes and empty stores. To run it again: "
+        f"{counted(len(run.plan['trials']), 'trial')}, shuffled within each repetition by seed {run.plan['seed']}, "
+        f"begun {around['started']}. Every trial had new processes and empty stores. To run it again: "
         f"posthaste-lab run experiment.toml{' --quick' if run.quick else ''}, with the file beside plan.json."
     )
     if run.experiment.links:
