@@ -82,11 +82,10 @@ BEGIN
             RETURN;
         END IF;
         number := add_queue(queue_name);
-        -- An unnamed queue may not be named as its own grave either.
+        -- An unnamed queue may not be its own grave either: it takes the next number.
         IF other_name = number::text AND queue_name IS NULL THEN
             DELETE FROM queue WHERE id = number;
-            RETURN NEXT refused(op, 'own_dead_letters');
-            RETURN;
+            number := add_queue(null);
         END IF;
         IF other_name IS NOT NULL THEN
             PERFORM add_queue(other_name);

@@ -7,6 +7,11 @@ use posthaste_wire::operation::QueueOptions;
 use super::answer::QueueDetail;
 use super::rules::{Ask, Millis};
 
+/// Where the dead letters of a queue with these options are to go.
+pub(crate) fn dead_letters_of<'a>(ask: Ask<'a>, options: Option<&QueueOptions>) -> Option<&'a [u8]> {
+    Some(options?.dead_letter?.queue.of(ask.bytes))
+}
+
 /// The options of a queue; what is absent is not limited or not wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {

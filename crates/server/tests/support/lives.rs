@@ -67,6 +67,9 @@ pub(crate) fn views() -> Vec<(&'static str, String)> {
     views.extend(ACCOUNTS.map(|account| (account, "QREADABLE".to_owned())));
     views.extend(ACCOUNTS.map(|account| (account, "PEEK FROM ann COUNT 3".to_owned())));
     views.extend(ACCOUNTS.map(|account| (account, "PEEK QUEUE plain NOTOWN".to_owned())));
+    views.extend(ACCOUNTS.map(|account| (account, "PEEK QUEUE graves FROM ann COUNT 9".to_owned())));
+    views.extend(ACCOUNTS.map(|account| (account, "PEEK QUEUE picky BROADCAST NOTOWN COUNT 9".to_owned())));
+    views.push(("bob", "QBROWSE plain AFTER 3 COUNT 2".to_owned()));
     views
 }
 
@@ -74,7 +77,7 @@ pub(crate) fn views() -> Vec<(&'static str, String)> {
 pub(crate) fn lives(durable: bool) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => (select(&ACCOUNTS[..]), request()).prop_map(|(account, request)| Step::Ask(account, request)),
-        3 => select(&[1, 9, 10, 90, 100, 600_000][..]).prop_map(Step::Wait),
+        3 => select(&[1, 9, 10, 11, 79, 90, 100, 101, 600_000][..]).prop_map(Step::Wait),
         1 => Just(if durable { Step::Reopen } else { Step::Wait(0) }),
     ];
     prop::collection::vec(step, 1..60)
@@ -92,7 +95,7 @@ fn request() -> impl Strategy<Value = String> {
         3 => (handle(), handle()).prop_map(|(one, other)| format!("ACK {one} {other}")),
         3 => (handle(), option(" DELAY", &["10", "100"])).prop_map(|(handle, delay)| format!("NACK {handle}{delay}")),
         1 => (handle(), select(&[1, 100][..])).prop_map(|(handle, ms)| format!("EXTEND {handle} {ms}")),
-        1 => (prop_oneof![queue(), Just("-")], queue_options()).prop_map(|(queue, with)| format!("QCREATE {queue}{with}")),
+        2 => (prop_oneof![queue(), Just("-")], queue_options()).prop_map(|(queue, with)| format!("QCREATE {queue}{with}")),
         1 => queue().prop_map(|queue| format!("QDELETE {queue}")),
         1 => queue().prop_map(|queue| format!("QPURGE {queue}")),
         1 => (queue(), option("", &QUEUES)).prop_map(|(from, to)| format!("QREDRIVE {from}{to}")),
@@ -133,8 +136,23 @@ fn pop() -> impl Strategy<Value = String> {
     })
 }
 
+/// Several at once, for each may keep another from what it does alone. Dead letters may come back by way of others.
 fn queue_options() -> impl Strategy<Value = String> {
-    option("", &["MAXMSGS 3", "MAXBYTES 5", "TTL 90", "DEADLETTER graves AFTER 1", "STRICT", "FORBIDSELF"])
+    let some = (
+        option(" MAXMSGS", &["3", "6"]),
+        option(" MAXBYTES", &["5", "12"]),
+        option(" TTL", &["90"]),
+        option(
+            " DEADLETTER",
+            &["graves AFTER 1", "graves AFTER 2", "plain AFTER 1", "picky AFTER 2", "4 AFTER 1", "6 AFTER 3"],
+        ),
+        option("", &["STRICT"]),
+        option("", &["FORBIDSELF"]),
+    );
+    let some = some.prop_map(|(messages, bytes, ttl, dead_letters, strict, forbid_self)| {
+        format!("{messages}{bytes}{ttl}{dead_letters}{strict}{forbid_self}")
+    });
+    prop_oneof![6 => some, 1 => Just(" NOOPTIONS".to_owned())]
 }
 
 /// The option with one of the values, or nothing.

@@ -83,10 +83,11 @@ impl Queues {
         self.last
     }
 
-    /// The number that the next queue without a name gets: it is its name too, so names in use are skipped.
-    pub(super) fn next_unnamed_id(&self) -> QueueId {
-        let in_use = |id: &QueueId| self.names.contains_key(id.to_string().as_bytes());
-        (self.last + 1..).find(|id| !in_use(id)).unwrap_or(QueueId::MAX)
+    /// The number that the next queue without a name gets: it is its name too, so names in use are skipped, and the one where
+    /// its dead letters are to go.
+    pub(super) fn next_unnamed_id(&self, dead_letters: Option<&[u8]>) -> QueueId {
+        let in_use = |name: &[u8]| self.names.contains_key(name) || dead_letters == Some(name);
+        (self.last + 1..).find(|id| !in_use(id.to_string().as_bytes())).unwrap_or(QueueId::MAX)
     }
 
     /// No queue gets a number up to this one any more.

@@ -9,7 +9,7 @@ use super::stock::Queue;
 use super::{Memory, Reply, text};
 use crate::queue::answer::{Answer, QueueView};
 use crate::queue::faults;
-use crate::queue::options::Options;
+use crate::queue::options::{Options, dead_letters_of};
 use crate::queue::rules::{Ask, MessageId, News, Outcome, QueueId};
 
 impl Memory {
@@ -22,7 +22,7 @@ impl Memory {
         let (id, name) = match name {
             Some(name) => (self.stock.next_queue_id(), text(ask, name).to_vec()),
             None => {
-                let id = self.stock.next_unnamed_id();
+                let id = self.stock.next_unnamed_id(dead_letters_of(ask, options));
                 (id, id.to_string().into_bytes())
             }
         };

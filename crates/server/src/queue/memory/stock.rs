@@ -81,10 +81,12 @@ impl Stock {
         self.last_queue + 1
     }
 
-    /// The number that the next queue without a name gets: it is its name too, so names in use are skipped.
-    pub(super) fn next_unnamed_id(&self) -> QueueId {
+    /// The number that the next queue without a name gets: it is its name too, so names in use are skipped, and the one where
+    /// its dead letters are to go.
+    pub(super) fn next_unnamed_id(&self, dead_letters: Option<&[u8]>) -> QueueId {
+        let in_use = |name: &[u8]| self.names.contains_key(name) || dead_letters == Some(name);
         let mut id = self.next_queue_id();
-        while self.names.contains_key(id.to_string().as_bytes()) {
+        while in_use(id.to_string().as_bytes()) {
             id += 1;
         }
         id

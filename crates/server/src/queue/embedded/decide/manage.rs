@@ -13,7 +13,7 @@ use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Message, Place};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::faults;
-use crate::queue::options::Options;
+use crate::queue::options::{Options, dead_letters_of};
 use crate::queue::rules::{Ask, MessageId, Millis, News, Outcome, QueueId};
 
 /// What the record of a move takes.
@@ -31,7 +31,7 @@ impl Embedded {
         let (new_id, name) = match name {
             Some(name) => (queues.last_id() + 1, text(ask, name).to_vec()),
             None => {
-                let id = queues.next_unnamed_id();
+                let id = queues.next_unnamed_id(dead_letters_of(ask, options));
                 (id, id.to_string().into_bytes())
             }
         };
