@@ -81,7 +81,7 @@ fn wrong_use_is_one_line_and_exit_code_2() {
         (&["queue", "--window", "10000000000000000000s"], "at most ten years"),
         (&["queue", "--drain", "10000000000000000000s"], "at most ten years"),
         (&["cache", "--send-timeout", "10000000000000000000s"], "at most ten years, 87600h, or off"),
-        (&["queue", "--store", "mock:5", "--memory-limit", "1000"], "memory:"),
+        (&["queue", "--store", "mock:5", "--memory-limit", "100000"], "memory:"),
         (&["queue", "--listen", "127.0.0.1"], "--listen"),
         (&["queue", "--http", "unix:/run/http.sock"], "--http"),
         (&["cache", "--server", "10.0.0.1:http"], "--server"),

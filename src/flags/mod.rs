@@ -70,9 +70,18 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// A size that a body can have: more than the protocol's limit no client may announce.
 fn body_bytes(text: &str) -> Result<usize, String> {
+    match at_least_one(text)? {
+        bytes if bytes as u64 <= BULK_BYTES_PROTOCOL => Ok(bytes),
+        _ => Err(format!("must be at most {BULK_BYTES_PROTOCOL}, the limit of the protocol")),
+    }
+}
+
+/// Memory for what is known of messages: no less than some of them need, with the queues and accounts that they are of.
+fn memory_bytes(text: &str) -> Result<u64, String> {
+    const BYTES_MIN: u64 = 65_536;
     match text.parse() {
-        Ok(bytes) if bytes as u64 <= BULK_BYTES_PROTOCOL => Ok(bytes),
-        Ok(_) => Err(format!("must be at most {BULK_BYTES_PROTOCOL}, the limit of the protocol")),
+        Ok(bytes) if bytes >= BYTES_MIN => Ok(bytes),
+        Ok(_) => Err(format!("must be at least {BYTES_MIN} bytes, or nothing can be done with it")),
         Err(_) => Err("must be a whole number".into()),
     }
 }
@@ -139,4 +148,17 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
 /// `500ms`, `1s`, `2m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     posthaste_load::timespan::parse(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{body_bytes, memory_bytes};
+
+    #[test]
+    fn sizes_with_which_nothing_could_be_done_are_refused() {
+        assert_eq!(body_bytes("1"), Ok(1));
+        assert!(body_bytes("0").is_err_and(|said| said.contains("at least 1")));
+        assert_eq!(memory_bytes("65536"), Ok(65_536));
+        assert!(memory_bytes("65535").is_err_and(|said| said.contains("at least 65536")));
+    }
 }
