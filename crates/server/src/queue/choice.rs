@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use posthaste_measure::{Clock, Events};
+use posthaste_wire::decode::BULK_BYTES_PROTOCOL;
 
 use super::embedded::{self, Embedded, EmbeddedOptions};
 use super::memory::Memory;
@@ -71,7 +72,13 @@ impl FromStr for StoreChoice {
                                   embedded:DIR for a store in a directory"
                     .into(),
             ),
-            ("mock", bytes) => bytes.parse().map(Self::Mock).map_err(|_| wrong()),
+            ("mock", bytes) => match bytes.parse() {
+                Ok(bytes) if bytes as u64 <= BULK_BYTES_PROTOCOL => Ok(Self::Mock(bytes)),
+                Ok(_) => {
+                    Err(format!("mock: takes at most {BULK_BYTES_PROTOCOL} bytes, the limit of the protocol"))
+                }
+                Err(_) => Err(wrong()),
+            },
             _ => Err(wrong()),
         }
     }
@@ -125,5 +132,17 @@ impl StoreChoice {
                 Postgres::open(address, unbatched, time, clock, events).map_err(OpenError::Postgres)?
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StoreChoice;
+
+    #[test]
+    fn no_body_is_larger_than_a_client_takes() {
+        assert_eq!("mock:536870912".parse(), Ok(StoreChoice::Mock(512 << 20)));
+        let error = "mock:99999999999999".parse::<StoreChoice>().expect_err("it is too large");
+        assert!(error.contains("at most 536870912 bytes"), "{error}");
     }
 }
