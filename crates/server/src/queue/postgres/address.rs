@@ -22,6 +22,31 @@ const DEFAULTS: [(&str, &str); 7] = [
     ("keepalives_retries", "3"),
 ];
 
+/// What the URL may say, in the order in which the reference has it.
+const NAMES: [&str; 21] = [
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "connect_timeout",
+    "tcp_user_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "target_session_attrs",
+    "application_name",
+    "host",
+    "hostaddr",
+    "port",
+    "user",
+    "dbname",
+    "options",
+    "channel_binding",
+    "sslnegotiation",
+    "load_balance_hosts",
+];
+
 /// PostgreSQL's port.
 const PORT: u16 = 5432;
 
@@ -73,6 +98,12 @@ impl FromStr for PostgresAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut pairs = url::pairs(text)?;
+        if let Some((unknown, _)) = pairs.iter().find(|(name, _)| !is_known(name)) {
+            return Err(format!(
+                "wrong PostgreSQL URL: there is no parameter {unknown}; there are {}",
+                NAMES.join(", ")
+            ));
+        }
         for (name, value) in DEFAULTS {
             if !pairs.iter().any(|(given, _)| library_word(given) == name) {
                 pairs.push((name.into(), value.into()));
@@ -95,6 +126,11 @@ impl FromStr for PostgresAddress {
         }
         Ok(Self { config, places, tls })
     }
+}
+
+/// Whether there is a parameter of that name. The password stands elsewhere in a URL.
+fn is_known(name: &str) -> bool {
+    NAMES.contains(&name) || matches!(name, "password" | "keepalives_retries")
 }
 
 /// The library's word for a parameter that libpq calls otherwise.
@@ -242,7 +278,7 @@ mod tests {
             ("embedded:./x", "postgres://"),
             ("postgres://app:sesame@/x", "no host"),
             ("postgres://app:sesame@db:port/x", "port"),
-            ("postgres://app:sesame@db/x?sslmod=require", "sslmod"),
+            ("postgres://app:sesame@db/x?sslmod=require", "no parameter sslmod; there are sslmode, "),
             ("postgres://app:sesame@db/x?sslmode=allow", "verify-full"),
             ("postgres://app:sesame@db/x?sslrootcert=/ca.crt", "sslmode"),
             ("postgres://app:sesame@db/x?sslcert=/me.crt", "sslkey"),
