@@ -372,6 +372,10 @@ fn every_way_not_to_connect_says_what_to_do() {
         (format!("postgres://other:sesame@{place}/{database}"), "pg_hba.conf"),
         (format!("postgres://full:sesame@{place}/{database}"), "max_connections"),
         (format!("postgres://postgres:sesame@{place}/standby"), "standby"),
+        (
+            format!("postgres://postgres:sesame@{place}/{database}?target_session_attrs=read-only"),
+            "takes writes, and target_session_attrs=read-only",
+        ),
         (format!("postgres://postgres:sesame@{place}/{database}?sslmode=require"), "sslmode"),
     ] {
         let (line, code) = refusal(&run(&["--store", &url]));

@@ -35,6 +35,8 @@ pub(super) enum Reason {
     NotReady(String),
     /// It takes no writes.
     ReadOnly,
+    /// It takes writes, and the URL asks for one that takes none.
+    NotReadOnly,
     /// There is no way to encrypt the connection as asked for.
     Tls(String),
     /// Something else.
@@ -91,6 +93,9 @@ impl fmt::Display for Reason {
             Self::ReadOnly => {
                 f.write_str("takes no writes, as on a standby or with default_transaction_read_only")
             }
+            Self::NotReadOnly => f.write_str(
+                "takes writes, and target_session_attrs=read-only asks for a server that takes none: leave it out",
+            ),
             Self::Tls(why) => {
                 write!(f, "cannot be talked to encrypted ({why}): check sslmode and certificates")
             }
@@ -109,6 +114,9 @@ impl Reason {
         match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
             Some(io) if io.kind() == io::ErrorKind::PermissionDenied && why.contains("allow writes") => {
                 Self::ReadOnly
+            }
+            Some(io) if io.kind() == io::ErrorKind::PermissionDenied && why.contains("not read only") => {
+                Self::NotReadOnly
             }
             Some(io) if is_tls(io) => Self::Tls(io.to_string()),
             Some(io) => Self::Unreachable(io.to_string()),
