@@ -22,6 +22,8 @@ pub struct Client {
     pub peer: String,
     /// Where the peer is; None: on this machine.
     pub origin: Option<IpAddr>,
+    /// It is one of HTTP's, inside of this process.
+    pub is_inside: bool,
     /// When it came, on the clock of the stamps.
     pub connected_ns: u64,
     /// When it was last read from.
@@ -122,6 +124,7 @@ impl Clients {
             address,
             peer: peer.name(),
             origin,
+            is_inside: peer.is_inside,
             connected_ns: peer.connected_ns,
             active_ns: AtomicU64::new(peer.connected_ns),
             requests: AtomicU64::new(0),

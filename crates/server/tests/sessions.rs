@@ -155,6 +155,26 @@ fn after_reset_a_connection_is_listed_as_when_it_came() {
     });
 }
 
+#[test]
+fn who_closes_all_clients_closes_none_by_which_http_asks() {
+    on_a_tier(|tier| {
+        let (mut admin, mut client, mut http) =
+            (tier.connect().expect("a place"), tier.connect().expect("a place"), tier.connect_inside());
+        say(tier, &mut http, b"LOGIN web\r\n");
+        assert_eq!(say(tier, &mut client, b"PING\r\n"), "+PONG\r\n");
+        for (kill, closed) in [("TYPE normal", 1), ("ADDR unix", 0), ("TYPE normal SKIPME yes", 0)] {
+            let said = format!("CLIENT KILL {kill}\r\n");
+            assert_eq!(say(tier, &mut admin, said.as_bytes()), format!(":{closed}\r\n"), "{kill}");
+        }
+        assert_eq!(say(tier, &mut http, b"PING\r\n"), "+PONG\r\n");
+        assert_eq!(
+            say(tier, &mut admin, b"CLIENT KILL USER web\r\n"),
+            ":1\r\n",
+            "an account is kept out there too"
+        );
+    });
+}
+
 /// As clients' libraries read it: at blanks, then at the first `=`.
 #[test]
 fn an_account_with_a_blank_in_its_name_is_one_word_of_the_line() {

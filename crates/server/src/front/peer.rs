@@ -59,7 +59,7 @@ pub struct Peer {
     /// How it takes what is written to it.
     taking: Taking,
     /// It is a client inside of this process.
-    pub(super) is_inside: bool,
+    pub is_inside: bool,
 }
 
 impl Peer {

@@ -411,7 +411,7 @@ fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
 fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encoder: &mut Encoder<'_>) -> Step {
     let is_meant = |client: &Client| match target {
         KillTarget::All(filter) => is_of(client, &filter, bytes),
-        KillTarget::OldPeer(peer) => client.peer.as_bytes() == peer.of(bytes),
+        KillTarget::OldPeer(peer) => !client.is_inside && client.peer.as_bytes() == peer.of(bytes),
     };
     let others = house.clients.find(|other| other.address != client.address && is_meant(other));
     for other in &others {
@@ -437,10 +437,13 @@ fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encode
     Step::Answered
 }
 
-/// Whether a connection has in common what those have that are meant.
+/// Whether a connection has in common what those have that are meant. Those by which HTTP asks are meant by their number or their
+/// account alone: who closes all of a kind would end requests of others there, of which nobody knows then whether they were done.
 fn is_of(client: &Client, filter: &KillFilter, bytes: &[u8]) -> bool {
     let has_account = |name: Span| client.about().account.as_bytes() == name.of(bytes);
+    let is_named = filter.id.is_some() || filter.account.is_some();
     !filter.is_of_no_type_here
+        && (is_named || !client.is_inside)
         && filter.id.is_none_or(|id| client.address.client == id)
         && filter.peer.is_none_or(|peer| client.peer.as_bytes() == peer.of(bytes))
         && filter.account.is_none_or(has_account)

@@ -170,14 +170,18 @@ impl Thread {
 
     /// A client, if there is a place for it.
     pub(crate) fn connect(&self) -> Option<UnixStream> {
-        let (ours, theirs) = UnixStream::pair().expect("two sockets");
-        for end in [&ours, &theirs] {
-            end.set_nonblocking(true).expect("a setting");
-        }
-        let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
+        let (ours, socket) = pair();
         let arrival = self.house.gate.admit(socket).ok()?;
         assert!(self.house.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
         Some(ours)
+    }
+
+    /// A client inside of the process, as HTTP is one.
+    pub(crate) fn connect_inside(&self) -> UnixStream {
+        let (ours, socket) = pair();
+        let arrival = self.house.gate.admit_inside(socket, None);
+        assert!(self.house.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
+        ours
     }
 
     /// A turn of the network thread.
@@ -192,6 +196,14 @@ impl Thread {
             Err(pause) => self.house.line.get_up(&pause),
         }
     }
+}
+
+fn pair() -> (UnixStream, Socket) {
+    let (ours, theirs) = UnixStream::pair().expect("two sockets");
+    for end in [&ours, &theirs] {
+        end.set_nonblocking(true).expect("a setting");
+    }
+    (ours, Socket::Unix(mio::net::UnixStream::from_std(theirs)))
 }
 
 /// The tier.
@@ -227,6 +239,11 @@ impl Tier {
     /// A client, if there is a place for it.
     pub(crate) fn connect(&self) -> Option<UnixStream> {
         self.thread.connect()
+    }
+
+    /// A client inside of the process, as HTTP is one.
+    pub(crate) fn connect_inside(&self) -> UnixStream {
+        self.thread.connect_inside()
     }
 
     /// A turn of the network thread.
