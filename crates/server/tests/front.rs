@@ -1,5 +1,5 @@
 //! The front alone, with the smallest tier there can be: it says every line again, and `quit` ends the connection. Behind `wait`
-//! nothing more is taken, until news comes by mail.
+//! nothing more is taken, until news comes by mail; `out` is who has logged out, until `in`.
 
 #[path = "../../../tests/support/patience.rs"]
 mod patience;
@@ -38,6 +38,7 @@ struct Guest {
     peer: Peer,
     output: Vec<u8>,
     waits: bool,
+    is_out: bool,
 }
 
 impl AsRef<Peer> for Guest {
@@ -61,10 +62,14 @@ impl Tier for Echo {
     }
 
     fn enter(&mut self, _: usize, peer: Peer, _: Option<IpAddr>) -> Guest {
-        Guest { peer, output: Vec::new(), waits: false }
+        Guest { peer, output: Vec::new(), waits: false, is_out: false }
     }
 
     fn leave(&mut self, _: usize, _: &Guest) {}
+
+    fn is_admitted(&self, guest: &Guest) -> bool {
+        !guest.is_out
+    }
 
     /// Whoever waits gets it.
     fn receive(&mut self, (): (), connections: &mut Connections<Self>) {
@@ -94,6 +99,7 @@ impl Tier for Echo {
             guest.peer.requests += 1;
             match line {
                 b"quit\n" => guest.peer.close(),
+                b"out\n" | b"in\n" => guest.is_out = line == b"out\n",
                 b"wait\n" => {
                     guest.waits = true;
                     continue;
@@ -547,4 +553,18 @@ fn who_waited_for_long_is_not_idle_when_the_answer_comes() {
     }
     assert_eq!(client.talk().heard, b"news\nnews\n0hello\n");
     assert!(!turn_at(&mut network, hand, 8_600), "it asks nothing, and waits for nothing");
+}
+
+#[test]
+fn who_has_logged_out_has_a_minute_to_log_in_again() {
+    let hand = Hand::at_zero();
+    let (mut network, _mailbox, client) = by_hand(hand);
+    client.talk().room = usize::MAX;
+    for (ms, said) in
+        [(0, "hello\n"), (100_000, "out\n"), (159_000, "in\n"), (300_000, "out\n"), (359_000, "")]
+    {
+        client.talk().sent.extend_from_slice(said.as_bytes());
+        assert!(turn_at(&mut network, hand, ms), "{said:?} at {ms} ms");
+    }
+    assert!(!turn_at(&mut network, hand, 361_500), "it has not logged in again");
 }

@@ -189,6 +189,9 @@ impl<T: Tier> Connections<T> {
         let (may_ask, is_admitted) = (tier.may_ask(slot, connection), tier.is_admitted(connection));
         let peer = connection.as_mut();
         peer.welcome(is_admitted);
+        if peer.dismiss(is_admitted, self.now_ns) {
+            self.look_at.get_or_insert(self.clock.instant() + LOOK_EVERY);
+        }
         self.input_bytes = self.input_bytes + peer.input.len() - before;
         if peer.is_done || peer.life != Life::Open || self.is_stopping {
             tier.touched().add(slot);

@@ -232,6 +232,16 @@ impl Peer {
         }
     }
 
+    /// One that is admitted no more, since it has logged out, is a newcomer again and has as long as one; whether it was not before.
+    /// It takes no place of one, for it has shown that it has an account.
+    pub(super) fn dismiss(&mut self, is_admitted: bool, now_ns: u64) -> bool {
+        let has_logged_out = !is_admitted && self.newcomer.is_none();
+        if has_logged_out {
+            self.newcomer = Some(Newcomer::new(now_ns, None));
+        }
+        has_logged_out
+    }
+
     /// Of a newcomer: whether it has taken too long to show who it is. None: it is none, or has shown it.
     pub(super) fn is_late(&self, now_ns: u64) -> Option<bool> {
         Some(self.newcomer.as_ref()?.is_late(self.socket.is_handshaking(), now_ns))
