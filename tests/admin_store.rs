@@ -117,12 +117,25 @@ fn whoever_keeps_dead_rows_is_named_with_what_to_do() {
 #[test]
 fn who_keeps_requests_waiting_is_named_in_a_transaction_or_not() {
     let database = shared().create_database();
-    let url = shared().url(&database);
-    let queue = Server::start(&url, &[]);
+    names_who_keeps_requests_waiting(&database, &shared().url(&database));
+}
+
+#[test]
+fn middlewares_are_known_by_the_name_that_the_url_gives_their_sessions() {
+    let database = shared().create_database();
+    names_who_keeps_requests_waiting(
+        &database,
+        &format!("{}?application_name=bob's", shared().url(&database)),
+    );
+}
+
+fn names_who_keeps_requests_waiting(database: &str, url: &str) {
+    let queue = Server::start(url, &[]);
     let mut client = Client::login(queue.addr(), "alice").expect("it runs");
     client.ask(&["QCREATE", "q"]).expect("it runs");
-    let mut session = Session::open(shared(), &database, "postgres");
+    let mut session = Session::open(shared(), database, "postgres");
     let pid = pid(&mut session);
+    assert!(report(url)["state"]["posthaste_sessions"].as_i64() > Some(0));
     for (hold, words, release) in [
         // What every batch that sends has, shared; any role can take it.
         (
@@ -135,7 +148,7 @@ fn who_keeps_requests_waiting_is_named_in_a_transaction_or_not() {
         session.run(hold);
         client.send(&["SEND", "q", "x"]).expect("it runs");
         let said = wait_for("who is waited for", || {
-            let report = report(&url);
+            let report = report(url);
             advice_on(&report, &pid).filter(|said| said.contains("waiting")).ok_or(format!("{report:#}"))
         });
         assert!(

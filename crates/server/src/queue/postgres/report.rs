@@ -20,6 +20,9 @@ use super::refusal::chain;
 /// A statement that hangs, behind somebody's lock for instance, must not keep the report from its reader.
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '15s'; SET LOCAL lock_timeout = '5s'";
 
+/// Stands in the questions below for the names of middlewares' sessions.
+const OURS: &str = "{ours}";
+
 /// The server and the ring.
 const STATE: &str = "
     SELECT current_setting('server_version') AS server, current_database() AS database,
@@ -28,7 +31,7 @@ const STATE: &str = "
         'message_' || turn.last_value % 2 AS ring_current,
         CASE WHEN r.since_ms > 0 THEN to_timestamp(r.since_ms / 1000) END AS ring_since,
         (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-            AND application_name = 'posthaste' AND pid <> pg_backend_pid()) AS posthaste_sessions,
+            AND application_name IN ({ours}) AND pid <> pg_backend_pid()) AS posthaste_sessions,
         current_setting('autovacuum') AS autovacuum, current_setting('fsync') AS fsync,
         current_setting('full_page_writes') AS full_page_writes,
         current_setting('synchronous_commit') AS synchronous_commit,
@@ -57,7 +60,7 @@ const HOLDERS: &str = "
             AND relation IN ('posthaste.message_0'::regclass, 'posthaste.message_1'::regclass)),
     ours AS (
         SELECT pid, wait_event_type FROM pg_stat_activity
-        WHERE datname = current_database() AND application_name = 'posthaste'),
+        WHERE datname = current_database() AND application_name IN ({ours})),
     -- Batches take turns, so they wait for each other as well.
     blocker AS (
         SELECT unnest(pg_blocking_pids(pid)) AS pid FROM ours WHERE wait_event_type = 'Lock'
@@ -150,7 +153,7 @@ pub fn report_on(address: &PostgresAddress, long_s: u64) -> Result<Report, Repor
     runtime.map_err(ReportError::Runtime)?.block_on(async {
         let (client, connection) = connect(address).await.map_err(ReportError::Connect)?;
         let connection = tokio::spawn(connection);
-        let report = read(&client, long_s).await;
+        let report = read(&client, &names_of_ours(address), long_s).await;
         drop(client);
         // The connection ends when its client is gone. Wait for it, so that the server has been told.
         let _ = connection.await;
@@ -158,13 +161,19 @@ pub fn report_on(address: &PostgresAddress, long_s: u64) -> Result<Report, Repor
     })
 }
 
-async fn read(client: &Client, long_s: u64) -> Result<Report, ReportError> {
+/// How sessions of middlewares are called: as they are unless told otherwise, or as this URL says, as a list in SQL.
+fn names_of_ours(address: &PostgresAddress) -> String {
+    let given = address.config().get_application_name().unwrap_or_default();
+    format!("'posthaste', '{}'", given.replace('\'', "''"))
+}
+
+async fn read(client: &Client, ours: &str, long_s: u64) -> Result<Report, ReportError> {
     migrations::check(client).await.map_err(ReportError::Schema)?;
     client.batch_execute(BEGIN).await?;
     let mut report = Report {
-        state: rows(client, STATE).await?.pop().unwrap_or_default(),
+        state: rows(client, &STATE.replace(OURS, ours)).await?.pop().unwrap_or_default(),
         tables: rows(client, TABLES).await?,
-        holders: rows(client, HOLDERS).await?,
+        holders: rows(client, &HOLDERS.replace(OURS, ours)).await?,
         vacuums: rows(client, VACUUMS).await?,
         advice: Vec::new(),
     };
