@@ -231,13 +231,20 @@ fn who_asks_for_a_queue_that_stays_locked_is_told_so_in_the_end() {
     let mut ann = login(&server, "ann");
     ann.send(BLOCK).expect("sent");
     wait_until_blocked(server.addr(), 1);
-    app.run("BEGIN; SELECT posthaste.delete_queue('q')");
-    let answer = ask(&mut bob, &["SEND", "q", "x"]);
-    let Answer::Error(text) = &answer else { panic!("{answer:?}") };
-    assert!(
-        text.starts_with("STORE ") && text.contains("queue 'q'") && text.contains("nothing was changed"),
-        "{text}"
-    );
+    ask(&mut bob, &["QCREATE", "r"]);
+    app.run("BEGIN; SELECT posthaste.delete_queue('q'), posthaste.delete_queue('r')");
+    let begun = Instant::now();
+    // What came together has waited together.
+    let answers = together(&mut bob, &[&["SEND", "q", "x"], &["SEND", "r", "x"], &["SEND", "q", "x"]]);
+    assert!(begun.elapsed() < 2 * GIVEN_UP, "{:?}", begun.elapsed());
+    for (answer, queue) in answers.iter().zip(["q", "r", "q"]) {
+        let Answer::Error(text) = answer else { panic!("{answer:?}") };
+        let names = format!("queue '{queue}'");
+        assert!(
+            text.starts_with("STORE ") && text.contains(&names) && text.contains("nothing was changed"),
+            "{text}"
+        );
+    }
     app.run("ROLLBACK");
     assert!(ask(&mut bob, &["SEND", "q", "y"]).integer().is_some());
     assert_eq!(ann.answer().expect("an answer").body(), Some("y"));

@@ -171,7 +171,8 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
         let is_over =
             |waiting: &mut Waiting| waiting.is_over(now) || free.iter().any(|free| **free == *waiting.queue);
         let over: Vec<Waiting> = line.waiting.extract_if(.., is_over).collect();
-        let is_last = line.queues.is_empty();
+        let kept = line.queues.clone();
+        let is_last = kept.is_empty();
         if is_last {
             any.store(false, Ordering::Release);
             line.works = false;
@@ -182,7 +183,7 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
             for mut waiting in over {
                 let is_free = free.iter().any(|free| **free == *waiting.queue);
                 if waiting.since.elapsed() > ANSWER_WITHIN {
-                    waiting.bundle.refuse_one(&given_up(&waiting.queue));
+                    refuse_in_a_row(&mut waiting.bundle, &waiting.queue, &kept);
                 } else if !is_free {
                     waiting.bundle.answer_empty();
                 }
@@ -197,6 +198,15 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
         if is_last {
             return events.since(begun, EVENT_SOURCE, "a queue's row kept locked");
         }
+    }
+}
+
+/// Refuses the next request of a bundle, which is of this queue, and those right behind it that are of queues which are kept as
+/// well: they came with it, and have waited as long.
+fn refuse_in_a_row(bundle: &mut Bundle, queue: &str, kept: &[Box<str>]) {
+    bundle.refuse_one(&given_up(queue));
+    while let Some(queue) = kept.iter().find(|queue| place_of(bundle, queue) == Some(bundle.answered)) {
+        bundle.refuse_one(&given_up(queue));
     }
 }
 
