@@ -3,10 +3,12 @@
 //! Done here rather than by the library because its time limit ends when the socket is open: a server that accepts
 //! and then hangs would be waited for until the end of days, and the next one of the URL never be asked.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::net::lookup_host;
+use tokio::runtime;
 use tokio::time::timeout;
 use tokio_postgres::config::{LoadBalanceHosts, SslMode};
 use tokio_postgres::tls::MakeTlsConnect;
@@ -23,6 +25,26 @@ pub type PostgresConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsCo
 
 /// When the URL asks for no limit.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+
+/// Has `work` use a connection that is made for it, and ended when it is done.
+///
+/// # Errors
+/// What `work` met; or the machine gives no event loop, or no server lets us in.
+pub(super) fn with_connection<T, E: From<io::Error> + From<ConnectError>>(
+    address: &PostgresAddress,
+    work: impl AsyncFnOnce(&mut Client) -> Result<T, E>,
+) -> Result<T, E> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut client, connection) = connect(address).await?;
+        let connection = tokio::spawn(connection);
+        let done = work(&mut client).await;
+        drop(client);
+        // The connection ends when its client is gone. Wait for it, so that the server has been told.
+        let _ = connection.await;
+        done
+    })
+}
 
 /// Connects to the first server that lets us in.
 ///

@@ -5,12 +5,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::runtime;
 use tokio::time::timeout;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::address::PostgresAddress;
-use super::connect::connect;
+use super::connect::{connect, with_connection};
 use super::report::{ReportError, rows};
 
 /// A pooler with a single session lets nobody else in meanwhile.
@@ -56,16 +55,7 @@ pub struct Examined {
 /// # Errors
 /// What stands in the way and what to do.
 pub fn examine(address: &PostgresAddress) -> Result<Examined, ReportError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(ReportError::Runtime)?.block_on(async {
-        let (first, connection) = connect(address).await.map_err(ReportError::Connect)?;
-        let one = tokio::spawn(connection);
-        let found = look(&first, address).await;
-        drop(first);
-        // The connection ends when its client is gone. Wait for it, so that the server has been told.
-        let _ = one.await;
-        found
-    })
+    with_connection(address, async |first| look(first, address).await)
 }
 
 async fn look(first: &Client, address: &PostgresAddress) -> Result<Examined, ReportError> {

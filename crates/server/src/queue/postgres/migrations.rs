@@ -9,12 +9,11 @@ use std::fmt::{self, Write as _};
 use std::io;
 
 use sha1::{Digest as _, Sha1};
-use tokio::runtime;
 use tokio_postgres::Client;
 use tokio_postgres::error::{ErrorPosition, SqlState};
 
 use super::address::PostgresAddress;
-use super::connect::{ConnectError, connect};
+use super::connect::{ConnectError, with_connection};
 use super::refusal::chain;
 
 /// One file of `sql/`.
@@ -145,6 +144,13 @@ impl From<ConnectError> for MigrateError {
     }
 }
 
+/// Nothing is asked of the system but an event loop.
+impl From<io::Error> for MigrateError {
+    fn from(error: io::Error) -> Self {
+        Self::Runtime(error)
+    }
+}
+
 impl Migration {
     fn file(&self) -> String {
         format!("{:04}_{}.sql", self.number, self.name)
@@ -178,16 +184,7 @@ struct Applied {
 /// # Errors
 /// What stands in the way and what to do.
 pub fn migrate_at(address: &PostgresAddress) -> Result<Vec<u32>, MigrateError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(MigrateError::Runtime)?.block_on(async {
-        let (mut client, connection) = connect(address).await?;
-        let connection = tokio::spawn(connection);
-        let applied = migrate(&mut client).await;
-        drop(client);
-        // The connection ends when its client is gone. Wait for it, so that the server has been told.
-        let _ = connection.await;
-        applied
-    })
+    with_connection(address, migrate)
 }
 
 /// Brings the schema up to date; the numbers of what was applied.

@@ -2,10 +2,8 @@
 //!
 //! The store finds the schema it knows, and functions that read and write nothing. See sql/mock.sql.
 
-use tokio::runtime;
-
 use super::address::PostgresAddress;
-use super::connect::connect;
+use super::connect::with_connection;
 use super::migrations::MigrateError;
 
 const FUNCTIONS: &str = include_str!("../../../../../sql/mock.sql");
@@ -18,10 +16,7 @@ const IN_USE: &str = "it holds queues, whose messages nobody could reach any mor
 /// # Errors
 /// What stands in the way and what to do.
 pub fn install(address: &PostgresAddress, body_bytes: u32) -> Result<(), MigrateError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(MigrateError::Runtime)?.block_on(async {
-        let (mut client, connection) = connect(address).await?;
-        let connection = tokio::spawn(connection);
+    with_connection(address, async |client| {
         let transaction = client.transaction().await?;
         let used = transaction.query_one("SELECT EXISTS (SELECT FROM posthaste.queue)", &[]).await?;
         if used.get(0) {
@@ -29,9 +24,6 @@ pub fn install(address: &PostgresAddress, body_bytes: u32) -> Result<(), Migrate
         }
         transaction.batch_execute(&FUNCTIONS.replace("BODY_BYTES", &body_bytes.to_string())).await?;
         transaction.commit().await?;
-        drop(client);
-        // The connection ends when its client is gone. Wait for it, so that the server has been told.
-        let _ = connection.await;
         Ok(())
     })
 }

@@ -8,12 +8,11 @@ use std::fmt;
 use std::io;
 
 use serde_json::Value as Json;
-use tokio::runtime;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::address::PostgresAddress;
 use super::advice;
-use super::connect::{ConnectError, connect};
+use super::connect::{ConnectError, with_connection};
 use super::migrations::{self, MigrateError};
 use super::refusal::chain;
 
@@ -144,21 +143,25 @@ impl From<tokio_postgres::Error> for ReportError {
     }
 }
 
+impl From<ConnectError> for ReportError {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+/// Nothing is asked of the system but an event loop.
+impl From<io::Error> for ReportError {
+    fn from(error: io::Error) -> Self {
+        Self::Runtime(error)
+    }
+}
+
 /// Reports on a database; transactions count as long when they are open for `long_s` seconds.
 ///
 /// # Errors
 /// What stands in the way and what to do.
 pub fn report_on(address: &PostgresAddress, long_s: u64) -> Result<Report, ReportError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(ReportError::Runtime)?.block_on(async {
-        let (client, connection) = connect(address).await.map_err(ReportError::Connect)?;
-        let connection = tokio::spawn(connection);
-        let report = read(&client, &names_of_ours(address), long_s).await;
-        drop(client);
-        // The connection ends when its client is gone. Wait for it, so that the server has been told.
-        let _ = connection.await;
-        report
-    })
+    with_connection(address, async |client| read(client, &names_of_ours(address), long_s).await)
 }
 
 /// How sessions of middlewares are called: as they are unless told otherwise, or as this URL says, as a list in SQL.
