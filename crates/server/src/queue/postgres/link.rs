@@ -3,11 +3,9 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use posthaste_measure::Events;
 use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedSender;
@@ -20,7 +18,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 use super::address::PostgresAddress;
 use super::connect::{PostgresConnection, connect, limit};
 use super::migrations::{self, MigrateError};
-use crate::queue::EVENT_SOURCE;
+use super::reach::Reach;
 
 /// A database that has not answered for so long is given up: whoever waits is told so.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -28,9 +26,6 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How long it may take to tell the server that an answer is not waited for any more, and then until what was asked has ended.
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 const END_WITHIN: Duration = Duration::from_secs(1);
-
-/// A database that has not answered the keeper for so long is in trouble: whoever balances load is told so.
-const SILENT: Duration = Duration::from_secs(2);
 
 /// Whatever is asked sees what was committed while it waited for a lock. A setting that is right is not touched, for behind a
 /// pooler the session is not ours.
@@ -42,38 +37,6 @@ const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation',
 const NO_TIMEOUT: &str = "SELECT set_config(name, '0', false) FROM unnest(ARRAY['statement_timeout', 'lock_timeout', \
                           'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout']) AS name \
                           WHERE current_setting(name, true) <> '0'";
-
-/// Between attempts to reach a database that cannot be reached.
-const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
-const TRY_AGAIN_MAX: Duration = Duration::from_secs(1);
-
-/// What all connections of a store share.
-pub(super) struct Reach {
-    address: PostgresAddress,
-    state: Mutex<State>,
-    pub(super) events: Events,
-    /// Whether a connection keeps its session between transactions, which a pooler's need not.
-    sessions: AtomicBool,
-}
-
-#[derive(Default)]
-struct State {
-    down: Option<Down>,
-    /// How often a connection was made.
-    made: u64,
-    /// Since when the keeper has been at what it asks in a round.
-    asked: Option<Instant>,
-}
-
-/// The database could not be reached when it was last tried.
-struct Down {
-    why: String,
-    /// When it may be tried again, and how long that is from one try to the next.
-    again: Instant,
-    pause: Duration,
-    /// Since when, as events tell it.
-    since_ns: u64,
-}
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -108,91 +71,6 @@ impl Failure {
     pub(super) fn told_to_stop() -> Self {
         let seconds = ANSWER_WITHIN.as_secs();
         Self::Stopped(format!("PostgreSQL has not answered for {seconds} seconds and was told to stop"))
-    }
-}
-
-impl Reach {
-    /// Of a database; when it was out of reach is left at `events`.
-    pub(super) fn new(address: PostgresAddress, events: Events) -> Arc<Self> {
-        Arc::new(Self { address, state: Mutex::default(), events, sessions: AtomicBool::new(false) })
-    }
-
-    /// Why the database cannot be reached or used; None: it can.
-    pub(super) fn trouble(&self) -> Option<String> {
-        let state = self.state();
-        let silent = state.asked.map(|at| at.elapsed()).filter(|silent| *silent > SILENT);
-        let silent = silent.map(|silent| {
-            format!("PostgreSQL has not answered for {} seconds; requests wait for it", silent.as_secs())
-        });
-        state.down.as_ref().map(|down| down.why.clone()).or(silent)
-    }
-
-    /// The keeper, which has something to ask all the time, begins or ends a round.
-    pub(super) fn asks(&self, asks: bool) {
-        self.state().asked = asks.then(Instant::now);
-    }
-
-    /// How often a connection was made.
-    pub(super) fn connections_made(&self) -> u64 {
-        self.state().made
-    }
-
-    /// Says whether sessions are kept.
-    pub(super) fn set_sessions(&self, kept: bool) {
-        self.sessions.store(kept, Ordering::Relaxed);
-    }
-
-    /// Whether sessions are kept.
-    pub(super) fn keeps_sessions(&self) -> bool {
-        self.sessions.load(Ordering::Relaxed)
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it is too early to try again.
-    fn too_early(&self) -> Option<String> {
-        let state = self.state();
-        let Down { why, again, .. } = state.down.as_ref()?;
-        (Instant::now() < *again).then(|| why.clone())
-    }
-
-    /// A connection works. If nobody has tried to make another for a while, an earlier failure to do so is history.
-    pub(super) fn works(&self) {
-        let mut state = self.state();
-        if let Some(down) = state.down.take_if(|down| down.again + TRY_AGAIN_MAX < Instant::now()) {
-            self.came_back(&down);
-        }
-    }
-
-    fn note(&self, outcome: Result<(), &str>) {
-        let mut state = self.state();
-        match outcome {
-            Ok(()) => {
-                state.made += 1;
-                if let Some(down) = state.down.take() {
-                    self.came_back(&down);
-                }
-            }
-            Err(why) => {
-                let pause = state.down.as_ref().map_or(TRY_AGAIN_MIN, |down| down.pause * 2);
-                let pause = pause.min(TRY_AGAIN_MAX);
-                // Who was never there keeps the server from starting, which says why.
-                if state.down.is_none() && state.made > 0 {
-                    tracing::error!("{why}; requests get STORE until it can be reached");
-                    self.events.note(EVENT_SOURCE, "PostgreSQL lost");
-                }
-                let since_ns = state.down.as_ref().map_or_else(|| self.events.now(), |down| down.since_ns);
-                let again = Instant::now() + pause + Duration::from_millis(fastrand::u64(0..20));
-                state.down = Some(Down { why: why.to_owned(), again, pause, since_ns });
-            }
-        }
-    }
-
-    fn came_back(&self, down: &Down) {
-        tracing::info!("PostgreSQL can be reached again");
-        self.events.since(down.since_ns, EVENT_SOURCE, "PostgreSQL out of reach");
     }
 }
 
@@ -404,7 +282,7 @@ impl Link {
             return Err(Failure::Unreachable("the connection to PostgreSQL has just ended".into()));
         };
         let within = self.within;
-        let named = keep && self.reach.sessions.load(Ordering::Relaxed);
+        let named = keep && self.reach.keeps_sessions();
         let statements = &mut self.statements;
         let asked = async {
             if named && !statements.contains_key(sql) {
@@ -550,8 +428,9 @@ mod tests {
     use std::net::TcpListener;
     use std::time::Instant;
 
-    use super::{Failure, Link, Reach};
     use posthaste_measure::Events;
+
+    use super::{Failure, Link, Reach};
 
     #[test]
     fn a_server_that_lets_us_in_and_hangs_is_given_up() {

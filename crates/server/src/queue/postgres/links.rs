@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::link::{Failure, Link, Reach};
+use super::link::{Failure, Link};
+use super::reach::Reach;
 
 /// After a further connection has failed, how long the store makes do with those it has.
 const MORE_AFTER: Duration = Duration::from_secs(1);

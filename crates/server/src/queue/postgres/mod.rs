@@ -10,6 +10,7 @@ pub mod connect;
 mod link;
 mod links;
 mod password;
+mod reach;
 mod refusal;
 mod tls;
 mod url;
