@@ -3,12 +3,12 @@
 
 use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::call::Knowledge;
 use super::census::Excerpt;
 use super::floors::Floors;
-use super::link::{Failure, Link, Server};
+use super::link::{Argument, Failure, Link, Server};
 use super::plain::{PlainSend, Reading, reading, send_of, text};
 use crate::queue::rules::{AccountId, Ask};
 
@@ -59,8 +59,7 @@ impl<'a> Alone<'a> {
         server: Server,
         now_ms: Option<i64>,
     ) -> Result<Vec<Row>, Failure> {
-        let mut ask =
-            |sql: &str, arguments: &[(&(dyn ToSql + Sync), Type)]| link.ask_of(server, sql, arguments, false);
+        let mut ask = |sql: &str, arguments: &[Argument<'_>]| link.ask_of(server, sql, arguments);
         let now = (&now_ms as _, Type::INT8);
         match self {
             Self::Send(PlainSend { sender, queue, recipient, body }) => ask(

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::alone::Alone;
 use super::call::{Call, Knowledge};
 use super::era::Era;
 use super::floors::Source;
-use super::link::{ANSWER_WITHIN, Failure, Link};
+use super::link::{ANSWER_WITHIN, Argument, Failure, Link};
 use super::parked::{Called, Seat};
 use super::replies::Replies;
 use super::steps::{Place, Step};
@@ -96,7 +96,7 @@ impl Postgres {
             self.sessions().all().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         if !names.is_empty() {
             let log_in = "SELECT posthaste.log_in_all($1)";
-            link.ask_of(era.server, log_in, &[(&names, Type::TEXT_ARRAY)], false)?;
+            link.ask_of(era.server, log_in, &[(&names, Type::TEXT_ARRAY)])?;
         }
         era.note_all();
         Ok(())
@@ -125,9 +125,9 @@ impl Postgres {
         let text = String::from_utf8_lossy(name);
         let patience_ms = self.names.patience_ms(&text);
         let meet = "SELECT posthaste.meet_as($1, $2, $3)";
-        let arguments: &[(&(dyn ToSql + Sync), Type)] =
+        let arguments: &[Argument<'_>] =
             &[(&text, Type::TEXT), (&logs_in, Type::BOOL), (&patience_ms, Type::INT4)];
-        let rows = link.ask_of(era.server, meet, arguments, false)?;
+        let rows = link.ask_of(era.server, meet, arguments)?;
         let id = rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned();
         if !logs_in {
             era.accounts_mut().learn(id, name);
@@ -148,7 +148,7 @@ impl Postgres {
         let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
         let waiting: Vec<Seat> = called.iter().map_while(|(seat, _)| *seat).collect();
         let call = self.knowing(era, |known| Call::new(&bundles, &waiting, known, self.shared.now_ms()));
-        let rows = link.ask_of(era.server, &self.apply, &call.columns.arguments(), false)?;
+        let rows = link.ask_of(era.server, &self.apply, &call.columns.arguments())?;
         let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
         self.raise_floors(&call, &replies, server);
         Ok((replies, call.places))
@@ -228,8 +228,7 @@ fn names(link: &mut Link, era: &Era, ids: &[i32]) -> Result<Vec<Row>, Failure> {
     const SQL: &str = "SELECT name, id FROM (SELECT) AS always LEFT JOIN posthaste.account ON id = ANY($1)";
     let until = Instant::now() + Duration::from_secs(10);
     loop {
-        let asked =
-            link.ready().and_then(|()| link.ask_of(era.server, SQL, &[(&ids, Type::INT4_ARRAY)], false));
+        let asked = link.ready().and_then(|()| link.ask_of(era.server, SQL, &[(&ids, Type::INT4_ARRAY)]));
         match asked {
             Err(Failure::Broken(_) | Failure::Unreachable(_)) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(50));

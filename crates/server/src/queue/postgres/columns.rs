@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::census::Excerpt;
+use super::link::Argument;
 
 /// How many there are.
 pub(super) const ARGUMENTS: usize = 65;
@@ -172,7 +173,7 @@ pub(super) fn to_i32(value: usize) -> i32 {
 
 impl Columns<'_> {
     /// The arguments with their types, in the order of `posthaste.apply`.
-    pub(super) fn arguments(&self) -> [(&(dyn ToSql + Sync), Type); ARGUMENTS] {
+    pub(super) fn arguments(&self) -> [Argument<'_>; ARGUMENTS] {
         let Self { census, steps, sends, reads, lanes, fresh, acks, others, .. } = self;
         [
             (&self.now_ms, Type::INT8),

@@ -60,7 +60,7 @@ impl Postgres {
         let now = self.shared.now_ms();
         let rows = self.links.with(|link| {
             let kept = "SELECT posthaste.kept_leases($1, $2)";
-            link.ask(kept, &[(&now, Type::INT8), (&named, Type::INT8_ARRAY)], false)
+            link.ask(kept, &[(&now, Type::INT8), (&named, Type::INT8_ARRAY)])
         })?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }

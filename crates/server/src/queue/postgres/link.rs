@@ -82,6 +82,20 @@ pub(super) struct Server {
     life: i64,
 }
 
+/// A value for a statement, and the type that it has there.
+pub(super) type Argument<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// How a statement is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Nothing of it is kept.
+    Once,
+    /// Prepared by name, where sessions are kept.
+    Prepared,
+    /// The same in a REPEATABLE READ transaction of its own.
+    Repeatable,
+}
+
 /// One connection.
 pub(super) struct Link {
     reach: Arc<Reach>,
@@ -222,20 +236,25 @@ impl Link {
         }
     }
 
-    /// Asks one statement with its arguments. It is prepared by name only where sessions are kept and `keep` asks for it.
-    pub(super) fn ask(
+    /// Asks one statement with its arguments.
+    pub(super) fn ask(&mut self, sql: &str, arguments: &[Argument<'_>]) -> Result<Vec<Row>, Failure> {
+        self.ready()?;
+        self.ask_this(sql, arguments, Manner::Once)
+    }
+
+    /// The same, prepared by name where sessions are kept: for what is asked again and again.
+    pub(super) fn ask_prepared(
         &mut self,
         sql: &str,
-        arguments: &[(&(dyn ToSql + Sync), Type)],
-        keep: bool,
+        arguments: &[Argument<'_>],
     ) -> Result<Vec<Row>, Failure> {
         self.ready()?;
-        self.ask_this(sql, arguments, keep, false)
+        self.ask_this(sql, arguments, Manner::Prepared)
     }
 
     /// The server that answers. If none does, nothing has happened.
     pub(super) fn server(&mut self) -> Result<Server, Failure> {
-        let asked = self.ask("SELECT pg_postmaster_start_time(), posthaste.life()", &[], false);
+        let asked = self.ask("SELECT pg_postmaster_start_time(), posthaste.life()", &[]);
         let rows = asked.map_err(|failure| match failure {
             Failure::Broken(why) => Failure::Unreachable(why),
             other => other,
@@ -251,14 +270,32 @@ impl Link {
     }
 
     /// Asks a `SELECT` of at least one row of the connection that there is, and of no other; and only of this server, for what
-    /// is asked goes by what that has said. `repeatable`: in a REPEATABLE READ transaction of its own, whose beginning and end are
-    /// sent with it, so it is one round trip too.
+    /// is asked goes by what that has said.
     pub(super) fn ask_of(
         &mut self,
         server: Server,
         sql: &str,
-        arguments: &[(&(dyn ToSql + Sync), Type)],
-        repeatable: bool,
+        arguments: &[Argument<'_>],
+    ) -> Result<Vec<Row>, Failure> {
+        self.ask_only(server, sql, arguments, Manner::Prepared)
+    }
+
+    /// The same in a REPEATABLE READ transaction of its own, whose beginning and end are sent with it, so it is one round trip too.
+    pub(super) fn ask_repeatably_of(
+        &mut self,
+        server: Server,
+        sql: &str,
+        arguments: &[Argument<'_>],
+    ) -> Result<Vec<Row>, Failure> {
+        self.ask_only(server, sql, arguments, Manner::Repeatable)
+    }
+
+    fn ask_only(
+        &mut self,
+        server: Server,
+        sql: &str,
+        arguments: &[Argument<'_>],
+        manner: Manner,
     ) -> Result<Vec<Row>, Failure> {
         if !self.is_to(server) {
             return Err(Failure::Elsewhere);
@@ -267,22 +304,21 @@ impl Link {
         let sql = format!("{sql} WHERE pg_postmaster_start_time() = ${}", arguments.len() + 1);
         let mut arguments = arguments.to_vec();
         arguments.push((&server.started, Type::TIMESTAMPTZ));
-        let rows = self.ask_this(&sql, &arguments, true, repeatable)?;
+        let rows = self.ask_this(&sql, &arguments, manner)?;
         if rows.is_empty() { Err(Failure::Elsewhere) } else { Ok(rows) }
     }
 
     fn ask_this(
         &mut self,
         sql: &str,
-        arguments: &[(&(dyn ToSql + Sync), Type)],
-        keep: bool,
-        repeatable: bool,
+        arguments: &[Argument<'_>],
+        manner: Manner,
     ) -> Result<Vec<Row>, Failure> {
         let Some(client) = self.client.as_ref().filter(|client| !client.is_closed()) else {
             return Err(Failure::Unreachable("the connection to PostgreSQL has just ended".into()));
         };
         let within = self.within;
-        let named = keep && self.reach.keeps_sessions();
+        let named = manner != Manner::Once && self.reach.keeps_sessions();
         let statements = &mut self.statements;
         let asked = async {
             if named && !statements.contains_key(sql) {
@@ -291,9 +327,9 @@ impl Link {
             }
             let statement = statements.get(sql).filter(|_| named);
             let asked = query(client, statement, sql, arguments);
-            match repeatable {
-                true => repeatably(client, asked).await,
-                false => asked.await,
+            match manner {
+                Manner::Repeatable => repeatably(client, asked).await,
+                Manner::Once | Manner::Prepared => asked.await,
             }
         };
         let answered = self.runtime.block_on(async {
@@ -361,7 +397,7 @@ async fn query(
     client: &Client,
     statement: Option<&Statement>,
     sql: &str,
-    arguments: &[(&(dyn ToSql + Sync), Type)],
+    arguments: &[Argument<'_>],
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     match statement {
         Some(statement) => {

@@ -217,7 +217,7 @@ fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Vec<String>, Failure> {
         link.connect_spare()?;
     }
     let names: Vec<&str> = queues.iter().map(|queue| &**queue).collect();
-    let rows = link.ask("SELECT posthaste.free_queues($1)", &[(&names, Type::TEXT_ARRAY)], false)?;
+    let rows = link.ask("SELECT posthaste.free_queues($1)", &[(&names, Type::TEXT_ARRAY)])?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 

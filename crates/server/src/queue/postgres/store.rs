@@ -141,7 +141,7 @@ impl Postgres {
     pub fn tick(&self) {
         let now = self.shared.now_ms();
         let upkeep = "SELECT * FROM posthaste.upkeep($1, 0, 1000)";
-        let rows = self.links.with(|link| link.ask(upkeep, &[(&now, Type::INT8)], false));
+        let rows = self.links.with(|link| link.ask(upkeep, &[(&now, Type::INT8)]));
         if let Ok(rows) = rows {
             let replies = Replies::new(rows, &[], &[]);
             let mut parked = self.shared.parked();

@@ -11,10 +11,10 @@ use std::thread::Builder;
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::attempt::Attempt;
-use super::link::{Failure, Link};
+use super::link::{Argument, Failure, Link};
 use super::parked::Called;
 use super::rows::in_use;
 use super::shared::Shared;
@@ -183,14 +183,14 @@ fn sweep(link: &mut Link, queue: &str, removed: &mut u64) -> Result<(), Failure>
 fn in_parts(
     link: &mut Link,
     sql: &str,
-    about: [(&(dyn ToSql + Sync), Type); 2],
+    about: [Argument<'_>; 2],
     first: i32,
     done: &mut u64,
 ) -> Result<(), Failure> {
     let (mut part, mut sender, mut recipient, mut place) = (Some(first), 0_i32, 0_i32, 0_i64);
     while part.is_some() {
         let [one, other] = about.clone();
-        let arguments: [(&(dyn ToSql + Sync), Type); 6] = [
+        let arguments: [Argument<'_>; 6] = [
             one,
             other,
             (&part, Type::INT4),
@@ -198,7 +198,7 @@ fn in_parts(
             (&recipient, Type::INT4),
             (&place, Type::INT8),
         ];
-        let rows = link.ask(sql, &arguments, false)?;
+        let rows = link.ask(sql, &arguments)?;
         let Some(row) = rows.first() else { return Ok(()) };
         *done += u64::try_from(row.get::<_, i32>("done")).unwrap_or(0);
         (part, sender, recipient, place) =

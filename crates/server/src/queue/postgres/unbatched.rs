@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::link::{Failure, Link, Server};
+use super::link::{Argument, Failure, Link, Server};
 use super::names::Accounts;
 use super::plain::{PlainSend, Reading, reading, send_of, text};
 use super::rows::is_lost;
@@ -69,27 +69,23 @@ impl<'a> Unbatched<'a> {
                     (recipient, Type::INT4),
                     (body, Type::BYTEA),
                 ],
-                false,
             ),
             Self::Peek(Reading { reader, queue, sender, .. }) => link.ask_of(
                 server,
                 "SELECT * FROM posthaste.peek_unbatched($1, $2, $3, $4, $5)",
                 &[now, op, (reader, Type::INT4), (queue, Type::TEXT), (sender, Type::INT4)],
-                false,
             ),
             Self::Pop(reading) => reading.pop(link, server, popping, now_ms),
-            Self::Create => link.ask_of(server, "SELECT * FROM posthaste.create_unbatched($1)", &[op], false),
+            Self::Create => link.ask_of(server, "SELECT * FROM posthaste.create_unbatched($1)", &[op]),
             Self::Delete { queue } => link.ask_of(
                 server,
                 "SELECT * FROM posthaste.delete_unbatched($1, $2)",
                 &[op, (queue, Type::TEXT)],
-                false,
             ),
             Self::Readable { reader } => link.ask_of(
                 server,
                 "SELECT * FROM posthaste.readable_unbatched($1, $2, $3)",
                 &[now, op, (reader, Type::INT4)],
-                false,
             ),
         }
     }
@@ -128,7 +124,7 @@ impl Reading<'_> {
         tries: Option<i32>,
     ) -> Result<Vec<Row>, Failure> {
         let Self { reader, queue, awaited, sender } = self;
-        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 7] = [
+        let arguments: [Argument<'_>; 7] = [
             (&now_ms, Type::INT8),
             (&0_i32, Type::INT4),
             (reader, Type::INT4),
@@ -137,8 +133,10 @@ impl Reading<'_> {
             (sender, Type::INT4),
             (&tries, Type::INT4),
         ];
-        let repeatable = strategy == PopStrategy::RepeatableRead;
-        link.ask_of(server, strategy.statement(), &arguments, repeatable)
+        match strategy {
+            PopStrategy::RepeatableRead => link.ask_repeatably_of(server, strategy.statement(), &arguments),
+            _ => link.ask_of(server, strategy.statement(), &arguments),
+        }
     }
 }
 

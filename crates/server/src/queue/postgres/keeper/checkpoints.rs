@@ -48,8 +48,8 @@ impl Checkpoints {
 }
 
 fn taken_ms(link: &mut Link) -> Result<f64, Failure> {
-    let version = link.ask("SELECT current_setting('server_version_num')::int", &[], true)?;
+    let version = link.ask_prepared("SELECT current_setting('server_version_num')::int", &[])?;
     let has_own_view = version.first().is_some_and(|row| row.get::<_, i32>(0) >= OWN_VIEW);
-    let rows = link.ask(if has_own_view { TAKEN_OWN_VIEW } else { TAKEN }, &[], true)?;
+    let rows = link.ask_prepared(if has_own_view { TAKEN_OWN_VIEW } else { TAKEN }, &[])?;
     Ok(rows.first().map_or(0.0, |row| row.get(0)))
 }

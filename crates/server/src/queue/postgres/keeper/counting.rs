@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::super::census::{Census, Occupied};
 use super::super::floors::Source;
-use super::super::link::Link;
+use super::super::link::{Argument, Link};
 
 /// Messages that one look reads, and lanes that it looks at again.
 const MESSAGES_MAX: i64 = 20_000;
@@ -102,14 +102,14 @@ impl Counting {
         let senders: Vec<i32> = some.iter().map(|(lane, _)| lane.1).collect();
         let recipients: Vec<i32> = some.iter().map(|(lane, _)| lane.2).collect();
         let places: Vec<i64> = some.iter().map(|(_, place)| *place).collect();
-        let arguments: [(&(dyn ToSql + Sync), Type); 4] = [
+        let arguments: [Argument<'_>; 4] = [
             (&queues, Type::INT8_ARRAY),
             (&senders, Type::INT4_ARRAY),
             (&recipients, Type::INT4_ARRAY),
             (&places, Type::INT8_ARRAY),
         ];
         let sql = "SELECT posthaste.first_places($1, $2, $3, $4)";
-        let rows = link.ask_of(server.server, sql, &arguments, false).ok()?;
+        let rows = link.ask_of(server.server, sql, &arguments).ok()?;
         let now: Vec<Option<i64>> = rows.first()?.get(0);
         for ((lane, before), place) in some.into_iter().zip(now) {
             self.moves |= place != Some(before);
@@ -125,8 +125,8 @@ impl Counting {
     fn add(&mut self, link: &mut Link, server: Source, to: i64) -> Option<()> {
         const SQL: &str = "SELECT place, queue, sender, recipient FROM (SELECT) AS always \
                            LEFT JOIN posthaste.take_census($1, $2) ON true";
-        let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&self.up_to, Type::INT8), (&to, Type::INT8)];
-        let rows = link.ask_of(server.server, SQL, &arguments, false).ok()?;
+        let arguments: [Argument<'_>; 2] = [(&self.up_to, Type::INT8), (&to, Type::INT8)];
+        let rows = link.ask_of(server.server, SQL, &arguments).ok()?;
         for row in rows {
             let Some(place) = row.get(0) else { continue };
             let lane = (row.get(1), row.get(2), row.get(3));

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::super::census::Census;
-use super::super::link::Link;
+use super::super::link::{Argument, Link};
 use super::super::shared::Shared;
 use super::counting::Counting;
 
@@ -52,15 +52,14 @@ impl RingFloor {
 
     fn raise(&mut self, shared: &Shared, link: &mut Link) -> Option<()> {
         let server = shared.server()?;
-        let patience: (&(dyn ToSql + Sync), Type) = (&PATIENCE_MS, Type::INT4);
+        let patience: Argument<'_> = (&PATIENCE_MS, Type::INT4);
         let settled = "SELECT posthaste.settled_id($1)";
-        let rows = link.ask_of(server.server, settled, std::slice::from_ref(&patience), false).ok()?;
+        let rows = link.ask_of(server.server, settled, std::slice::from_ref(&patience)).ok()?;
         let settled: i64 = rows.first()?.get::<_, Option<_>>(0)?;
         let known = shared.floors_of(server)?.ring();
-        let arguments: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&settled, Type::INT8), (&known, Type::INT8), patience];
+        let arguments: [Argument<'_>; 3] = [(&settled, Type::INT8), (&known, Type::INT8), patience];
         let lowest = "SELECT lowest, up_to, is_long FROM posthaste.lowest_place($1, $2, $3)";
-        let rows = link.ask_of(server.server, lowest, &arguments, false).ok()?;
+        let rows = link.ask_of(server.server, lowest, &arguments).ok()?;
         let row = rows.first()?;
         // Ids that were drawn and not kept may come again after a crash: what was met was kept.
         let met = shared.floors_of(server)?.newest();

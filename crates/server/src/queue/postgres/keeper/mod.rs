@@ -14,13 +14,13 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use self::checkpoints::Checkpoints;
 use self::floor::RingFloor;
 use self::past::Past;
 use self::rooms::Rooms;
-use super::link::{ANSWER_WITHIN, Failure, Link, Server};
+use super::link::{ANSWER_WITHIN, Argument, Failure, Link, Server};
 use super::replies::{Replies, Ticked};
 use super::shared::Shared;
 use crate::queue::EVENT_SOURCE;
@@ -290,7 +290,7 @@ impl Round {
     }
 
     fn ask(&mut self, sql: &str) -> Result<Vec<tokio_postgres::Row>, Failure> {
-        self.link.ask(sql, &[], false)
+        self.link.ask(sql, &[])
     }
 
     /// Waits a moment for notifications, unless there is something to do, and passes them on.
@@ -406,8 +406,8 @@ impl Round {
 
     /// What is due from a time on to another one, or to now, comes back; and whoever waits for it is called.
     fn let_time_pass(&mut self, to_ms: Option<i64>, from_ms: i64) -> Result<Option<Ticked>, Failure> {
-        let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&to_ms, Type::INT8), (&from_ms, Type::INT8)];
-        let rows = self.link.ask("SELECT * FROM posthaste.upkeep($1, $2, 1000)", &arguments, true)?;
+        let arguments: [Argument<'_>; 2] = [(&to_ms, Type::INT8), (&from_ms, Type::INT8)];
+        let rows = self.link.ask_prepared("SELECT * FROM posthaste.upkeep($1, $2, 1000)", &arguments)?;
         let replies = Replies::new(rows, &[], &[]);
         self.pass_on(&replies.news);
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
@@ -423,10 +423,9 @@ impl Round {
         let words: Vec<String> =
             pieces.iter().map(|(queue, sender, recipient)| format!("{queue},{sender},{recipient}")).collect();
         let text = if words.len() > NEWS_MAX { "*".to_owned() } else { words.join(";") };
-        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-            [(&self.me, Type::INT8), (&text, Type::TEXT)];
+        let arguments: [Argument<'_>; 2] = [(&self.me, Type::INT8), (&text, Type::TEXT)];
         // Those who are not told look for themselves before long.
-        if self.link.ask("SELECT posthaste.tell_news($1, $2)", &arguments, true).is_ok() {
+        if self.link.ask_prepared("SELECT posthaste.tell_news($1, $2)", &arguments).is_ok() {
             one_more(&self.shared.done.news_told);
         }
     }
@@ -439,9 +438,8 @@ impl Round {
         }
         let first =
             self.watched.is_none_or(|at| at.elapsed() > Duration::from_millis(WATCH_MS.unsigned_abs()));
-        let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-            [(&self.me, Type::INT8), (&WATCH_MS, Type::INT8)];
-        if self.link.ask("SELECT posthaste.watch_news($1, $2)", &arguments, true).is_ok() {
+        let arguments: [Argument<'_>; 2] = [(&self.me, Type::INT8), (&WATCH_MS, Type::INT8)];
+        if self.link.ask_prepared("SELECT posthaste.watch_news($1, $2)", &arguments).is_ok() {
             self.watched = Some(Instant::now());
             if first {
                 self.call_all_to_look();
@@ -450,7 +448,7 @@ impl Round {
     }
 
     fn turn(&mut self) {
-        let arguments: [(&(dyn ToSql + Sync), Type); 5] = [
+        let arguments: [Argument<'_>; 5] = [
             (&TURN_BYTES, Type::INT8),
             (&TURN_PATIENCE_MS, Type::INT4),
             (&self.piece, Type::INT4),
@@ -459,8 +457,7 @@ impl Round {
         ];
         let events = &self.shared.reach.events;
         let (began, began_ns) = (Instant::now(), events.now());
-        let turned =
-            self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3, $4, $5)", &arguments, false);
+        let turned = self.link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3, $4, $5)", &arguments);
         let took = began.elapsed();
         if turned.is_err() {
             one_more(&self.shared.done.turn_failures);

@@ -21,7 +21,7 @@ impl Rooms {
         if self.settled.elapsed() >= EVERY {
             self.settled = Instant::now();
             // What is left is settled the next time.
-            let _ = link.ask("SELECT posthaste.settle_rooms()", &[], false);
+            let _ = link.ask("SELECT posthaste.settle_rooms()", &[]);
         }
     }
 }
