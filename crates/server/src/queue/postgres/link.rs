@@ -344,35 +344,28 @@ impl Link {
         });
         match answered {
             Ok(Ok(rows)) => Ok(rows),
-            // By a `statement_timeout`, which a pooler's session may have, or by somebody.
-            Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
-                Err(Failure::Stopped(format!("PostgreSQL has ended what was asked: {}", one_line(&error))))
-            }
-            Ok(Err(error)) if is_refusal(&error) => {
-                if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
-                    self.client = None; // the primary may be elsewhere now
-                }
-                Err(Failure::Refused(error))
-            }
-            Ok(Err(error)) => {
-                self.client = None;
-                Err(Failure::Broken(format!("the connection to PostgreSQL broke: {}", one_line(&error))))
-            }
+            Ok(Err(error)) => Err(self.failed(error)),
             Err(ended) => {
                 self.hang_up();
-                match ended {
-                    Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
-                        Err(Failure::told_to_stop())
-                    }
-                    Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error)),
-                    // An answer that comes now is not believed: whoever waits for a standby at the commit is cancelled too.
-                    _ => Err(Failure::Broken(format!(
-                        "PostgreSQL has not answered for {} seconds",
-                        within.as_millis().div_ceil(1000)
-                    ))),
-                }
+                Err(given_up(ended.ok().and_then(Result::err), within))
             }
         }
+    }
+
+    /// What an error means that came in time. The connection may be of no further use.
+    fn failed(&mut self, error: tokio_postgres::Error) -> Failure {
+        // By a `statement_timeout`, which a pooler's session may have, or by somebody.
+        if error.code() == Some(&SqlState::QUERY_CANCELED) {
+            return Failure::Stopped(format!("PostgreSQL has ended what was asked: {}", one_line(&error)));
+        }
+        if !is_refusal(&error) {
+            self.client = None;
+            return Failure::Broken(format!("the connection to PostgreSQL broke: {}", one_line(&error)));
+        }
+        if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
+            self.client = None; // the primary may be elsewhere now
+        }
+        Failure::Refused(error)
     }
 
     /// Lets the connection work for a while although nothing is asked, so that notifications arrive.
@@ -436,6 +429,19 @@ async fn converse(mut connection: PostgresConnection, notices: Option<UnboundedS
             Some(Ok(_)) => {}
             Some(Err(error)) => return tracing::debug!("a connection to PostgreSQL ended: {error}"),
             None => return,
+        }
+    }
+}
+
+/// What it means that nothing came within this time, and then, when the server was told to stop, this error or none. An answer that
+/// comes then is not believed: whoever waits for a standby at the commit is cancelled too.
+fn given_up(error: Option<tokio_postgres::Error>, within: Duration) -> Failure {
+    match error {
+        Some(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Failure::told_to_stop(),
+        Some(error) if is_refusal(&error) => Failure::Refused(error),
+        _ => {
+            let seconds = within.as_millis().div_ceil(1000);
+            Failure::Broken(format!("PostgreSQL has not answered for {seconds} seconds"))
         }
     }
 }
