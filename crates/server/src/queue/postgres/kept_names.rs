@@ -163,9 +163,7 @@ impl Postgres {
 
 /// The accounts that somebody keeps, by the database's refusal, each on a line of its own; empty: that was refused for something else.
 fn kept_names(failure: &Failure) -> &str {
-    let Failure::Refused(error) = failure else { return "" };
-    let refused = error.as_db_error().filter(|error| error.code().code() == KEPT);
-    refused.and_then(|error| error.detail()).unwrap_or_default()
+    failure.detail(KEPT)
 }
 
 /// Whether a call was refused because somebody keeps an account.

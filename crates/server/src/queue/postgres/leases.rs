@@ -89,8 +89,8 @@ impl Postgres {
 }
 
 /// Whether the call was refused because somebody keeps a row, of a lease that one of these bundles names perhaps.
-pub(super) fn may_be_kept(called: &[Called], error: &tokio_postgres::Error) -> bool {
-    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+pub(super) fn may_be_kept(called: &[Called], failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
         && called.iter().any(|(_, bundle)| names_lease(bundle))
 }
 

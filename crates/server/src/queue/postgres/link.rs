@@ -67,6 +67,13 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
+    /// What the database adds to a refusal with this code, one of our own; empty: it failed otherwise.
+    pub(super) fn detail(&self, code: &str) -> &str {
+        let Self::Refused(error) = self else { return "" };
+        let refused = error.as_db_error().filter(|error| error.code().code() == code);
+        refused.and_then(|error| error.detail()).unwrap_or_default()
+    }
+
     /// It was told to stop by us.
     pub(super) fn told_to_stop() -> Self {
         let seconds = ANSWER_WITHIN.as_secs();

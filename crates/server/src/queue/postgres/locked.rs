@@ -223,15 +223,14 @@ fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Vec<String>, Failure> {
 
 /// The queues whose rows somebody keeps, by the database's refusal, each on a line of its own; empty: that was refused for something
 /// else.
-pub(super) fn locked_queues(error: &tokio_postgres::Error) -> &str {
-    let refused = error.as_db_error().filter(|error| error.code().code() == LOCKED);
-    refused.and_then(|error| error.detail()).unwrap_or_default()
+pub(super) fn locked_queues(failure: &Failure) -> &str {
+    failure.detail(LOCKED)
 }
 
 /// Whether the call was refused because one of these bundles wants a row that somebody keeps.
-pub(super) fn is_asked_for(called: &[Called], error: &tokio_postgres::Error) -> bool {
+pub(super) fn is_asked_for(called: &[Called], failure: &Failure) -> bool {
     let is_wanted = |queue| called.iter().any(|(_, bundle)| place_of(bundle, queue).is_some());
-    locked_queues(error).lines().any(is_wanted)
+    locked_queues(failure).lines().any(is_wanted)
 }
 
 /// Where in this turn of a bundle the row of this queue is first wanted.

@@ -258,17 +258,17 @@ impl Postgres {
                 batch.told_ns += asked.replies.statement_ns;
                 self.answer(called, &asked, attempt.since, &mut batch.finished);
             }
-            Err(Failure::Refused(error)) if sweeper::was_refused_as_large(&called, &error) => {
-                self.sweep_first(called, sweeper::large_queue(&error), attempt, batch);
+            Err(failure) if sweeper::was_refused_as_large(&called, &failure) => {
+                self.sweep_first(called, sweeper::large_queue(&failure), attempt, batch);
             }
-            Err(Failure::Refused(error)) if locked::is_asked_for(&called, &error) => {
-                self.wait_apart(called, locked::locked_queues(&error), attempt, batch);
+            Err(failure) if locked::is_asked_for(&called, &failure) => {
+                self.wait_apart(called, locked::locked_queues(&failure), attempt, batch);
             }
-            Err(Failure::Refused(error)) if leases::may_be_kept(&called, &error) => {
-                self.refuse_kept(called, &Failure::Refused(error), attempt, batch);
+            Err(failure) if leases::may_be_kept(&called, &failure) => {
+                self.refuse_kept(called, &failure, attempt, batch);
             }
             Err(failure) if kept_names::is_kept(&failure) => {
-                self.refuse_names(called, &failure, attempt, batch)
+                self.refuse_names(called, &failure, attempt, batch);
             }
             Err(failure) => self.attempt_in_parts_or_give_up(called, &failure, attempt, batch),
         }

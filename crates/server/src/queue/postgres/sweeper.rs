@@ -208,14 +208,13 @@ fn in_parts(
 }
 
 /// The queue that is to be swept first, by the database's refusal; empty: that was refused for something else.
-pub(super) fn large_queue(error: &tokio_postgres::Error) -> &str {
-    let refused = error.as_db_error().filter(|error| error.code().code() == LARGE);
-    refused.and_then(|error| error.detail()).unwrap_or_default()
+pub(super) fn large_queue(failure: &Failure) -> &str {
+    failure.detail(LARGE)
 }
 
 /// Whether the call was refused because one of these bundles empties a large queue, or moves its letters.
-pub(super) fn was_refused_as_large(called: &[Called], error: &tokio_postgres::Error) -> bool {
-    let queue = large_queue(error);
+pub(super) fn was_refused_as_large(called: &[Called], failure: &Failure) -> bool {
+    let queue = large_queue(failure);
     called.iter().any(|(_, bundle)| first_in_parts(bundle, queue).is_some())
 }
 
