@@ -53,15 +53,13 @@ pub(super) enum Failure {
     Broken(String),
 }
 
+/// In one line, whatever a server says: so are answers and what stands in the log.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(why) | Self::Broken(why) | Self::Stopped(why) => f.write_str(why),
+            Self::Unreachable(why) | Self::Broken(why) | Self::Stopped(why) => f.write_str(&joined(why)),
             Self::Elsewhere => f.write_str("PostgreSQL has begun anew, or another server took over"),
-            Self::Refused(error) => match error.as_db_error() {
-                Some(error) => write!(f, "{}", error.message().replace(['\r', '\n'], " ")),
-                None => write!(f, "{error}"),
-            },
+            Self::Refused(error) => f.write_str(&one_line(error)),
         }
     }
 }
@@ -466,9 +464,14 @@ fn is_refusal(error: &tokio_postgres::Error) -> bool {
 
 fn one_line(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
-        Some(db) => db.message().replace(['\r', '\n'], " "),
-        None => error.to_string(),
+        Some(db) => joined(db.message()),
+        None => joined(&error.to_string()),
     }
+}
+
+/// A text's lines as one.
+fn joined(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
 }
 
 #[cfg(test)]

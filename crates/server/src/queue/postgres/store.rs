@@ -329,7 +329,7 @@ impl Postgres {
                 self.shared.parked().done(seat);
             }
             if bundle.removed > 0 {
-                bundle.refuse_one(&sweeper::not_all(failure, bundle.removed));
+                bundle.refuse_one(&sweeper::not_all(failure, bundle.removed, "removed"));
             }
             // What is held back has its own turn.
             while !bundle.open().is_empty() {
@@ -467,7 +467,7 @@ fn store_fault(failure: &Failure) -> Fault {
         }
         Failure::Broken(_) => "it is unknown whether the request was done",
     };
-    Fault::about(Word::Store, format!("{failure}; {advice}").replace(['\r', '\n'], " "))
+    Fault::about(Word::Store, format!("{failure}; {advice}"))
 }
 
 impl Store for Postgres {

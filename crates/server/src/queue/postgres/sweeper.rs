@@ -96,7 +96,11 @@ impl Sweeper {
             }
             Err(error) => {
                 let mut bundle = line.waiting.pop_back()?;
-                bundle.refuse_one(&not_all(&Failure::Unreachable(error.to_string()), bundle.removed));
+                bundle.refuse_one(&not_all(
+                    &Failure::Unreachable(error.to_string()),
+                    bundle.removed,
+                    "removed",
+                ));
                 Some(bundle)
             }
         }
@@ -139,7 +143,7 @@ fn empty_for(bundle: &mut Bundle, shared: &Shared, link: &mut Link) {
     events.since(begun, EVENT_SOURCE, "large queue emptied");
     match swept {
         Ok(()) => (bundle.found_nothing, bundle.removed) = (removed == bundle.removed, removed),
-        Err(failure) => bundle.refuse_one(&not_all(&failure, removed)),
+        Err(failure) => bundle.refuse_one(&not_all(&failure, removed, "removed")),
     }
 }
 
@@ -150,10 +154,7 @@ fn redrive_of(bundle: &mut Bundle, shared: &Shared, link: &mut Link, from: Span,
     let redriven = redrive(link, &name(from), to.map(name), &mut moved);
     match redriven {
         Ok(()) => bundle.answer_integer(moved),
-        Err(failure) => {
-            let text = format!("{failure}; at least {moved} messages were moved, ask again for the rest");
-            bundle.refuse_one(&Fault::about(Word::Store, text.replace(['\r', '\n'], " ")));
-        }
+        Err(failure) => bundle.refuse_one(&not_all(&failure, moved, "moved")),
     }
     // Others are told by the database.
     shared.parked().call_all();
@@ -235,8 +236,8 @@ fn queue_of(bundle: &Bundle) -> String {
     name.map_or_else(String::new, |name| String::from_utf8_lossy(name.of(&bundle.bytes)).into_owned())
 }
 
-/// The answer to what has removed so many messages, and cannot go on.
-pub(super) fn not_all(failure: &Failure, removed: u64) -> Fault {
-    let text = format!("{failure}; at least {removed} messages were removed, ask again for the rest");
-    Fault::about(Word::Store, text.replace(['\r', '\n'], " "))
+/// The answer to what has done something with so many messages, and cannot go on.
+pub(super) fn not_all(failure: &Failure, messages: u64, done: &str) -> Fault {
+    let text = format!("{failure}; at least {messages} messages were {done}, ask again for the rest");
+    Fault::about(Word::Store, text)
 }
