@@ -78,6 +78,17 @@ impl Shared {
         (self.server() == Some(server) && floors.are_of(server)).then_some(floors)
     }
 
+    /// Does something to those who wait, and has a worker come if anybody is called then.
+    pub(super) fn wake(&self, call: impl FnOnce(&mut Parked)) {
+        let mut parked = self.parked();
+        call(&mut parked);
+        let called = parked.has_woken();
+        drop(parked);
+        if called {
+            self.nudge();
+        }
+    }
+
     /// Has a worker come for those who were called.
     pub(super) fn nudge(&self) {
         if let Some(line) = self.line.get() {

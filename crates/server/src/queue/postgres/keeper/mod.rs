@@ -21,6 +21,7 @@ use self::floor::RingFloor;
 use self::past::Past;
 use self::rooms::Rooms;
 use super::link::{ANSWER_WITHIN, Argument, Failure, Link, Server};
+use super::parked::Parked;
 use super::replies::{Replies, Ticked};
 use super::shared::Shared;
 use crate::queue::EVENT_SOURCE;
@@ -244,7 +245,8 @@ impl Round {
             if !is_own_session {
                 self.meet_server();
             }
-            self.call_to_look(if is_own_session { LOOKS_MAX } else { usize::MAX });
+            let most = if is_own_session { LOOKS_MAX } else { usize::MAX };
+            self.shared.wake(|parked| parked.call_to_look(most));
         }
         self.floor.look(&self.shared, &mut self.link);
         self.checkpoints.look(&self.shared, &mut self.link);
@@ -317,7 +319,8 @@ impl Round {
                     self.shared.reach.set_sessions(true);
                 }
             } else if news == "*" {
-                self.call_all_to_look();
+                // Anything may have happened.
+                self.shared.wake(Parked::call_all_to_look);
             } else {
                 let news: Vec<News> = news.split(';').filter_map(parse).collect();
                 self.pass_on(&news);
@@ -325,35 +328,8 @@ impl Round {
         }
     }
 
-    fn pass_on(&mut self, news: &[News]) {
-        let mut parked = self.shared.parked();
-        news.iter().for_each(|news| parked.tell(*news));
-        let called = parked.has_woken();
-        drop(parked);
-        if called {
-            self.shared.nudge();
-        }
-    }
-
-    fn call_to_look(&mut self, most: usize) {
-        let mut parked = self.shared.parked();
-        parked.call_to_look(most);
-        let called = parked.has_woken();
-        drop(parked);
-        if called {
-            self.shared.nudge();
-        }
-    }
-
-    /// Anything may have happened.
-    fn call_all_to_look(&mut self) {
-        let mut parked = self.shared.parked();
-        parked.call_all_to_look();
-        let called = parked.has_woken();
-        drop(parked);
-        if called {
-            self.shared.nudge();
-        }
+    fn pass_on(&self, news: &[News]) {
+        self.shared.wake(|parked| news.iter().for_each(|news| parked.tell(*news)));
     }
 
     fn tick(&mut self) {
@@ -442,7 +418,7 @@ impl Round {
         if self.link.ask_prepared("SELECT posthaste.watch_news($1, $2)", &arguments).is_ok() {
             self.watched = Some(Instant::now());
             if first {
-                self.call_all_to_look();
+                self.shared.wake(Parked::call_all_to_look);
             }
         }
     }
