@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Builder};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use posthaste_wire::fault::{Fault, Word};
@@ -57,10 +57,33 @@ struct Waiting {
     until: Option<Millis>,
 }
 
+impl Line {
+    /// Takes out the queues that are free by now, and who waits for one of them or waits no longer.
+    fn take_over(&mut self, free: &Free, now: Millis) -> Vec<Waiting> {
+        self.queues.retain(|queue| !free.has(queue));
+        let is_over = |waiting: &mut Waiting| free.has(&waiting.queue) || waiting.is_over(now);
+        self.waiting.extract_if(.., is_over).collect()
+    }
+}
+
 impl Waiting {
     /// Whether it waits no longer, although its queue is not free.
     fn is_over(&self, now: Millis) -> bool {
-        self.since.elapsed() > ANSWER_WITHIN || self.until.is_some_and(|until| until <= now)
+        self.is_late() || self.until.is_some_and(|until| until <= now)
+    }
+
+    /// Whether it has waited for as long as anybody does.
+    fn is_late(&self) -> bool {
+        self.since.elapsed() > ANSWER_WITHIN
+    }
+}
+
+/// Queues whose rows nobody keeps, or that are gone.
+struct Free(Vec<String>);
+
+impl Free {
+    fn has(&self, queue: &str) -> bool {
+        self.0.iter().any(|free| *free == *queue)
     }
 }
 
@@ -137,12 +160,8 @@ impl LockedQueues {
             "somebody keeps the row of queue '{queue}' locked: requests for it wait; see posthaste admin store"
         );
         if !line.works {
-            let (of_thread, any, shared) =
-                (Arc::clone(&self.line), Arc::clone(&self.any), Arc::clone(shared));
-            let link = Link::new(Arc::clone(&shared.reach), None)?;
-            Builder::new()
-                .name("locked-queues".into())
-                .spawn(move || run(&of_thread, &any, &shared, link))?;
+            let (of_thread, any) = (Arc::clone(&self.line), Arc::clone(&self.any));
+            shared.start("locked-queues", move |shared, link| run(&of_thread, &any, shared, link))?;
             line.works = true;
         }
         line.queues.push(queue.into());
@@ -164,13 +183,9 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
         let queues = lock(line).queues.clone();
         // Where that cannot be found out, whoever asks next finds out why.
         let free = free(&mut link, &queues)
-            .unwrap_or_else(|_| queues.iter().map(|queue| queue.to_string()).collect());
+            .unwrap_or_else(|_| Free(queues.iter().map(|queue| queue.to_string()).collect()));
         let mut line = lock(line);
-        line.queues.retain(|queue| !free.iter().any(|free| **free == **queue));
-        let now = shared.time.millis();
-        let is_over =
-            |waiting: &mut Waiting| waiting.is_over(now) || free.iter().any(|free| **free == *waiting.queue);
-        let over: Vec<Waiting> = line.waiting.extract_if(.., is_over).collect();
+        let over = line.take_over(&free, shared.time.millis());
         let kept = line.queues.clone();
         let is_last = kept.is_empty();
         if is_last {
@@ -178,27 +193,31 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
             line.works = false;
         }
         drop(line);
-        if !over.is_empty() || !free.is_empty() {
-            let mut parked = shared.parked();
-            for mut waiting in over {
-                let is_free = free.iter().any(|free| **free == *waiting.queue);
-                if waiting.since.elapsed() > ANSWER_WITHIN {
-                    refuse_in_a_row(&mut waiting.bundle, &waiting.queue, &kept);
-                } else if !is_free {
-                    waiting.bundle.answer_empty();
-                }
-                parked.go_on(waiting.bundle);
-            }
-            if !free.is_empty() {
-                parked.call_all();
-            }
-            drop(parked);
-            shared.nudge();
+        if !over.is_empty() || !free.0.is_empty() {
+            go_on(over, &free, &kept, shared);
         }
         if is_last {
             return events.since(begun, EVENT_SOURCE, "a queue's row kept locked");
         }
     }
+}
+
+/// Has those asked again whose queue is free, answers the others for whom it is over, and calls who waits for messages.
+fn go_on(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
+    let mut parked = shared.parked();
+    for mut waiting in over {
+        if waiting.is_late() {
+            refuse_in_a_row(&mut waiting.bundle, &waiting.queue, kept);
+        } else if !free.has(&waiting.queue) {
+            waiting.bundle.answer_empty();
+        }
+        parked.go_on(waiting.bundle);
+    }
+    if !free.0.is_empty() {
+        parked.call_all();
+    }
+    drop(parked);
+    shared.nudge();
 }
 
 /// Refuses the next request of a bundle, which is of this queue, and those right behind it that are of queues which are kept as
@@ -210,15 +229,15 @@ fn refuse_in_a_row(bundle: &mut Bundle, queue: &str, kept: &[Box<str>]) {
     }
 }
 
-/// Those of the queues whose rows nobody keeps, or that are gone.
-fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Vec<String>, Failure> {
+/// Those of the queues that are free.
+fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Free, Failure> {
     // That there is no place for one more does not mean that the database is out of reach.
     if !link.is_open() {
         link.connect_spare()?;
     }
     let names: Vec<&str> = queues.iter().map(|queue| &**queue).collect();
     let rows = link.ask("SELECT posthaste.free_queues($1)", &[(&names, Type::TEXT_ARRAY)])?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
+    Ok(Free(rows.iter().map(|row| row.get(0)).collect()))
 }
 
 /// The queues whose rows somebody keeps, by the database's refusal, each on a line of its own; empty: that was refused for something

@@ -1,12 +1,15 @@
 //! What a store in a database and its keeper share.
 
+use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Builder;
 use std::time::Instant;
 
 use super::era::{Era, Now};
 use super::floors::{Floors, Source};
 use super::keeper::Done;
+use super::link::Link;
 use super::parked::Parked;
 use super::reach::Reach;
 use super::under_way::{PATIENCE, Since};
@@ -87,6 +90,18 @@ impl Shared {
         if called {
             self.nudge();
         }
+    }
+
+    /// Starts a thread of this name beside the workers, which leaves when `work` is done. It has a connection of its own, which is yet
+    /// to be made.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce(&Self, Link) + Send + 'static,
+    ) -> io::Result<()> {
+        let link = Link::new(Arc::clone(&self.reach), None)?;
+        let shared = Arc::clone(self);
+        Builder::new().name(name.into()).spawn(move || work(&shared, link)).map(drop)
     }
 
     /// Has a worker come for those who were called.

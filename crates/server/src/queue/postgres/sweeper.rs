@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
 
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
@@ -85,12 +84,9 @@ impl Sweeper {
         if line.works {
             return None;
         }
-        let (of_thread, shared) = (Arc::clone(&self.line), Arc::clone(shared));
-        let started = Link::new(Arc::clone(&shared.reach), None).and_then(|link| {
-            Builder::new().name("sweeper".into()).spawn(move || run(&of_thread, &shared, link))
-        });
-        match started {
-            Ok(_) => {
+        let of_thread = Arc::clone(&self.line);
+        match shared.start("sweeper", move |shared, link| run(&of_thread, shared, link)) {
+            Ok(()) => {
                 line.works = true;
                 None
             }
