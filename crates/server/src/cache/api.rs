@@ -30,7 +30,7 @@ pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
         .route("/v1/status", get(status))
         .route("/v1/clients", get(clients))
         .route("/v1/clients/{id}", close)
-        .fallback(async || http::nothing_here())
+        .fallback(async || http::no_such_path())
         .with_state(Arc::clone(hall))
 }
 

@@ -46,7 +46,7 @@ pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
                 })),
         )
         .merge(api::routes(hall, is_local))
-        .method_not_allowed_fallback(async || http::not_so())
+        .method_not_allowed_fallback(async || http::no_such_method())
         .layer(from_fn(http::refuse_queries))
 }
 
@@ -93,7 +93,7 @@ fn get_command() -> String {
 /// `GET /v1/routes/explain?key=…&command=…`.
 async fn explain_key(State(hall): Shared, Query(asked): Query<Asked>) -> Result<Json<Explanation>, Problem> {
     let explained = explain(&hall.fleet.table(), &asked.command, &asked.key);
-    explained.map(Json).map_err(|error| Problem::bad(&error))
+    explained.map(Json).map_err(|error| Problem::bad_request(&error))
 }
 
 /// What is wished of a server.
@@ -107,8 +107,8 @@ struct Wished {
 /// `POST /v1/servers/state`. A body in JSON is something that a page of another site cannot send unasked.
 async fn set_state(State(hall): Shared, Body(wished): Body<Wished>) -> Result<Json<Value>, Problem> {
     let wish: Wish =
-        wished.state.parse().map_err(|error: String| Problem::bad(&format!("state: {error}")))?;
-    desk::wish(&hall.fleet, &wished.server, wish).map_err(|error| Problem::nothing(&error))?;
+        wished.state.parse().map_err(|error: String| Problem::bad_request(&format!("state: {error}")))?;
+    desk::wish(&hall.fleet, &wished.server, wish).map_err(|error| Problem::not_found(&error))?;
     tracing::info!(server = wished.server, state = wished.state, "server's state was set");
     hall.tell_retry();
     Ok(servers(&hall))

@@ -34,7 +34,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let part = AxumPath::from_request_parts(parts, state).await;
         part.map(|AxumPath(part)| Self(part))
-            .map_err(|rejection: PathRejection| Problem::bad(&in_words(&rejection.body_text())))
+            .map_err(|rejection: PathRejection| Problem::bad_request(&in_words(&rejection.body_text())))
     }
 }
 
@@ -45,7 +45,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = AxumQuery::from_request_parts(parts, state).await;
         query
             .map(|AxumQuery(query)| Self(query))
-            .map_err(|rejection: QueryRejection| Problem::bad(&in_words(&rejection.body_text())))
+            .map_err(|rejection: QueryRejection| Problem::bad_request(&in_words(&rejection.body_text())))
     }
 }
 
@@ -97,10 +97,10 @@ impl<T: DeserializeOwned> Body<T> {
         let length = announced(&request);
         let most = request.extensions().get().map_or(u64::MAX, |BodyBytesMax(most)| *most as u64);
         if length.is_some_and(|length| length > most) {
-            return Err(too_big());
+            return Err(too_large());
         }
         let Ok(body) = timeout(limit, Self::read(length, request, state)).await else {
-            return Err(Problem::late(&format!(
+            return Err(Problem::request_timeout(&format!(
                 "the body did not arrive within {} s; send it faster or in a smaller request",
                 limit.as_secs_f64()
             )));
@@ -139,15 +139,15 @@ fn announced(request: &Request) -> Option<u64> {
 
 /// What is read of no body at all: the options that an empty object has.
 fn nothing<T: DeserializeOwned>() -> Result<Body<T>, Problem> {
-    serde_json::from_str("{}").map(Body).map_err(|error| Problem::bad(&error.to_string()))
+    serde_json::from_str("{}").map(Body).map_err(|error| Problem::bad_request(&error.to_string()))
 }
 
 fn refused(status: StatusCode, text: &str) -> Problem {
-    if status == StatusCode::PAYLOAD_TOO_LARGE { too_big() } else { Problem::bad(&in_words(text)) }
+    if status == StatusCode::PAYLOAD_TOO_LARGE { too_large() } else { Problem::bad_request(&in_words(text)) }
 }
 
-fn too_big() -> Problem {
-    Problem::too_big("the request has more bytes than any message needs")
+fn too_large() -> Problem {
+    Problem::too_large("the request has more bytes than any message needs")
 }
 
 const NUMBER: &str = "expected a whole number from 0 on";
@@ -174,7 +174,7 @@ fn in_words(text: &str) -> String {
 pub(crate) async fn refuse_queries(request: Request, next: Next) -> Result<Response, Problem> {
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     if changes && request.uri().query().is_some_and(|query| !query.is_empty()) {
-        return Err(Problem::bad(
+        return Err(Problem::bad_request(
             "this request takes its options from its body, as JSON, and none behind a question mark",
         ));
     }

@@ -59,7 +59,7 @@ pub(crate) async fn file(Path(wanted): Path<String>) -> Result<Response, Problem
     let found = FILES.iter().find(|(name, ..)| *name == wanted);
     found
         .map(|(_, kind, text)| answer(kind, text))
-        .ok_or_else(|| Problem::nothing("the console has no such file"))
+        .ok_or_else(|| Problem::not_found("the console has no such file"))
 }
 
 fn answer(kind: &'static str, text: &'static str) -> Response {

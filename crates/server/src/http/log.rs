@@ -44,5 +44,5 @@ pub(super) async fn set_as_administrator(
 }
 
 fn no_log() -> Problem {
-    Problem::nothing("this process keeps no log, so there is no level to set")
+    Problem::not_found("this process keeps no log, so there is no level to set")
 }

@@ -92,7 +92,7 @@ impl NewMessage {
         match (&self.body, &self.body_base64) {
             (Some(body), None) => Ok(body.clone().into_bytes()),
             (None, Some(body)) => decoded("body_base64", body),
-            _ => Err(Problem::bad("a message has either body, body_base64, or bodies")),
+            _ => Err(Problem::bad_request("a message has either body, body_base64, or bodies")),
         }
     }
 }
@@ -112,7 +112,7 @@ fn names_and_values(texts: Headers, others: Headers) -> Result<Vec<(String, Vec<
 }
 
 fn decoded(field: &str, base64: &str) -> Result<Vec<u8>, Problem> {
-    STANDARD.decode(base64).map_err(|error| Problem::bad(&format!("{field}: {error}")))
+    STANDARD.decode(base64).map_err(|error| Problem::bad_request(&format!("{field}: {error}")))
 }
 
 /// `POST /v1/queues/{name}/messages`.
@@ -123,7 +123,7 @@ pub(super) async fn send(
 ) -> Result<(StatusCode, Json<JsonValue>), Problem> {
     if let Some(bodies) = &message.bodies {
         if message.body.is_some() || message.body_base64.is_some() || !message.is_plain() {
-            return Err(Problem::bad(
+            return Err(Problem::bad_request(
                 "bodies go to anyone, without options: send messages with options one by one",
             ));
         }
@@ -168,14 +168,16 @@ pub(super) async fn look(
     Query(look): Query<Look>,
 ) -> Result<Json<JsonValue>, Problem> {
     match look {
-        Look { count: Some(0), .. } => Err(Problem::bad("count: expected a whole number from 1 on, not 0")),
+        Look { count: Some(0), .. } => {
+            Err(Problem::bad_request("count: expected a whole number from 1 on, not 0"))
+        }
         Look { peek: 0, .. } => browse(&visitor, &queue, &look).await,
         Look { peek: 1, count, from, after: None, to: None } => {
             let words = Words::of(&["PEEK", "QUEUE", &queue]).option("FROM", from);
             let words = words.option("COUNT", Some(count.unwrap_or(1)));
             Ok(messages(&visitor.ask(words).await?))
         }
-        _ => Err(Problem::bad(
+        _ => Err(Problem::bad_request(
             "peek is 1 or left out: count and from go with peek=1, after and to only without it",
         )),
     }
@@ -330,7 +332,7 @@ pub(super) struct Done {
 pub(super) async fn ack(visitor: Visitor, Body(done): Body<Done>) -> Result<Json<JsonValue>, Problem> {
     let ids: Vec<Handle> = done.id.into_iter().chain(done.ids).collect();
     if ids.is_empty() {
-        return Err(Problem::bad(
+        return Err(Problem::bad_request(
             "there is nothing to acknowledge: give ids, a list of ids or receipts, or id, one of them",
         ));
     }

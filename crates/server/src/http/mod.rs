@@ -130,8 +130,8 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .route("/v1/queues/{name}/ack", post(messages::ack))
         .route("/v1/queues/{name}/nack", post(messages::nack))
         .route("/v1/queues/{name}/extend", post(messages::extend))
-        .fallback(async || nothing_here())
-        .method_not_allowed_fallback(async || not_so())
+        .fallback(async || no_such_path())
+        .method_not_allowed_fallback(async || no_such_method())
         .layer(from_fn(refuse_queries))
         .layer(DefaultBodyLimit::max(body_max))
         .layer(Extension(BodyBytesMax(body_max)))
@@ -139,15 +139,15 @@ pub fn queue_routes(house: Arc<House>) -> Router {
 }
 
 /// The answer to a path that is none.
-pub(crate) fn nothing_here() -> Problem {
-    Problem::nothing(
+pub(crate) fn no_such_path() -> Problem {
+    Problem::not_found(
         "there is nothing at this path; requests are below /v1/, figures at /metrics, the console for browsers at /",
     )
 }
 
 /// The answer to a method that a path has not.
-pub(crate) fn not_so() -> Problem {
-    Problem::not_so("this path takes other methods, which the header Allow names")
+pub(crate) fn no_such_method() -> Problem {
+    Problem::method_not_allowed("this path takes other methods, which the header Allow names")
 }
 
 /// The process lives.

@@ -17,7 +17,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     /// The request makes no sense.
-    pub(crate) fn bad(message: &str) -> Self {
+    pub(crate) fn bad_request(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "ERR", message)
     }
 
@@ -27,27 +27,27 @@ impl Problem {
     }
 
     /// Whoever asks must say who they are.
-    pub(super) fn unknown(message: &str) -> Self {
+    pub(super) fn unauthorized(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "NOAUTH", message)
     }
 
     /// There is nothing of that name.
-    pub(crate) fn nothing(message: &str) -> Self {
+    pub(crate) fn not_found(message: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "ERR", message)
     }
 
     /// There is something, but it does not take such requests.
-    pub(super) fn not_so(message: &str) -> Self {
+    pub(super) fn method_not_allowed(message: &str) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "ERR", message)
     }
 
     /// It has not come in time.
-    pub(super) fn late(message: &str) -> Self {
+    pub(super) fn request_timeout(message: &str) -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "ERR", message)
     }
 
     /// It has more bytes than are taken.
-    pub(super) fn too_big(message: &str) -> Self {
+    pub(super) fn too_large(message: &str) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOBIG", message)
     }
 

@@ -104,7 +104,8 @@ impl FromRequestParts<Arc<QueueState>> for Visitor {
         let origin = parts.extensions.get().map(|Origin(ip)| *ip);
         let who = Credentials::of(&parts.headers)?;
         if !state.is_open() {
-            let nobody = || Problem::unknown("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
+            let nobody =
+                || Problem::unauthorized("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
             state.pool.admit(who.as_ref().ok_or_else(nobody)?, origin).await?;
         }
         let place: Option<Place> = parts.extensions.get().cloned();
@@ -141,7 +142,7 @@ impl Credentials {
             Some(Self { account: account.to_owned(), secret: secret.to_owned() })
         });
         let wrong = "Authorization must be Basic, or Bearer with ACCOUNT:SECRET";
-        understood.map(Some).ok_or_else(|| Problem::unknown(wrong))
+        understood.map(Some).ok_or_else(|| Problem::unauthorized(wrong))
     }
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn refuse_foreign_pages(method: &Method, headers: &HeaderMap, open: b
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     // A proxy before us may have gone by another one than we do.
     if headers.get_all(header::HOST).iter().nth(1).is_some() {
-        return Err(Problem::bad("the header Host is there more than once"));
+        return Err(Problem::bad_request("the header Host is there more than once"));
     }
     let host = text(header::HOST).unwrap_or_default();
     if open && !is_this_machine(host) {

@@ -45,7 +45,9 @@ impl Words {
     fn has_room(&self, count: usize, what: &str, words: usize) -> Result<(), Problem> {
         let most = (ARGUMENTS_MAX - self.0.len()) / words;
         if count > most {
-            return Err(Problem::bad(&format!("there are {count} {what}, at most {most} are allowed")));
+            return Err(Problem::bad_request(&format!(
+                "there are {count} {what}, at most {most} are allowed"
+            )));
         }
         Ok(())
     }
