@@ -1,5 +1,6 @@
 //! What a request's path, query and body say, understood; what cannot be is a [`Problem`], as every error over HTTP is.
 
+use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -45,7 +46,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = AxumQuery::from_request_parts(parts, state).await;
         query
             .map(|AxumQuery(query)| Self(query))
-            .map_err(|rejection: QueryRejection| Problem::bad_request(&in_words(&rejection.body_text())))
+            .map_err(|rejection: QueryRejection| Problem::bad_request(&in_words(&reason(&rejection))))
     }
 }
 
@@ -125,8 +126,10 @@ impl<T: DeserializeOwned> Body<T> {
             }
         };
         let body = Json::from_request(request, state).await;
-        body.map(|Json(Object(body))| Self(body))
-            .map_err(|rejection: JsonRejection| refused(rejection.status(), &rejection.body_text()))
+        body.map(|Json(Object(body))| Self(body)).map_err(|rejection| match &rejection {
+            JsonRejection::JsonDataError(error) => Problem::bad_request(&in_words(&reason(error))),
+            _ => refused(rejection.status(), &rejection.body_text()),
+        })
     }
 }
 
@@ -152,13 +155,13 @@ fn too_large() -> Problem {
 
 const NUMBER: &str = "expected a whole number from 0 on";
 
-/// What the libraries say of a request, without what only who wrote this program knows.
+/// Why what was read does not suit, without the sentence in which axum says that it was read into a type of this program.
+fn reason(rejection: &dyn Error) -> String {
+    rejection.source().map_or_else(|| rejection.to_string(), ToString::to_string)
+}
+
+/// What the libraries say of a request, without the names of types, which only who wrote this program knows.
 fn in_words(text: &str) -> String {
-    let beginnings = [
-        "Failed to deserialize the JSON body into the target type: ",
-        "Failed to deserialize query string: ",
-    ];
-    let text = beginnings.iter().find_map(|beginning| text.strip_prefix(beginning)).unwrap_or(text);
     let plainly = [
         ("expected u64", NUMBER),
         ("expected u8", NUMBER),
@@ -212,6 +215,28 @@ mod tests {
 
     use super::*;
     use crate::http::serve::converse;
+
+    #[derive(Debug, Deserialize)]
+    struct Wanted {
+        #[expect(dead_code, reason = "it is never read")]
+        count: u64,
+    }
+
+    #[tokio::test]
+    async fn what_does_not_suit_is_told_without_the_library_s_own_sentence() {
+        let request = Request::post("/?count=many")
+            .header("content-type", "application/json")
+            .header("content-length", "16")
+            .body(AxumBody::from(r#"{"count":"many"}"#))
+            .expect("a request");
+        let (mut parts, body) = request.into_parts();
+        let query = Query::<Wanted>::from_request_parts(&mut parts, &()).await.err();
+        let body = Body::<Wanted>::from_request(Request::from_parts(parts, body), &()).await.err();
+        for (problem, begins) in [(query, "\"count: expected"), (body, "\"count: invalid type: string")] {
+            let problem = format!("{problem:?}");
+            assert!(problem.contains(begins) && problem.contains(NUMBER), "{problem}");
+        }
+    }
 
     #[tokio::test]
     async fn who_sends_no_body_is_told_for_how_long_it_was_waited_for() {
