@@ -147,25 +147,25 @@ impl Care {
         is_due
     }
 
-    /// An errand is done; of one that was to bring it back, whether it is (None: it cannot be asked).
-    fn done(&mut self, is_back: Option<bool>) {
+    /// An errand is done; `can_be_asked` false: it was to bring back a server that does not answer, or could not be run.
+    fn done(&mut self, can_be_asked: bool) {
         self.is_busy = false;
-        if is_back.is_none() {
+        if !can_be_asked {
             self.wait = (self.wait + self.wait / 2).min(LONGEST_WAIT);
         }
-        let wait = if is_back.is_none() { self.wait } else { FIRST_WAIT };
+        let wait = if can_be_asked { FIRST_WAIT } else { self.wait };
         self.next = self.next.map(|_| Instant::now() + jittered(wait));
     }
 }
 
 fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
     let fleet = &hall.fleet;
-    let (done, ended) = mpsc::channel::<(usize, Option<bool>)>();
+    let (done, ended) = mpsc::channel::<(usize, bool)>();
     let mut cares: Vec<Care> = Vec::new();
     let mut under_way = 0;
     while !stop.load(Ordering::Relaxed) {
-        for (slot, is_back) in ended.try_iter() {
-            cares[slot].done(is_back);
+        for (slot, can_be_asked) in ended.try_iter() {
+            cares[slot].done(can_be_asked);
             under_way -= 1;
         }
         let table = fleet.table();
@@ -180,15 +180,15 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
             let (server, hall, stop, done) =
                 (Arc::clone(server), Arc::clone(hall), Arc::clone(stop), done.clone());
             let go = move || {
-                let is_back = run_errand(errand, &server, &hall, &stop);
+                let can_be_asked = run_errand(errand, &server, &hall, &stop);
                 // Who waits for it may have been stopped.
-                let _ = done.send((server.slot, is_back));
+                let _ = done.send((server.slot, can_be_asked));
                 hall.fleet.watch.wake();
             };
             if let Err(error) = Builder::new().name("errand".into()).spawn(go) {
                 tracing::warn!("no thread to look after servers: {error}");
                 (care.is_busy, under_way) = (false, under_way - 1);
-                care.done(None);
+                care.done(false);
             }
         }
         let idle = table.in_use().iter().map(|slot| &cares[*slot]).filter(|care| !care.is_busy);
@@ -202,27 +202,24 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
     ended.iter().for_each(drop);
 }
 
-/// Does it; of one that is to bring a server back, whether it is. None: it cannot be asked.
-fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -> Option<bool> {
+/// Does it. False: the server that is to be brought back cannot be asked.
+fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -> bool {
     match errand {
         Errand::Introduce => introduce(server, hall),
         Errand::LookAfter => look_after(server, hall),
         Errand::FlushAgain => flush_again(server, hall),
         Errand::BringBack => match bring_back(server, hall, stop) {
-            Ok(is_back) => {
-                if is_back {
-                    tracing::info!(server = %server.name(), "server takes part again");
-                }
-                return Some(is_back);
-            }
+            Ok(true) => tracing::info!(server = %server.name(), "server takes part again"),
+            // Threads still use it.
+            Ok(false) => {}
             Err(error) => {
                 tracing::debug!(server = %server.name(), "still away: {error}");
                 server.backend.resolve_again();
-                return None;
+                return false;
             }
         },
     }
-    Some(true)
+    true
 }
 
 /// Up to half more, so that many routers do not ask at the same moment.
