@@ -18,6 +18,7 @@ pub mod accounts;
 pub mod authenticator;
 pub mod clients;
 pub mod collector;
+mod glob;
 pub mod grants;
 pub mod house;
 pub mod http;

@@ -13,6 +13,7 @@ use posthaste_wire::span::Span;
 
 use super::mail::Mail;
 use crate::clients::{About, Client};
+use crate::glob;
 use crate::grants::{Grants, Role};
 use crate::house::House;
 use crate::info;
@@ -358,7 +359,7 @@ impl Session {
             ("save", String::new()),
             ("timeout", house.gate.quiet_limits.idle_s().to_string()),
         ];
-        let chosen = |name: &str| patterns.iter().any(|pattern| fits(pattern.as_bytes(), name.as_bytes()));
+        let chosen = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
         let settings: Vec<_> = settings.iter().filter(|(name, _)| chosen(name)).collect();
         let mut encoder = self.encoder(out);
         encoder.map(settings.len());
@@ -376,29 +377,6 @@ impl Session {
     fn encoder<'a>(&self, out: &'a mut Vec<u8>) -> Encoder<'a> {
         Encoder::new(out, self.protocol)
     }
-}
-
-/// Whether a name is of a pattern with `*` (anything) and `?` (any letter). A star that was too short is made longer, and none
-/// before it, so a long pattern costs no more than its length times that of the name.
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
-    let mut star = None;
-    while let Some(letter) = name.get(read) {
-        match (pattern.get(at), star) {
-            (Some(b'*'), _) => {
-                star = Some((at, read));
-                at += 1;
-            }
-            (Some(b'?'), _) => (at, read) = (at + 1, read + 1),
-            (Some(wanted), _) if wanted == letter => (at, read) = (at + 1, read + 1),
-            (_, Some((from, taken))) => {
-                (at, read) = (from + 1, taken + 1);
-                star = Some((from, read));
-            }
-            (_, None) => return false,
-        }
-    }
-    pattern[at..].iter().all(|rest| *rest == b'*')
 }
 
 fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
