@@ -2,6 +2,7 @@
 
 use std::ops::Sub;
 
+use posthaste_measure::cpu_ticks;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -30,7 +31,8 @@ impl CpuReading {
     #[must_use]
     pub fn of_this_thread() -> Self {
         let total = clock_gettime(ClockId::ThreadCPUTime);
-        let (user_ticks, system_ticks) = ticks().unwrap_or_default();
+        let [user_ticks, system_ticks] =
+            cpu_ticks("/proc/thread-self/stat").unwrap_or_default().map(|ticks| ticks as f64);
         Self {
             total_s: total.tv_sec as f64 + total.tv_nsec as f64 * 1e-9,
             user_ticks,
@@ -86,14 +88,6 @@ impl CpuTime {
 /// None of none, as of a thread that stood still for all of its window.
 fn share(part_s: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { part_s / seconds } else { 0.0 }
-}
-
-fn ticks() -> Option<(f64, f64)> {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
-    // The thread's name stands in parentheses and may hold spaces; utime and stime are the 14th and 15th fields.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace().skip(11);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 fn waited_s() -> Option<f64> {

@@ -30,7 +30,7 @@ pub use clock::{Clock, ClockPair, Hand};
 pub use distribution::{Distribution, LatencySummary};
 pub use figures::{Figures, KindFigures, Named, Window};
 pub use meter::{Meter, WindowEnd};
-pub use record::{Ended, Event, Events, Record, RecordError, RunInfo};
+pub use record::{Ended, Event, Events, Record, RecordError, RunInfo, cpu_ticks};
 pub use recorder::Recorder;
 pub use scheme::{Counted, Scheme};
 pub use stage::{ClientStamps, Ending, Noted, Stamps, Trail};

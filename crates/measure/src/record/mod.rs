@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex};
 
 pub use error::RecordError;
 pub use event::{Event, Events};
+pub use proc::cpu_ticks;
 pub use run::RunInfo;
 
 use crate::backlog::Backlog;

@@ -20,6 +20,12 @@ pub(super) fn number(text: &str, name: &str) -> Option<u64> {
     named(text, name)?.split(' ').next()?.parse().ok()
 }
 
+/// Ticks of user and system time that a process or thread has had, by the path of its `stat`.
+#[must_use]
+pub fn cpu_ticks(stat: &str) -> Option<[u64; 2]> {
+    ticks(&read(stat)?)
+}
+
 /// Counters of this process and its machine, all ever growing (but see `switches`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
@@ -38,7 +44,7 @@ pub(super) struct Counters {
 impl Counters {
     pub(super) fn now() -> Self {
         Self {
-            ticks: read("/proc/self/stat").and_then(|text| ticks(&text)),
+            ticks: cpu_ticks("/proc/self/stat"),
             switches: switches(),
             disk_bytes: read("/proc/self/io")
                 .and_then(|text| Some([number(&text, "read_bytes")?, number(&text, "write_bytes")?])),
@@ -48,7 +54,7 @@ impl Counters {
     }
 }
 
-/// utime and stime of `/proc/self/stat`; the name before them may hold spaces and brackets.
+/// utime and stime, the 14th and 15th fields; the name before them may hold spaces and brackets.
 fn ticks(stat: &str) -> Option<[u64; 2]> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);

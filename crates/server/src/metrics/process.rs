@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, cpu_ticks};
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
@@ -47,7 +47,10 @@ static SINGLES: [Single<Clock>; 7] = [
             Kind::Counter,
             "User and system time that the process has used.",
         ),
-        read: |_| cpu_seconds(&fs::read_to_string("/proc/self/stat").ok()?),
+        read: |_| {
+            let [user, system] = cpu_ticks("/proc/self/stat")?;
+            Some((user + system) as f64 / clock_ticks_per_second() as f64)
+        },
     },
     Single {
         head: Head::plain(
@@ -85,25 +88,4 @@ pub fn write(page: &mut Page, clock: &Clock) {
     page.head(&BUILD);
     page.value(&BUILD, &[VERSION], 1);
     page.singles(&SINGLES, clock);
-}
-
-/// User and system time of `/proc/self/stat`; the name before them may hold spaces and brackets.
-fn cpu_seconds(stat: &str) -> Option<f64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some((user + system) as f64 / clock_ticks_per_second() as f64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::cpu_seconds;
-
-    #[test]
-    fn a_name_with_brackets_does_not_shift_the_fields() {
-        let ticks = rustix::param::clock_ticks_per_second() as f64;
-        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0";
-        assert_eq!(cpu_seconds(stat), Some(42.0 / ticks));
-    }
 }
