@@ -12,8 +12,9 @@
 
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
+use posthaste_wire::span::Span;
 
-use super::answer::Answer;
+use super::answer::{Answer, Headers};
 
 /// Milliseconds since 1970, never going back within a process.
 pub type Millis = u64;
@@ -113,6 +114,24 @@ pub struct Ask<'a> {
     pub operation: &'a Operation,
     /// The bytes that the operation's spans are of.
     pub bytes: &'a [u8],
+}
+
+impl<'a> Ask<'a> {
+    /// What one of its spans names.
+    #[must_use]
+    pub fn bytes_of(self, span: Span) -> &'a [u8] {
+        span.of(self.bytes)
+    }
+
+    /// Names and values of headers in the form in which stores keep them, see [`Headers`].
+    #[must_use]
+    pub fn headers(self, pairs: &[(Span, Span)]) -> Vec<u8> {
+        let mut stored = Vec::new();
+        for (name, value) in pairs {
+            Headers::push(&mut stored, self.bytes_of(*name), self.bytes_of(*value));
+        }
+        stored
+    }
 }
 
 /// A store that decides one request at a time.

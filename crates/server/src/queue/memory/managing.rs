@@ -6,7 +6,7 @@ use posthaste_wire::span::Span;
 
 use super::message::{Message, State};
 use super::stock::Queue;
-use super::{Memory, Reply, text};
+use super::{Memory, Reply};
 use crate::queue::answer::{Answer, QueueView};
 use crate::queue::faults;
 use crate::queue::options::{Options, dead_letters_of};
@@ -20,7 +20,7 @@ impl Memory {
         options: Option<&QueueOptions>,
     ) -> Result<Reply, Fault> {
         let (id, name) = match name {
-            Some(name) => (self.stock.next_queue_id(), text(ask, name).to_vec()),
+            Some(name) => (self.stock.next_queue_id(), ask.bytes_of(name).to_vec()),
             None => {
                 let id = self.stock.next_unnamed_id(dead_letters_of(ask, options));
                 (id, id.to_string().into_bytes())
@@ -64,8 +64,8 @@ impl Memory {
         after: MessageId,
         news: &mut Vec<News>,
     ) -> Result<Reply, Fault> {
-        let from = self.stock.expect_queue(text(ask, from))?;
-        let to = to.map(|to| self.stock.expect_queue(text(ask, to))).transpose()?;
+        let from = self.stock.expect_queue(ask.bytes_of(from))?;
+        let to = to.map(|to| self.stock.expect_queue(ask.bytes_of(to))).transpose()?;
         let mut moved = 0;
         let letters = self.stock.queue(from).messages.range(after.saturating_add(1)..);
         let piece: Vec<MessageId> = letters.take(REDRIVE_PIECE).copied().collect();

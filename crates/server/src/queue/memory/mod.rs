@@ -20,7 +20,6 @@ mod stock;
 
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
-use posthaste_wire::span::Span;
 
 use self::accounts::Accounts;
 use self::reading::Handed;
@@ -106,13 +105,13 @@ impl Memory {
             Operation::Peek(selection) => self.peek(ask, selection, answer),
             Operation::Readable => self.readable(ask, answer),
             Operation::ListQueues { after } => self.list_queues(*after, answer),
-            Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
+            Operation::QueueInfo { queue } => self.queue_info(ask.bytes_of(*queue), answer),
             Operation::Browse { queue, after, count } => {
-                self.browse(text(ask, *queue), *after, *count, answer)
+                self.browse(ask.bytes_of(*queue), *after, *count, answer)
             }
             Operation::Accounts => self.list_accounts(answer),
             Operation::Login { account } => {
-                Ok(answer.integer(self.accounts.known(text(ask, *account))?.into()))
+                Ok(answer.integer(self.accounts.known(ask.bytes_of(*account))?.into()))
             }
             _ => return None,
         };
@@ -128,10 +127,10 @@ impl Memory {
             Operation::Ack { handles } => Ok(self.ack(ask.account, handles)),
             Operation::Nack { handle, delay_ms } => Ok(self.nack(ask.account, *handle, *delay_ms, news)),
             Operation::Extend { handle, lease_ms } => Ok(self.extend(ask.account, *handle, *lease_ms, news)),
-            Operation::Login { account } => self.login(text(ask, *account)),
+            Operation::Login { account } => self.login(ask.bytes_of(*account)),
             Operation::CreateQueue { name, options } => self.create_queue(ask, *name, options.as_ref()),
-            Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), news),
-            Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue)),
+            Operation::DeleteQueue { queue } => self.delete_queue(ask.bytes_of(*queue), news),
+            Operation::PurgeQueue { queue } => self.purge_queue(ask.bytes_of(*queue)),
             Operation::Redrive { from, to, after } => self.redrive(ask, *from, *to, *after, news),
             Operation::Peek(_)
             | Operation::Readable
@@ -215,9 +214,4 @@ impl Rules for Memory {
         figures.extend(self.memory_limit.map(|limit| ("state_limit_bytes", limit)));
         figures
     }
-}
-
-/// The bytes a span of the request names.
-fn text(ask: Ask<'_>, span: Span) -> &[u8] {
-    span.of(ask.bytes)
 }

@@ -11,7 +11,7 @@ use posthaste_wire::operation::{Pop, Selection};
 use super::message::{Lease, Message, Rank, State};
 use super::recent::Key;
 use super::stock::Queue;
-use super::{Memory, Reply, text};
+use super::{Memory, Reply};
 use crate::queue::answer::{Answer, Dead, Headers, MessageView};
 use crate::queue::bounds::ANSWER_BYTES;
 use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Outcome, QueueId, after};
@@ -46,15 +46,16 @@ impl Memory {
 
     pub(super) fn pop(&mut self, ask: Ask<'_>, pop: &Pop, news: &mut Vec<News>) -> Result<Reply, Fault> {
         let queue = self.named_queue(ask, &pop.select)?;
-        let key = pop.request_id.map(|key| Key { account: ask.account, queue, text: text(ask, key).into() });
+        let key =
+            pop.request_id.map(|key| Key { account: ask.account, queue, text: ask.bytes_of(key).into() });
         if let Some(first) = key.as_ref().and_then(|key| self.handed.get(key)) {
             return Ok(Reply::Handed(first.clone()));
         }
         if let (Some(sender), true) = (pop.select.sender, pop.block_ms > 0)
-            && self.accounts.find(text(ask, sender)).is_none()
+            && self.accounts.find(ask.bytes_of(sender)).is_none()
         {
             self.has_memory()?;
-            self.accounts.meet(text(ask, sender)); // its first message must find who waits for it
+            self.accounts.meet(ask.bytes_of(sender)); // its first message must find who waits for it
         }
         let interest = self.interest(ask, &pop.select)?;
         let found = self.find(interest, pop.select.count);
@@ -127,13 +128,13 @@ impl Memory {
 
     /// The number of the queue that the selection names, if it names one.
     fn named_queue(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<QueueId>, Fault> {
-        selection.queue.map(|queue| self.stock.expect_queue(text(ask, queue))).transpose()
+        selection.queue.map(|queue| self.stock.expect_queue(ask.bytes_of(queue))).transpose()
     }
 
     /// The selection with numbers for names; None: it names a sender nobody ever met, so nothing can suit.
     fn interest(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<Interest>, Fault> {
         let queue = self.named_queue(ask, selection)?;
-        let sender = selection.sender.map(|sender| self.accounts.find(text(ask, sender)));
+        let sender = selection.sender.map(|sender| self.accounts.find(ask.bytes_of(sender)));
         if sender == Some(None) {
             return Ok(None);
         }

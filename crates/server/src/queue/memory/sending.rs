@@ -8,18 +8,17 @@ use posthaste_wire::span::Span;
 
 use super::message::{Message, State};
 use super::recent::Key;
-use super::{Memory, Reply, text};
-use crate::queue::answer::Headers;
+use super::{Memory, Reply};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, MessageId, News, QueueId, after};
 
 impl Memory {
     pub(super) fn send(&mut self, ask: Ask<'_>, send: &Send, news: &mut Vec<News>) -> Result<Reply, Fault> {
-        let queue = self.stock.expect_queue(text(ask, send.queue))?;
+        let queue = self.stock.expect_queue(ask.bytes_of(send.queue))?;
         let key = send.dedup.map(|key| Key {
             account: ask.account,
             queue: Some(queue),
-            text: text(ask, key).into(),
+            text: ask.bytes_of(key).into(),
         });
         if let Some(first) = key.as_ref().and_then(|key| self.sent.get(key)) {
             return Ok(Reply::Integer(*first));
@@ -32,7 +31,7 @@ impl Memory {
         let answer = match send.to {
             Recipient::Anyone => self.store(draft, None, news),
             Recipient::Account(name) => {
-                let recipient = self.accounts.meet(text(ask, name));
+                let recipient = self.accounts.meet(ask.bytes_of(name));
                 self.store(draft, Some(recipient), news)
             }
             Recipient::Everyone => {
@@ -55,7 +54,7 @@ impl Memory {
         bodies: &[Span],
         news: &mut Vec<News>,
     ) -> Result<Reply, Fault> {
-        let id = self.stock.expect_queue(text(ask, queue))?;
+        let id = self.stock.expect_queue(ask.bytes_of(queue))?;
         let bytes = bodies.iter().map(|body| u64::from(body.len)).sum();
         self.check_room(id, bodies.len() as u64, bytes)?;
         let ids = bodies.iter().map(|body| {
@@ -68,7 +67,7 @@ impl Memory {
     /// FORBIDSELF and STRICT. A message to anyone is to nobody in particular, and `TO *` leaves out the sender.
     fn check_recipient(&self, queue: QueueId, ask: Ask<'_>, to: Recipient) -> Result<(), Fault> {
         let Recipient::Account(name) = to else { return Ok(()) };
-        let (name, queue) = (text(ask, name), self.stock.queue(queue));
+        let (name, queue) = (ask.bytes_of(name), self.stock.queue(queue));
         if queue.options.forbid_self && self.accounts.find(name) == Some(ask.account) {
             return Err(faults::forbidden_self(&queue.name));
         }
@@ -105,10 +104,6 @@ impl Memory {
 
     /// The message that a SEND asks for, yet without a recipient.
     fn draft(&self, queue: QueueId, ask: Ask<'_>, send: &Send) -> Message {
-        let mut headers = Vec::new();
-        for (name, value) in &send.headers {
-            Headers::push(&mut headers, text(ask, *name), text(ask, *value));
-        }
         let ttl_ms = send.ttl_ms.or(self.stock.queue(queue).options.ttl_ms);
         Message {
             queue,
@@ -118,8 +113,8 @@ impl Memory {
             expires: ttl_ms.map(|ttl_ms| self.clock.saturating_add(ttl_ms)),
             priority: send.priority,
             deliveries: 0,
-            headers: headers.into(),
-            body: Arc::from(text(ask, send.body)),
+            headers: ask.headers(&send.headers).into(),
+            body: Arc::from(ask.bytes_of(send.body)),
             state: match send.delay_ms {
                 0 => State::Ready,
                 delay_ms => State::Delayed { until: after(self.clock, delay_ms) },

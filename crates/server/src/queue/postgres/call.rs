@@ -10,7 +10,6 @@ use super::names::Accounts;
 use super::parked::Seat;
 use super::steps::{Named, Place, Step, in_order};
 use crate::path::bundle::Bundle;
-use crate::queue::answer::Headers;
 use crate::queue::rules::{AccountId, Ask};
 
 /// A lane that POPs or PEEKs of one step draw on.
@@ -454,11 +453,7 @@ fn lease(kind: u8, handle: Handle, ms: u64) -> Other<'static> {
 
 /// Pairs of headers in the stored form; None when there are none.
 fn headers(ask: Ask<'_>, pairs: &[(Span, Span)]) -> Option<Vec<u8>> {
-    let mut stored = Vec::new();
-    for (name, value) in pairs {
-        Headers::push(&mut stored, name.of(ask.bytes), value.of(ask.bytes));
-    }
-    (!stored.is_empty()).then_some(stored)
+    (!pairs.is_empty()).then(|| ask.headers(pairs))
 }
 
 /// Names were checked to be UTF-8 when they were parsed.

@@ -6,7 +6,6 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{LIST_PIECE, QueueOptions, REDRIVE_PIECE};
 use posthaste_wire::span::Span;
 
-use super::text;
 use crate::queue::answer::{Answer, QueueView};
 use crate::queue::embedded::effect::Effect;
 use crate::queue::embedded::log::Purpose;
@@ -29,7 +28,7 @@ impl Embedded {
     ) -> Result<Outcome, Fault> {
         let queues = &self.stock.queues;
         let (new_id, name) = match name {
-            Some(name) => (queues.last_id() + 1, text(ask, name).to_vec()),
+            Some(name) => (queues.last_id() + 1, ask.bytes_of(name).to_vec()),
             None => {
                 let id = queues.next_unnamed_id(dead_letters_of(ask, options));
                 (id, id.to_string().into_bytes())
@@ -91,8 +90,8 @@ impl Embedded {
         answer: &mut Answer<'_>,
         news: &mut Vec<News>,
     ) -> Result<Outcome, Fault> {
-        let from = self.expect_queue(text(ask, from))?;
-        let to = to.map(|to| self.expect_queue(text(ask, to))).transpose()?;
+        let from = self.expect_queue(ask.bytes_of(from))?;
+        let to = to.map(|to| self.expect_queue(ask.bytes_of(to))).transpose()?;
         let queue = self.stock.queues.get(from);
         let letters = queue.into_iter().flat_map(|queue| queue.special.range(after.saturating_add(1)..));
         let piece: Vec<MessageId> = letters.take(REDRIVE_PIECE).copied().collect();

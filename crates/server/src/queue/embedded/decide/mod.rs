@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
-use posthaste_wire::span::Span;
 
 use super::Embedded;
 use crate::queue::answer::Answer;
@@ -48,18 +47,18 @@ impl Embedded {
             Operation::Ack { handles } => self.ack(ask.account, handles, answer),
             Operation::Nack { handle, delay_ms } => self.nack(ask.account, *handle, *delay_ms, answer, news),
             Operation::Extend { handle, lease_ms } => self.extend(ask.account, *handle, *lease_ms, answer),
-            Operation::Login { account } => self.login(text(ask, *account), answer),
+            Operation::Login { account } => self.login(ask.bytes_of(*account), answer),
             Operation::CreateQueue { name, options } => {
                 self.create_queue(ask, *name, options.as_ref(), answer)
             }
-            Operation::DeleteQueue { queue } => self.delete_queue(text(ask, *queue), answer, news),
-            Operation::PurgeQueue { queue } => self.purge_queue(text(ask, *queue), answer),
+            Operation::DeleteQueue { queue } => self.delete_queue(ask.bytes_of(*queue), answer, news),
+            Operation::PurgeQueue { queue } => self.purge_queue(ask.bytes_of(*queue), answer),
             Operation::Redrive { from, to, after } => self.redrive(ask, (*from, *to), *after, answer, news),
             Operation::ListQueues { after } => Ok(self.list_queues(*after, answer)),
-            Operation::QueueInfo { queue } => self.queue_info(text(ask, *queue), answer),
+            Operation::QueueInfo { queue } => self.queue_info(ask.bytes_of(*queue), answer),
             Operation::Peek(_) | Operation::Readable => self.show_latest(ask, answer),
             Operation::Browse { queue, after, count } => {
-                self.browse(text(ask, *queue), *after, *count, answer)
+                self.browse(ask.bytes_of(*queue), *after, *count, answer)
             }
             Operation::Accounts => self.list_accounts(answer),
         };
@@ -78,14 +77,16 @@ impl Embedded {
         match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, view, answer),
             Operation::Readable => Ok(self.readable(ask.account, view, answer)),
-            Operation::QueueInfo { queue } if settled => self.queue_info(text(ask, *queue), answer).map(Some),
+            Operation::QueueInfo { queue } if settled => {
+                self.queue_info(ask.bytes_of(*queue), answer).map(Some)
+            }
             Operation::Accounts if settled => self.list_accounts(answer).map(Some),
             Operation::Browse { queue, after, count } if settled => {
-                self.browse(text(ask, *queue), *after, *count, answer).map(Some)
+                self.browse(ask.bytes_of(*queue), *after, *count, answer).map(Some)
             }
             // Whatever is under way or has failed: without a login nobody could ask what is wrong.
             Operation::Login { account } => {
-                let known = self.durably_known(text(ask, *account));
+                let known = self.durably_known(ask.bytes_of(*account));
                 Ok(known.map(|id| answer.integer(id.into())))
             }
             _ => Ok(None),
@@ -131,9 +132,4 @@ fn shows_memory(operation: &Operation) -> bool {
             | Operation::Browse { .. }
             | Operation::Accounts
     )
-}
-
-/// The bytes a span of the request names.
-fn text(ask: Ask<'_>, span: Span) -> &[u8] {
-    span.of(ask.bytes)
 }

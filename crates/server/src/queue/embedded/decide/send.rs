@@ -4,8 +4,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Recipient, Send};
 use posthaste_wire::span::Span;
 
-use super::text;
-use crate::queue::answer::{Answer, Headers};
+use crate::queue::answer::Answer;
 use crate::queue::bounds::{COPIES_BYTES, REMEMBERED_MS};
 use crate::queue::embedded::effect::{Effect, Written};
 use crate::queue::embedded::log::Purpose;
@@ -26,12 +25,12 @@ impl Embedded {
         answer: &mut Answer<'_>,
         news: &mut Vec<News>,
     ) -> Result<Outcome, Fault> {
-        let queue = self.expect_queue(text(ask, send.queue))?;
+        let queue = self.expect_queue(ask.bytes_of(send.queue))?;
         let key = send.dedup.map(|key| Key {
             account: ask.account,
             queue,
             kind: Kind::Dedup,
-            text: text(ask, key).into(),
+            text: ask.bytes_of(key).into(),
         });
         if let Some(first) = key.as_ref().and_then(|key| self.stock.remembered.get(key)) {
             return Ok(answer.integer(first.answer));
@@ -43,7 +42,7 @@ impl Embedded {
         };
         let copies = if send.to == Recipient::Everyone { everyone.len() as u64 } else { 1 };
         self.check_limits(queue, copies, copies * u64::from(send.body.len))?;
-        let headers = headers(ask, &send.headers);
+        let headers = ask.headers(&send.headers);
         self.make_room(copies, headers.len() as u64 + u64::from(send.body.len), key.as_ref())?;
 
         let draft = self.draft(queue, ask, send, &headers);
@@ -57,7 +56,7 @@ impl Embedded {
                 self.stock.last_message()
             }
             Recipient::Account(name) => {
-                let recipient = self.meet(text(ask, name));
+                let recipient = self.meet(ask.bytes_of(name));
                 news.extend(self.store(draft, recipient));
                 self.stock.last_message()
             }
@@ -77,7 +76,7 @@ impl Embedded {
         answer: &mut Answer<'_>,
         news: &mut Vec<News>,
     ) -> Result<Outcome, Fault> {
-        let queue = self.expect_queue(text(ask, queue))?;
+        let queue = self.expect_queue(ask.bytes_of(queue))?;
         let bytes = bodies.iter().map(|body| u64::from(body.len)).sum();
         self.check_limits(queue, bodies.len() as u64, bytes)?;
         self.ensure(bodies.len() as u64 * MESSAGE_BYTES + bytes, Purpose::Add)?;
@@ -96,7 +95,7 @@ impl Embedded {
         let (Recipient::Account(name), Some(queue)) = (to, self.stock.queues.get(queue)) else {
             return Ok(());
         };
-        let name = text(ask, name);
+        let name = ask.bytes_of(name);
         if queue.options.forbid_self && self.stock.accounts.find(name) == Some(ask.account) {
             return Err(faults::forbidden_self(&queue.name));
         }
@@ -163,7 +162,7 @@ impl Embedded {
             },
             death: None,
             headers,
-            body: text(ask, send.body),
+            body: ask.bytes_of(send.body),
         }
     }
 
@@ -173,13 +172,4 @@ impl Embedded {
         draft.place.rank = Rank::new(draft.place.rank.priority(), self.stock.last_message() + 1);
         self.record(&Effect::Message(draft))
     }
-}
-
-/// Headers in the stored form.
-fn headers(ask: Ask<'_>, pairs: &[(Span, Span)]) -> Vec<u8> {
-    let mut stored = Vec::new();
-    for (name, value) in pairs {
-        Headers::push(&mut stored, text(ask, *name), text(ask, *value));
-    }
-    stored
 }

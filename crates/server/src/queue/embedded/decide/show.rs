@@ -3,7 +3,7 @@
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Selection;
 
-use super::{View, text};
+use super::View;
 use crate::queue::answer::{Answer, Dead, Headers, MessageView};
 use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::Written;
@@ -102,7 +102,7 @@ impl Embedded {
 
     /// The number of the queue that the selection names, if it names one.
     pub(super) fn named_queue(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<QueueId>, Fault> {
-        selection.queue.map(|queue| self.expect_queue(text(ask, queue))).transpose()
+        selection.queue.map(|queue| self.expect_queue(ask.bytes_of(queue))).transpose()
     }
 
     /// The selection with numbers for names; None: it names a sender nobody ever met, so nothing can suit.
@@ -113,7 +113,7 @@ impl Embedded {
         queue: Option<QueueId>,
     ) -> Option<Interest> {
         let sender = match selection.sender {
-            Some(sender) => Some(self.stock.accounts.find(text(ask, sender))?),
+            Some(sender) => Some(self.stock.accounts.find(ask.bytes_of(sender))?),
             None => None,
         };
         let Selection { not_own, broadcast, .. } = *selection;
@@ -154,12 +154,12 @@ impl Embedded {
     fn is_spared(&self, ask: Ask<'_>, selection: &Selection) -> bool {
         let changes = &self.stock.lanes.changes;
         match (selection.queue, selection.sender) {
-            (Some(name), _) => match self.stock.queues.find(text(ask, name)) {
+            (Some(name), _) => match self.stock.queues.find(ask.bytes_of(name)) {
                 Some(queue) => queue <= self.durable.queue && changes.spare_queue(queue, self.clock),
                 None => changes.spare_names(),
             },
             (None, Some(name)) => {
-                let sender = self.stock.accounts.find(text(ask, name));
+                let sender = self.stock.accounts.find(ask.bytes_of(name));
                 sender.is_none_or(|sender| changes.spare_sender(sender, self.clock))
             }
             (None, None) => true,

@@ -4,7 +4,6 @@ use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Pop;
 
 use super::show::nothing;
-use super::text;
 use crate::queue::answer::Answer;
 use crate::queue::bounds::REMEMBERED_MS;
 use crate::queue::embedded::effect::{Copies, Effect, HandedOut};
@@ -28,17 +27,17 @@ impl Embedded {
             account: ask.account,
             queue: queue.unwrap_or(0),
             kind: Kind::RequestId,
-            text: text(ask, key).into(),
+            text: ask.bytes_of(key).into(),
         });
         if let Some(known) = key.as_ref().and_then(|key| self.stock.remembered.get(key)).copied() {
             return self.hand_out_again(known, answer).map(Flow::Done);
         }
         if let (Some(sender), true) = (select.sender, pop.block_ms > 0)
-            && self.stock.accounts.find(text(ask, sender)).is_none()
+            && self.stock.accounts.find(ask.bytes_of(sender)).is_none()
         {
             self.has_memory()?;
             self.ensure(REQUEST_BYTES, Purpose::Add)?;
-            self.meet(text(ask, sender)); // its first message must find who waits for it
+            self.meet(ask.bytes_of(sender)); // its first message must find who waits for it
         }
         let interest = self.interest(ask, select, queue);
         self.find(interest, select.count);
