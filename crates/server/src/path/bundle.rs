@@ -160,6 +160,12 @@ impl Bundle {
         Some((ask, Answer::new(&mut self.answers, self.protocol)))
     }
 
+    /// What the next request to execute asks. None when all are answered.
+    #[must_use]
+    pub fn next_operation(&self) -> Option<&Operation> {
+        self.requests.get(self.answered).map(|request| &request.operation)
+    }
+
     /// The request just executed has its answer.
     pub fn finish_one(&mut self, outcome: Outcome) {
         let request = &mut self.requests[self.answered];
@@ -217,10 +223,7 @@ impl Bundle {
 
     /// The answer of a pop that gives up: null, or an empty array when it asked with COUNT.
     pub fn answer_empty(&mut self) {
-        let counted = matches!(
-            self.requests.get(self.answered).map(|request| &request.operation),
-            Some(Operation::Pop(Pop { select, .. })) if select.count.is_some()
-        );
+        let counted = matches!(self.next_operation(), Some(Operation::Pop(Pop { select, .. })) if select.count.is_some());
         let Some((_, mut answer)) = self.next_ask() else { return };
         let outcome = if counted { answer.empty() } else { answer.null() };
         self.finish_one(outcome);
@@ -244,8 +247,7 @@ impl Bundle {
     /// Whether the next request may repeat an earlier one.
     #[must_use]
     pub fn may_repeat(&self) -> bool {
-        let request = self.requests.get(self.answered).map(|request| &request.operation);
-        matches!(request, Some(Operation::Pop(Pop { request_id: Some(_), .. })))
+        matches!(self.next_operation(), Some(Operation::Pop(Pop { request_id: Some(_), .. })))
     }
 
     /// Whether every request has its answer.

@@ -151,12 +151,7 @@ impl Postgres {
 
     /// Makes sure of accounts that log in, each for itself: the batch then finds them known.
     fn log_in(&self, bundles: &mut Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
-        let is_login = |bundle: &Bundle| {
-            matches!(
-                bundle.requests.get(bundle.answered).map(|request| &request.operation),
-                Some(Operation::Login { .. })
-            )
-        };
+        let is_login = |bundle: &Bundle| matches!(bundle.next_operation(), Some(Operation::Login { .. }));
         for (_, mut bundle) in bundles.extract_if(.., |(_, bundle)| is_login(bundle)) {
             while is_login(&bundle) {
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
@@ -433,7 +428,7 @@ fn names(called: &[Called]) -> String {
 /// What a SEND that was done makes available; nothing if it is delayed.
 fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
     let available = |recipient| News::Available { queue, sender: accounts.number(bundle), recipient };
-    match &bundle.requests.get(bundle.answered)?.operation {
+    match bundle.next_operation()? {
         Operation::SendMany { .. } => Some(available(None)),
         Operation::Send(send) if send.delay_ms == 0 => match send.to {
             Recipient::Anyone => Some(available(None)),

@@ -118,8 +118,7 @@ fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
             };
             next
         };
-        let next = bundle.requests.get(bundle.answered);
-        match next.map(|request| &request.operation) {
+        match bundle.next_operation() {
             Some(&Operation::Redrive { from, to, .. }) => {
                 redrive_of(&mut bundle, shared, &mut link, from, to)
             }
@@ -227,8 +226,7 @@ fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
 
 /// The queue that a bundle's next request names.
 fn queue_of(bundle: &Bundle) -> String {
-    let next = bundle.requests.get(bundle.answered);
-    let name = next.and_then(|request| request.operation.queue());
+    let name = bundle.next_operation().and_then(Operation::queue);
     name.map_or_else(String::new, |name| String::from_utf8_lossy(name.of(&bundle.bytes)).into_owned())
 }
 

@@ -20,6 +20,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use posthaste_wire::operation::Operation;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::looks::{Looks, news_for, same};
@@ -159,11 +160,7 @@ impl Parked {
 
     /// Remembers which queue the name stands for that a pop waits for.
     fn await_name(&mut self, bundle: &Bundle, interest: Interest) {
-        let name = bundle
-            .requests
-            .get(bundle.answered)
-            .and_then(|request| request.operation.queue())
-            .map(|queue| queue.of(&bundle.bytes));
+        let name = bundle.next_operation().and_then(Operation::queue).map(|queue| queue.of(&bundle.bytes));
         if self.awaited.len() > self.waiters.len() + AWAITED_SPARE {
             self.awaited.clear();
         }
