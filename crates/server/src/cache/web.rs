@@ -119,8 +119,5 @@ async fn ready(hall: &Hall) -> (StatusCode, String) {
     while hall.is_ready().is_none() {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    match hall.trouble() {
-        None => (StatusCode::OK, "ready\n".into()),
-        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-    }
+    http::readiness(hall.trouble())
 }

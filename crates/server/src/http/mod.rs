@@ -20,6 +20,7 @@ mod state;
 mod visitor;
 mod words;
 
+use std::fmt::Display;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -157,7 +158,12 @@ pub async fn alive() -> &'static str {
 
 /// Ready means that the store accepts changes; if not, the store says why.
 async fn ready(State(state): State<Arc<QueueState>>) -> (StatusCode, String) {
-    match state.house.trouble() {
+    readiness(state.house.trouble())
+}
+
+/// Whether a tier is ready; why not, in a sentence, if it is not.
+pub(crate) fn readiness(trouble: Option<impl Display>) -> (StatusCode, String) {
+    match trouble {
         None => (StatusCode::OK, "ready\n".into()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
