@@ -157,7 +157,7 @@ impl Clients {
         self.lock().get(&id).cloned()
     }
 
-    /// The card of one, by number or by peer.
+    /// The cards of all of whom this holds, by number.
     #[must_use]
     pub fn find(&self, matches: impl Fn(&Client) -> bool) -> Vec<Arc<Client>> {
         self.lock().values().filter(|client| matches(client)).cloned().collect()

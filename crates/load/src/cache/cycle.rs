@@ -97,12 +97,6 @@ impl Cycle {
         u64::from(client - 1) * u64::from(pipeline) % self.requests()
     }
 
-    /// Most keys of a get; 0 without gets.
-    #[must_use]
-    pub fn keys_max(&self) -> u32 {
-        if self.gets == 0 { 0 } else { self.keys.max() }
-    }
-
     /// The request at a place, which is below [`Cycle::requests`].
     pub fn at(&self, place: u64, rng: &mut Rng) -> Step {
         if place < self.sets {
@@ -138,7 +132,6 @@ mod tests {
     fn sets_come_before_gets() {
         let cycle = Cycle::new(Ratio { sets: 1, gets: 2 }, Numbers::fixed(3));
         assert_eq!(steps(&cycle), [Step::Set, Step::Get(3), Step::Get(3)]);
-        assert_eq!(cycle.keys_max(), 3);
     }
 
     #[test]

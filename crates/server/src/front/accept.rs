@@ -95,7 +95,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, if one waits, and the peer's name.
+    /// The next connection, if one waits.
     ///
     /// # Errors
     /// `WouldBlock` when none waits; others are the system's.

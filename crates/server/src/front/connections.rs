@@ -119,11 +119,6 @@ impl<T: Tier> Connections<T> {
         (self.poll.registry(), &mut self.read_buffer)
     }
 
-    /// Serves a connection in this turn or the next.
-    pub fn list_ready(&mut self, slot: usize) {
-        self.ready.add(slot);
-    }
-
     pub(super) fn begin(&mut self) -> u64 {
         self.now_ns = self.clock.now();
         self.now_ns
