@@ -20,6 +20,7 @@ pub mod migrations;
 pub mod mock;
 
 // A batch, from requests to answers.
+mod answering;
 mod asking;
 mod attempt;
 mod call;

@@ -1,6 +1,5 @@
 //! The store in a PostgreSQL database, as workers see it: a batch in, one call, the answers out.
 
-use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -8,11 +7,9 @@ use std::time::Instant;
 use posthaste_measure::{Clock, Events};
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, Recipient};
-use rustc_hash::FxHashSet;
 use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
-use super::asking::Asked;
 use super::attempt::{Attempt, was_too_much};
 use super::columns::ARGUMENTS;
 use super::era::Now;
@@ -23,20 +20,19 @@ use super::leases::{self, KeptLeases};
 use super::link::{Failure, Link};
 use super::links::Links;
 use super::locked::{self, LockedQueues};
-use super::names::{Accounts, Sessions};
+use super::names::Sessions;
 use super::parked::{self, Called};
 use super::reach::Reach;
 use super::replies::Replies;
 use super::shared::Shared;
 use super::strategy::Popping;
 use super::sweeper::{self, Sweeper};
-use super::under_way::Since;
 use crate::path::bundle::{Address, Bundle};
 use crate::path::limits;
 use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::{Batch, Store};
 use crate::queue::answer::Answer;
-use crate::queue::rules::{Ask, Flow, News, Outcome};
+use crate::queue::rules::{Ask, Outcome};
 use crate::time::Time;
 
 /// A store in a database.
@@ -45,7 +41,7 @@ pub struct Postgres {
     pub(super) links: Links,
     sessions: Mutex<Sessions>,
     pub(super) clock: Clock,
-    keeper: Option<Keeper>,
+    pub(super) keeper: Option<Keeper>,
     pub(super) sweeper: Sweeper,
     /// Queues whose rows somebody keeps locked.
     pub(super) locked: LockedQueues,
@@ -333,78 +329,6 @@ impl Postgres {
             batch.finished.push(bundle);
         }
     }
-
-    /// Writes every answer; pops that found nothing and may wait are parked.
-    fn answer(
-        &self,
-        called: Vec<Called>,
-        Asked { replies, places, era }: &Asked,
-        since: Since,
-        finished: &mut Vec<Box<Bundle>>,
-    ) {
-        let ops: HashMap<(usize, usize), usize> =
-            places.iter().enumerate().map(|(op, place)| ((place.bundle, place.request), op)).collect();
-        let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
-        let mut parked = self.shared.parked();
-        let accounts = era.accounts();
-        let mut sent_here = Vec::new();
-        let (mut taken, mut done) = (FxHashSet::default(), Vec::new());
-        for (number, (mut seat, mut bundle)) in called.into_iter().enumerate() {
-            let mut waits = None;
-            while !bundle.is_done() {
-                let Some(&op) = ops.get(&(number, bundle.answered)) else { break };
-                if let Some(queue) = replies.sent_to(op) {
-                    let news = sent(&bundle, queue, &accounts);
-                    sent_here.extend(replies.sent_ids(op).into_iter().zip(news.into_iter().cycle()));
-                }
-                match &bundle.requests[bundle.answered].operation {
-                    Operation::Pop(_) => taken.extend(replies.message_ids(op)),
-                    Operation::Send(one) if one.to == Recipient::Everyone => {
-                        replies.copies(op).into_iter().for_each(|copies| era.note_copies(copies));
-                    }
-                    _ => {}
-                }
-                let removed = bundle.removed;
-                let account = accounts.number(&bundle);
-                let Some((ask, mut answer)) = bundle.next_ask() else { break };
-                let ask = Ask { account, ..ask };
-                match replies.write(op, ask, removed, &accounts, &mut answer) {
-                    Flow::Done(outcome) => {
-                        done.extend(seat.take());
-                        bundle.finish_one(outcome);
-                    }
-                    Flow::Waits(interest) => {
-                        waits = Some(interest);
-                        break;
-                    }
-                }
-            }
-            let Some(interest) = waits else {
-                finished.push(bundle);
-                continue;
-            };
-            let until = bundle.gives_up_at(now, stamp);
-            if let Some(mut over) = parked.park((seat, bundle), interest, until, since) {
-                over.answer_empty();
-                match over.is_done() {
-                    true => finished.push(over),
-                    false => parked.go_on(over),
-                }
-            }
-        }
-        // What came and went in this batch is no news. Of several pieces alike one is enough: who gets something passes it on.
-        let stays = sent_here.into_iter().filter(|(id, _)| !taken.contains(id));
-        let mut news: Vec<News> = stays.map(|(_, news)| news).chain(replies.news.iter().copied()).collect();
-        news.sort_unstable();
-        news.dedup();
-        if let Some(keeper) = &self.keeper {
-            keeper.publish(&news);
-        }
-        if parked.is_curious(1) {
-            news.into_iter().for_each(|news| parked.tell(news));
-        }
-        done.into_iter().for_each(|seat| parked.done(seat));
-    }
 }
 
 /// Whether all that is asked are figures and lists, whose price is that of what queues hold.
@@ -423,20 +347,6 @@ fn names(called: &[Called]) -> String {
         text.push_str(" …");
     }
     text
-}
-
-/// What a SEND that was done makes available; nothing if it is delayed.
-fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
-    let available = |recipient| News::Available { queue, sender: accounts.number(bundle), recipient };
-    match bundle.next_operation()? {
-        Operation::SendMany { .. } => Some(available(None)),
-        Operation::Send(send) if send.delay_ms == 0 => match send.to {
-            Recipient::Anyone => Some(available(None)),
-            Recipient::Account(name) => accounts.id(name.of(&bundle.bytes)).map(|id| available(Some(id))),
-            Recipient::Everyone => None,
-        },
-        _ => None,
-    }
 }
 
 /// Whether an error may be the fault of one request, so that the others are worth another attempt.

@@ -1,0 +1,138 @@
+//! What a call has answered, written into the bundles that asked; and what that means for pops that wait, here and elsewhere.
+
+use std::collections::HashMap;
+use std::sync::RwLockReadGuard;
+
+use posthaste_wire::operation::{Operation, Recipient};
+use rustc_hash::FxHashSet;
+
+use super::asking::Asked;
+use super::names::Accounts;
+use super::parked::{Called, Seat};
+use super::store::Postgres;
+use super::under_way::Since;
+use crate::path::bundle::Bundle;
+use crate::queue::rules::{Ask, Flow, Interest, News};
+
+/// The answers of a call that are written so far.
+struct Answers<'a> {
+    asked: &'a Asked,
+    accounts: RwLockReadGuard<'a, Accounts>,
+    /// Where the call has a request, by its bundle and its place in that.
+    ops: HashMap<(usize, usize), usize>,
+    /// Messages that were sent, and what each makes available.
+    sent: Vec<(u64, News)>,
+    /// Messages that were given to somebody.
+    taken: FxHashSet<u64>,
+    /// Pops that waited and have their answers.
+    done: Vec<Seat>,
+}
+
+impl<'a> Answers<'a> {
+    fn new(asked: &'a Asked) -> Self {
+        let places = asked.places.iter().enumerate();
+        Self {
+            asked,
+            accounts: asked.era.accounts(),
+            ops: places.map(|(op, place)| ((place.bundle, place.request), op)).collect(),
+            sent: Vec::new(),
+            taken: FxHashSet::default(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Writes those of the call's bundle with this number. What its next pop waits for, if that found nothing and may wait.
+    fn write(&mut self, number: usize, seat: &mut Option<Seat>, bundle: &mut Bundle) -> Option<Interest> {
+        while let Some(&op) = self.ops.get(&(number, bundle.answered)) {
+            self.note(op, bundle);
+            let (removed, account) = (bundle.removed, self.accounts.number(bundle));
+            let (ask, mut answer) = bundle.next_ask()?;
+            let ask = Ask { account, ..ask };
+            match self.asked.replies.write(op, ask, removed, &self.accounts, &mut answer) {
+                Flow::Done(outcome) => {
+                    self.done.extend(seat.take());
+                    bundle.finish_one(outcome);
+                }
+                Flow::Waits(interest) => return Some(interest),
+            }
+        }
+        None
+    }
+
+    /// Takes note of what the next request of a bundle did, which the call has as `op`.
+    fn note(&mut self, op: usize, bundle: &Bundle) {
+        let replies = &self.asked.replies;
+        if let Some(queue) = replies.sent_to(op) {
+            let news = sent(bundle, queue, &self.accounts);
+            self.sent.extend(replies.sent_ids(op).into_iter().zip(news.into_iter().cycle()));
+        }
+        match bundle.next_operation() {
+            Some(Operation::Pop(_)) => self.taken.extend(replies.message_ids(op)),
+            Some(Operation::Send(one)) if one.to == Recipient::Everyone => {
+                replies.copies(op).into_iter().for_each(|copies| self.asked.era.note_copies(copies));
+            }
+            _ => {}
+        }
+    }
+
+    /// What those who wait are told. What came and went in this call is no news. Of several pieces alike one is enough: who gets
+    /// something passes it on.
+    fn news(&self) -> Vec<News> {
+        let stays = self.sent.iter().filter(|(id, _)| !self.taken.contains(id)).map(|(_, news)| *news);
+        let mut news: Vec<News> = stays.chain(self.asked.replies.news.iter().copied()).collect();
+        news.sort_unstable();
+        news.dedup();
+        news
+    }
+}
+
+impl Postgres {
+    /// Writes every answer; pops that found nothing and may wait are parked.
+    pub(super) fn answer(
+        &self,
+        called: Vec<Called>,
+        asked: &Asked,
+        since: Since,
+        finished: &mut Vec<Box<Bundle>>,
+    ) {
+        let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
+        let mut parked = self.shared.parked();
+        let mut answers = Answers::new(asked);
+        for (number, (mut seat, mut bundle)) in called.into_iter().enumerate() {
+            let Some(interest) = answers.write(number, &mut seat, &mut bundle) else {
+                finished.push(bundle);
+                continue;
+            };
+            let until = bundle.gives_up_at(now, stamp);
+            if let Some(mut over) = parked.park((seat, bundle), interest, until, since) {
+                over.answer_empty();
+                match over.is_done() {
+                    true => finished.push(over),
+                    false => parked.go_on(over),
+                }
+            }
+        }
+        let news = answers.news();
+        if let Some(keeper) = &self.keeper {
+            keeper.publish(&news);
+        }
+        if parked.is_curious(1) {
+            news.into_iter().for_each(|news| parked.tell(news));
+        }
+        answers.done.into_iter().for_each(|seat| parked.done(seat));
+    }
+}
+
+/// What a SEND that was done makes available; nothing if it is delayed.
+fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
+    let available = |recipient| News::Available { queue, sender: accounts.number(bundle), recipient };
+    match bundle.next_operation()? {
+        Operation::SendMany { .. } => Some(available(None)),
+        Operation::Send(send) if send.delay_ms == 0 => match send.to {
+            Recipient::Anyone => Some(available(None)),
+            Recipient::Account(name) => accounts.id(name.of(&bundle.bytes)).map(|id| available(Some(id))),
+            Recipient::Everyone => None,
+        },
+        _ => None,
+    }
+}
