@@ -34,7 +34,7 @@ export function answer(model, curve, clients) {
   const measured = model.points.map((point) => point.clients);
   if (!Number.isInteger(clients) || clients < first.clients || clients > last.clients) {
     throw new RangeError(
-      `${clients} clients are outside what the data support, ${first.clients} to ${last.clients}: `
+      `${clients === 1 ? "1 client is" : `${clients} clients are`} outside what the data support, ${first.clients} to ${last.clients}: `
       + `${Math.min(...measured)} to ${Math.max(...measured)} were measured.`);
   }
   const right = points.find((point) => point.clients >= clients);

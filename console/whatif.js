@@ -37,9 +37,10 @@ function panel(model, at) {
 
   // Another combination of levels has its own curves, and its own reach.
   function chosen() {
-    const { curves, range } = model.models[Number(which.value)];
+    const { curves } = model.models[Number(which.value)];
     change.replaceChildren(...curves.map(({ says }, i) => h("option", { value: i }, says)));
-    clients.value ||= range.clients_max;
+    // As far as there is an answer: batches may grow beyond those measured before clients do.
+    clients.value ||= curves[0].points.at(-1).clients;
     show();
   }
   function show() {
@@ -78,9 +79,10 @@ function view(model, curve, clients, now, confidence) {
     h("div", { class: "charts" },
       ...["throughput_per_s", "response_time_s"].map((name) => drawn(model, curve, clients, now, name))),
     h("p", { class: "faint" }, [
-      "Filled circles were measured, the line is predicted, the band is where the mean of one more trial is to be expected.",
+      curve === model.curves[0] ? "Filled circles were measured, the line is predicted" : "The line is predicted",
+      isBanded(curve) ? ", the band is where the mean of one more trial is to be expected." : ".",
       curve === model.curves[0] ? "" : " Dashed: as measured.",
-      now ? ` Right now ${count(now.clients)} clients get ${count(now.throughput)} requests per second.` : "",
+      now ? ` Right now ${many(now.clients, "client")} ${now.clients === 1 ? "gets" : "get"} ${count(now.throughput)} requests per second.` : "",
     ].join("")),
     ...bottleneck(model),
   ];
@@ -95,7 +97,7 @@ function prediction(model, curve, clients, confidence) {
   }
   const tile = (title, figure, say) => h("div", {}, h("dt", {}, title), h("dd", {}, say(figure.value)),
     h("dd", { class: "interval" }, figure.low === null
-      ? "no interval: one repetition"
+      ? "no interval: too few whole repetitions"
       : `${Math.round(confidence * 100)} %: ${say(figure.low)} to ${say(figure.high)}`));
   return [
     h("dl", { class: "tiles wide", role: "status" },
@@ -113,19 +115,18 @@ function gain(model, says) {
   if (says.clients > last || says.clients < first.points[0].clients) return null;
   const before = answer(model, first, says.clients).throughput_per_s.value;
   const share = says.throughput_per_s.value / before - 1;
-  return h("div", {}, h("dt", {}, "against what was measured"),
+  return h("div", {}, h("dt", {}, "against \"as measured\""),
     h("dd", {}, `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(1)} %`));
 }
 
 function drawn(model, curve, clients, now, name) {
   const isTime = name === "response_time_s";
   const along = (points) => points.map((point) => [point.clients, point[name].value]);
-  const hasBounds = curve.points.every((point) => point[name].low !== null);
   const ends = [model.curves[0], curve].map(({ points }) => [points[0].clients, points.at(-1).clients]);
   const [from, to] = [Math.min(...ends.map(([first]) => first)), Math.max(...ends.map(([, last]) => last))];
   const marks = curve === model.curves[0]
     ? model.points.map((point) => ({
-      x: point.clients, y: point[name], name: "measured", says: `measured with ${point.clients} clients`,
+      x: point.clients, y: point[name], name: "measured", says: `measured with ${many(point.clients, "client")}`,
     }))
     : [];
   // A tier that does something else than what was measured is no point of these curves.
@@ -134,7 +135,7 @@ function drawn(model, curve, clients, now, name) {
     marks.push({ x: now.clients, y: now.throughput, name: "now", says: "right now" });
   }
   try {
-    marks.push({ x: clients, y: answer(model, curve, clients)[name].value, name: "asked", says: `${clients} clients` });
+    marks.push({ x: clients, y: answer(model, curve, clients)[name].value, name: "asked", says: many(clients, "client") });
   } catch {
     // Said above the charts.
   }
@@ -143,7 +144,7 @@ function drawn(model, curve, clients, now, name) {
     unit: isTime ? seconds : count,
     from: { at: from, says: many(from, "client") },
     to: { at: to, says: many(to, "client") },
-    bands: hasBounds ? [{ points: curve.points.map((point) => [point.clients, point[name].low, point[name].high]) }] : [],
+    bands: isBanded(curve) ? [{ points: curve.points.map((point) => [point.clients, point[name].low, point[name].high]) }] : [],
     lines: [
       { name: "a", points: along(curve.points) },
       ...(curve === model.curves[0] ? [] : [{ name: "b", points: along(model.curves[0].points) }]),
@@ -156,13 +157,18 @@ function bottleneck({ bottleneck }) {
   if (!bottleneck) return [];
   const percent = (share) => `${(share * 100).toFixed(1)} %`;
   return [
-    h("h2", {}, `Bottleneck with ${count(bottleneck.clients)} clients: ${bottleneck.stage}`),
+    h("h2", {}, `Bottleneck with ${many(bottleneck.clients, "client")}: ${bottleneck.stage}`),
     table("What twice as fast a stage is worth", [
       ["stage", (effect) => effect.stage],
       ["throughput, were it twice as fast", (effect) => `+${percent(effect.gain_share)}`, "number"],
       ["interval", ({ interval }) => (interval ? `${percent(interval.low)} to ${percent(interval.high)}` : "–"), "number"],
     ], bottleneck.effects),
   ];
+}
+
+// Whether its points have intervals: all of them do, or none.
+function isBanded({ points }) {
+  return points.every((point) => point.throughput_per_s.low !== null);
 }
 
 function seconds(s) {

@@ -26,7 +26,14 @@ HERE = Path(__file__).parent
 HOSTILE = "<b class=hostile>hostile</b>"
 LONG = "W" * 255
 # 15 clients who think for a second: node/model.js.
-WHAT_IF = {"predicted": ["13", "160 ms"], "gain": "+6.9 %", "refused": 0}
+WHAT_IF = {
+    "begins": "40",
+    "predicted": ["13", "160 ms"],
+    "gain": "+6.9 %",
+    "refused": 0,
+    "shorter": "no interval: too few whole repetitions",
+    "one": [False, False, False],
+}
 CHARTS = [
     "requests per second",
     "response time: 99 % (plain) and median (dashed)",

@@ -79,8 +79,9 @@ export async function askWhatIf(page, look, name) {
   await page.getByRole("heading", { name: MODEL.title }).waitFor();
   const clients = page.getByLabel("Clients");
   const tile = (at) => page.locator(".tiles.wide > div").nth(at).locator("dd").first();
+  const begins = await clients.inputValue();
   await clients.fill("15");
-  const seen = { predicted: [await tile(0).textContent(), await tile(1).textContent()] };
+  const seen = { begins, predicted: [await tile(0).textContent(), await tile(1).textContent()] };
   await look(page, `${name}-whatif-light`);
   await page.getByLabel("What if").selectOption("2 workers");
   seen.gain = await tile(2).textContent();
@@ -93,6 +94,14 @@ export async function askWhatIf(page, look, name) {
   await clients.fill("41");
   await page.getByText("41 clients are outside what the data support, 1 to 40: 1 to 20 were measured.").waitFor();
   seen.refused = await page.locator(".tiles.wide").count();
+  await page.getByLabel("What if").selectOption("store: half");
+  await clients.fill("1");
+  seen.shorter = await page.locator(".tiles.wide .interval").first().textContent();
+  seen.one = await page.locator("main").evaluate((element) => [
+    element.textContent.includes("1 clients"), element.textContent.includes("the band is where"),
+    element.textContent.includes("Filled circles"),
+  ]);
+  await look(page, `${name}-whatif-shorter-light`);
   await page.reload();
   await page.getByRole("heading", { name: MODEL.title }).waitFor();
   return seen;

@@ -16,6 +16,17 @@ function curve(says, each, change) {
   return { says, change, points };
 }
 
+// As of a run of one repetition.
+function bare({ points, ...rest }) {
+  const without = ({ value }) => ({ value, low: null, high: null });
+  return {
+    ...rest,
+    points: points.map((point) => ({
+      ...point, throughput_per_s: without(point.throughput_per_s), response_time_s: without(point.response_time_s),
+    })),
+  };
+}
+
 export const MODEL = {
   format: "posthaste-lab model",
   version: 2,
@@ -30,7 +41,7 @@ export const MODEL = {
     batch_limit: null,
     workers: 1,
     middlewares: 1,
-    range: { clients_min: 1, clients_max: 40, batch_requests_max: null },
+    range: { clients_min: 1, clients_max: 60, batch_requests_max: null },
     points: [1, 10, 20].map((clients) => ({
       clients,
       trials: 5,
@@ -46,6 +57,7 @@ export const MODEL = {
     curves: [
       curve("as measured", 0.01, { workers: null, halved: null }),
       curve("2 workers", 0.005, { workers: 2, halved: null }),
+      bare(curve("store: half", 0.006, { workers: null, halved: "batch_s" })),
     ],
   }],
 };

@@ -29,6 +29,11 @@ test("where the data end there is no answer", () => {
   }
 });
 
+test("one client is spoken of as one", () => {
+  const from2 = { ...CURVE, points: CURVE.points.slice(1) };
+  assert.throws(() => answer(MODEL, from2, 1), { message: /^1 client is outside what the data support, 10 to 40/ });
+});
+
 test("one repetition has no intervals", () => {
   const bare = structuredClone(CURVE);
   for (const each of bare.points) each.response_time_s.low = each.response_time_s.high = null;
