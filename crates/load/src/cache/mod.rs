@@ -39,7 +39,10 @@ pub struct CacheDetails {
 impl Details for CacheDetails {
     fn footnote(&self, duration_s: f64) -> Option<String> {
         let keys = self.hits + self.misses;
-        let share = 100.0 * self.hits as f64 / keys.max(1) as f64;
+        if keys == 0 {
+            return None; // of sets alone: a share of none would pass for one of all
+        }
+        let share = 100.0 * self.hits as f64 / keys as f64;
         Some(format!(
             "keys: {} hits, {} misses ({share:.2} % hits, {:.0} keys/s)",
             self.hits,
@@ -145,5 +148,17 @@ impl Bench for CacheBench {
         let Violations { count, first } = violations;
         let check = self.check.then_some(CacheCheck { values, violations: count, first_violations: first });
         Settled { details: CacheDetails { hits, misses }, check }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_asked_for_no_key_has_no_share_of_hits() {
+        assert_eq!(CacheDetails { hits: 0, misses: 0 }.footnote(1.0), None);
+        let said = CacheDetails { hits: 0, misses: 3 }.footnote(1.0);
+        assert_eq!(said.as_deref(), Some("keys: 0 hits, 3 misses (0.00 % hits, 3 keys/s)"));
     }
 }

@@ -322,8 +322,10 @@ impl fmt::Display for Merged {
         {
             line(f, name, kind)?;
         }
-        if let Some(MergedKeys { hits, misses, keys_per_s }) = self.keys {
-            let share = 100.0 * hits as f64 / (hits + misses).max(1) as f64;
+        if let Some(MergedKeys { hits, misses, keys_per_s }) =
+            self.keys.filter(|keys| keys.hits + keys.misses > 0)
+        {
+            let share = 100.0 * hits as f64 / (hits + misses) as f64;
             writeln!(
                 f,
                 "\nkeys: {hits} hits, {misses} misses ({share:.2} % hits, {keys_per_s:.0} keys/s), each in all that it measured"
