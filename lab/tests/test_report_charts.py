@@ -12,7 +12,7 @@ from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts import box_chart, load_chart
 from posthaste_lab.report.charts.load import LAW, fastest
-from posthaste_lab.report.charts.style import left_out, legend_above, new_figure, styled
+from posthaste_lab.report.charts.style import left_out, legend_above, load_axis, new_figure, styled
 from posthaste_lab.report.records import Spread
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.overview import overview_section
@@ -183,6 +183,16 @@ def test_a_whisker_ends_where_ten_requests_lie_beyond() -> None:
         whiskers = [x for line in chart.axes[0].get_lines() for x in line.get_xdata() if len(line.get_xdata()) == 2]
         factor = 1000 if high < 1 else 1
         assert (min(whiskers), max(whiskers)) == pytest.approx((low * factor, high * factor), rel=0.01), number
+
+
+def test_levels_on_an_axis_are_written_as_they_are() -> None:
+    """A mebibyte is no 1.04858e+06."""
+    axis = new_figure(2).subplots()
+    levels = [0.5, 1000, 65_536, 1_048_576]
+    axis.plot(levels, levels)
+    load_axis(axis, levels, "bytes")
+    write = axis.xaxis.get_major_formatter()
+    assert [write(each, None) for each in axis.get_xticks()] == ["0.5", "1000", "65536", "1048576"]
 
 
 def test_a_legend_covers_no_title() -> None:

@@ -17,6 +17,7 @@ GRAYS = ("#1b1b1b", "#5c5c5c", "#8c8c8c", "#3f3f3f", "#a8a8a8", "#747474", "#2d2
 WIDTH = 9.0
 SERIES_MAX = 8
 LEGEND_WIDTH, SAMPLE_WIDTH = 110, 10  # in characters: of a chart, and of a line shown before its name
+LEVEL_DIGITS = 12  # of a level on an axis, which is written as it is: six would make 1.04858e+06 of a mebibyte
 LOG_RATIO = 10.0  # a factor that spans more is drawn on a logarithmic scale
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -75,7 +76,7 @@ def load_axis(axis: Axes, levels: Sequence[float], label: str, labels: int = 24)
         axis.set_xscale("log", base=2)
     axis.xaxis.set_major_locator(FixedLocator(_apart(axis, sorted(set(levels)), labels)))
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.{LEVEL_DIGITS}g}"))
     axis.set_xlabel(label)
 
 
