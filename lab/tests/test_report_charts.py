@@ -180,7 +180,8 @@ def test_a_whisker_ends_where_ten_requests_lie_beyond() -> None:
         spread = Spread.of(np.arange(1, number + 1) / 1000)
         with styled():
             chart = box_chart({"": {"any": spread}})
-        whiskers = [x for line in chart.axes[0].get_lines() for x in line.get_xdata() if len(line.get_xdata()) == 2]
+        ends = [np.asarray(line.get_xdata(), dtype=np.float64) for line in chart.axes[0].get_lines()]
+        whiskers = [float(x) for each in ends for x in each if len(each) == 2]
         factor = 1000 if high < 1 else 1
         assert (min(whiskers), max(whiskers)) == pytest.approx((low * factor, high * factor), rel=0.01), number
 
