@@ -37,6 +37,19 @@ def test_a_claim_is_decided_by_the_whole_interval(
     assert overall([decision]) == {"holds": "confirmed", "is refuted": "refuted", "is undecided": "undecided"}[word]
 
 
+def test_a_decision_by_figures_of_the_generator_says_so() -> None:
+    """Who reads that a claim holds need not look for that elsewhere."""
+    claim = Claim(says="fast", figure="throughput_per_s", where={"n": 1}, at_least=50)
+    for valid, said in (
+        ((True, True), ""),
+        ((True, False), "; the load generator calls 1 of these 2 trials not valid"),
+    ):
+        trials = [invented(1, r, throughput_per_s=100.0 + r, generator_valid=v) for r, v in enumerate(valid, start=1)]
+        decision = decide(claim, [Cell(1, {"n": 1}, tuple(trials))])
+        assert decision.word == "holds"
+        assert decision.why.rpartition(" per second")[2] == said
+
+
 def test_a_percentile_of_too_few_requests_decides_nothing() -> None:
     """Of 900 requests nine lie beyond the 99th; the report shows no such figure, and a claim is not decided by it."""
 

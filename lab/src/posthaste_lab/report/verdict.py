@@ -21,7 +21,7 @@ are there, and what other factors do to the figure is no chance. Chance is what 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from scipy import stats
@@ -31,6 +31,7 @@ from posthaste_lab.experiments.description import Claim, Level, same_level
 from posthaste_lab.experiments.plan import make_plan
 from posthaste_lab.experiments.problems import did_you_mean
 from posthaste_lab.experiments.results import Run, spoken_levels
+from posthaste_lab.experiments.spans import counted
 from posthaste_lab.report.cells import BEYOND_LEAST, TOO_FEW, Cell, is_luck
 from posthaste_lab.report.quantities import amount, digits
 from posthaste_lab.stats import mean_interval
@@ -93,11 +94,23 @@ def decide(claim: Claim, cells: Sequence[Cell]) -> Decision:
         return _told_nothing(claim, "is undecided", why, sum(trials, ()))
     weights = {cell.number: (cell in side) / len(side) - (cell in other) / max(1, len(other)) for cell in chosen}
     if claim.than is None:
-        return _conclude(claim, _contrast(chosen, weights, claim.figure, WHOLE_LEAST["mean"], float))
+        contrast = _contrast(chosen, weights, claim.figure, WHOLE_LEAST["mean"], float)
+        return _with_doubts(_conclude(claim, contrast), chosen)
     if min(value for cell in chosen for value in cell.by_repetition(claim.figure).values()) <= 0:
         return _told_nothing(claim, "is undecided", "no ratio can be formed", sum(trials, ()))
     value, low, high, told = _contrast(chosen, weights, claim.figure, WHOLE_LEAST["ratio"], math.log)
-    return _conclude(claim, Contrast(math.exp(value), math.exp(low), math.exp(high), told))
+    contrast = Contrast(math.exp(value), math.exp(low), math.exp(high), told)
+    return _with_doubts(_conclude(claim, contrast), chosen)
+
+
+def _with_doubts(decision: Decision, cells: Sequence[Cell]) -> Decision:
+    """Said beside the decision where the load generator does not vouch for what it was decided by."""
+    results = [result for cell in cells for result in cell.results if result.name in decision.trials]
+    invalid = sum(result.figures.get("generator_valid") is False for result in results)
+    if not invalid:
+        return decision
+    why = f"{decision.why}; the load generator calls {invalid} of these {counted(len(results), 'trial')} not valid"
+    return replace(decision, why=why)
 
 
 def overall(decisions: list[Decision]) -> str:
