@@ -412,6 +412,16 @@ fn the_password_may_stand_in_the_environment_or_the_password_file() {
     by_home.env("HOME", dir.path()).env("PGPASSFILE", "");
     fs::copy(&file, dir.path().join(".pgpass")).expect("a copy, with its mode");
     assert_eq!(done(&by_home.output().expect("the program runs")), "up to date\n");
+    // Who names no user is who runs the program, whatever the environment says.
+    let me = Command::new("id").arg("-un").output().expect("id runs").stdout;
+    let me = String::from_utf8(me).expect("a name").trim_end().to_owned();
+    let make = if me == "postgres" { "ALTER" } else { "CREATE" };
+    server.psql("postgres", &format!("{make} ROLE \"{me}\" LOGIN PASSWORD 'sesame'; GRANT app TO \"{me}\""));
+    fs::write(&file, format!("localhost:{}:*:{me}:sesame\n", server.port())).expect("a file");
+    let nameless = format!("postgres://localhost:{}/{database}", server.port());
+    let mut by_nobody = migrate(&["--store", &nameless]);
+    by_nobody.env_remove("USER").env("PGPASSFILE", &file);
+    assert_eq!(done(&by_nobody.output().expect("the program runs")), "up to date\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("its mode");
     let (said, _) = refusal(&by_file());
     assert!(said.contains("wants a password, and ") && said.contains("chmod 0600"), "{said}");

@@ -30,7 +30,8 @@ pub(super) fn find(
     if let Some(password) = said(env::var_os("PGPASSWORD")).and_then(|password| password.into_string().ok()) {
         return Ok(Some(password));
     }
-    let me = env::var("USER").unwrap_or_default();
+    // Whom the library takes, who need not be the one that the environment names.
+    let me = if user.is_none() { whoami::username().unwrap_or_default() } else { String::new() };
     let user = user.unwrap_or(&me);
     let host = if place.is_unix() { "localhost" } else { &place.host };
     let wanted = Wanted { host, port: place.port, database: database.unwrap_or(user), user };
