@@ -30,7 +30,10 @@ fn bench(server: &Server, seconds: u32, arguments: &[&str]) -> Output {
     let connect = server.addr().to_string();
     let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     bench.args(["bench", "queue", "--connect", &connect, "--duration", &format!("{seconds}s")]);
-    bench.args(["--warmup", "200ms", "--cooldown", "100ms", "--window", "250ms"]).args(arguments);
+    bench.args(["--warmup", "200ms", "--cooldown", "100ms"]).args(arguments);
+    if arguments.contains(&"--record") {
+        bench.args(["--window", "250ms"]);
+    }
     bench.output().expect("the program runs")
 }
 
