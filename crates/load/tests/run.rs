@@ -117,7 +117,9 @@ fn every_broken_promise_is_found() {
         (Mutant::Repeating, twelve, "no new queue's id"),
         (Mutant::Backhanded, twelve, "ascending queue id"),
     ] {
-        let report = checked(mutant, &format!("{words} --requests 600"));
+        // On a busy machine most sends overlap with their neighbors, and such a swap cannot be told.
+        let requests = if matches!(mutant, Mutant::Swapped) { 3000 } else { 600 };
+        let report = checked(mutant, &format!("{words} --requests {requests}"));
         let check = report.check.as_ref().expect("--check");
         assert!(check.violations > 0, "{mutant:?} was not noticed: {report}");
         assert!(check.first_violations.iter().any(|v| v.contains(about)), "{mutant:?}: {report}");
