@@ -6,6 +6,7 @@ take all who wait.
 
 import json
 import random
+from bisect import bisect_left
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,13 +71,15 @@ class System:
     wake: float = 0.0  # for whoever finds nobody being served
     several: float = 0.0  # for a batch of more than one request
     stalled: float = 0.0  # the share of batches that take fifty times as long
+    gather: float = 0.0  # the longest wait for those who were answered, as over PostgreSQL
     tier: str = "queue"  # which tier left the record: queue, cache workers, cache pipelined
 
     @property
-    def options(self) -> dict[str, int | None]:
+    def options(self) -> dict[str, int | str | None]:
         """As the record of such a tier has them."""
         if self.tier == "queue":
-            return {"batch": self.limit, "workers": self.servers}
+            store = "postgres://localhost/test" if self.gather else "memory:"
+            return {"batch": self.limit, "workers": self.servers, "store": store}
         return {"workers": self.servers if self.tier == "cache workers" else None}
 
 
@@ -92,11 +95,15 @@ class Played:
     responses: list[tuple[float, float]] = field(default_factory=list)
     services: list[float] = field(default_factory=list)
     under_way: int = 0
+    arrivals: list[float] = field(default_factory=list)
+    turn: tuple[float, float, int] = (0.0, 0.0, 0)  # the last one's end, until when it was waited then, its requests
+    share: float = 1.0  # of those answered, who came back while they were waited for
 
     def play(self, duration: float) -> None:
         """Let it run."""
         self.line = simpy.Store(self.env)
         self.handler = simpy.Resource(self.env)
+        self.arrival = self.env.event()
         for _ in range(self.clients):
             self.env.process(self._client())
         for _ in range(self.system.servers):
@@ -120,6 +127,9 @@ class Played:
                 stamps["done"] = -1.0
                 answered = self.env.event()
                 yield self.line.put((stamps, answered))
+                self.arrivals.append(self.env.now)
+                self.arrival.succeed()
+                self.arrival = self.env.event()
                 yield answered
             now = round(self.env.now * 1e9)
             lined = "done" in stamps
@@ -161,6 +171,20 @@ class Played:
                 answered.succeed()
             if system.turn:
                 yield self.env.timeout(system.turn)
+            if system.gather:
+                yield from self._gather(len(batch), took)
+
+    def _gather(self, answered: int, took: float) -> Steps:
+        """The one server waits for those it has answered, as many of whom as came back before."""
+        now, (ended, until, before) = self.env.now, self.turn
+        if before:
+            came = bisect_left(self.arrivals, until) - bisect_left(self.arrivals, ended)
+            self.share += (min(came, before) / before - self.share) / 4
+        until = now + min(took / 4, self.system.gather)
+        self.turn = (now, until, answered)
+        expected = len(self.line.items) + round(answered * self.share)
+        while len(self.line.items) < expected <= 48 and self.env.now < until:
+            yield self.arrival | self.env.timeout(until - self.env.now)
 
 
 def write_run(

@@ -67,7 +67,14 @@ SYSTEMS = {
         System(batch=0.001, request=0.0, path=0.001, servers=8, scv=1.0, limit=1, contention=0.0003),
         0.02,
     ),
-}
+    "gathering": (24, System(batch=0.002, request=0.0001, path=0.0002, gather=0.0005), 0.01),
+    "gathering some of them": (
+        24, System(batch=0.001, request=0.0001, path=0.0002, think=0.0005, gather=0.0005, scv=0.3), 0.02,
+    ),
+    "gathering few of many": (
+        80, System(batch=0.002, request=0.0001, path=0.001, handling=0.00002, gather=0.0005), 0.01,
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -80,11 +87,13 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
         system.batch,
         system.request,
         contention=system.contention,
+        think_time=system.think,
         path_time=system.path,
         handling_time=system.handling,
         visits=system.visits,
         batch_limit=system.limit,
         scv=system.scv,
+        gather_time=system.gather,
     )
     rates, lasting = [], max(1.5, 20 / clients)
     for seed in range(6):
@@ -94,6 +103,19 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
     interval = mean_interval(rates, 0.999)
     assert interval.half_width < 0.08 * interval.mean
     assert interval.low - slack * interval.mean <= solved.throughput <= interval.high + slack * interval.mean
+
+
+def test_a_server_that_waits_for_those_who_come_back_has_them_in_one_batch() -> None:
+    """Two crowds become one; a client alone, who is the one waited for, is as fast as before, thinking or not."""
+    crowds = batch_pool(12, 1, 0.001, 0.0, path_time=0.00002)
+    one = batch_pool(12, 1, 0.001, 0.0, path_time=0.00002, gather_time=0.0005)
+    assert crowds.mean_batch < 8
+    assert one.mean_batch > 11.5
+    assert one.throughput > 1.5 * crowds.throughput
+    for think in (0.0, 0.05):
+        alone = batch_pool(1, 1, 0.001, 0.0, path_time=0.001, think_time=think)
+        waited = batch_pool(1, 1, 0.001, 0.0, path_time=0.001, think_time=think, gather_time=0.0005)
+        assert waited.throughput == pytest.approx(alone.throughput, rel=0.02)
 
 
 def test_uneven_batches_make_no_jumps_from_one_client_to_the_next() -> None:
@@ -127,6 +149,7 @@ def test_more_clients_never_get_less_unless_servers_hinder_each_other() -> None:
     [
         ({"servers": 0}, "servers"),
         ({"contention": -1.0}, "contention"),
+        ({"gather_time": -1.0, "servers": 1}, "gather_time"),
         ({"batch_limit": 1, "batch_time": 0.0, "request_time": 0.0}, "batch_time"),
         ({"batch_limit": 1, "path_time": 0.0}, "path_time"),
         ({"visits": 2.0}, "visits"),

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +18,7 @@ from posthaste_lab.fitting import OutsideTheData, fit_run, model_at, predict, va
 from posthaste_lab.fitting.bottleneck import halved
 from posthaste_lab.fitting.levels import factor_of_middlewares
 from posthaste_lab.fitting.model import FittedModel, Model
-from posthaste_lab.fitting.observations import observations
+from posthaste_lab.fitting.observations import GATHER_S, observations
 from posthaste_lab.fitting.validation import Summary, Validation
 
 CLIENTS = [1, 4, 12, 32, 64]
@@ -29,9 +31,13 @@ TURNS = System(batch=0.00005, request=0.00001, path=0.00012, tier="cache pipelin
 ASLEEP = System(batch=0.00004, request=0.00001, path=0.00003, wake=0.00006, tier="cache pipelined")
 BATCHES = System(batch=0.002, request=0.00005, path=0.0005, servers=4, contention=0.0002)
 
+GATHERING = System(batch=0.0003, request=0.00001, several=0.0002, path=0.00003, handling=0.00001, gather=0.0005)
+
 
 @pytest.mark.parametrize(
-    ("system", "kind"), [(WORKERS, "workers"), (TURNS, "turns"), (BATCHES, "batches")], ids=["workers", "turns", "pool"]
+    ("system", "kind"),
+    [(WORKERS, "workers"), (TURNS, "turns"), (BATCHES, "batches"), (GATHERING, "batches")],
+    ids=["workers", "turns", "pool", "gathering"],
 )
 def test_each_kind_of_tier_is_predicted_where_it_was_not_fitted(tmp_path: Path, system: System, kind: str) -> None:
     """Within the targets, with M/M/1 far off beside it."""
@@ -53,6 +59,25 @@ def test_the_figures_of_workers_are_found_again(tmp_path: Path) -> None:
     assert model.figures.contention_s == pytest.approx(WORKERS.contention, rel=0.25)
     assert model.figures.handling_s == pytest.approx(WORKERS.handling, rel=0.25)
     assert model.bottleneck.stage in ("worker, for each request", "worker, for each other one that is busy")
+
+
+def test_a_tier_that_waits_for_those_who_come_back_is_fitted_with_that_wait(tmp_path: Path) -> None:
+    """And from batches by their size: one request alone costs less than several, and nobody measured two clients."""
+    run = read_run(write_run(tmp_path / "run", GATHERING, [1, 2, 5, 12, 28], requests=2500))
+    found = validate(observations(run), [1, 12, 28])
+    assert found.model.gather_s == GATHER_S
+    assert [line.clients for line in found.lines if abs(line.throughput_error) > 0.05] == []
+    setting = found.model.setting
+    crowds, one = (found.model.figures.solved(12, each) for each in (replace(setting, gather_s=0.0), setting))
+    assert crowds.throughput < 0.85 * one.throughput
+
+
+def test_a_tier_over_postgresql_waits_as_long_as_is_believed_here() -> None:
+    """The program's own limit."""
+    limits = Path(__file__).parents[2] / "crates/server/src/path/limits.rs"
+    found = re.search(r"GATHER_MAX: Duration = Duration::from_micros\((\d+)\)", limits.read_text("utf-8"))
+    assert found
+    assert int(found[1]) / 1e6 == GATHER_S
 
 
 def test_workers_are_as_busy_with_errors_as_without(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 Requests that a worker took at the same instant and that were answered at the same instant were one batch. With one
 worker the time of a batch is taken from when the store could have begun it (the batch before was answered, and a
 request was there) to its answer: so the turns between batches and the waking of the worker are in it, as they are in
-the response time. With several, no stamp says which of them took it, and it is taken from the line to its answer.
+the response time. Where the worker waits for others before it takes, it is taken from then: that wait is the model's.
+With several, no stamp says which of them took it, and it is taken from the line to its answer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from scipy.optimize import isotonic_regression, nnls
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.files import read_json, reading, scan_rows
+from posthaste_lab.fitting.system import Setting
 from posthaste_lab.queueing.batching import EVEN
 
 LEAST_S = 1e-7  # nothing is done in no time
 BINS = 16  # of a factor of e, in which times are alike enough to be kept as one
 POINTS = 30  # that stand for the law of times
+ALIKE = 1.25  # sizes within this factor are taken together, where each size is a point of its own
 SAME = 1.01  # sizes nearer to each other than this tell nothing of what a request takes
 
 
@@ -79,7 +82,7 @@ def of_single_requests(mean_s: float, others: float) -> Batches:
     )
 
 
-def read_batches(record: Path, measured_unix_s: tuple[float, float], workers: int) -> Batches:
+def read_batches(record: Path, measured_unix_s: tuple[float, float], setting: Setting) -> Batches:
     """Batches answered in the measured time. Raises BadArgument when the record does not hold single requests."""
     path = record / "requests.parquet"
     if not path.exists():
@@ -88,10 +91,10 @@ def read_batches(record: Path, measured_unix_s: tuple[float, float], workers: in
         )
     run = read_json(record / "run.json")
     with reading(record):
-        return _batches(record, run, measured_unix_s, workers)
+        return _batches(record, run, measured_unix_s, setting)
 
 
-def _batches(record: Path, run: dict[str, Any], measured_unix_s: tuple[float, float], workers: int) -> Batches:
+def _batches(record: Path, run: dict[str, Any], measured_unix_s: tuple[float, float], setting: Setting) -> Batches:
     if run.get("requests_not_recorded"):
         raise BadArgument(
             "DIR",
@@ -105,7 +108,7 @@ def _batches(record: Path, run: dict[str, Any], measured_unix_s: tuple[float, fl
     total, in_line = requests.select(pl.len(), lined.sum().alias("lined")).collect().row(0)
     if not in_line:
         raise BadArgument("DIR", str(record), "holds no request that went by the waiting line: nothing to fit")
-    return _summed(_in_order(requests.filter(lined)), in_line / total, workers)
+    return _summed(_in_order(requests.filter(lined)), in_line / total, setting)
 
 
 def _in_order(lined: pl.LazyFrame) -> pl.DataFrame:
@@ -125,10 +128,11 @@ def _in_order(lined: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def _summed(batches: pl.DataFrame, visits: float, workers: int) -> Batches:
+def _summed(batches: pl.DataFrame, visits: float, setting: Setting) -> Batches:
     alone, service = float(batches["alone_s"].sum()), float(batches["service_s"].sum())
-    if workers == 1:
-        batches = batches.with_columns(time_s="since_free_s", others=pl.lit(0.0))
+    if (setting.workers or 1) == 1:
+        time_s = "alone_s" if setting.gather_s else "since_free_s"
+        batches = batches.with_columns(time_s=time_s, others=pl.lit(0.0))
     else:
         batches = batches.with_columns(time_s="service_s", others=_others_under_way(batches))
     table = (
@@ -180,17 +184,23 @@ def merged(trials: list[Batches]) -> Batches:
     )
 
 
-def cost_of(groups: list[Batches], workers: int) -> Cost:
+def cost_of(groups: list[Batches], setting: Setting) -> Cost:
     """What a batch takes, from the batches of each number of clients.
 
     With several workers it is a + b n + c o with n requests and o other batches under way, by least squares over all
-    batches. With one it is a line too, and how far the means of the groups lie from it (`_means`).
+    batches. With one it is a line too, and how far the means of the groups lie from it (`_bent`). Where the worker
+    waits for others, how large a batch is has hardly to do with how long the one before it took, so all batches of a
+    size are a group.
     """
-    return _plane(merged(groups)) if workers > 1 else _means(groups)
+    if (setting.workers or 1) > 1:
+        return _plane(merged(groups))
+    whole = merged(groups)
+    curve = _with_two(_means(_by_size(whole))) if setting.gather_s else _means(groups)
+    return _bent(whole, *curve)
 
 
-def _means(groups: list[Batches]) -> Cost:
-    """A curve through the mean size and mean time of each group, never falling.
+def _means(groups: list[Batches]) -> tuple[FloatArray, FloatArray]:
+    """Sizes and times of a curve through the mean size and mean time of each group, never falling.
 
     Few requests are of one kind and many of all, a store plans each kind once, and who else wants the processors
     depends on the number of clients too: so it is no straight line. And it is the means that tell, not the single
@@ -200,15 +210,42 @@ def _means(groups: list[Batches]) -> Cost:
     apart = _apart(groups)
     sizes, counts = np.array([_mean_size(each) for each in apart]), np.array([each.counts.sum() for each in apart])
     times = np.array([each.times_s.sum() for each in apart]) / counts
-    curve = np.maximum(LEAST_S, isotonic_regression(times, weights=counts).x)
-    columns = [np.ones_like(sizes), sizes][: len(apart)]
+    return sizes, np.maximum(LEAST_S, isotonic_regression(times, weights=counts).x)
+
+
+def _with_two(curve: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """The same with a batch of two, where none was seen.
+
+    A request alone has a shorter way through such a store, so what two take is told by the larger ones: by a line
+    through the smallest and the largest of them.
+    """
+    sizes, times = curve
+    if len(sizes) < 3 or sizes[0] > 1 or sizes[1] <= 2:
+        return curve
+    slope = (times[-1] - times[1]) / (sizes[-1] - sizes[1])
+    two = max(float(times[0]), float(times[1] - slope * (sizes[1] - 2)))
+    return np.insert(sizes, 1, 2.0), np.insert(times, 1, two)
+
+
+def _bent(whole: Batches, sizes: FloatArray, curve: FloatArray) -> Cost:
+    """A line near the curve, and how far the curve lies from it."""
+    columns = [np.ones_like(sizes), sizes][: len(sizes)]
     line, _ = nnls(np.column_stack(columns) / curve[:, None], np.ones_like(curve))
     batch_s = min(float(line[0]), float(curve[0]))  # what all batches take is not more than the shortest
-    request_s = float(line[1]) if len(apart) > 1 else 0.0
+    request_s = float(line[1]) if len(sizes) > 1 else 0.0
     bends = zip(sizes.tolist(), (curve - batch_s - request_s * sizes).tolist(), strict=True)
-    whole = merged(groups)
     scv, shape = _spread(whole, np.interp(whole.sizes, sizes, curve))
     return Cost(batch_s, request_s, 0.0, scv, tuple(bends), shape)
+
+
+def _by_size(whole: Batches) -> list[Batches]:
+    """Batches of about a size, whatever the number of clients."""
+    places = np.floor(np.log(whole.sizes) / np.log(ALIKE))
+    columns = ("sizes", "others", "bins", "counts", "times_s", "squares_s2")
+    return [
+        replace(whole, **{name: getattr(whole, name)[places == place] for name in columns})
+        for place in np.unique(places)
+    ]
 
 
 def _apart(groups: list[Batches]) -> list[Batches]:

@@ -108,6 +108,7 @@ def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
         batch_limit=setting.batch_limit,
         workers=setting.workers,
         middlewares=setting.middlewares,
+        gather_s=setting.gather_s,
         figures=figures,
         intervals=_intervals(figures, by_repetition, confidence),
         by_repetition=by_repetition,
@@ -178,7 +179,7 @@ def _measured(seen: list[Observation]) -> Figures:
             batch_s=0.0, request_in_batch_s=0.0, contention_s=0.0, batch_scv=0.0, visits=1.0, path_s=0.0, handling_s=0.0
         )
     groups = [merged(trials) for trials in recorded.values()]
-    cost = cost_of(groups, seen[0].setting.workers or 1)
+    cost = cost_of(groups, seen[0].setting)
     return Figures(
         batch_s=cost.batch_s,
         request_in_batch_s=cost.request_s,

@@ -115,6 +115,7 @@ class Model(Whole):
     batch_limit: int | None
     workers: int | None
     middlewares: int
+    gather_s: float = 0.0
     figures: Figures
     intervals: dict[str, Bounds]
     by_repetition: list[Figures]
@@ -129,7 +130,7 @@ class Model(Whole):
     @property
     def setting(self) -> Setting:
         """What is fixed in it."""
-        return Setting(self.kind, self.think_time_s, self.batch_limit, self.workers, self.middlewares)
+        return Setting(self.kind, self.think_time_s, self.batch_limit, self.workers, self.middlewares, self.gather_s)
 
     @property
     def degrees_of_freedom(self) -> int:

@@ -13,6 +13,7 @@ from posthaste_lab.fitting.batches import Batches, merged, of_single_requests, r
 from posthaste_lab.fitting.system import Kind, Setting
 
 ONE_AT_A_TIME = 1
+GATHER_S = 0.0005  # how long a tier over PostgreSQL waits for those who come back, at most
 ERRORS_MAX_SHARE = 0.01  # of all answers: an error does not take a request's time, and the model knows one kind only
 
 
@@ -105,7 +106,7 @@ def _response_s(run: Run, trial: str, figures: Row) -> float:
 
 def _batches(tiers: list[Path], result: Result, setting: Setting) -> Batches | None:
     if setting.kind == "batches" and result.measured_unix_s is not None:
-        return merged([read_batches(tier, result.measured_unix_s, setting.workers or 1) for tier in tiers])
+        return merged([read_batches(tier, result.measured_unix_s, setting) for tier in tiers])
     if setting.kind == "workers":
         return _of_workers(result, setting)
     return None
@@ -148,7 +149,8 @@ def _setting(tiers: list[Path], think_time_s: float) -> Setting:
         raise BadArgument("DIR", str(tiers[0]), "is of a tier with other workers or batches than those beside it")
     batch, workers = held[0].get("batch"), held[0].get("workers")
     if batch is not None:
-        return Setting("batches", think_time_s, int(batch), int(workers or 1), len(tiers))
+        gather_s = GATHER_S if str(held[0].get("store")).startswith("postgres") else 0.0
+        return Setting("batches", think_time_s, int(batch), int(workers or 1), len(tiers), gather_s)
     kind: Kind = "turns" if workers is None else "workers"
     limit = None if workers is None else ONE_AT_A_TIME
     return Setting(kind, think_time_s, limit, workers, len(tiers))

@@ -31,13 +31,17 @@ UNKNOWN: dict[Kind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What is fixed: think time, the most requests in a batch, workers of each middleware, middlewares."""
+    """What is fixed: think time, the most requests in a batch, workers of each middleware, middlewares.
+
+    For `gather_s` at most a worker waits for those who are about to come back: see `queueing.gathering`.
+    """
 
     kind: Kind
     think_time_s: float
     batch_limit: int | None
     workers: int | None
     middlewares: int
+    gather_s: float = 0.0
 
     def unknown(self, counts: int) -> tuple[str, ...]:
         """The figures that are fitted to so many numbers of clients, since no stamp shows them."""
@@ -47,7 +51,7 @@ class Setting:
     @property
     def is_played(self) -> bool:
         """Whether its solution has chance in it: see `queueing.batch_pool`."""
-        return self.kind == "batches" and (self.workers or 1) > 1
+        return self.kind == "batches" and ((self.workers or 1) > 1 or self.gather_s > 0)
 
 
 class Figures(BaseModel):
@@ -109,6 +113,7 @@ class Figures(BaseModel):
             wake_time=self.wake_s,
             bends=self.bends,
             shape=self.batch_shape,
+            gather_time=setting.gather_s,
         )
 
 

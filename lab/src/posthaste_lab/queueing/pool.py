@@ -26,11 +26,13 @@ from posthaste_lab.checks import FloatArray, bounded, count, fraction, non_negat
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing.batching import CLIENTS_MAX, BatchServer, Shape, batch_law, batch_server, batch_times
 from posthaste_lab.queueing.closed import solve
+from posthaste_lab.queueing.gathering import Gathering
 from posthaste_lab.queueing.station import Station
 
 WARM_UP, REQUESTS = 4_000, 24_000  # played in all
 DECK = 64  # batches that have the law between them
-COMES, HANDLED, ENDS = 0, 1, 2  # a client comes back; its request is at the line; a batch is answered
+# A client comes back; its request is at the line; a batch is answered; those expected have been waited for long enough.
+COMES, HANDLED, ENDS, WAITED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class _Pool:
     limit: int
     law: tuple[FloatArray, FloatArray]
     wake_time: float
+    gather_time: float
     times: list[float]  # of a batch, by its size
 
     def answer(self, throughput: float, mean_batch: float, utilization: float) -> BatchServer:
@@ -78,18 +81,21 @@ def batch_pool(
     wake_time: float = 0.0,
     bends: Sequence[tuple[float, float]] = (),
     shape: Shape = (),
+    gather_time: float = 0.0,
 ) -> BatchServer:
     """A closed system before `servers` servers, each of which takes all who wait when it is free.
 
     A batch of n takes `batch_time + n request_time + contention` for each other batch under way when it begins, and
     `wake_time` more if all servers were idle. Everything else as `batch_server`, which this is with one server.
-    `utilization` is that of one server. With `batch_limit` = 1, times of service are taken for exponential, `scv` and
-    `shape` for nothing, and whoever is alone for one who found nobody; with larger batches the system is played, and
-    the answer is right to about one percent, or some five where batches vary much (an scv of 10).
+    `utilization` is that of one server. With a `gather_time` a server that is free while no other works waits, for so
+    long at most, for those who are about to come back: see `queueing.gathering`. With `batch_limit` = 1 nobody does,
+    times of service are taken for exponential, `scv` and `shape` for nothing, and whoever is alone for one who found
+    nobody. With larger batches the system is played, and the answer is right to about one percent, or some five where
+    batches vary much (an scv of 10).
 
     Raises BadArgument for what cannot be.
     """
-    if count("servers", servers) == 1:
+    if count("servers", servers) == 1 and non_negative("gather_time", gather_time) == 0:
         return batch_server(
             population,
             batch_time,
@@ -118,6 +124,7 @@ def batch_pool(
         limit=limit,
         law=batch_law(scv, shape),
         wake_time=non_negative("wake_time", wake_time),
+        gather_time=non_negative("gather_time", gather_time),
         times=[0.0, *times.tolist()],
     )
     if think_time + path_time + handling_time == 0:
@@ -144,30 +151,37 @@ def _played(pool: _Pool) -> BatchServer:
     streams = random.Random(0)  # noqa: S311 - no secret
     chance, handled, visits, drawn = (random.Random(streams.random()) for _ in range(4))  # noqa: S311
     away, varied = _Away(chance, pool.think_time, pool.path_time), _Deck(drawn, *pool.law)
-    events = [(away(), COMES, 1) for _ in range(pool.population)]
+    gathering = Gathering(pool.gather_time)
+    events = [(away(), COMES, 1, 0.0) for _ in range(pool.population)]
     events.sort()
     waiting = busy = answered = counted = batches = 0
     free_at = began = worked = now = 0.0
     while answered < REQUESTS:
-        now, kind, number = heappop(events)
+        now, kind, number, took = heappop(events)
         if kind == COMES and pool.handling_time > 0:
             free_at = max(now, free_at) + handled.expovariate(1 / pool.handling_time)
-            heappush(events, (free_at, HANDLED, 1))
-        elif kind != ENDS and (pool.visits == 1 or visits.random() < pool.visits):
+            heappush(events, (free_at, HANDLED, 1, 0.0))
+        elif kind < ENDS and (pool.visits == 1 or visits.random() < pool.visits):
             waiting += 1
-        else:
-            busy -= kind == ENDS
+            gathering.comes(now)
+        elif kind != WAITED:
             answered += number
             for _ in range(number):
-                heappush(events, (now + away(), COMES, 1))
-        while waiting and busy < pool.servers:
+                heappush(events, (now + away(), COMES, 1, 0.0))
+        if kind == ENDS:
+            busy -= 1
+            gathering.batch_ends(now, took, number, waiting)
+            if gathering.until > now:
+                heappush(events, (gathering.until, WAITED, 0, 0.0))
+        is_held = busy == 0 and waiting < pool.limit and gathering.is_worth(now, waiting)
+        while waiting and busy < pool.servers and not is_held:
             size = min(waiting, pool.limit)
             took = pool.times[size] + pool.contention * busy
             took += pool.wake_time if busy == 0 and kind != ENDS else 0.0
             took *= varied()
             waiting, busy, worked, batches = waiting - size, busy + 1, worked + took, batches + 1
             counted += size
-            heappush(events, (now + took, ENDS, size))
+            heappush(events, (now + took, ENDS, size, took))
         if not began and answered >= WARM_UP:
             began, worked, batches, counted, answered = now, 0.0, 0, 0, WARM_UP
     lasted = now - began
