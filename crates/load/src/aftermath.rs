@@ -190,21 +190,7 @@ pub(crate) fn report<B: Bench>(
             .map(|(kind, f)| (<B::Dialogue as Dialogue>::KINDS[kind], KindReport::of(f, duration_s)))
             .collect(),
         details: settled.details,
-        generator: Generator {
-            threads: gathered.threads,
-            cpu: gathered.cpu,
-            utilization: gathered.utilization,
-            utilization_max: gathered.utilization_max,
-            cpu_us_per_request: if requests > 0 {
-                gathered.cpu.busy_s() * 1e6 / requests as f64
-            } else {
-                0.0
-            },
-            turn_max_us: gathered.turn_max as f64 / 1e3,
-            late_p99_us: gathered.late.value_at_quantile(0.99) as f64 / 1e3,
-            late_max_us: gathered.late.max() as f64 / 1e3,
-            bottleneck,
-        },
+        generator: generator(&gathered, requests, bottleneck),
         connections_lost: gathered.connections_lost,
         unanswered: gathered.unanswered,
         behind: gathered.behind,
@@ -219,6 +205,21 @@ pub(crate) fn report<B: Bench>(
         unwritten: None,
         check: settled.check,
         options: bench,
+    }
+}
+
+/// What the load generator itself did.
+fn generator(gathered: &Gathered, requests: u64, bottleneck: bool) -> Generator {
+    Generator {
+        threads: gathered.threads,
+        cpu: gathered.cpu,
+        utilization: gathered.utilization,
+        utilization_max: gathered.utilization_max,
+        cpu_us_per_request: if requests > 0 { gathered.cpu.busy_s() * 1e6 / requests as f64 } else { 0.0 },
+        turn_max_us: gathered.turn_max as f64 / 1e3,
+        late_p99_us: gathered.late.value_at_quantile(0.99) as f64 / 1e3,
+        late_max_us: gathered.late.max() as f64 / 1e3,
+        bottleneck,
     }
 }
 

@@ -280,8 +280,9 @@ fn add(
     })
 }
 
-impl fmt::Display for Merged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Merged {
+    /// The load generators, one by one.
+    fn write_parts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = match self.clock_error_us {
             Some(0.0) => String::new(),
             Some(us) => format!(", to within {us:.0} us"),
@@ -295,9 +296,28 @@ impl fmt::Display for Merged {
             self.common_s,
             self.clock
         )?;
-        for part in &self.parts {
-            writeln!(f, "{:>10.0} served/s  {}", part.throughput_per_s, part.record)?;
-        }
+        self.parts
+            .iter()
+            .try_for_each(|part| writeln!(f, "{:>10.0} served/s  {}", part.throughput_per_s, part.record))
+    }
+
+    /// Keys of gets, where any were asked for.
+    fn write_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(MergedKeys { hits, misses, keys_per_s }) = self.keys.filter(|keys| keys.hits + keys.misses > 0)
+        else {
+            return Ok(());
+        };
+        let share = 100.0 * hits as f64 / (hits + misses) as f64;
+        writeln!(
+            f,
+            "\nkeys: {hits} hits, {misses} misses ({share:.2} % hits, {keys_per_s:.0} keys/s), each in all that it measured"
+        )
+    }
+}
+
+impl fmt::Display for Merged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_parts(f)?;
         writeln!(
             f,
             "\n{:<14} {:>10} {:>11} {:>8} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
@@ -322,15 +342,7 @@ impl fmt::Display for Merged {
         {
             line(f, name, kind)?;
         }
-        if let Some(MergedKeys { hits, misses, keys_per_s }) =
-            self.keys.filter(|keys| keys.hits + keys.misses > 0)
-        {
-            let share = 100.0 * hits as f64 / (hits + misses) as f64;
-            writeln!(
-                f,
-                "\nkeys: {hits} hits, {misses} misses ({share:.2} % hits, {keys_per_s:.0} keys/s), each in all that it measured"
-            )?;
-        }
+        self.write_keys(f)?;
         self.invalid_because.iter().try_for_each(|doubt| writeln!(f, "NOT VALID: {doubt}"))
     }
 }

@@ -86,44 +86,62 @@ pub(crate) fn settle(
     }
     let shared = shared_queues(bench);
     let mut inspector = Inspector::new(ground.run, bench.connect.len(), shared, ledger.allows_foreign());
-    let (mut drained, mut undrained) = (0, false);
-    let was_interrupted = is_interrupted();
-    let may_go_on = || was_interrupted || !is_interrupted();
+    let mut drained = Drained { popped: 0, is_whole: true };
     if bench.has_queues() {
         let mut witnesses = Vec::new();
         let mut audience =
             Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
-        for (place, own) in leavings.queues.iter().enumerate() {
-            // If it has a store of its own, a sender's earlier messages may stand there.
-            audience.inspector.forget_order();
-            let territory = Territory { shared, own: own.iter().copied().collect() };
-            let popped = servers
-                .ask(place, |session| drain(session, accounts(bench), &territory, &mut audience, &may_go_on));
-            match popped {
-                Ok(popped) => drained += popped,
-                Err(error) => {
-                    violations.add(|| {
-                        format!("remaining messages cannot be popped, so losses are unknown: {error}")
-                    });
-                    undrained = true;
-                }
-            }
-        }
-        undrained |= !may_go_on();
+        drained = drain_all(bench, &leavings.queues, servers, &mut audience, &mut violations);
         inspector.hand_over(&mut ledger);
-        if undrained {
+        if !drained.is_whole {
             ledger.excuse(u64::MAX);
         }
         witnesses.iter().for_each(|witness| witness.testify_of_drain(&mut history));
     }
     // What was there before the run, or was not drained, the history does not know.
-    let knows_all = !undrained && !ledger.allows_foreign();
+    let knows_all = drained.is_whole && !ledger.allows_foreign();
     leavings.findings.push(inspector.findings());
     let judgment = room.map(|room| {
         let (judgment, told) = judge(&mut history, room, leavings.blamed());
         (judgment, if knows_all { told } else { Told { of_others: Violations::default(), ..told } })
     });
-    Some(close(ledger, ground.sent, leavings, violations, drained, judgment))
+    Some(close(ledger, ground.sent, leavings, violations, drained.popped, judgment))
+}
+
+/// What was popped after the run, and whether that is all there was.
+struct Drained {
+    popped: u64,
+    is_whole: bool,
+}
+
+/// Pops what is left at each server, of shared queues and of those that its clients made.
+fn drain_all(
+    bench: &QueueBench,
+    queues: &[Vec<Queue>],
+    servers: &mut Again<'_>,
+    audience: &mut Audience<'_>,
+    violations: &mut Violations,
+) -> Drained {
+    let was_interrupted = is_interrupted();
+    let may_go_on = || was_interrupted || !is_interrupted();
+    let mut drained = Drained { popped: 0, is_whole: true };
+    for (place, own) in queues.iter().enumerate() {
+        // If it has a store of its own, a sender's earlier messages may stand there.
+        audience.inspector.forget_order();
+        let territory = Territory { shared: shared_queues(bench), own: own.iter().copied().collect() };
+        let popped =
+            servers.ask(place, |session| drain(session, accounts(bench), &territory, audience, &may_go_on));
+        match popped {
+            Ok(popped) => drained.popped += popped,
+            Err(error) => {
+                violations
+                    .add(|| format!("remaining messages cannot be popped, so losses are unknown: {error}"));
+                drained.is_whole = false;
+            }
+        }
+    }
+    drained.is_whole &= may_go_on();
+    drained
 }
 
 /// Compares the depths of queues with what should be there.

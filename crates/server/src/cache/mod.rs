@@ -108,6 +108,10 @@ pub mod backend; // where a server is
 
 pub mod dialect; // which meta commands it understands
 
-pub mod prober; // brings servers back
+pub mod prober; // tells whether servers are there
+
+mod homecoming; // how one that was lost comes back
+
+mod inquiry; // asks a server, and waits for its answers
 
 mod namer; // looks names up again

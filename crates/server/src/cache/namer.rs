@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::fleet::Server;
 use super::groups::{Finds, Found, Group, groups};
 use super::hall::Hall;
-use super::prober;
+use super::homecoming;
 use crate::front::accept::ListenAddress;
 
 /// How long a group that nobody knows yet waits for the next question.
@@ -122,7 +122,7 @@ impl Rounds {
             let is_it = |found: &Found| server.backend.is_named(&found.address);
             !table.in_use().contains(&server.slot) && finds.values().flatten().any(is_it)
         };
-        table.servers.iter().filter(comes).for_each(|server| prober::welcome(server, &self.hall));
+        table.servers.iter().filter(comes).for_each(|server| homecoming::welcome(server, &self.hall));
     }
 
     fn look_for_servers(&mut self) {
@@ -137,7 +137,7 @@ impl Rounds {
                 // Who brings it back tries again and again, and does not say so.
                 self.tell(
                     server.name().to_owned(),
-                    format!("{} stays away: {}", server.name(), prober::why_taken(other)),
+                    format!("{} stays away: {}", server.name(), homecoming::why_taken(other)),
                 );
             }
         }
@@ -162,9 +162,9 @@ impl Rounds {
 
     fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
         if let Some(other) = self.hall.fleet.table().neighbour(server, address) {
-            return Err(prober::why_taken(other));
+            return Err(homecoming::why_taken(other));
         }
-        prober::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
+        homecoming::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.came_empty();
         self.hall.fleet.remind(server, self.hall.clock.now());
         // Before it is there: nobody is to look for the other one.

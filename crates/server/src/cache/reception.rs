@@ -8,7 +8,7 @@ use std::thread;
 use super::fleet::Server;
 use super::layout::{Layout, PoolPlan, Seat};
 use super::pool::Pool;
-use super::prober;
+use super::homecoming;
 use super::rules::Writes;
 use super::table::Table;
 
@@ -95,7 +95,7 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl 
         if server.health.is_away() && server.health.miss(None) {
             return;
         }
-        match prober::empty(server, None) {
+        match homecoming::empty(server, None) {
             Ok(()) => {
                 tracing::info!(server = %server.name(), "server forgot what it held, before it takes part");
                 emptied(server);

@@ -197,32 +197,30 @@ async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<Json
     let mut found = Vec::new();
     let mut after = look.after.unwrap_or(0);
     let (mut looked_at, mut bytes) = (0, 0);
-    loop {
+    let next = 'page: loop {
         let words =
             Words::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
         let answer = visitor.ask(words).await?;
         let value = answer.value();
-        looked_at += value.parts().len();
+        if value.parts().is_empty() {
+            break None;
+        }
         for message in value.parts() {
-            if found.len() == wanted {
-                return Ok(Json(json!({ "messages": found, "next": after })));
-            }
             if look.matches(message) {
                 bytes += body_and_headers(message);
-                if bytes > ANSWER_BYTES && !found.is_empty() {
-                    return Ok(Json(json!({ "messages": found, "next": after })));
+                if found.len() == wanted || (bytes > ANSWER_BYTES && !found.is_empty()) {
+                    break 'page Some(after);
                 }
                 found.push(to_json(message));
             }
             after = message.get(b"id").and_then(Value::as_integer).map_or(after, i64::cast_unsigned);
         }
-        if value.parts().is_empty() {
-            return Ok(Json(json!({ "messages": found, "next": null })));
-        }
+        looked_at += value.parts().len();
         if found.len() == wanted || looked_at >= LOOKED_AT_MAX {
-            return Ok(Json(json!({ "messages": found, "next": after })));
+            break Some(after);
         }
-    }
+    };
+    Ok(Json(json!({ "messages": found, "next": next })))
 }
 
 /// Bytes of a message's body and headers.

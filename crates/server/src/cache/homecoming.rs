@@ -1,0 +1,294 @@
+//! How a server that was lost comes back: it is asked whether it is there, what was given up to it is read to its end, what it
+//! missed is deleted on it, and then it takes part again.
+
+use std::io::{self, BufReader, ErrorKind, Read as _};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use posthaste_wire::memcached::reply::is_error;
+use socket2::{SockRef, Socket};
+
+use super::backend::Dialed;
+use super::deletion::Deletion;
+use super::fleet::Server;
+use super::flushes::OwnFlushes;
+use super::hall::Hall;
+use super::inquiry::{OWN, PATIENCE, ask, ask_run, tells_version};
+use super::missed::{Before, Missed};
+use crate::front::accept::ListenAddress;
+
+/// Deletions sent at once: their answers fit any socket's buffers.
+const DELETIONS: usize = 64;
+
+/// How long it may take for each answer while writes wait.
+const PAUSED: Duration = Duration::from_millis(200);
+
+/// Rounds of deletions after which writes wait for the last one: keys may be written faster than they are deleted.
+const ROUNDS_UNPAUSED: usize = 8;
+
+/// After so long a pause many deletions that are left are done by a flush: clients wait, and a cold server is the smaller harm.
+const PAUSED_MAX: Duration = Duration::from_secs(1);
+
+/// So many are not many: at worst each [`DELETIONS`] of them take [`PAUSED`].
+const FEW_DELETIONS: usize = 8 * DELETIONS;
+
+/// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
+///
+/// # Errors
+/// It cannot be asked, is another one by name, or refuses to forget.
+pub(super) fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<bool> {
+    let mut link = greet(server, hall)?;
+    if !server.health.is_away() {
+        server.health.found();
+        return Ok(true);
+    }
+    if server.backend.is_elsewhere() && server.health.miss(None) {
+        tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
+    }
+    // While it was away the time may have come.
+    if hall.fleet.take_reminder(server, hall.clock.now()) && server.health.miss(None) {
+        tracing::debug!(server = %server.name(), "it forgets what it holds: a flush was due meanwhile");
+    }
+    // A server that was started anew does not know of it.
+    hall.fleet.remind(server, hall.clock.now());
+    catch_up(&mut link, server, hall, stop)
+}
+
+/// Connects to a server at the address its name has now, unless another of its pool is there, and asks who it is.
+fn greet(server: &Server, hall: &Hall) -> io::Result<BufReader<Dialed>> {
+    let (address, table) = (server.backend.address().map_err(io::Error::other)?, hall.fleet.table());
+    if let Some(other) = table.neighbour(server, &address).filter(|other| !other.health.is_away()) {
+        return Err(io::Error::other(why_taken(other)));
+    }
+    // Over a connection of its own: who does not know this question may end it.
+    let run = ask_run(server, &mut server.backend.dial_at(address.clone(), OWN)?);
+    let mut link = BufReader::new(server.backend.dial_at(address, OWN)?);
+    ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))?;
+    server.health.comes_as(run);
+    Ok(link)
+}
+
+/// Does one thing after the other that must be done before a server takes part, until there is nothing. Clients go on writing
+/// meanwhile, so there may be more each time, and at last they are paused. False: threads still use the server.
+fn catch_up(
+    link: &mut BufReader<Dialed>,
+    server: &Server,
+    hall: &Hall,
+    stop: &AtomicBool,
+) -> io::Result<bool> {
+    let mut paused = None;
+    for round in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if round >= ROUNDS_UNPAUSED && paused.is_none() {
+            link.get_ref().wait_at_most(PAUSED)?;
+            paused = Some((hall.pause_writes(), Instant::now() + PAUSED_MAX));
+        }
+        let mut before = server.health.before();
+        let done = match &mut before {
+            Before::Nothing => {
+                server.backend.serves();
+                return Ok(true);
+            }
+            Before::Wait => return Ok(false),
+            Before::Drain(sockets) => {
+                paused = None;
+                // What is still read at an address that is not its own any more reaches it no more.
+                sockets.retain(|socket| !leads_elsewhere(socket, server));
+                drain(sockets)
+            }
+            Before::Flush => flush(link, server, hall),
+            Before::Delete(keys) => {
+                let until = paused.as_ref().map(|(_, until)| *until);
+                delete_all(link, server, hall, keys, until)
+            }
+        };
+        if let Err(error) = done {
+            server.health.put_back(before);
+            if error.kind() == ErrorKind::InvalidData && server.health.is_first_refusal() {
+                tracing::warn!(server = %server.name(), "server does not forget what it missed, and stays away: {error}");
+            }
+            return Err(error);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a connection leads to an address that the server has left.
+fn leads_elsewhere(socket: &OwnedFd, server: &Server) -> bool {
+    let peer = SockRef::from(socket).peer_addr().ok().and_then(|peer| peer.as_socket());
+    peer.is_some_and(|place| server.backend.has_left(place))
+}
+
+/// Why a server does not go to an address.
+pub(super) fn why_taken(other: &Server) -> String {
+    format!("{} of the same pool is there; have the names lead to two servers, or name one", other.name())
+}
+
+/// A server that no pool has will be in one again: it forgets everything, since it missed what was written meanwhile. One that is
+/// away is brought back for that, if it can be; else it is later, when it is in its pool.
+pub(super) fn welcome(server: &Server, hall: &Hall) {
+    let is_away = server.health.miss(None);
+    for _ in 0..=server.backend.addresses() {
+        if !is_away || bring_back(server, hall, &AtomicBool::new(false)).is_ok() {
+            return;
+        }
+        server.backend.resolve_again();
+    }
+}
+
+/// Makes a server forget everything that may be asked as soon as this is done, at this address (None: its own).
+///
+/// # Errors
+/// It cannot be asked, or refuses.
+pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {
+    let dialed = match address {
+        Some(address) => server.backend.dial_at(address, OWN),
+        None => server.backend.dial(OWN),
+    };
+    let mut link = BufReader::new(dialed?);
+    ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
+    ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))
+}
+
+/// Has a server forget everything that was asked to do so later, when another flush took the place of that.
+pub(super) fn flush_again(server: &Server, hall: &Hall) {
+    // A write beside it may come before it here, and other replicas are not flushed now.
+    let (flushes, mut own) = (&hall.fleet.flushes, OwnFlushes::default());
+    flushes.begin(&mut own);
+    let emptied = empty(server, None);
+    flushes.end(&mut own);
+    match emptied {
+        // One that refuses has refused it to clients before.
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            tracing::debug!(server = %server.name(), "it does not forget what it holds: {error}");
+        }
+        Err(error) if server.health.strange() => {
+            tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.meaning());
+            hall.tell_retry();
+        }
+        _ => {}
+    }
+}
+
+/// Makes a server that comes back forget everything, now and when clients wanted it.
+fn flush(link: &mut BufReader<Dialed>, server: &Server, hall: &Hall) -> io::Result<()> {
+    ask(link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
+    hall.fleet.remind(server, hall.clock.now());
+    Ok(())
+}
+
+/// Deletes these keys. Those that are left are not done, should it fail. If many are left when writes have waited `until` then, it is
+/// by a flush.
+fn delete_all(
+    link: &mut BufReader<Dialed>,
+    server: &Server,
+    hall: &Hall,
+    keys: &mut Vec<Missed>,
+    until: Option<Instant>,
+) -> io::Result<()> {
+    while !keys.is_empty() {
+        let is_late = until.is_some_and(|until| until <= Instant::now());
+        if is_late && keys.len() > FEW_DELETIONS {
+            return flush(link, server, hall);
+        }
+        let rest = keys.len().saturating_sub(DELETIONS);
+        delete(link, server, &keys[rest..])?;
+        keys.truncate(rest);
+    }
+    Ok(())
+}
+
+/// Deletes these keys, as far as a server that has told its version may hold them.
+fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[Missed]) -> io::Result<()> {
+    let (mut commands, mut lines) = (Vec::new(), 0);
+    for Missed { key, base64 } in keys {
+        let deletion = Deletion::of(key, *base64);
+        if deletion.concerns(&server.dialect) {
+            deletion.write(&mut commands);
+            lines += 1;
+        }
+    }
+    // Clients choose keys. Where the server says that this is none, it holds nothing under it either.
+    ask(link, &commands, lines, |said| said.starts_with(b"CLIENT_ERROR") || !is_error(said))
+}
+
+/// Reads connections to their ends, and leaves those that have none yet.
+fn drain(sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
+    let mut done = Ok(());
+    while let Some(socket) = sockets.pop() {
+        match read_to_end(&socket) {
+            Ok(()) => {}
+            // Nothing more of it reaches the server. What has may still be read there, but hardly so long as until it is asked
+            // again.
+            Err(error) if error.kind() == ErrorKind::TimedOut => done = Err(error),
+            Err(error) => {
+                sockets.push(socket);
+                return Err(error);
+            }
+        }
+    }
+    done
+}
+
+/// Reads until the server has closed a connection that was given up: then it has done all it was sent.
+///
+/// # Errors
+/// `TimedOut`: it was away for so long that the system gave the connection up. Others: it is not at its end.
+fn read_to_end(socket: &OwnedFd) -> io::Result<()> {
+    let mut socket = Socket::from(socket.try_clone()?);
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = [0; 4096];
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match socket.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(_) if Instant::now() < until => {}
+            Ok(_) => return Err(ErrorKind::WouldBlock.into()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(error);
+            }
+            // Reset: nothing that was sent can reach it any more.
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Both ends of a connection.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    /// Both ends of a connection that the system gives up: the peer has no room for what it was sent.
+    fn hopeless() -> (TcpStream, TcpStream) {
+        let (mut ours, theirs) = pair();
+        SockRef::from(&ours).set_tcp_user_timeout(Some(Duration::from_millis(50))).unwrap();
+        ours.set_nonblocking(true).unwrap();
+        while ours.write(&[0; 65536]).is_ok() {}
+        (ours, theirs)
+    }
+
+    #[test]
+    fn connections_that_the_system_gave_up_cost_one_round_however_many_they_are() {
+        let (talks, others_end) = pair();
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| hopeless()).unzip();
+        let mut sockets: Vec<OwnedFd> = [talks].into_iter().chain(ours).map(OwnedFd::from).collect();
+        assert_eq!(drain(&mut sockets).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(sockets.len(), 1, "only who may still be heard is left");
+        drop((others_end, theirs));
+        assert!(drain(&mut sockets).is_ok() && sockets.is_empty());
+    }
+}
