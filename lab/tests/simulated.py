@@ -72,6 +72,7 @@ class System:
     several: float = 0.0  # for a batch of more than one request
     stalled: float = 0.0  # the share of batches that take fifty times as long
     gather: float = 0.0  # the longest wait for those who were answered, as over PostgreSQL
+    reserve: float = 0.0  # how long requests wait for a server that works before another one takes them
     tier: str = "queue"  # which tier left the record: queue, cache workers, cache pipelined
 
     @property
@@ -96,6 +97,7 @@ class Played:
     services: list[float] = field(default_factory=list)
     under_way: int = 0
     arrivals: list[float] = field(default_factory=list)
+    since: float = 0.0  # when the first of those that wait came, or the last batch was taken
     turn: tuple[float, float, int] = (0.0, 0.0, 0)  # the last one's end, until when it was waited then, its requests
     share: float = 1.0  # of those answered, who came back while they were waited for
 
@@ -103,7 +105,7 @@ class Played:
         """Let it run."""
         self.line = simpy.Store(self.env)
         self.handler = simpy.Resource(self.env)
-        self.arrival = self.env.event()
+        self.arrival, self.ended = self.env.event(), self.env.event()
         for _ in range(self.clients):
             self.env.process(self._client())
         for _ in range(self.system.servers):
@@ -117,7 +119,8 @@ class Played:
         while True:
             yield self.env.timeout(self._some(self.system.think))
             begun = self.env.now
-            yield self.env.timeout(self._some(self.system.path))
+            stretches = 4 if self.system.gather else 1
+            yield self.env.timeout(sum(self._some(self.system.path / stretches) for _ in range(stretches)))
             if self.system.handling:
                 with self.handler.request() as turn:
                     yield turn
@@ -126,6 +129,7 @@ class Played:
             if self.random.random() < self.system.visits:
                 stamps["done"] = -1.0
                 answered = self.env.event()
+                self.since = self.since if self.line.items else self.env.now
                 yield self.line.put((stamps, answered))
                 self.arrivals.append(self.env.now)
                 self.arrival.succeed()
@@ -152,11 +156,15 @@ class Played:
         system = self.system
         while True:
             idle = not self.line.items
-            first: Any = yield self.line.get()
+            batch: list[Any] = []
+            if system.reserve:
+                yield from self._stand_by()
+            else:
+                batch.append((yield self.line.get()))
             woken = idle and self.under_way == 0
-            batch = [first]
             while self.line.items and len(batch) < system.limit:
                 batch.append(self.line.items.pop(0))
+            self.since = self.env.now
             for stamps, _ in batch:
                 stamps["dequeued"] = self.env.now
             spread = self.random.gammavariate(1 / system.scv, system.scv) if system.scv else 1.0
@@ -166,6 +174,8 @@ class Played:
             self.under_way += 1
             yield self.env.timeout(took)
             self.under_way -= 1
+            self.ended.succeed()
+            self.ended = self.env.event()
             self.services += [took] * len(batch)
             for _, answered in batch:
                 answered.succeed()
@@ -173,6 +183,15 @@ class Played:
                 yield self.env.timeout(system.turn)
             if system.gather:
                 yield from self._gather(len(batch), took)
+
+    def _stand_by(self) -> Steps:
+        """A server waits while others work, unless a whole batch waits, or one request for too long."""
+        while True:
+            waiting, due = len(self.line.items), self.since + self.system.reserve * self.under_way
+            if waiting and (self.under_way == 0 or waiting >= self.system.limit or self.env.now >= due):
+                return
+            late = [self.env.timeout(due - self.env.now)] if waiting else []
+            yield self.env.any_of([self.arrival, self.ended, *late])
 
     def _gather(self, answered: int, took: float) -> Steps:
         """The one server waits for those it has answered, as many of whom as came back before."""

@@ -67,6 +67,12 @@ SYSTEMS = {
         System(batch=0.001, request=0.0, path=0.001, servers=8, scv=1.0, limit=1, contention=0.0003),
         0.02,
     ),
+    "with a reserve": (
+        48, System(batch=0.002, request=0.0001, path=0.003, servers=4, contention=0.0005, reserve=0.001), 0.01,
+    ),
+    "with a reserve for full batches": (
+        64, System(batch=0.001, request=0.00005, path=0.0005, servers=3, limit=12, scv=0.5, reserve=0.005), 0.02,
+    ),
     "gathering": (24, System(batch=0.002, request=0.0001, path=0.0002, gather=0.0005), 0.01),
     "gathering some of them": (
         24, System(batch=0.001, request=0.0001, path=0.0002, think=0.0005, gather=0.0005, scv=0.3), 0.02,
@@ -94,6 +100,7 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
         batch_limit=system.limit,
         scv=system.scv,
         gather_time=system.gather,
+        reserve_after=system.reserve,
     )
     rates, lasting = [], max(1.5, 20 / clients)
     for seed in range(6):
@@ -150,6 +157,7 @@ def test_more_clients_never_get_less_unless_servers_hinder_each_other() -> None:
         ({"servers": 0}, "servers"),
         ({"contention": -1.0}, "contention"),
         ({"gather_time": -1.0, "servers": 1}, "gather_time"),
+        ({"reserve_after": -1.0}, "reserve_after"),
         ({"batch_limit": 1, "batch_time": 0.0, "request_time": 0.0}, "batch_time"),
         ({"batch_limit": 1, "path_time": 0.0}, "path_time"),
         ({"visits": 2.0}, "visits"),

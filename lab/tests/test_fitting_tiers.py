@@ -18,7 +18,7 @@ from posthaste_lab.fitting import OutsideTheData, fit_run, model_at, predict, va
 from posthaste_lab.fitting.bottleneck import halved
 from posthaste_lab.fitting.levels import factor_of_middlewares
 from posthaste_lab.fitting.model import FittedModel, Model
-from posthaste_lab.fitting.observations import GATHER_S, observations
+from posthaste_lab.fitting.observations import GATHER_S, RESERVE_S, observations
 from posthaste_lab.fitting.validation import Summary, Validation
 
 CLIENTS = [1, 4, 12, 32, 64]
@@ -29,7 +29,7 @@ WORKERS = System(
 )  # fmt: skip
 TURNS = System(batch=0.00005, request=0.00001, path=0.00012, tier="cache pipelined")
 ASLEEP = System(batch=0.00004, request=0.00001, path=0.00003, wake=0.00006, tier="cache pipelined")
-BATCHES = System(batch=0.002, request=0.00005, path=0.0005, servers=4, contention=0.0002)
+BATCHES = System(batch=0.006, request=0.0002, path=0.0005, servers=4, contention=0.0002, reserve=0.005)
 
 GATHERING = System(batch=0.0003, request=0.00001, several=0.0002, path=0.00003, handling=0.00001, gather=0.0005)
 
@@ -72,12 +72,12 @@ def test_a_tier_that_waits_for_those_who_come_back_is_fitted_with_that_wait(tmp_
     assert crowds.throughput < 0.85 * one.throughput
 
 
-def test_a_tier_over_postgresql_waits_as_long_as_is_believed_here() -> None:
-    """The program's own limit."""
-    limits = Path(__file__).parents[2] / "crates/server/src/path/limits.rs"
-    found = re.search(r"GATHER_MAX: Duration = Duration::from_micros\((\d+)\)", limits.read_text("utf-8"))
-    assert found
-    assert int(found[1]) / 1e6 == GATHER_S
+def test_workers_of_the_program_wait_as_long_as_is_believed_here() -> None:
+    """For those who come back, and for a worker under way."""
+    limits = (Path(__file__).parents[2] / "crates/server/src/path/limits.rs").read_text("utf-8")
+    found = dict(re.findall(r"(\w+): Duration = Duration::from_(\w+\(\d+\))", limits))
+    assert found["GATHER_MAX"] == f"micros({GATHER_S * 1e6:.0f})"
+    assert found["RESERVE_AFTER"] == f"millis({RESERVE_S * 1e3:.0f})"
 
 
 def test_workers_are_as_busy_with_errors_as_without(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from scipy.optimize import isotonic_regression, nnls
 
@@ -188,15 +189,15 @@ def cost_of(groups: list[Batches], setting: Setting) -> Cost:
     """What a batch takes, from the batches of each number of clients.
 
     With several workers it is a + b n + c o with n requests and o other batches under way, by least squares over all
-    batches. With one it is a line too, and how far the means of the groups lie from it (`_bent`). Where the worker
-    waits for others, how large a batch is has hardly to do with how long the one before it took, so all batches of a
-    size are a group.
+    batches. With one it is a line too, and how far the means of the groups lie from it (`_bent`). Where workers wait
+    for others, how large a batch is has hardly to do with how long the one before it took, so all batches of a size
+    are a group; of several workers those that were alone.
     """
-    if (setting.workers or 1) > 1:
-        return _plane(merged(groups))
     whole = merged(groups)
-    curve = _with_two(_means(_by_size(whole))) if setting.gather_s else _means(groups)
-    return _bent(whole, *curve)
+    if setting.gather_s:
+        alone = _those(whole, whole.others == whole.others.min())
+        return _bent(whole, *_with_two(_means(_by_size(alone))))
+    return _plane(whole) if (setting.workers or 1) > 1 else _bent(whole, *_means(groups))
 
 
 def _means(groups: list[Batches]) -> tuple[FloatArray, FloatArray]:
@@ -234,18 +235,28 @@ def _bent(whole: Batches, sizes: FloatArray, curve: FloatArray) -> Cost:
     batch_s = min(float(line[0]), float(curve[0]))  # what all batches take is not more than the shortest
     request_s = float(line[1]) if len(sizes) > 1 else 0.0
     bends = zip(sizes.tolist(), (curve - batch_s - request_s * sizes).tolist(), strict=True)
-    scv, shape = _spread(whole, np.interp(whole.sizes, sizes, curve))
-    return Cost(batch_s, request_s, 0.0, scv, tuple(bends), shape)
+    expected = np.interp(whole.sizes, sizes, curve)
+    contention = _contention(whole, expected)
+    scv, shape = _spread(whole, expected + contention * whole.others)
+    return Cost(batch_s, request_s, contention, scv, tuple(bends), shape)
+
+
+def _contention(whole: Batches, expected: FloatArray) -> float:
+    """By how much each other batch under way made one longer than expected: least squares of shares, not below zero."""
+    weights = whole.counts * whole.others / expected**2
+    squares = float(weights @ whole.others)
+    return max(0.0, float(weights @ (whole.times_s / whole.counts - expected)) / squares) if squares > 0 else 0.0
 
 
 def _by_size(whole: Batches) -> list[Batches]:
     """Batches of about a size, whatever the number of clients."""
     places = np.floor(np.log(whole.sizes) / np.log(ALIKE))
+    return [_those(whole, places == place) for place in np.unique(places)]
+
+
+def _those(whole: Batches, chosen: npt.NDArray[np.bool_]) -> Batches:
     columns = ("sizes", "others", "bins", "counts", "times_s", "squares_s2")
-    return [
-        replace(whole, **{name: getattr(whole, name)[places == place] for name in columns})
-        for place in np.unique(places)
-    ]
+    return replace(whole, **{name: getattr(whole, name)[chosen] for name in columns})
 
 
 def _apart(groups: list[Batches]) -> list[Batches]:

@@ -109,6 +109,7 @@ def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
         workers=setting.workers,
         middlewares=setting.middlewares,
         gather_s=setting.gather_s,
+        reserve_s=setting.reserve_s,
         figures=figures,
         intervals=_intervals(figures, by_repetition, confidence),
         by_repetition=by_repetition,

@@ -3,6 +3,7 @@
 docs/reference/lab.md describes it field by field, for readers in other languages: a change here is a change there.
 """
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
@@ -116,6 +117,7 @@ class Model(Whole):
     workers: int | None
     middlewares: int
     gather_s: float = 0.0
+    reserve_s: float = 0.0
     figures: Figures
     intervals: dict[str, Bounds]
     by_repetition: list[Figures]
@@ -130,7 +132,7 @@ class Model(Whole):
     @property
     def setting(self) -> Setting:
         """What is fixed in it."""
-        return Setting(self.kind, self.think_time_s, self.batch_limit, self.workers, self.middlewares, self.gather_s)
+        return Setting(**{field.name: getattr(self, field.name) for field in fields(Setting)})
 
     @property
     def degrees_of_freedom(self) -> int:

@@ -14,6 +14,7 @@ from posthaste_lab.fitting.system import Kind, Setting
 
 ONE_AT_A_TIME = 1
 GATHER_S = 0.0005  # how long a tier over PostgreSQL waits for those who come back, at most
+RESERVE_S = 0.005  # how long requests wait for a worker under way before another one takes them
 ERRORS_MAX_SHARE = 0.01  # of all answers: an error does not take a request's time, and the model knows one kind only
 
 
@@ -150,7 +151,7 @@ def _setting(tiers: list[Path], think_time_s: float) -> Setting:
     batch, workers = held[0].get("batch"), held[0].get("workers")
     if batch is not None:
         gather_s = GATHER_S if str(held[0].get("store")).startswith("postgres") else 0.0
-        return Setting("batches", think_time_s, int(batch), int(workers or 1), len(tiers), gather_s)
+        return Setting("batches", think_time_s, int(batch), int(workers or 1), len(tiers), gather_s, RESERVE_S)
     kind: Kind = "turns" if workers is None else "workers"
     limit = None if workers is None else ONE_AT_A_TIME
     return Setting(kind, think_time_s, limit, workers, len(tiers))

@@ -33,7 +33,8 @@ UNKNOWN: dict[Kind, tuple[str, ...]] = {
 class Setting:
     """What is fixed: think time, the most requests in a batch, workers of each middleware, middlewares.
 
-    For `gather_s` at most a worker waits for those who are about to come back: see `queueing.gathering`.
+    For `gather_s` at most a worker waits for those who are about to come back, and for `reserve_s` requests wait for a
+    worker under way before another one takes them: see `queueing.taking`.
     """
 
     kind: Kind
@@ -42,6 +43,7 @@ class Setting:
     workers: int | None
     middlewares: int
     gather_s: float = 0.0
+    reserve_s: float = 0.0
 
     def unknown(self, counts: int) -> tuple[str, ...]:
         """The figures that are fitted to so many numbers of clients, since no stamp shows them."""
@@ -114,6 +116,7 @@ class Figures(BaseModel):
             bends=self.bends,
             shape=self.batch_shape,
             gather_time=setting.gather_s,
+            reserve_after=setting.reserve_s,
         )
 
 

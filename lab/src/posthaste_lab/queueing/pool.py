@@ -26,13 +26,14 @@ from posthaste_lab.checks import FloatArray, bounded, count, fraction, non_negat
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing.batching import CLIENTS_MAX, BatchServer, Shape, batch_law, batch_server, batch_times
 from posthaste_lab.queueing.closed import solve
-from posthaste_lab.queueing.gathering import Gathering
 from posthaste_lab.queueing.station import Station
+from posthaste_lab.queueing.taking import Taking
 
 WARM_UP, REQUESTS = 4_000, 24_000  # played in all
+STRETCHES = 4  # of a client's way, where it matters how regular that is
 DECK = 64  # batches that have the law between them
-# A client comes back; its request is at the line; a batch is answered; those expected have been waited for long enough.
-COMES, HANDLED, ENDS, WAITED = 0, 1, 2, 3
+# A client comes back; its request is at the line; a batch is answered; a free server looks again.
+COMES, HANDLED, ENDS, LOOKS = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class _Pool:
     law: tuple[FloatArray, FloatArray]
     wake_time: float
     gather_time: float
+    reserve_after: float
     times: list[float]  # of a batch, by its size
 
     def answer(self, throughput: float, mean_batch: float, utilization: float) -> BatchServer:
@@ -82,16 +84,20 @@ def batch_pool(
     bends: Sequence[tuple[float, float]] = (),
     shape: Shape = (),
     gather_time: float = 0.0,
+    reserve_after: float = 0.0,
 ) -> BatchServer:
     """A closed system before `servers` servers, each of which takes all who wait when it is free.
 
     A batch of n takes `batch_time + n request_time + contention` for each other batch under way when it begins, and
     `wake_time` more if all servers were idle. Everything else as `batch_server`, which this is with one server.
-    `utilization` is that of one server. With a `gather_time` a server that is free while no other works waits, for so
-    long at most, for those who are about to come back: see `queueing.gathering`. With `batch_limit` = 1 nobody does,
-    times of service are taken for exponential, `scv` and `shape` for nothing, and whoever is alone for one who found
-    nobody. With larger batches the system is played, and the answer is right to about one percent, or some five where
-    batches vary much (an scv of 10).
+    `utilization` is that of one server. Servers take what waits at once, unless there is a `gather_time`, for which
+    one waits at most for those who are about to come back, or a `reserve_after`, before which (times the servers that
+    work) nothing is taken while another one works: see `queueing.taking`. Who is in time for one that waits depends on
+    how regular the way is: with a `gather_time` it has four exponential stretches (an scv of 1/4).
+
+    With `batch_limit` = 1 servers take at once in any case, times of service are taken for exponential, `scv` and
+    `shape` for nothing, and whoever is alone for one who found nobody. With larger batches the system is played, and
+    the answer is right to about one percent, or some five where batches vary much (an scv of 10).
 
     Raises BadArgument for what cannot be.
     """
@@ -125,6 +131,7 @@ def batch_pool(
         law=batch_law(scv, shape),
         wake_time=non_negative("wake_time", wake_time),
         gather_time=non_negative("gather_time", gather_time),
+        reserve_after=non_negative("reserve_after", reserve_after),
         times=[0.0, *times.tolist()],
     )
     if think_time + path_time + handling_time == 0:
@@ -150,31 +157,36 @@ def _played(pool: _Pool) -> BatchServer:
     """Event by event: clients come back, are handled one at a time, wait, and are answered batch by batch."""
     streams = random.Random(0)  # noqa: S311 - no secret
     chance, handled, visits, drawn = (random.Random(streams.random()) for _ in range(4))  # noqa: S311
-    away, varied = _Away(chance, pool.think_time, pool.path_time), _Deck(drawn, *pool.law)
-    gathering = Gathering(pool.gather_time)
+    stretches = STRETCHES if pool.gather_time else 1
+    away, varied = _Away(chance, pool.think_time, pool.path_time, stretches), _Deck(drawn, *pool.law)
+    taking = Taking(pool.limit, pool.gather_time, pool.reserve_after)
     events = [(away(), COMES, 1, 0.0) for _ in range(pool.population)]
     events.sort()
     waiting = busy = answered = counted = batches = 0
-    free_at = began = worked = now = 0.0
+    free_at = began = worked = now = looks_at = 0.0
     while answered < REQUESTS:
         now, kind, number, took = heappop(events)
         if kind == COMES and pool.handling_time > 0:
             free_at = max(now, free_at) + handled.expovariate(1 / pool.handling_time)
             heappush(events, (free_at, HANDLED, 1, 0.0))
         elif kind < ENDS and (pool.visits == 1 or visits.random() < pool.visits):
+            taking.comes(now, waiting)
             waiting += 1
-            gathering.comes(now)
-        elif kind != WAITED:
+        elif kind != LOOKS:
             answered += number
             for _ in range(number):
                 heappush(events, (now + away(), COMES, 1, 0.0))
         if kind == ENDS:
             busy -= 1
-            gathering.batch_ends(now, took, number, waiting)
-            if gathering.until > now:
-                heappush(events, (gathering.until, WAITED, 0, 0.0))
-        is_held = busy == 0 and waiting < pool.limit and gathering.is_worth(now, waiting)
-        while waiting and busy < pool.servers and not is_held:
+            taking.batch_ends(now, took, number, waiting)
+        while waiting and busy < pool.servers:
+            at = taking.takes_at(now, waiting, busy)
+            if at > now:
+                if at != looks_at:
+                    looks_at = at
+                    heappush(events, (at, LOOKS, 0, 0.0))
+                break
+            taking.batch_begins(now)
             size = min(waiting, pool.limit)
             took = pool.times[size] + pool.contention * busy
             took += pool.wake_time if busy == 0 and kind != ENDS else 0.0
@@ -197,11 +209,15 @@ class _Away:
     chance: random.Random
     think_time: float
     path_time: float
+    stretches: int  # of the way, alike and exponential; so is the thinking
 
     def __call__(self) -> float:
-        """Both exponential."""
-        thought = self.chance.expovariate(1 / self.think_time) if self.think_time else 0.0
-        return thought + (self.chance.expovariate(1 / self.path_time) if self.path_time else 0.0)
+        """Both together."""
+        away = self.chance.expovariate(1 / self.think_time) if self.think_time else 0.0
+        if self.path_time:
+            for _ in range(self.stretches):
+                away += self.chance.expovariate(self.stretches / self.path_time)
+        return away
 
 
 @dataclass
