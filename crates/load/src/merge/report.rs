@@ -303,7 +303,8 @@ impl Merged {
 
     /// Keys of gets, where any were asked for.
     fn write_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(MergedKeys { hits, misses, keys_per_s }) = self.keys.filter(|keys| keys.hits + keys.misses > 0)
+        let Some(MergedKeys { hits, misses, keys_per_s }) =
+            self.keys.filter(|keys| keys.hits + keys.misses > 0)
         else {
             return Ok(());
         };

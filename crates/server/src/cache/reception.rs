@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::thread;
 
 use super::fleet::Server;
+use super::homecoming;
 use super::layout::{Layout, PoolPlan, Seat};
 use super::pool::Pool;
-use super::homecoming;
 use super::rules::Writes;
 use super::table::Table;
 

@@ -32,7 +32,7 @@ pub const ACCEPTS_PER_TURN: usize = 64;
 pub const ACCEPTS_AT_A_STOP: usize = 65_536;
 
 /// How long a connection that was closed by us is still read (and what it sends dropped), so that the last
-/// answers are not destroyed by a reset. Who has been silent for so long will send nothing in between.
+/// answers are not destroyed by a reset. Who has sent nothing and was sent nothing for so long will send nothing in between.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 /// A thread that looks later than this after a time has not slept by its own will.

@@ -202,10 +202,11 @@ impl Peer {
     }
 
     /// Everything is written. Whoever may still be sending is read a while longer, to no avail; so is what came in since it was
-    /// read last, for bytes that nobody reads make the kernel reset a connection, and its last answers are gone.
+    /// read last, for bytes that nobody reads make the kernel reset a connection, and its last answers are gone. Whoever was
+    /// written to just now is one of them, however long ago they were heard: the machine may have stood still between.
     pub(super) fn end(&mut self, now_ns: u64) {
-        let silent = Duration::from_nanos(now_ns.saturating_sub(self.heard_ns));
-        let has_nothing_unread = self.is_done || silent >= LINGER && !self.can_read;
+        let quiet = Duration::from_nanos(now_ns.saturating_sub(self.quiet_since_ns));
+        let has_nothing_unread = self.is_done || quiet >= LINGER && !self.can_read;
         self.life = if has_nothing_unread { Life::Over } else { Life::Lingering };
         self.socket.shut_write();
     }
@@ -245,5 +246,31 @@ impl Peer {
     /// Of a newcomer: whether it has taken too long to show who it is. None: it is none, or has shown it.
     pub(super) fn is_late(&self, now_ns: u64) -> Option<bool> {
         Some(self.newcomer.as_ref()?.is_late(self.socket.is_handshaking(), now_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> (Peer, std::os::unix::net::UnixStream) {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut peer = Peer::new(1, Socket::Unix(mio::net::UnixStream::from_std(ours)), 0);
+        peer.can_read = false; // all that has come was read
+        (peer, theirs)
+    }
+
+    #[test]
+    fn whoever_was_answered_just_now_is_read_a_while_longer_and_whoever_was_quiet_is_not() {
+        let hour = 3_600_000_000_000;
+        let (mut quiet, _theirs) = peer();
+        quiet.end(hour);
+        assert_eq!(quiet.life, Life::Over);
+        // Heard before the machine stood still for an hour, answered after it.
+        let (mut answered, _theirs) = peer();
+        answered.quiet_since_ns = hour;
+        answered.end(hour);
+        assert_eq!(answered.life, Life::Lingering);
     }
 }
