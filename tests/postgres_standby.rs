@@ -39,12 +39,16 @@ fn pair() -> (Postgres, Postgres, String) {
 #[test]
 fn a_standby_is_refused_and_the_next_server_asked() {
     let (primary, standby, database) = pair();
-    let mut alone = Command::new(env!("CARGO_BIN_EXE_posthaste"));
-    alone.args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", &standby.url(&database)]);
-    let output = alone.output().expect("the program runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("takes no writes") && said.contains("name the primary"), "{said}");
+    // By its own word, or by what is refused of it.
+    for attributes in ["", "?target_session_attrs=any"] {
+        let mut alone = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        let store = standby.url(&database) + attributes;
+        alone.args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", &store]);
+        let output = alone.output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("takes no writes") && said.contains("name the primary"), "{said}");
+    }
     let server = Server::start(&url([&standby, &primary], &database), &[]);
     let mut client = Client::login(server.addr(), "ann").expect("it runs");
     client.ask(&["QCREATE", "q"]).expect("it runs");

@@ -38,6 +38,12 @@ const NO_TIMEOUT: &str = "SELECT set_config(name, '0', false) FROM unnest(ARRAY[
                           'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout']) AS name \
                           WHERE current_setting(name, true) <> '0'";
 
+/// What is asked where the URL lets in who takes no writes; a standby says no too.
+const TAKES_WRITES: &str = "SELECT current_setting('transaction_read_only') = 'off'";
+
+const NO_WRITES: &str = "PostgreSQL takes no writes, as on a standby or with default_transaction_read_only: name the primary, or \
+                         all servers with commas, and leave target_session_attrs=any out";
+
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -200,6 +206,10 @@ impl Link {
             // Whoever runs while the schema is upgraded goes on, whenever its connections are made again.
             Err(MigrateError::Ahead { .. }) if self.reach.connections_made() > 0 => {}
             checked => checked.map_err(|error| error.to_string())?,
+        }
+        let rows = client.query_typed(TAKES_WRITES, &[]).await.map_err(|error| one_line(&error))?;
+        if rows.first().is_some_and(|row| !row.get::<_, bool>(0)) {
+            return Err(NO_WRITES.into());
         }
         for setting in [READ_COMMITTED, NO_TIMEOUT] {
             client.query_typed(setting, &[]).await.map_err(|error| one_line(&error))?;
