@@ -68,6 +68,7 @@ use lane::Lane;
 pub use replies::Broken;
 pub use shadow::shadows_key;
 use tables::InUse;
+use taking::Incoming;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,8 +125,6 @@ pub struct Router {
     pub now: u64,
     /// A claim was released that others wait for.
     pub claim_released: bool,
-    /// Length of the request that is being taken.
-    asked_bytes: u32,
     /// Reads from servers so far.
     reads: u64,
     lanes: Vec<Lane>,
@@ -173,7 +172,6 @@ impl Router {
             finished: Vec::new(),
             now: 0,
             claim_released: false,
-            asked_bytes: 0,
             reads: 0,
             lanes: Vec::new(),
             exchanges: Vec::new(),
@@ -254,16 +252,17 @@ impl Router {
     }
 
     /// A new exchange that keeps these bytes, the first ones of the request. It stands in no line yet.
-    fn begin(&mut self, client: usize, request: &Request, kept: &[u8], received: u64) -> u32 {
+    fn begin(&mut self, incoming: &Incoming<'_>, kept: &[u8]) -> u32 {
+        let Incoming { origin, request, .. } = *incoming;
         let id = self.new_exchange();
-        let (number, request_bytes, now) = (self.answers.number(client), self.asked_bytes, self.now);
+        let (number, now) = (self.answers.number(origin.client), self.now);
         let exchange = self.exchange(id);
-        (exchange.client, exchange.number, exchange.since) = (client, number, now);
-        exchange.request_bytes = request_bytes;
+        (exchange.client, exchange.number, exchange.since) = (origin.client, number, now);
+        exchange.request_bytes = origin.bytes;
         exchange.request = Some(*request);
         exchange.kind = kind::kind(request);
         exchange.bytes.extend_from_slice(kept);
-        exchange.stamps = Stamps { received, ..Stamps::default() };
+        exchange.stamps = Stamps { received: origin.received, ..Stamps::default() };
         id
     }
 

@@ -8,7 +8,7 @@ use posthaste_wire::span::Span;
 use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::expiry::capped;
 use super::lane::{ASIDE, Shape};
-use super::taking::{BAD_FORMAT, NO_ROUTE, TOO_MANY};
+use super::taking::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
 use super::{Asked, Router, follow, writes};
 use crate::cache::costs::Way;
 use crate::cache::limits;
@@ -19,7 +19,8 @@ use crate::cache::table::Table;
 
 impl Router {
     /// A get of any number of keys.
-    pub(super) fn get(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+    pub(super) fn get(&mut self, incoming: &Incoming<'_>) -> Asked {
+        let Incoming { origin, request, input } = *incoming;
         let touches = matches!(request.verb, Verb::Gat | Verb::Gats);
         let is_held_up = self.is_any_crowded() && self.is_held_up(request, input);
         if is_held_up || touches && self.fleet.are_writes_paused() {
@@ -28,11 +29,11 @@ impl Router {
         let is_on_one_route = match self.check_keys(request, input) {
             Ok(is_on_one_route) => is_on_one_route,
             Err(refusal) => {
-                self.say(client, refusal, received);
+                self.say(origin, refusal);
                 return Asked::Taken;
             }
         };
-        let id = self.begin(client, request, &input[..request.line.len as usize], received);
+        let id = self.begin(incoming, incoming.line());
         self.exchange(id).is_on_one_route = is_on_one_route;
         self.exchange(id).keys.extend(request.key_spans(input));
         self.line_up(id);
@@ -356,14 +357,8 @@ impl Router {
     }
 
     /// `mg` and `me`: one key, one server.
-    pub(super) fn meta_get(
-        &mut self,
-        client: usize,
-        route: usize,
-        request: &Request,
-        input: &[u8],
-        received: u64,
-    ) -> Asked {
+    pub(super) fn meta_get(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+        let Incoming { request, input, .. } = *incoming;
         // Before it is asked who takes it, since that is counted.
         let touches = new_expiry(request, input).is_some();
         let is_held_up =
@@ -386,7 +381,7 @@ impl Router {
         } else {
             taking.reader(|slot| self.lanes[slot].expected.len()).slot
         };
-        let id = self.begin(client, request, &input[..request.line.len as usize], received);
+        let id = self.begin(incoming, incoming.line());
         let falls_through =
             !decides && taker.pool == pool && self.falls_through(id, pool, server, request.verb);
         let creates =

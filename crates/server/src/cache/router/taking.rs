@@ -39,111 +39,125 @@ const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
 /// Longest one, its letter included.
 const OPAQUE_BYTES_MAX: u32 = 32;
 
-/// Puts a request of a client on a route.
-type Put = fn(&mut Router, usize, usize, &Request, &[u8], u64) -> Asked;
+/// Where an answer goes, and what stands in the record of the request.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    /// The client's slot.
+    pub(super) client: usize,
+    /// When the request was received.
+    pub(super) received: u64,
+    /// Its length, as the client sent it.
+    pub(super) bytes: u32,
+}
+
+/// A request that is being taken.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming<'a> {
+    pub(super) origin: Origin,
+    pub(super) request: &'a Request,
+    /// The bytes that its spans are of: all of it, or its line.
+    pub(super) input: &'a [u8],
+}
+
+impl Incoming<'_> {
+    /// Its line, without a value.
+    pub(super) fn line(&self) -> &[u8] {
+        self.request.line.of(self.input)
+    }
+}
+
+/// Puts a request on a route.
+type Put = fn(&mut Router, usize, &Incoming<'_>) -> Asked;
 
 impl Router {
     /// Takes a request of a client: all of `input`.
     pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
-        self.asked_bytes = input.len() as u32;
+        let origin = Origin { client, received, bytes: input.len() as u32 };
         if request.respell && !request.verb.is_get() {
             let mut line = Vec::new();
             let request = request.respelled(input, &mut line);
-            return self.take(client, &request, &line, received);
+            return self.take(&Incoming { origin, request: &request, input: &line });
         }
-        self.take(client, request, input, received)
+        self.take(&Incoming { origin, request, input })
     }
 
-    fn take(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+    fn take(&mut self, incoming: &Incoming<'_>) -> Asked {
+        let Incoming { origin, request, input } = *incoming;
         let settings = self.table().settings;
         let answer: &[u8] = match request.verb {
             Verb::Quit => return Asked::Quit,
             Verb::MetaNoop => b"MN\r\n",
             Verb::Version => {
-                self.say(client, format!("VERSION {OURS}\r\n").as_bytes(), received);
+                self.say(origin, format!("VERSION {OURS}\r\n").as_bytes());
                 return Asked::Taken;
             }
             Verb::Verbosity if request.noreply.is_some() => b"",
             Verb::Verbosity => b"OK\r\n",
             Verb::Stats => {
                 let text = stats::answer(request, input, &self.fleet);
-                self.say(client, text.as_bytes(), received);
+                self.say(origin, text.as_bytes());
                 return Asked::Taken;
             }
             Verb::FlushAll if !settings.flush_all => {
-                return self.refuse(client, request, NO_FLUSH, received);
+                return self.refuse(incoming, NO_FLUSH);
             }
             _ if settings.mock.is_some() => {
-                self.mock(client, request, input, settings.mock.unwrap_or_default(), received);
+                self.mock(incoming, settings.mock.unwrap_or_default());
                 return Asked::Taken;
             }
-            Verb::FlushAll => return self.flush_all(client, request, input, received),
-            Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => {
-                return self.get(client, request, input, received);
-            }
-            _ => return self.ask_one_key(client, request, input, received, Self::ask_on_route),
+            Verb::FlushAll => return self.flush_all(incoming),
+            Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => return self.get(incoming),
+            _ => return self.ask_one_key(incoming, Self::ask_on_route),
         };
-        self.say(client, answer, received);
+        self.say(origin, answer);
         Asked::Taken
     }
 
     /// A request with one key, which is `put` on its route: that is found, and the key renamed as the route says.
-    fn ask_one_key(
-        &mut self,
-        client: usize,
-        request: &Request,
-        input: &[u8],
-        received: u64,
-        put: Put,
-    ) -> Asked {
+    fn ask_one_key(&mut self, incoming: &Incoming<'_>, put: Put) -> Asked {
+        let Incoming { origin, request, input } = *incoming;
         let table = self.table();
         let found = plain_key(request, input, |key| table.route(request.verb, key));
-        let Some(route) = found else { return self.refuse(client, request, NO_ROUTE, received) };
+        let Some(route) = found else { return self.refuse(incoming, NO_ROUTE) };
         let way = &table.routes[route];
         if way.is_exhausted(self.now) {
             way.counts.refused.fetch_add(1, Ordering::Relaxed);
-            return self.refuse(client, request, TOO_MANY, received);
+            return self.refuse(incoming, TOO_MANY);
         }
         if way.renaming.is_none() {
-            return put(self, client, route, request, input, received);
+            return put(self, route, incoming);
         }
         let mut changed = std::mem::take(&mut self.changed);
         let renamed = self.table().routes[route].renaming.request(request, input, &mut changed);
         let asked = match renamed {
-            Some(renamed) => put(self, client, route, &renamed, &changed, received),
-            None => self.refuse(client, request, BAD_FORMAT, received),
+            Some(renamed) => put(self, route, &Incoming { origin, request: &renamed, input: &changed }),
+            None => self.refuse(incoming, BAD_FORMAT),
         };
         self.changed = changed;
         asked
     }
 
     /// A request that is refused is an error, though its client may not want to hear of it.
-    fn refuse(&mut self, client: usize, request: &Request, words: &'static [u8], received: u64) -> Asked {
-        let words: &[u8] = if request.noreply.is_some() { b"" } else { words };
-        self.answer_here(client, kind::OTHER, Ending::Error, received, |out| out.extend_from_slice(words));
+    fn refuse(&mut self, incoming: &Incoming<'_>, words: &'static [u8]) -> Asked {
+        let words: &[u8] = if incoming.request.noreply.is_some() { b"" } else { words };
+        self.answer_here(incoming.origin, kind::OTHER, Ending::Error, |out| out.extend_from_slice(words));
         Asked::Taken
     }
 
-    fn ask_on_route(
-        &mut self,
-        client: usize,
-        route: usize,
-        request: &Request,
-        input: &[u8],
-        received: u64,
-    ) -> Asked {
+    fn ask_on_route(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+        let Incoming { request, input, .. } = *incoming;
         if self.is_foreign(route, request, input) {
-            return self.refuse(client, request, TOO_OLD, received);
+            return self.refuse(incoming, TOO_OLD);
         }
         if self.table().limits_lives(self.table().routes[route].pool) && expiry::is_full(request, input) {
-            return self.refuse(client, request, NO_ROOM, received);
+            return self.refuse(incoming, NO_ROOM);
         }
         if is_refused_when_done(request, input) {
-            return self.refuse(client, request, LONG_OPAQUE, received);
+            return self.refuse(incoming, LONG_OPAQUE);
         }
         let asked = match request.verb {
-            Verb::MetaGet | Verb::MetaDebug => self.meta_get(client, route, request, input, received),
-            _ => self.write(client, route, request, input, received),
+            Verb::MetaGet | Verb::MetaDebug => self.meta_get(route, incoming),
+            _ => self.write(route, incoming),
         };
         if asked == Asked::Taken {
             self.table().routes[route].count(1, self.now);
@@ -163,15 +177,15 @@ impl Router {
 
     /// Answers what of so many bytes is no request in its turn with these words, or none.
     pub fn say_to(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
-        self.asked_bytes = request_bytes as u32;
-        self.answer_here(client, kind::OTHER, Ending::Error, received, |out| out.extend_from_slice(answer));
+        let origin = Origin { client, received, bytes: request_bytes as u32 };
+        self.answer_here(origin, kind::OTHER, Ending::Error, |out| out.extend_from_slice(answer));
     }
 
     /// Answers the request that is being taken with words that need no server.
-    pub(super) fn say(&mut self, client: usize, answer: &[u8], received: u64) {
+    pub(super) fn say(&mut self, origin: Origin, answer: &[u8]) {
         let is_error = posthaste_wire::memcached::reply::is_error(answer);
         let ending = if is_error { Ending::Error } else { Ending::Ok };
-        self.answer_here(client, kind::OTHER, ending, received, |out| out.extend_from_slice(answer));
+        self.answer_here(origin, kind::OTHER, ending, |out| out.extend_from_slice(answer));
     }
 
     /// A value too large was announced, which does not come; what is stored under the key is no longer what the client wants there.
@@ -182,28 +196,23 @@ impl Router {
         input: &[u8],
         received: u64,
     ) -> Asked {
-        self.asked_bytes = request.line.len;
-        let line = &input[..request.line.len as usize];
+        let origin = Origin { client, received, bytes: request.line.len };
+        let incoming = Incoming { origin, request, input: request.line.of(input) };
         if matches!(request.verb, Verb::Set | Verb::MetaSet) && self.table().settings.mock.is_none() {
-            return self.ask_one_key(client, request, line, received, Self::forget);
+            return self.ask_one_key(&incoming, Self::forget);
         }
-        self.refuse(client, request, TOO_LARGE, received)
+        self.refuse(&incoming, TOO_LARGE)
     }
 
-    fn mock(&mut self, client: usize, request: &Request, input: &[u8], bytes: usize, received: u64) {
-        self.answer_here(client, kind::kind(request), Ending::Ok, received, |out| {
-            mock::answer(request, input, bytes, out);
+    fn mock(&mut self, incoming: &Incoming<'_>, value_bytes: usize) {
+        let Incoming { origin, request, input } = *incoming;
+        self.answer_here(origin, kind::kind(request), Ending::Ok, |out| {
+            mock::answer(request, input, value_bytes, out);
         });
     }
 
-    fn answer_here(
-        &mut self,
-        client: usize,
-        kind: u8,
-        ending: Ending,
-        received: u64,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
+    fn answer_here(&mut self, origin: Origin, kind: u8, ending: Ending, write: impl FnOnce(&mut Vec<u8>)) {
+        let client = origin.client;
         let bytes = if self.answers.is_waiting(client) {
             let id = self.new_exchange();
             let exchange = self.exchange(id);
@@ -222,10 +231,10 @@ impl Router {
         self.finished.push(Finished {
             kind,
             ending,
-            stamps: Stamps { received, ..Stamps::default() },
+            stamps: Stamps { received: origin.received, ..Stamps::default() },
             slot: Some(client),
             client: self.answers.number(client),
-            request_bytes: self.asked_bytes,
+            request_bytes: origin.bytes,
             answer_bytes: bytes as u32,
             server_reads: 0,
         });

@@ -14,6 +14,7 @@ use posthaste_wire::memcached::signed_32;
 use super::exchange::{Aim, NOBODY, Plan};
 use super::expiry::{self, Most};
 use super::lane::{ASIDE, OUTCOME, Shape};
+use super::taking::Incoming;
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::limits;
@@ -24,23 +25,17 @@ use crate::cache::table::Table;
 
 impl Router {
     /// A command that changes one key.
-    pub(super) fn write(
-        &mut self,
-        client: usize,
-        route: usize,
-        request: &Request,
-        input: &[u8],
-        received: u64,
-    ) -> Asked {
+    pub(super) fn write(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+        let Incoming { request, input, .. } = *incoming;
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         let stands_in = plain_key(request, input, |key| table.stand_in(pool, key).is_some());
         if !stands_in && table.is_simple(pool, self.now) {
-            return self.write_to_one(client, route, request, input, received);
+            return self.write_to_one(route, incoming);
         }
         let decides = decides(request, input);
         let Some((claim, aim)) = self.claim(route, request, input, decides) else { return Asked::Later };
         let kept = kept(request, decides);
-        let id = self.begin(client, request, &input[..kept], received);
+        let id = self.begin(incoming, &input[..kept]);
         (self.exchange(id).claim, self.exchange(id).aim) = (Some(claim), aim);
         self.note_mark(id, decides);
         self.line_up(id);
@@ -76,16 +71,12 @@ impl Router {
     }
 
     /// Deletes the key of a request, the rest of which nobody gets, wherever it may be.
-    pub(super) fn forget(
-        &mut self,
-        client: usize,
-        route: usize,
-        request: &Request,
-        line: &[u8],
-        received: u64,
-    ) -> Asked {
-        let Some((claim, aim)) = self.claim(route, request, line, false) else { return Asked::Later };
-        let id = self.begin(client, request, line, received);
+    pub(super) fn forget(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+        let line = incoming.line();
+        let Some((claim, aim)) = self.claim(route, incoming.request, line, false) else {
+            return Asked::Later;
+        };
+        let id = self.begin(incoming, line);
         let exchange = self.exchange(id);
         (exchange.claim, exchange.aim, exchange.plan) = (Some(claim), aim, Plan::Clean);
         exchange.error.extend_from_slice(TOO_LARGE);
@@ -206,20 +197,14 @@ impl Router {
         all_missed
     }
 
-    fn write_to_one(
-        &mut self,
-        client: usize,
-        route: usize,
-        request: &Request,
-        input: &[u8],
-        received: u64,
-    ) -> Asked {
+    fn write_to_one(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+        let Incoming { request, input, .. } = *incoming;
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         let owner = plain_key(request, input, |key| table.decider(pool, key).slot);
         if self.is_crowded(owner) || self.fleet.are_writes_paused() {
             return Asked::Later;
         }
-        let id = self.begin(client, request, &input[..request.line.len as usize], received);
+        let id = self.begin(incoming, incoming.line());
         let exchange = self.exchange(id);
         exchange.aim = Aim { route: route as u16, pool: pool as u16, expiry_s: None };
         (exchange.plan, exchange.tries, exchange.is_unclaimed) = (Plan::Relay, usize::MAX, true);
@@ -237,22 +222,16 @@ impl Router {
     }
 
     /// `flush_all`: to every server, whatever the rules for keys.
-    pub(super) fn flush_all(
-        &mut self,
-        client: usize,
-        request: &Request,
-        input: &[u8],
-        received: u64,
-    ) -> Asked {
+    pub(super) fn flush_all(&mut self, incoming: &Incoming<'_>) -> Asked {
         if self.fleet.are_writes_paused() {
             return Asked::Later;
         }
         // Before it is sent: whoever comes back meanwhile is told of it.
-        self.fleet.note_flush(due_s(request.line.of(input), self.now_s()));
+        self.fleet.note_flush(due_s(incoming.line(), self.now_s()));
         self.fleet.flushes.begin(&mut self.flushes);
-        let id = self.begin(client, request, &input[..request.line.len as usize], received);
+        let id = self.begin(incoming, incoming.line());
         self.line_up(id);
-        self.fan_out(id, input);
+        self.fan_out(id, incoming.input);
         self.step_on(id);
         Asked::Taken
     }
