@@ -58,9 +58,9 @@ impl Era {
 
 /// The one that it is now.
 #[derive(Default)]
-pub(super) struct Now(RwLock<Option<Arc<Era>>>);
+pub(super) struct CurrentEra(RwLock<Option<Arc<Era>>>);
 
-impl Now {
+impl CurrentEra {
     /// It, if it has begun.
     pub(super) fn get(&self) -> Option<Arc<Era>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()

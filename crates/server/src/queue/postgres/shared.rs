@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
 
-use super::era::{Era, Now};
+use super::era::{CurrentEra, Era};
 use super::floors::{Floors, Source};
-use super::keeper::Done;
+use super::keeper;
 use super::link::Link;
 use super::parked::Parked;
 use super::reach::Reach;
@@ -22,9 +22,9 @@ pub(super) struct Shared {
     pub(super) parked: Mutex<Parked>,
     /// A call has ended for which others wait.
     pub(super) ended: Condvar,
-    pub(super) era: Now,
+    pub(super) era: CurrentEra,
     pub(super) floors: Mutex<Floors>,
-    pub(super) done: Done,
+    pub(super) keeper_counts: keeper::Counts,
     pub(super) line: OnceLock<Arc<WaitingLine>>,
     pub(super) time: Time,
     /// Set by tests instead of the database's clock.

@@ -12,9 +12,9 @@ use tokio_postgres::types::Type;
 use super::address::PostgresAddress;
 use super::attempt::{Attempt, was_too_much};
 use super::columns::ARGUMENTS;
-use super::era::Now;
+use super::era::CurrentEra;
 use super::fitting::{CALL_BUNDLES_MAX, fitting};
-use super::keeper::{Done, Keeper};
+use super::keeper::{self, Keeper};
 use super::kept_names::{self, KeptNames};
 use super::leases::{self, KeptLeases};
 use super::link::{Failure, Link};
@@ -114,9 +114,9 @@ impl Postgres {
                 reach,
                 parked: Mutex::default(),
                 ended: Condvar::new(),
-                era: Now::default(),
+                era: CurrentEra::default(),
                 floors: Mutex::default(),
-                done: Done::default(),
+                keeper_counts: keeper::Counts::default(),
                 line: OnceLock::new(),
                 time,
                 hand,
@@ -495,7 +495,7 @@ impl Store for Postgres {
             ("keeper_listens", u64::from(reach.keeps_sessions())),
         ];
         figures.extend(self.links.figures());
-        figures.extend(self.shared.done.figures(self.shared.time.millis()));
+        figures.extend(self.shared.keeper_counts.figures(self.shared.time.millis()));
         figures
     }
 }
