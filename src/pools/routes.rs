@@ -1,10 +1,9 @@
 //! The routes of a file: which keys and commands go to which pool.
 
-use std::collections::BTreeMap;
-
 use posthaste_server::cache::layout::{DEFAULT_POOL, LimitPlan, RoutePlan, ShadowPlan, Verbs};
 use posthaste_server::cache::limit::PER_SECOND_MAX;
 
+use super::names::PoolNames;
 use super::{at_least_one, catch_all};
 use crate::flags::some_time;
 use crate::placed::{Fields, Placed, Wrong};
@@ -26,13 +25,13 @@ const ROUTE_FIELDS: [&str; 10] = [
 const ADDED_BYTES_MAX: usize = 200;
 
 /// The routes of the file, and behind them one to the pool that is named [`DEFAULT_POOL`], unless the file has one for all keys.
-pub(super) fn routes(value: &Placed<'_>, numbers: &BTreeMap<String, usize>) -> Result<Vec<RoutePlan>, Wrong> {
+pub(super) fn routes(value: &Placed<'_>, pools: &PoolNames) -> Result<Vec<RoutePlan>, Wrong> {
     let wrong = || Wrong::new(value.span().start, "write [[cache.routes]], once for each route");
     let tables = value.get_ref().as_array().ok_or_else(wrong)?;
     let mut routes: Vec<RoutePlan> = Vec::new();
     for table in tables {
         let fields = Fields::of(table, &ROUTE_FIELDS)?;
-        let route = route(&fields, numbers)?;
+        let route = route(&fields, pools)?;
         let clash = routes.iter().find(|other| {
             let is_all = |route: &RoutePlan| route.verbs == Verbs::ALL;
             let overlap = other.verbs.common(route.verbs).is_some();
@@ -47,19 +46,12 @@ pub(super) fn routes(value: &Placed<'_>, numbers: &BTreeMap<String, usize>) -> R
     }
     let is_catch_all = |route: &RoutePlan| route.prefix.is_empty() && route.verbs == Verbs::ALL;
     if !routes.iter().any(is_catch_all) {
-        routes.extend(numbers.get(DEFAULT_POOL).map(|pool| catch_all(*pool)));
+        routes.extend(pools.get(DEFAULT_POOL).map(catch_all));
     }
     Ok(routes)
 }
 
-fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<RoutePlan, Wrong> {
-    let pool = |field: &str| match fields.text(field)? {
-        None => Ok(None),
-        Some(name) => match numbers.get(name) {
-            Some(number) => Ok(Some(*number)),
-            None => Err(Wrong::new(fields.place(field), format!("{field}: there is no pool {name}"))),
-        },
-    };
+fn route(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<RoutePlan, Wrong> {
     let prefix = of_a_key(fields, "prefix")?;
     let add_prefix = of_a_key(fields, "add-prefix")?;
     if add_prefix.len() > ADDED_BYTES_MAX {
@@ -81,7 +73,7 @@ fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<R
         verbs = Some(verbs.map_or(named, |verbs| verbs.with(named)));
     }
     let share = fields.read("shadow-share", share)?;
-    let shadow = match pool("shadow")? {
+    let shadow = match pools.field(fields, "shadow")? {
         Some(pool) => Some(ShadowPlan { pool, share: share.unwrap_or(1.0) }),
         None if share.is_some() => {
             return Err(Wrong::new(
@@ -91,7 +83,8 @@ fn route(fields: &Fields<'_, '_>, numbers: &BTreeMap<String, usize>) -> Result<R
         }
         None => None,
     };
-    let to = pool("pool")?.ok_or_else(|| Wrong::new(fields.at, "a route needs pool = \"NAME\""))?;
+    let to =
+        pools.field(fields, "pool")?.ok_or_else(|| Wrong::new(fields.at, "a route needs pool = \"NAME\""))?;
     if shadow.is_some_and(|shadow| shadow.pool == to) {
         let what = "shadow: this is the route's own pool, where incr and append would be done twice";
         return Err(Wrong::new(fields.place("shadow"), what));
