@@ -10,8 +10,8 @@ import pytest
 from inventions import cells, invented
 from programs import lab
 
-from posthaste_lab.experiments.description import Claim, Level
 from posthaste_lab.experiments.results import Run
+from posthaste_lab.experiments.tables import Claim, Level
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.verdict import decide, decisions_of, overall
 

@@ -9,7 +9,7 @@ import pytest
 from programs import ROOT, here, lab, run_through
 
 from posthaste_lab.experiments import load
-from posthaste_lab.experiments.kinds import check_parts
+from posthaste_lab.experiments.part_problems import check_parts
 
 SHORTER = {'duration = "4s"': 'duration = "500ms"', 'head = "800ms", tail = "200ms"': 'head = "100ms", tail = "50ms"'}
 SHORTER |= {"repetitions = 3": "repetitions = 1", "levels = [1, 4, 16, 64]": "levels = [1, 64]"}
@@ -63,8 +63,9 @@ def test_the_reference_shows_a_file_that_runs(tmp_path: Path) -> None:
 
 def test_the_reference_names_every_key_of_the_file() -> None:
     """And every kind of part."""
-    from posthaste_lab.experiments.description import Claim, Experiment, Factor, Quick, RunRules
+    from posthaste_lab.experiments.description import Experiment
     from posthaste_lab.experiments.kinds import kinds
+    from posthaste_lab.experiments.tables import Claim, Factor, Quick, RunRules
 
     reference = (ROOT / "docs" / "reference" / "experiments.md").read_text("utf-8")
     for table in (Experiment, RunRules, Factor, Claim, Quick):

@@ -7,9 +7,9 @@ from programs import ROOT, SMALL, here, lab, write
 
 from posthaste_lab.experiments import BadExperiment, load, make_plan
 from posthaste_lab.experiments.columns import figure_problems, unused_rules
-from posthaste_lab.experiments.description import Acceptance
-from posthaste_lab.experiments.kinds import check_parts
+from posthaste_lab.experiments.part_problems import check_parts
 from posthaste_lab.experiments.plan import aliased, options_of
+from posthaste_lab.experiments.tables import Acceptance
 
 
 def problems(tmp_path: Path, old: str, new: str) -> list[str]:

@@ -19,7 +19,8 @@ from programs import SMALL, here, lab, left_running, program, run_through, write
 from posthaste_lab.experiments import BadExperiment, load
 from posthaste_lab.experiments.environment import hashes, marks
 from posthaste_lab.experiments.hosts import Local, load_hosts, run, this_machine
-from posthaste_lab.experiments.kinds import check_parts, find_program
+from posthaste_lab.experiments.kinds import find_program
+from posthaste_lab.experiments.part_problems import check_parts
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.scratch import Scratch
 

@@ -19,8 +19,8 @@ from programs import lab
 from simulated import System, write_run
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.description import Link, Part
 from posthaste_lab.experiments.results import Result, Run, read_run, spoken_levels
+from posthaste_lab.experiments.tables import Link, Part
 from posthaste_lab.factorial import analyze
 from posthaste_lab.fitting.model import FittedModel, write_model
 from posthaste_lab.report import write_report, write_summary

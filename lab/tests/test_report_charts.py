@@ -7,8 +7,8 @@ import pytest
 from inventions import cells, invented
 from matplotlib.text import Text
 
-from posthaste_lab.experiments.description import Level
 from posthaste_lab.experiments.results import Run
+from posthaste_lab.experiments.tables import Level
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts import box_chart, load_chart
 from posthaste_lab.report.charts.load import LAW, fastest

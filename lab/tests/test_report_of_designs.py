@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posthaste_lab.experiments.description import Design, Level
 from posthaste_lab.experiments.results import Run
+from posthaste_lab.experiments.tables import Design, Level
 from posthaste_lab.factorial import analyze, design
 from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.quantities import digits

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from posthaste_lab.experiments.description import Experiment, Level
+from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.results import Result, Run
+from posthaste_lab.experiments.tables import Level
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.saturation import saturation
 from posthaste_lab.report.sections.knees import knees

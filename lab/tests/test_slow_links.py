@@ -10,11 +10,11 @@ import pytest
 from programs import SMALL, here, lab, left_running, program, run_through, write
 
 from posthaste_lab.experiments import BadExperiment, RunFailed, load
-from posthaste_lab.experiments.description import Link
 from posthaste_lab.experiments.hosts import this_machine
-from posthaste_lab.experiments.kinds import check_parts
 from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, Isolated, Shaper, bits_per_s, isolate
+from posthaste_lab.experiments.part_problems import check_parts
 from posthaste_lab.experiments.plan import links_of, make_plan
+from posthaste_lab.experiments.tables import Link
 
 needs_root = pytest.mark.skipif(
     os.getuid() != 0 or not all(map(shutil.which, ("ip", "tc", "unshare", "nsenter"))),

@@ -14,7 +14,7 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.columns import figure_problems, unused_rules
 from posthaste_lab.experiments.description import Experiment, load
 from posthaste_lab.experiments.hosts import load_hosts, this_machine
-from posthaste_lab.experiments.kinds import check_parts
+from posthaste_lab.experiments.part_problems import check_parts
 from posthaste_lab.experiments.plan import aliased, make_plan, options_of
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 from posthaste_lab.experiments.run import Outcome, Progress, run_experiment

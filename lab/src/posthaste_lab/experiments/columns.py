@@ -4,10 +4,11 @@ What each reader of `figures.py` makes of a summary, and what tiers record, is l
 against real trials.
 """
 
-from posthaste_lab.experiments.description import Experiment, ReportRules, Value
+from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.figures import LARGEST, MEANS, STAGES, SUMS, TRAFFIC
 from posthaste_lab.experiments.kinds import Kind, kinds
 from posthaste_lab.experiments.problems import did_you_mean
+from posthaste_lab.experiments.tables import ReportRules, Value
 
 OF_LOADS = {
     "bench": frozenset(

@@ -20,8 +20,9 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from posthaste_lab.experiments.description import Experiment, Strict
+from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
+from posthaste_lab.experiments.tables import Strict
 
 # Without asking anybody anything, and giving up on a machine that does not answer.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")

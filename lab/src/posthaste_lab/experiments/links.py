@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from posthaste_lab.experiments.description import Link
 from posthaste_lab.experiments.hosts import Local, run
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
+from posthaste_lab.experiments.tables import Link
 
 READY_S = 20.0
 ETHERNET_BYTES = 1500

@@ -6,9 +6,9 @@ from pathlib import Path
 from pydantic import ValidationError, model_validator
 
 from posthaste_lab.errors import BadFile
-from posthaste_lab.experiments.description import FROM_FILE, Sentence, Span, Strict
 from posthaste_lab.experiments.problems import did_you_mean
 from posthaste_lab.experiments.spans import spoken
+from posthaste_lab.experiments.tables import FROM_FILE, Sentence, Span, Strict
 
 FILE = "omit.toml"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from posthaste_lab.experiments import postgresql
-from posthaste_lab.experiments.description import Experiment, Link, Value
+from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.hosts import Host, hosts_of, unprivileged_user
 from posthaste_lab.experiments.kinds import (
     BENCH_QUEUE,
@@ -26,6 +26,7 @@ from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
 from posthaste_lab.experiments.scratch import Scratch
 from posthaste_lab.experiments.spans import milliseconds
+from posthaste_lab.experiments.tables import Link, Value
 
 READY_S = 30.0
 STEP_S = 120.0

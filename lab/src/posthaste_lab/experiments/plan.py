@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
-from posthaste_lab.experiments.description import LINKS, Experiment, Level, Link, Value
+from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.spans import counted, spoken
+from posthaste_lab.experiments.tables import LINKS, Level, Link, Value
 from posthaste_lab.factorial import Aliases, aliases, design
 
 # To start the parts of a trial, to stop them and to clear up behind them, until this run has shown its own figure.

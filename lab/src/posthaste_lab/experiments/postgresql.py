@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from ipaddress import ip_network
 from pathlib import Path
 
-from posthaste_lab.experiments.description import Value
 from posthaste_lab.experiments.hosts import Host, run, unprivileged_user
 from posthaste_lab.experiments.kinds import postgresql_programs
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.process import Process
+from posthaste_lab.experiments.tables import Value
 
 READY_S = 60
 DATABASE = "posthaste"

@@ -8,11 +8,12 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from posthaste_lab.errors import BadArgument, BadFile
-from posthaste_lab.experiments.description import Experiment, Level, load
+from posthaste_lab.experiments.description import Experiment, load
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.omissions import Omission, read_omissions
 from posthaste_lab.experiments.remaining import figures_of_rest, middles_of
+from posthaste_lab.experiments.tables import Level
 from posthaste_lab.files import read_json
 
 Figure = bool | int | float | str | None

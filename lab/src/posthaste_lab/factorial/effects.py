@@ -225,7 +225,7 @@ def analyze(
     given = _responses(given, len(table))
     y = _transformed(given, transform)
     columns, sets = _columns(table, named)
-    level, (cells, repetitions) = fraction("confidence", confidence), y.shape
+    confidence, (cells, repetitions) = fraction("confidence", confidence), y.shape
     means = y.mean(axis=1)
     q = {name: float(column @ means) / cells for name, column in columns.items()}
     blocks = y.mean(axis=0) - y.mean() if blocked else None
@@ -233,16 +233,16 @@ def analyze(
     sse, sst = float((residuals**2).sum()), float(((y - y.mean()) ** 2).sum())
     freedom = (cells if blocks is None else cells - 1) * (repetitions - 1)
     error = math.sqrt(sse / freedom / y.size) if freedom else math.nan
-    half = _t(level, freedom) * error
+    half = _t(confidence, freedom) * error
     intervals = {name: Interval(value - half, value + half) for name, value in q.items()} if freedom else {}
     squares = {name: y.size * value**2 for name, value in q.items() if name != "I"}
     if blocks is not None and freedom:
-        intervals["I"] = Interval(*mean_interval(y.mean(axis=0), level))
+        intervals["I"] = Interval(*mean_interval(y.mean(axis=0), confidence))
         squares["repetitions"] = cells * float(blocks @ blocks)
     return Effects(
         names=tuple(named),
         transform=transform,
-        confidence=level,
+        confidence=confidence,
         signs=table,
         responses=given,
         effects=q,
@@ -259,7 +259,7 @@ def analyze(
         sst=sst,
         aliases=sets,
         advice=advise(given, {name: column for name, column in columns.items() if name != "I"}, blocked=blocked),
-        notes=_notes(q, table.shape[1], repetitions, level),
+        notes=_notes(q, table.shape[1], repetitions, confidence),
     )
 
 

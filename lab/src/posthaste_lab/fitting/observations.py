@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.description import Level
 from posthaste_lab.experiments.figures import Row, answered_per_s, kept_think_s, response_of_all_s
 from posthaste_lab.experiments.results import Result, Run
+from posthaste_lab.experiments.tables import Level
 from posthaste_lab.files import read_json, reading
 from posthaste_lab.fitting.batches import Batches, merged, of_single_requests, read_batches
 from posthaste_lab.fitting.system import Kind, Setting

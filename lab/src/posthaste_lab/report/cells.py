@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from posthaste_lab.experiments.description import Level
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.results import Result, Run
+from posthaste_lab.experiments.tables import Level
 from posthaste_lab.stats import mean_interval
 
 BEYOND = {"response_p90_s": 0.1, "response_p99_s": 0.01, "response_p99_9_s": 0.001}  # shares of the requests

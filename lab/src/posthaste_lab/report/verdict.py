@@ -27,11 +27,11 @@ from typing import Literal, NamedTuple
 from scipy import stats
 
 from posthaste_lab.experiments.columns import ALL
-from posthaste_lab.experiments.description import Claim, Level, same_level
 from posthaste_lab.experiments.plan import make_plan
 from posthaste_lab.experiments.problems import did_you_mean
 from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.experiments.spans import counted
+from posthaste_lab.experiments.tables import Claim, Level, same_level
 from posthaste_lab.report.cells import BEYOND_LEAST, TOO_FEW, Cell, is_luck
 from posthaste_lab.report.quantities import amount, digits
 from posthaste_lab.stats import mean_interval

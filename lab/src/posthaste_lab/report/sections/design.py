@@ -3,10 +3,10 @@
 import math
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.description import Transform
 from posthaste_lab.experiments.plan import aliased
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted
+from posthaste_lab.experiments.tables import Transform
 from posthaste_lab.factorial import Effects, analyze
 from posthaste_lab.factorial.effects import OTHER_SHARES
 from posthaste_lab.factorial.plots import EFFECTS_SHOWN

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from posthaste_lab.experiments.description import LINKS, Value
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted
+from posthaste_lab.experiments.tables import LINKS, Value
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.quantities import time
 from posthaste_lab.report.sections.parts import Section, TableItem
