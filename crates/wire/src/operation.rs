@@ -37,7 +37,8 @@ pub enum Operation {
         /// Queue name.
         queue: Span,
     },
-    /// `QLIST`: every queue with its counts, by id. A store answers [`LIST_PIECE`] of them at most.
+    /// `QLIST`: every queue with its counts, by id. A store answers [`LIST_PIECE`] of them at most; where it answers fewer though
+    /// there are more, the id of the last one stands behind them.
     ListQueues {
         /// Only ids above this one: 0 in a request, more for what is left of it.
         after: u64,

@@ -200,7 +200,11 @@ async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<Json
     let next = 'page: loop {
         let words =
             Words::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
-        let answer = visitor.ask(words).await?;
+        let answer = match visitor.ask(words).await {
+            // What was found is shown; the error comes with the next page, which has nothing else to show.
+            Err(problem) if problem.is_of_the_store() && !found.is_empty() => break Some(after),
+            answer => answer?,
+        };
         let value = answer.value();
         if value.parts().is_empty() {
             break None;

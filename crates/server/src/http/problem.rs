@@ -62,6 +62,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE", &message)
     }
 
+    /// Returns whether the store could not do it.
+    pub(super) fn is_of_the_store(&self) -> bool {
+        self.word == "STORE"
+    }
+
     fn new(status: StatusCode, word: &str, message: &str) -> Self {
         Self { status, word: word.into(), message: message.into(), inside: false }
     }

@@ -2,8 +2,9 @@
 //!
 //! QLIST is one request with one answer, whatever the number of queues. Written in one go, 100,000 of them keep the store
 //! locked, or a call to the database under way, for as long as it takes, and everybody else waits. So a store answers the
-//! first [`LIST_PIECE`] queues. When a piece is full the network thread keeps it and lines the request up again for
-//! what stands behind it; others have their turn in between. The client gets one array.
+//! first [`LIST_PIECE`] queues, or fewer where it had much to read for them, and then says behind them which was the last. The
+//! network thread keeps such a piece and lines the request up again for what comes next; others have their turn in between. The
+//! client gets one array.
 //!
 //! The price is that a long list is no picture of one moment: each queue is shown as it was at some time between the
 //! request and its answer, and one that is made or deleted meanwhile may stand in it or not. A copy of all queues taken
@@ -85,14 +86,14 @@ impl Bundle {
         let [Request { operation: Operation::ListQueues { after }, .. }] = &mut *self.requests else {
             return false;
         };
-        let Some((queues, last)) = extent(&self.answers) else { return false };
-        let is_last = queues < LIST_PIECE;
+        let Some(Extent { queues, last, mark_bytes }) = extent(&self.answers) else { return false };
+        let is_last = queues < LIST_PIECE && mark_bytes == 0;
         if is_last && self.pieces.queues == 0 {
             return false;
         }
         let head = self.answers.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         self.pieces.queues += queues;
-        self.pieces.bytes.extend_from_slice(&self.answers[head..]);
+        self.pieces.bytes.extend_from_slice(&self.answers[head..self.answers.len() - mark_bytes]);
         *after = last.unwrap_or(*after);
         self.unanswer();
         if is_last {
@@ -105,12 +106,25 @@ impl Bundle {
     }
 }
 
-/// How many queues a piece holds, and the id of the last.
-fn extent(piece: &[u8]) -> Option<(usize, Option<u64>)> {
-    let Reply::Value(piece, _) = decode(piece) else { return None };
-    let queues = piece.parts();
-    let id = queues.last().and_then(|queue| queue.get(b"id")).and_then(Value::as_integer);
-    Some((queues.len(), id.map(i64::cast_unsigned)))
+/// What a piece of a list holds.
+struct Extent {
+    queues: usize,
+    /// The id of the last one.
+    last: Option<u64>,
+    /// Bytes at the end that say that there are more, if they do.
+    mark_bytes: usize,
+}
+
+fn extent(answer: &[u8]) -> Option<Extent> {
+    let Reply::Value(piece, _) = decode(answer) else { return None };
+    let parts = piece.parts();
+    if let Some(last) = parts.last().and_then(Value::as_integer) {
+        let mark = answer.iter().rposition(|byte| *byte == b':')?;
+        let (queues, last) = (parts.len() - 1, Some(last.cast_unsigned()));
+        return Some(Extent { queues, last, mark_bytes: answer.len() - mark });
+    }
+    let id = parts.last().and_then(|queue| queue.get(b"id")).and_then(Value::as_integer);
+    Some(Extent { queues: parts.len(), last: id.map(i64::cast_unsigned), mark_bytes: 0 })
 }
 
 /// How many dead letters a piece moved, and the id it has come to. None: it was the last.
@@ -180,6 +194,29 @@ mod tests {
                 assert_eq!(ids, queues);
             }
         }
+    }
+
+    #[test]
+    fn a_store_may_end_a_piece_early_and_say_so() {
+        let mut bundle = asked(Protocol::Resp3);
+        for (ids, goes_on) in [(&[3_u64, 5][..], true), (&[8], true), (&[], false)] {
+            let (_, mut answer) = bundle.next_ask().expect("it is not answered");
+            answer.array(ids.len() + usize::from(goes_on));
+            for id in ids {
+                let view = QueueView { name: b"q", id: *id, messages: 0, bytes: 0, oldest_ms: 0 };
+                answer.queue(&view, None);
+            }
+            if goes_on {
+                answer.integer(ids[ids.len() - 1]);
+            }
+            bundle.finish_one(Outcome::Ok);
+            assert_eq!(bundle.lacks_pieces(), goes_on);
+            let after = |operation: &Operation| matches!(operation, Operation::ListQueues { after } if Some(after) == ids.last());
+            assert!(!goes_on || after(&bundle.requests[0].operation));
+        }
+        let Reply::Value(list, used) = decode(&bundle.answers) else { panic!("one reply") };
+        let ids = list.parts().iter().filter_map(|queue| queue.get(b"id").and_then(Value::as_integer));
+        assert_eq!((ids.collect::<Vec<_>>(), used), (vec![3, 5, 8], bundle.answers.len()));
     }
 
     #[test]

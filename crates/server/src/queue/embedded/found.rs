@@ -21,7 +21,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Chooses messages: the first `count`, as many as one answer may hold.
+    /// Chooses messages for an answer: the first `count`, as many as it may hold.
     pub(super) fn choose(&mut self, candidates: impl Iterator<Item = Pick>, count: u32) {
         self.picks.clear();
         let (mut bytes, mut first) = (0, true);
@@ -33,14 +33,20 @@ impl Found {
         self.picks.extend(candidates.take(count as usize).take_while(fits));
     }
 
-    /// Reads their records. Where one cannot be read, the answer ends before it.
+    /// Chooses the first `count` messages, of which those go into the answer that can be read.
+    pub(super) fn choose_from(&mut self, candidates: impl Iterator<Item = Pick>, count: u32) {
+        self.picks.clear();
+        self.picks.extend(candidates.take(count as usize));
+    }
+
+    /// Reads the records of the chosen messages. Where one cannot be read, the answer ends before it.
     ///
     /// # Errors
     /// `STORE`: already the first cannot be read.
     pub(super) fn load(&mut self, log: &mut Log) -> Result<(), Fault> {
-        self.bytes.clear();
-        self.ends.clear();
-        let unread = (0..self.picks.len()).find_map(|index| Some((index, self.load_one(log, index).err()?)));
+        self.begin();
+        let unread = (0..self.picks.len())
+            .find_map(|index| Some((index, self.load_one(log, self.picks[index]).err()?)));
         match unread {
             None => Ok(()),
             Some((0, fault)) => Err(fault),
@@ -51,23 +57,37 @@ impl Found {
         }
     }
 
-    /// Reads the records of the first `count` of them that can be read, and leaves out the others.
+    /// Reads the records of the first `count` chosen messages that can be read, as many as an answer may hold, and leaves out
+    /// the others.
     ///
     /// # Errors
     /// `STORE`: none can be read.
     pub(super) fn load_readable(&mut self, log: &mut Log, count: usize) -> Result<(), Fault> {
-        self.bytes.clear();
-        self.ends.clear();
-        let mut first_fault = None;
-        while self.ends.len() < self.picks.len().min(count) {
-            let index = self.ends.len();
-            if let Err(fault) = self.load_one(log, index) {
-                self.picks.remove(index);
-                first_fault.get_or_insert(fault);
+        self.begin();
+        let (mut kept, mut first_fault) = (0, None);
+        for index in 0..self.picks.len() {
+            let pick = self.picks[index];
+            let is_too_much = kept > 0 && self.bytes.len() + pick.entry.home.len as usize > ANSWER_BYTES;
+            if kept == count || is_too_much {
+                break;
+            }
+            match self.load_one(log, pick) {
+                Ok(()) => {
+                    self.picks[kept] = pick;
+                    kept += 1;
+                }
+                Err(fault) => drop(first_fault.get_or_insert(fault)),
             }
         }
-        self.picks.truncate(count);
-        first_fault.filter(|_| self.picks.is_empty()).map_or(Ok(()), Err)
+        self.picks.truncate(kept);
+        first_fault.filter(|_| kept == 0).map_or(Ok(()), Err)
+    }
+
+    /// Forgets what was read, and gives back the memory of a very large message.
+    fn begin(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(ANSWER_BYTES);
+        self.ends.clear();
     }
 
     pub(super) fn picks(&self) -> &[Pick] {
@@ -93,8 +113,8 @@ impl Found {
         Written::read(&self.bytes[start..self.ends[index]]).expect("checked when it was loaded")
     }
 
-    fn load_one(&mut self, log: &mut Log, index: usize) -> Result<(), Fault> {
-        let Pick { place, entry } = self.picks[index];
+    fn load_one(&mut self, log: &mut Log, pick: Pick) -> Result<(), Fault> {
+        let Pick { place, entry } = pick;
         let home = entry.home;
         let record = log.read(home.at, home.len).map_err(|error| store_fault(&error))?;
         match Written::read(record) {

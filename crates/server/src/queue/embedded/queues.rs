@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::message::{Home, Message, State};
 use crate::queue::options::Options;
-use crate::queue::rules::{MessageId, QueueId};
+use crate::queue::rules::{MessageId, Millis, QueueId};
 
 /// Every queue.
 #[derive(Default)]
@@ -35,6 +35,8 @@ pub(super) struct Queue {
     pub(super) delayed: u64,
     /// Those that more is kept of than an entry, in every state.
     pub(super) special: BTreeSet<MessageId>,
+    /// What was its oldest message when it was last listed, and when that was sent.
+    oldest: Option<(MessageId, Millis)>,
 }
 
 impl Queues {
@@ -53,9 +55,22 @@ impl Queues {
         self.get(id).map_or(b"", |queue| &queue.name)
     }
 
-    /// The numbers of queues above this one, in order.
-    pub(super) fn after(&self, id: QueueId) -> impl Iterator<Item = QueueId> {
-        self.order.range(id.saturating_add(1)..).copied()
+    /// The number of the next queue above this one.
+    pub(super) fn first_after(&self, id: QueueId) -> Option<QueueId> {
+        self.order.range(id.saturating_add(1)..).next().copied()
+    }
+
+    /// When this message, a queue's oldest, was sent, if that was noted.
+    pub(super) fn oldest_sent_ms(&self, queue: QueueId, id: MessageId) -> Option<Millis> {
+        let (noted, sent_ms) = self.get(queue)?.oldest?;
+        (noted == id).then_some(sent_ms)
+    }
+
+    /// Notes when a queue's oldest message was sent.
+    pub(super) fn note_oldest(&mut self, queue: QueueId, id: MessageId, sent_ms: Millis) {
+        if let Some(queue) = self.by_id.get_mut(&queue) {
+            queue.oldest = Some((id, sent_ms));
+        }
     }
 
     /// Every queue, in no particular order.

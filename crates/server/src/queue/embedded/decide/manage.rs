@@ -6,7 +6,9 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{LIST_PIECE, QueueOptions, REDRIVE_PIECE};
 use posthaste_wire::span::Span;
 
+use super::show::UNREADABLE_MAX;
 use crate::queue::answer::{Answer, QueueView};
+use crate::queue::bounds::ANSWER_BYTES;
 use crate::queue::embedded::effect::Effect;
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Message, Place};
@@ -113,18 +115,29 @@ impl Embedded {
     }
 
     pub(super) fn list_queues(&mut self, after: QueueId, answer: &mut Answer<'_>) -> Outcome {
-        let ids: Vec<QueueId> = self.stock.queues.after(after).take(LIST_PIECE).collect();
-        answer.array(ids.len());
-        for id in ids {
-            let oldest_ms = self.oldest_ms(id);
-            self.write_queue(id, oldest_ms, false, answer);
+        let mut queues: Vec<(QueueId, Millis)> = Vec::new();
+        let (mut next, mut bytes) = (self.stock.queues.first_after(after), 0);
+        while let Some(id) = next.filter(|_| queues.len() < LIST_PIECE && bytes <= ANSWER_BYTES) {
+            let (oldest_ms, read) = self.oldest_ms(id);
+            queues.push((id, oldest_ms));
+            bytes += read;
+            next = self.stock.queues.first_after(id);
+        }
+        // A full piece need not say that there may be more.
+        let goes_on = next.filter(|_| queues.len() < LIST_PIECE).and(queues.last());
+        answer.array(queues.len() + usize::from(goes_on.is_some()));
+        for (id, oldest_ms) in &queues {
+            self.write_queue(*id, *oldest_ms, false, answer);
+        }
+        if let Some((last, _)) = goes_on {
+            answer.integer(*last);
         }
         Outcome::Ok
     }
 
     pub(super) fn queue_info(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
-        let oldest_ms = self.oldest_ms(id);
+        let (oldest_ms, _) = self.oldest_ms(id);
         self.write_queue(id, oldest_ms, true, answer);
         Ok(Outcome::Ok)
     }
@@ -137,7 +150,7 @@ impl Embedded {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
-        self.found.choose(self.stock.by_id(id, after), count);
+        self.found.choose_from(self.stock.by_id(id, after), count + UNREADABLE_MAX);
         self.found.load_readable(&mut self.log, count as usize)?;
         answer.array(self.found.len());
         for (index, pick) in self.found.picks().iter().enumerate() {
@@ -156,12 +169,23 @@ impl Embedded {
         Some((message.place, to))
     }
 
-    /// The age of a queue's oldest message; 0 when it is empty, or that message cannot be read: who asks about queues is to
-    /// see the others, and its reader is told.
-    fn oldest_ms(&mut self, queue: QueueId) -> Millis {
-        self.found.choose(self.stock.by_id(queue, 0), 1);
-        let is_known = self.found.load(&mut self.log).is_ok() && !self.found.is_empty();
-        if is_known { self.clock.saturating_sub(self.found.written(0).sent_ms) } else { 0 }
+    /// The age of a queue's oldest message, and how many bytes were read for it. The age is 0 when the queue is empty, or that
+    /// message cannot be read: a list of queues shows the others all the same, and who reads the message is told.
+    ///
+    /// When a message was sent stands only in its record, which may be large: it is read once.
+    fn oldest_ms(&mut self, queue: QueueId) -> (Millis, usize) {
+        let Some(oldest) = self.stock.by_id(queue, 0).next() else { return (0, 0) };
+        let id = oldest.place.id();
+        if let Some(sent_ms) = self.stock.queues.oldest_sent_ms(queue, id) {
+            return (self.clock.saturating_sub(sent_ms), 0);
+        }
+        self.found.choose_from(std::iter::once(oldest), 1);
+        if self.found.load(&mut self.log).is_err() {
+            return (0, oldest.entry.home.len as usize);
+        }
+        let sent_ms = self.found.written(0).sent_ms;
+        self.stock.queues.note_oldest(queue, id, sent_ms);
+        (self.clock.saturating_sub(sent_ms), oldest.entry.home.len as usize)
     }
 
     fn write_queue(&self, id: QueueId, oldest_ms: Millis, with_detail: bool, answer: &mut Answer<'_>) {

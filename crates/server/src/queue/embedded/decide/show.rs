@@ -13,7 +13,7 @@ use crate::queue::embedded::stock::Stock;
 use crate::queue::rules::{AccountId, Ask, Interest, Outcome, QueueId};
 
 /// Messages that cannot be read are looked past in one request, if there are no more of them.
-const UNREADABLE_MAX: u32 = 1000;
+pub(super) const UNREADABLE_MAX: u32 = 1000;
 
 /// So many messages that time has changed are looked at for one answer; with more of them nothing is certain.
 const DUE_MAX: usize = 10_000;
@@ -145,7 +145,9 @@ impl Embedded {
         if self.found.load_readable(&mut self.log, found).is_ok() {
             return Ok(());
         }
-        self.find(self.interest(ask, selection, queue), Some(count + UNREADABLE_MAX));
+        let interest = self.interest(ask, selection, queue);
+        let candidates = interest.iter().flat_map(|interest| self.stock.lanes.walk(interest));
+        self.found.choose_from(candidates, count + UNREADABLE_MAX);
         self.found.load_readable(&mut self.log, count as usize)
     }
 

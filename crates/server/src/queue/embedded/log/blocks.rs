@@ -17,6 +17,9 @@ const BLOCK: usize = 64 << 10;
 const BLOCKS: usize = 64;
 const FILES: usize = 16;
 
+/// Memory that is kept for the next record that lies in more than one block.
+const WHOLE_BYTES_KEPT: usize = 1 << 20;
+
 /// The cache: at most 4 MiB and 16 open files.
 pub(super) struct Blocks {
     disk: Arc<dyn Disk>,
@@ -57,6 +60,9 @@ impl Blocks {
         };
         let start = (at.offset as usize).checked_sub(RECORD_HEADER).ok_or_else(|| damaged(&*self.disk))?;
         let end = start + RECORD_HEADER + len as usize;
+        if self.whole.capacity() > WHOLE_BYTES_KEPT {
+            self.whole = Vec::new();
+        }
         let bytes = if start / BLOCK == (end - 1) / BLOCK {
             let slot = self.block(at.segment, start / BLOCK)?;
             self.blocks[slot].bytes.get(start % BLOCK..).unwrap_or_default()
