@@ -1,7 +1,7 @@
-//! When several servers have said enough for an answer to a write, and what the answer is.
+//! Answers to writes: when enough servers have replied, and which answer their replies make.
 //!
-//! Whatever the rule, all of them are heard to the end: the key stays claimed until then, and where one did not do what
-//! the answer says, the key is deleted.
+//! Whatever the rule, the replies of all servers are awaited: the key stays claimed until then, and where the servers
+//! disagree about what is stored, the key is deleted.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::Router;
 use super::exchange::{Plan, Reply, Verdict};
 use crate::cache::rules::Answer;
 
-/// What a client is told whose write nobody was there for.
+/// The answer to a write for which no server was there.
 const NOBODY_THERE: &[u8] = b"SERVER_ERROR no server is there\r\n";
 
 impl Router {
@@ -22,7 +22,7 @@ impl Router {
         if is_for_key { self.table_of(id).pools[pool].rules.answer } else { Answer::All }
     }
 
-    /// A write was sent to all that are to have it: where nobody is waited for, it is answered.
+    /// Answers a write that was just sent to all its servers, if its rule waits for none of them.
     pub(super) fn answer_at_once(&mut self, id: u32) {
         let Some(request) = self.exchanges[id as usize].request.filter(|_| self.rule(id) == Answer::None)
         else {
@@ -36,7 +36,7 @@ impl Router {
         self.conclude(id);
     }
 
-    /// One more server has answered a write: perhaps that is enough.
+    /// Answers a write that goes to all copies, if the replies so far are enough by its rule.
     pub(super) fn try_answer(&mut self, id: u32) {
         let exchange = &self.exchanges[id as usize];
         if exchange.plan != Plan::Fan || exchange.done {
@@ -45,7 +45,7 @@ impl Router {
         let answer = match self.rule(id) {
             Answer::All | Answer::None => None,
             Answer::First => exchange.replies.iter().find(|reply| reply.server == exchange.first),
-            // A server that did nothing, since it does not have the key, says nothing of those that are still to answer.
+            // A server that did nothing because it lacks the key tells nothing about those that are still to reply.
             rule => rule
                 .needed(usize::from(exchange.copies))
                 .and_then(|needed| self.agreed(id, needed))
@@ -57,12 +57,12 @@ impl Router {
         }
     }
 
-    /// One server has decided: the answer is known, and waits for those that are to do the same first.
+    /// Sets how many others must do what was decided before the client is answered, and answers it if none must.
     pub(super) fn wait_for_followers(&mut self, id: u32) {
         let mut copies = 0_usize;
         self.each_copy(id, |_, _| copies += 1);
         let followers = match self.rule(id) {
-            Answer::All => u16::MAX, // all that are there: whoever reads afterwards reads what was decided
+            Answer::All => u16::MAX, // all that take part: what is read afterwards is what was decided
             rule => rule.needed(copies).map_or(0, |needed| needed.saturating_sub(1) as u16),
         };
         self.exchange(id).followers = followers;
@@ -71,7 +71,7 @@ impl Router {
         }
     }
 
-    /// One more server has done what was decided: perhaps that is enough.
+    /// Notes that one more server has done what was decided, and answers if that is enough.
     pub(super) fn note_follower(&mut self, id: u32) {
         let exchange = self.exchange(id);
         exchange.followers = exchange.followers.saturating_sub(1);
@@ -80,7 +80,7 @@ impl Router {
         }
     }
 
-    /// Answers what was decided, unless that is done.
+    /// Answers the client with what was decided, unless it is answered already.
     pub(super) fn answer_decision(&mut self, id: u32) {
         let exchange = &self.exchanges[id as usize];
         if let Some(decided) = exchange.replies.first().copied().filter(|_| exchange.ending.is_none()) {
@@ -89,7 +89,7 @@ impl Router {
         }
     }
 
-    /// The reply to pass on when so many servers did not refuse: of one that did it, if any did.
+    /// Returns the reply to pass on if `needed` servers did not refuse: rather one that says that it was done.
     fn agreed(&self, id: u32, needed: usize) -> Option<&Reply> {
         let exchange = &self.exchanges[id as usize];
         let well = || exchange.replies.iter().filter(|reply| reply.verdict != Verdict::Error);
@@ -97,7 +97,7 @@ impl Router {
         if well().count() >= needed { done.or_else(|| well().next()) } else { None }
     }
 
-    /// The answer to a write that all have been heard about: what a server said, or words of our own.
+    /// Returns the answer to a write after the last reply: a server's reply, or (`Err`) the router's own words.
     pub(super) fn last_answer(&self, id: u32) -> Result<Reply, Cow<'static, [u8]>> {
         let exchange = &self.exchanges[id as usize];
         let error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
@@ -117,7 +117,7 @@ impl Router {
     }
 }
 
-/// Writes what a server says that did it.
+/// Writes the reply of a server that has carried out `request`.
 fn done(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
     let is_meta = request.verb.is_meta();
     out.extend_from_slice(match request.verb {
@@ -133,7 +133,7 @@ fn done(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes what a server says that does not have the key of an `mg`.
+/// Writes the reply of a server that lacks the key of an `mg`.
 pub(super) fn missed(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
     if !request.quiet {
         out.extend_from_slice(b"EN");
@@ -142,7 +142,7 @@ pub(super) fn missed(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes what the answer to a meta command repeats of it.
+/// Writes what the reply to a meta command repeats of it: its opaque (`O`) and its key (`k`).
 fn repeated(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
     for flag in request.words_after_key(bytes).map(|word| word.of(bytes)) {
         let (sign, word): (&[u8], _) = match flag {

@@ -1,8 +1,8 @@
-//! What an `mg` with `N` creates on the server that decides is created on the other copies too.
+//! Copies what an `mg` with `N` has created on the deciding server to the other replicas.
 //!
-//! A read claims nothing, or many who ask for one hot key would take turns. So the key is claimed only when one of them is told
-//! that it has created it (`W`), and others may have written it since on every copy: the decider is asked once more, and only if
-//! it holds what was created do the others get it.
+//! A read claims no key, or the many readers of a hot key would take turns. The key is claimed only when a reader is
+//! told that it has created it (`W`). By then other requests may have written the key on every copy: so the decider is
+//! asked once more, and the other copies get the key only if the decider still holds what was created.
 
 use super::exchange::Plan;
 use super::lane::{ASIDE, OUTCOME};
@@ -11,8 +11,8 @@ use super::{Router, follow};
 use crate::cache::pool::plain_key;
 
 impl Router {
-    /// The decider has created the key of an `mg`: it is asked whether it still holds that. Not while somebody writes the key,
-    /// for then all copies get what is written.
+    /// Asks the decider whether it still holds what an `mg` has created there. Does nothing while another request has
+    /// claimed the key, since all copies get what that one writes.
     pub(super) fn create_elsewhere(&mut self, id: u32, decider: usize) {
         if !self.is_handed_over() {
             return;
@@ -28,12 +28,12 @@ impl Router {
         self.expect(id, decider, OUTCOME, shape);
     }
 
-    /// The decider says what it holds: the other copies create it, whatever they held, if it is what was created.
+    /// Has the other copies create what was created, whatever they held, if the decider `said` that it still holds it.
     pub(super) fn create_if_kept(&mut self, id: u32, decider: usize, said: &[u8]) {
         let exchange = self.exchange(id);
         exchange.plan = Plan::Clean;
         let Some(request) = exchange.request else { return };
-        // The first may also be told to replace what is there (R): then it is what the others hold too.
+        // With `R`, `W` may also mean that the client is to replace an old value, which the other copies hold too.
         let may_be_old = follow::has_flag(&request, &exchange.bytes, b'R');
         let is_kept = if may_be_old { has(said, b"HD") } else { is_placeholder(said) };
         if !is_kept {
@@ -54,7 +54,7 @@ impl Router {
     }
 }
 
-/// Whether an `mg` that creates what it misses has, by the reply: whoever asked is the first (`W`) and it was not stale (`X`).
+/// Whether an `mg` has created its key, by the reply: its client is to fill it (`W`), and it is not stale (`X`).
 pub(super) fn is_new(reply: &[u8]) -> bool {
     has(reply, b"W") && !has(reply, b"X")
 }

@@ -1,4 +1,4 @@
-//! One request under way: what was asked, what it waits for, and what came so far.
+//! An exchange is one request under way: what was asked, what it waits for, and what has come so far.
 
 use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::request::{Request, Verb};
@@ -10,10 +10,10 @@ use crate::cache::flushes::Mark;
 use crate::cache::gather::Gather;
 use crate::cache::limits;
 
-/// The client of an exchange whose client is gone.
+/// Stands for the client of an exchange whose client has left, or that never had one.
 pub(super) const NOBODY: usize = usize::MAX;
 
-/// What the replies are waited for.
+/// What an exchange waits for, which decides what its replies mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Plan {
     /// A get: values are merged.
@@ -25,22 +25,22 @@ pub(super) enum Plan {
     Fan,
     /// One replica decides.
     Decide,
-    /// It has decided; the others follow.
+    /// One replica has decided; the others are told to hold the same.
     Follow,
-    /// A get has created its key: whether the decider still holds that is asked. The answer is known.
+    /// An `mg` has created its key: the decider is asked whether it still holds that. The answer is known.
     Create,
-    /// Not all are of one mind: the key is deleted. The answer is known.
+    /// No answer depends on what is still to come: replies to deletions, fills and shadow requests.
     Clean,
-    /// A value is fetched for a pool that missed it.
+    /// A value is fetched, to be stored where it was missed.
     Fetch,
 }
 
-/// How a reply to a write ended.
+/// What a reply to a write tells of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It took effect.
     Done,
-    /// It did not, for a reason that the protocol foresees.
+    /// It had no effect, for a reason that the protocol foresees (such as `NOT_FOUND`).
     Not,
     /// It was refused, or it failed.
     Error,
@@ -51,13 +51,13 @@ pub(super) enum Verdict {
 pub(super) struct Share {
     pub(super) server: u16,
     pub(super) route: u16,
-    /// The pool that the server is asked for.
+    /// The pool as a member of which the server is asked.
     pub(super) pool: u16,
-    /// What a `gat` sets lives at most so many seconds.
+    /// Longest life, in seconds, of what a `gat` sets; `None`: no limit.
     pub(super) expiry_s: Option<u32>,
-    /// Who has missed these keys already, or could not be asked for them.
+    /// In a lookup elsewhere: who missed these keys, or could not be asked for them.
     pub(super) missed_by: Option<MissedBy>,
-    /// What its keys take in a line.
+    /// Bytes that its keys take in a command line, with the space before each.
     pub(super) bytes: u32,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Share {
 pub(super) enum MissedBy {
     /// The pool of the route has missed it.
     Pool,
-    /// The pool of the route could not be asked: nobody has said that it is not there.
+    /// The pool of the route could not be asked, so the key may be there.
     SilentPool,
     /// One of the pool's replicas has missed it.
     Replica(u16),
@@ -77,18 +77,18 @@ pub(super) enum MissedBy {
 pub(super) struct Reply {
     pub(super) server: u16,
     pub(super) verdict: Verdict,
-    /// Where it stands in `reply_bytes`.
+    /// Its bytes are `reply_bytes[start..end]` of the exchange.
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// Where a request goes that has one key.
+/// Where a request with one key goes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aim {
     pub(super) route: u16,
-    /// The pool that takes it.
+    /// The pool that takes it: the route's own, or one that stands in.
     pub(super) pool: u16,
-    /// What it stores lives at most so many seconds.
+    /// Longest life, in seconds, of what it stores; `None`: no limit.
     pub(super) expiry_s: Option<u32>,
 }
 
@@ -98,12 +98,12 @@ pub(super) struct Exchange {
     pub(super) client: usize,
     /// Its client's number, for the record.
     pub(super) number: u64,
-    /// The table that it goes by, among the router's.
+    /// Index of the table that it goes by in `Router::tables`.
     pub(super) table: u16,
     pub(super) aim: Aim,
-    /// It is the router's own; nobody counts it.
+    /// Whether it is the router's own: no client waits for it, and it is not counted.
     pub(super) is_own: bool,
-    /// None: words of our own.
+    /// `None`: an answer that the router made itself and that waits for its turn, or a shadow request.
     pub(super) request: Option<Request>,
     /// The beginning of the request's bytes: its line, and its data if they may be needed again.
     pub(super) bytes: Vec<u8>,
@@ -111,60 +111,60 @@ pub(super) struct Exchange {
     pub(super) plan: Plan,
     /// Replies that are to come.
     pub(super) pending: u32,
-    /// How often something of it was sent anew.
+    /// How often parts of it were sent to another server; `usize::MAX`: they must not be.
     pub(super) tries: usize,
-    /// What it was counted to take when it stood in its client's line.
+    /// Bytes that its client's line counts for it, as of when it was put there.
     pub(super) weight: usize,
-    /// The last error, with its line end; it is answered in place of anything else.
+    /// The last error, with its line end; it is answered in place of any other reply, or of the end of a get.
     pub(super) error: Vec<u8>,
-    /// What is ready, while others are before it.
+    /// The part of its answer that is ready while earlier requests of the client are not answered yet.
     pub(super) answer: Vec<u8>,
-    /// The answer is whole.
+    /// Whether its answer is complete.
     pub(super) done: bool,
-    /// Nothing more is to be done for it.
+    /// Whether nothing more is to be done for it, on the servers either.
     pub(super) over: bool,
-    /// None: well.
+    /// How it was answered; `None`: not yet, or without a word, which counts as `Ok`.
     pub(super) ending: Option<Ending>,
     pub(super) stamps: Stamps,
-    /// Since when its client waits for it; of a get of many keys, for the step it is at.
+    /// Since when its client waits for it, or, with a get of many keys, for the current step.
     pub(super) since: u64,
     pub(super) request_bytes: u32,
     pub(super) answer_bytes: u32,
-    /// Reads from servers that brought something for it, and the last of them.
+    /// How many reads from servers brought something for it, and the number of the last of them.
     pub(super) reads: u32,
     pub(super) last_read: u64,
     pub(super) claim: Option<Claim>,
-    /// Of one with a claim: where flushes stood when it was taken.
+    /// With a claim: which flushes there had been when the key was claimed.
     pub(super) mark: Option<Mark>,
-    /// It writes a key, and claims nothing for it.
+    /// Whether it writes its key without a claim.
     pub(super) is_unclaimed: bool,
     /// Of a get: its keys.
     pub(super) keys: Vec<Span>,
-    /// Of a get: whom each share is asked of.
+    /// Of a get: where each share goes, by its number in `gather`.
     pub(super) shares: Vec<Share>,
     pub(super) gather: Gather,
-    /// Of a meta get: what it creates on a miss is to be on other copies too.
+    /// Of a meta get: whether what it creates on a miss must be copied to other servers.
     pub(super) creates: bool,
-    /// Of a meta get: a miss is to be looked up elsewhere.
+    /// Of a meta get: whether a miss is to be looked up elsewhere.
     pub(super) falls_through: bool,
-    /// Of a meta get: it is being looked up there. Of a fetch: for whom.
+    /// Of a meta get that is looked up elsewhere: who missed it. Of a fetch: who gets the value.
     pub(super) missed_by: Option<MissedBy>,
-    /// Of a get: one route takes all its keys.
+    /// Of a get: whether one route takes all its keys.
     pub(super) is_on_one_route: bool,
-    /// Of a multi-get whose way was chosen by its cost.
+    /// Of a multi-get: whole or split, if that was chosen by measured cost.
     pub(super) way: Option<Way>,
     /// Of a write: how many servers are to hold the key, and the first that was asked.
     pub(super) copies: u16,
     pub(super) first: u16,
-    /// Of a decision: how many others are still to follow before it is answered.
+    /// Of a decision: how many other copies must still do the same before it is answered (`u16::MAX` at first: all).
     pub(super) followers: u16,
-    /// Of a write: what replicas said.
+    /// Of a write: the replies so far; the first one to a decision is the decider's.
     pub(super) replies: Vec<Reply>,
     pub(super) reply_bytes: Vec<u8>,
 }
 
 impl Exchange {
-    /// Makes it as new, with the memory it has unless that grew large.
+    /// Resets it for another request; its buffers keep their memory unless they grew large.
     pub(super) fn clear(&mut self) {
         for buffer in [&mut self.bytes, &mut self.error, &mut self.answer, &mut self.reply_bytes] {
             buffer.clear();
@@ -183,14 +183,14 @@ impl Exchange {
         (self.answer_bytes, self.reads, self.last_read) = (0, 0, 0);
     }
 
-    /// A new share of a get, without keys.
+    /// Adds a share without keys that goes where `target` does, and returns its number.
     pub(super) fn open_share(&mut self, target: Share) -> u16 {
         self.shares.push(Share { bytes: 0, ..target });
         self.gather.share()
     }
 
-    /// Puts a key into this share, or into a new one like it when there is no room for it in a command: into which. `added`:
-    /// how much longer the key is where the server sees it.
+    /// Puts a key into a share, or into a new one like it if the command would become too long, and returns the number
+    /// of that share. As the server sees it, the key is longer by `added` bytes.
     pub(super) fn assign(&mut self, place: u32, share: u16, added: i64) -> u16 {
         let may_be_long = self.request.is_some_and(|request| matches!(request.verb, Verb::Get | Verb::Gets));
         let bytes = (1 + i64::from(self.keys[place as usize].len) + added) as u32;
@@ -202,7 +202,7 @@ impl Exchange {
         share
     }
 
-    /// The expiry that a `gat` sets, as it is written.
+    /// Returns the expiry that a `gat` sets, as the client wrote it.
     pub(super) fn new_expiry(&self) -> Option<&[u8]> {
         let request = self.request.filter(|request| matches!(request.verb, Verb::Gat | Verb::Gats))?;
         self.bytes[..request.key.start as usize].trim_ascii_end().rsplit(|byte| *byte == b' ').next()
@@ -220,7 +220,7 @@ impl Exchange {
         self.client != NOBODY && !self.done
     }
 
-    /// What its request takes while it is under way.
+    /// Returns how many bytes its request takes while it is under way.
     pub(super) fn weight(&self) -> usize {
         let keys = self.keys.len() * (size_of::<Span>() + Gather::BYTES_PER_KEY);
         size_of::<Self>() + self.bytes.len() + keys
@@ -232,7 +232,7 @@ impl Exchange {
         if is_meta { 1 } else { self.keys.len().min(limits::KEYS_PER_STEP) }
     }
 
-    /// A read from a server brought something for it.
+    /// Counts a read from a server that brought something for it, once for each `read`.
     pub(super) fn note_read(&mut self, read: u64) {
         if self.last_read != read {
             self.last_read = read;

@@ -1,4 +1,4 @@
-//! Shorter lives: what is stored where it does not belong must not stay there long.
+//! Cuts expiries down: what is stored in a pool that stands in for another must not stay there long.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use posthaste_wire::memcached::{META_WORDS_MAX, signed_32};
 
 use crate::cache::pool::LONGEST_EXPIRY_S;
 
-/// The expiry to send for what has so many seconds left: more than 30 days are a date. Servers cut it to 32 bits, and would take a
-/// later one than these have for one that is over.
+/// Returns the expiry to send for a value that has so many seconds left: for more than 30 days, a date. The date is
+/// kept within 31 bits, since servers would read a later one, cut to 32 bits, as one that has passed.
 pub(super) fn lasting(seconds: &[u8], now_s: u64) -> Cow<'_, [u8]> {
     let left = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<u64>().ok());
     match left {
@@ -24,12 +24,12 @@ pub(super) fn lasting(seconds: &[u8], now_s: u64) -> Cow<'_, [u8]> {
 pub(super) struct Most {
     /// Seconds.
     pub(super) seconds: u32,
-    /// The date, in seconds of Unix: expiries of more than 30 days are dates.
+    /// The current date, in Unix seconds: expiries of more than 30 days are dates.
     pub(super) now_s: u64,
 }
 
 impl Most {
-    /// The expiry to send for the one that a client wrote, read as servers read it. What has expired already stays so.
+    /// Returns the expiry to send for the one that a client wrote, read as servers read it. A past one stays past.
     pub(super) fn cap(self, expiry: &[u8]) -> Vec<u8> {
         // Not a number: the server says so.
         let Some(asked) = signed_32(expiry).map(i64::from) else { return expiry.to_vec() };
@@ -46,12 +46,12 @@ impl Most {
     }
 }
 
-/// The expiry to send for the one that a client wrote, if there is a `most`.
+/// Returns the expiry to send for the one that a client wrote: cut down to `most`, if that is given.
 pub(super) fn capped(expiry: &[u8], most: Option<Most>) -> Cow<'_, [u8]> {
     most.map_or(Cow::Borrowed(expiry), |most| most.cap(expiry).into())
 }
 
-/// Writes the beginning of a request's line, up to `end`, with its expiry cut down.
+/// Writes the beginning of a request's line, up to `end`, with its expiry cut down. An `ms` without one gets one.
 pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out: &mut Vec<u8>) {
     let key_end = (request.key.start + request.key.len) as usize;
     let expiry_place = match request.verb {
@@ -68,8 +68,8 @@ pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out:
         out.push(b' ');
         match word.of(bytes) {
             word if expiry_place == Some(place) => out.extend(most.cap(word)),
-            // T is the time to live, N that of what a miss creates. What is said twice is refused, and left as it is: the line
-            // must not become longer than servers take.
+            // T is the time to live, N that of what a miss creates. Servers refuse a repeated flag, so it is left as it
+            // is: cut down, it could make the line longer than servers take.
             [b'T', expiry @ ..] if is_meta && !has_ttl => {
                 has_ttl = true;
                 out.push(b'T');
@@ -91,7 +91,7 @@ pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out:
 /// Whether a request has no room for the time to live that `line` adds.
 pub(super) fn is_full(request: &Request, bytes: &[u8]) -> bool {
     let mut words = request.words_after_key(bytes).map(|word| word.of(bytes));
-    // Before these are the command and the key.
+    // Two words more: the command and the key.
     request.verb == Verb::MetaSet
         && request.words_after_key(bytes).count() + 2 >= META_WORDS_MAX
         && !words.any(|word| word.starts_with(b"T"))

@@ -1,17 +1,17 @@
-//! What is flushed while a key is written: see `flushes.rs`.
+//! Flushes that run beside a write: the written key is deleted afterwards, see `flushes.rs`.
 
 use posthaste_wire::memcached::request::Verb;
 
 use super::Router;
 
 impl Router {
-    /// The key of an exchange was claimed just now, and nothing is sent yet; `decides`: nor will everything be at once.
+    /// Notes which flushes there were when an exchange claimed its key. `decides`: not all copies are told at once.
     pub(super) fn note_mark(&mut self, id: u32, decides: bool) {
         self.exchange(id).mark = Some(self.fleet.flushes.mark(&self.flushes, decides));
     }
 
-    /// An exchange that has a claim is at its end. If something was flushed meanwhile its key is deleted wherever it is held. True: it is
-    /// to be.
+    /// Deletes the key of an exchange on all copies, if the exchange has a claim and a flush was under way since then.
+    /// Called before the claim is given back. Returns whether a flush was.
     pub(super) fn forget_if_flushed(&mut self, id: u32) -> bool {
         let exchange = self.exchange(id);
         let Some(mark) = exchange.mark.take().filter(|_| exchange.claim.is_some()) else { return false };
@@ -22,7 +22,7 @@ impl Router {
         was_any
     }
 
-    /// Nothing more is to be done for an exchange: if it is a flush, that is over.
+    /// Marks a flush as over, if the exchange that ends is one.
     pub(super) fn end_flush(&mut self, id: u32) {
         if self.exchanges[id as usize].request.is_some_and(|request| request.verb == Verb::FlushAll) {
             self.fleet.flushes.end(&mut self.flushes);

@@ -7,8 +7,8 @@ use super::lane::Shape;
 use super::lookup::stored;
 use crate::cache::deletion::Deletion;
 
-/// Writes the command that makes a replica hold what the decider holds; `outcome` is what the decider said of that, where it
-/// was asked, and when it is now, in seconds of Unix.
+/// Writes the command that makes a replica hold what the decider holds. `outcome`: what the decider replied when it was
+/// asked for that, if it was, and the current date in Unix seconds.
 pub(super) fn follow(
     request: &Request,
     bytes: &[u8],
@@ -41,7 +41,7 @@ pub(super) fn follow(
                         .for_each(|part| output.extend_from_slice(part));
                     Shape::Meta
                 }
-                // Servers that know no `ms` are not asked.
+                // Where a copy may not know `ms`, the decider was not asked: the decrement is repeated.
                 None if request.verb == Verb::Decr => super::writes::command(request, bytes, most, output),
                 None => delete(request, bytes, output),
             }
@@ -53,10 +53,12 @@ pub(super) fn follow(
     }
 }
 
-/// Whether a command comes out by what the decider held, and its answer does not say how: it may have created the key, where
-/// another replica would have to do what this one did not, or the other way round; or stored a value as one that is stale already.
-/// A number with fewer digits than before may have blanks behind it, and an `ma` may have changed the expiry or not: memcached writes it
-/// in place unless somebody is reading the item, or has read it lately, and otherwise makes a new one.
+/// Whether the effect of a command depends on what the decider held, and its reply does not tell which effect it had:
+/// - with `N` it may have created the key, where it would change it on another replica, or the reverse;
+/// - an `ms` with `C` and `I` may have stored its value as stale;
+/// - a decremented number that has fewer digits than before may have blanks behind it;
+/// - an `ma` with `T` may have changed the expiry or not: memcached writes the number in place unless the item is being
+///   read or was read lately, and then makes a new item.
 pub(super) fn has_hidden_outcome(request: &Request, bytes: &[u8]) -> bool {
     let has = |letter: u8| has_flag(request, bytes, letter);
     let appends = || flags(request, bytes).any(|flag| flag.starts_with(b"MA") || flag.starts_with(b"MP"));
@@ -68,7 +70,7 @@ pub(super) fn has_hidden_outcome(request: &Request, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a flag of an `ma` has it make the number smaller.
+/// Whether a flag makes an `ma` decrement.
 fn takes_off(flag: &[u8]) -> bool {
     matches!(flag, [b'M', b'D' | b'd' | b'-', ..])
 }
@@ -78,20 +80,20 @@ pub(super) fn create(request: &Request, bytes: &[u8], most: Option<Most>, output
     meta(request, bytes, b"bNT", b"", most, output)
 }
 
-/// Writes the `mg` that asks whether there is something, and how large it is.
+/// Writes the `mg` that asks whether the key has a value, and how large that is.
 pub(super) fn ask_size(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> Shape {
     let flags: &[u8] = if request.base64 { b" b s\r\n" } else { b" s\r\n" };
     [b"mg ", request.key.of(bytes), flags].iter().for_each(|part| output.extend_from_slice(part));
     Shape::Meta
 }
 
-/// Writes the `mg` that asks for all that is to be stored elsewhere.
+/// Writes the `mg` that asks for all that another server needs to store: value, flags, time to live; and for the token.
 pub(super) fn fetch(request: &Request, bytes: &[u8], output: &mut Vec<u8>) {
     let flags: &[u8] = if request.base64 { b" b v f t c\r\n" } else { b" v f t c\r\n" };
     [b"mg ", request.key.of(bytes), flags].iter().for_each(|part| output.extend_from_slice(part));
 }
 
-/// The command again, with those flags that make a difference to what is stored.
+/// Writes the command again, with only those flags (`kept`, and `M` with one of `modes`) that affect what is stored.
 fn meta(
     request: &Request,
     bytes: &[u8],

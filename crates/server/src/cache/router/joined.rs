@@ -1,15 +1,15 @@
-//! Gets of several requests in one command.
+//! Joined gets: the gets of several requests, sent to a server as one command.
 //!
-//! memcached writes the answer to each `get` by itself, but that to a `get` of many keys at once. So a `get` takes the keys of
-//! those behind it along that wait to be sent to the same server: both sides read and write once for all of them. Nothing
-//! waits for that: keys are joined only while they wait to be sent anyway.
+//! memcached answers each `get` with a write of its own, but a `get` of many keys with a single one. So a `get` that
+//! waits to be sent takes the keys of later gets for the same server along: both sides read and write once for all of
+//! them. No get is held back for this: only those that wait to be sent anyway are joined.
 //!
-//! Where clients read and write in turn, what stands between two gets are mostly writes of other keys. The gets of a turn go before
-//! those, so that they stand together, but never before a command that may concern one of their keys. Who waits for an
-//! answer before they ask again cannot tell; answers leave in the order of the requests in any case.
+//! Between the gets of clients that read and write in turn there are mostly writes of other keys. The gets of a turn
+//! are sent before those, so that they can be joined, but never before a command that may concern one of their keys. A
+//! client that awaits each answer cannot tell, and answers leave in the order of the requests in any case.
 //!
-//! The server answers hits only, in the order of the keys, so a value for one key tells that those before it are missed.
-//! No two requests ask for the same key in one command, for then a single value would not say whose it is.
+//! The server answers hits only, in the order of the keys, so a value for one key tells that the keys before it were
+//! missed. No two requests ask for the same key in one command, since a single value would not tell whose it is.
 
 use std::borrow::Cow;
 
@@ -24,27 +24,27 @@ use crate::cache::limits::{JOINED_BYTES_MAX, READ_BYTES};
 use crate::cache::pool::plain_key;
 use crate::front::buffers::empty;
 
-/// Some keys, a bit for each, so that most others are known not to be among them: a Bloom filter of one hash.
+/// A set of keys which may seem to have others too: a Bloom filter of 1024 bits with one hash.
 #[derive(Default)]
 pub(super) struct Keys([u64; 16]);
 
 impl Keys {
-    /// All there are.
+    /// The set of all keys.
     pub(super) const ALL: Self = Self([u64::MAX; 16]);
 
-    /// One more.
+    /// Adds a key.
     pub(super) fn note(&mut self, key: &[u8]) {
         let (word, bit) = Self::place(key);
         self.0[word] |= bit;
     }
 
-    /// Whether a key may be among them.
+    /// Whether a key may be in the set.
     pub(super) fn may_have(&self, key: &[u8]) -> bool {
         let (word, bit) = Self::place(key);
         self.0[word] & bit != 0
     }
 
-    /// The bit of a key: by its two ends, in which keys mostly differ.
+    /// Returns the word and the bit of a key, by its first and its last bytes, in which keys mostly differ.
     fn place(key: &[u8]) -> (usize, u64) {
         let short = || key.iter().fold(0, |end, byte| end << 8 | u64::from(*byte));
         let first = key.first_chunk().map_or_else(short, |first| u64::from_le_bytes(*first));
@@ -54,24 +54,24 @@ impl Keys {
     }
 }
 
-/// Gets that wait to be sent, in as few commands as may be.
+/// Gets that wait to be sent, in as few commands as possible.
 #[derive(Default)]
 pub(super) struct Gets {
     /// The commands.
     bytes: Vec<u8>,
-    /// Where the last of them begins.
+    /// Offset in `bytes` of the last command.
     last: usize,
-    /// Its keys.
+    /// The keys of the last command.
     keys: Keys,
 }
 
 impl Gets {
-    /// What they take.
+    /// Returns how many bytes the commands take.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Puts them among other commands, at a place where one begins.
+    /// Moves the commands into `output`, at an offset between two of the commands there.
     pub(super) fn move_to(&mut self, output: &mut Vec<u8>, place: usize) {
         let end = output.len();
         output.resize(end + self.bytes.len(), 0);
@@ -81,7 +81,7 @@ impl Gets {
         self.last = 0;
     }
 
-    /// Adds a key to the last command, or to one that it begins.
+    /// Adds a key to the last command, or begins a command with it if it `is_first`.
     fn add(&mut self, key: &[u8], is_first: bool) {
         if is_first {
             (self.last, self.keys) = (self.bytes.len(), Keys::default());
@@ -101,8 +101,8 @@ impl Gets {
 }
 
 impl Router {
-    /// Asks a server for the keys of a share of a `get`: together with others if that can be, and before what waits to be sent there
-    /// and does not concern them.
+    /// Asks a server for the keys of a share of a `get`: joined to another get if possible, and ahead of the commands
+    /// that wait there, unless these may concern one of the keys.
     pub(super) fn ask_get(&mut self, id: u32, server: usize, share: u16) {
         let lane = &self.lanes[server];
         if self.keys_of(id, share).any(|key| lane.concerned.may_have(&key)) {
@@ -121,7 +121,7 @@ impl Router {
         self.expect_get(id, server, share);
     }
 
-    /// Whether the keys of a share have room in the last command of the gets for a server, and are not in it.
+    /// Whether the last of the waiting gets for a server has room for the keys of a share and asks for none of them.
     fn may_join(&self, id: u32, server: usize, share: u16) -> bool {
         let gets = &self.lanes[server].gets;
         let mut bytes = gets.bytes.len() - gets.last;
@@ -132,10 +132,10 @@ impl Router {
             })
     }
 
-    /// Whose reply a piece belongs to. Of joined gets those are done whose other keys it tells to be missed.
+    /// Returns the reply to which a piece belongs, and ends the joined gets before it, which it settles.
     ///
     /// # Errors
-    /// Nobody waits for it.
+    /// If no reply is expected.
     pub(super) fn next_expected(
         &mut self,
         server: usize,
@@ -156,14 +156,14 @@ impl Router {
         }
     }
 
-    /// Whether a piece is not for this joined get but for one behind it, or for all of them.
+    /// Whether a piece is not for this joined get but for a later one, or, being no value, for all of them.
     fn tells_of_later(&self, expected: Expected, piece: Piece, bytes: &[u8]) -> bool {
         let Piece::Value { key, .. } = piece else { return bytes == b"END\r\n" || reply::is_error(bytes) };
         let mut keys = self.keys_of(expected.exchange, expected.part);
         keys.all(|asked| *asked != *key.of(bytes))
     }
 
-    /// The keys of a share that are not settled, as its server knows them.
+    /// Returns the keys of a share that are neither found nor missed so far, as its server knows them.
     fn keys_of(&self, id: u32, share: u16) -> impl Iterator<Item = Cow<'_, [u8]>> {
         let exchange = &self.exchanges[id as usize];
         let route = usize::from(exchange.shares[usize::from(share)].route);
@@ -173,8 +173,8 @@ impl Router {
     }
 }
 
-/// What a command concerns that is sent for a part of an exchange, for gets that would go before it. Of commands that are no
-/// client's own it is not asked which key they are about: these are few.
+/// Adds to `concerned` the keys of a command, before which no `get` of these keys may be sent: none for a client's
+/// `get`, one for another client's command with one key, and all keys for any other command (those are few).
 pub(super) fn note_concerned(concerned: &mut Keys, exchange: &Exchange, part: u16) {
     let is_clients = !exchange.is_own && part < OUTCOME;
     match &exchange.request {

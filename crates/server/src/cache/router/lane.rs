@@ -1,7 +1,7 @@
-//! The way to one server: what is to be sent to it, and which replies are to come.
+//! A lane is the way to one server: what is to be sent to it, and which replies are to come.
 //!
-//! Commands are written one behind the other and leave together; each has a place in the line of those whose reply is
-//! waited for. A server answers in order, so that line is all that is needed to know whose a reply is.
+//! Commands are written one behind the other and sent together, and each adds an expected reply to a line. A server
+//! answers in order, so that line is all that is needed to know whose a reply is.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -12,18 +12,18 @@ use crate::cache::deletion::Deletion;
 use crate::cache::limits;
 use crate::front::buffers::empty;
 
-/// How the reply to a command looks.
+/// What the reply to a command looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// One line.
     Line,
     /// Values and END.
     Values,
-    /// Values: the next keys were asked for in the same command, see `joined.rs`.
+    /// Values without an END: the next expected reply belongs to the same command, see `joined.rs`.
     Joined,
     /// A line, or a value.
     Meta,
-    /// The same or nothing, and MN: a quiet command has an `mn` sent after it.
+    /// A line, a value or nothing, and then MN: a quiet command has an `mn` sent after it.
     Quiet,
 }
 
@@ -36,39 +36,39 @@ pub(super) struct Expected {
     pub(super) since: u64,
 }
 
-/// The part of a command whose reply nobody waits to read.
+/// The `part` of a command whose reply is not used.
 pub(super) const ASIDE: u16 = u16::MAX;
 
-/// The part of a command that asks what the one before it has left, for the others to hold the same.
+/// The `part` of a command that asks the decider what it holds now, for the other copies to hold the same.
 pub(super) const OUTCOME: u16 = ASIDE - 1;
 
 /// The way to one server.
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) output: Vec<u8>,
-    /// Gets that are to go into it: see `joined.rs`.
+    /// Gets that are not in `output` yet, so that others can be joined to them: see `joined.rs`.
     pub(super) gets: Gets,
-    /// Where: before them nothing else is sent later.
+    /// Offset in `output` at which the joined gets are inserted.
     gets_go: usize,
-    /// How many of those expected are for commands behind that place, and what these concern.
+    /// How many of the `expected` replies are for commands behind `gets_go`, and which keys those commands concern.
     behind: usize,
     pub(super) concerned: Keys,
     pub(super) expected: VecDeque<Expected>,
-    /// Some of what waits may have been sent.
+    /// Whether the server may have been sent something that it has not answered.
     pub(super) owes: bool,
-    /// How many of those expected were asked for since all was sent, and whether some of that was sent since.
+    /// How many of the `expected` replies were asked for since all had been sent, and whether bytes were sent since.
     pub(super) fresh: usize,
     pub(super) is_cut: bool,
-    /// Bytes of commands that waited when one was last sent in part: the rest of that and some behind it; and how many commands
-    /// were asked for since.
+    /// After a command was sent in part: how many bytes at the front of `output` are its rest and the commands that
+    /// waited behind it, and how many commands were added since.
     pub(super) begun: usize,
     pub(super) later: usize,
-    /// This thread is counted among the server's users.
+    /// Whether this thread is counted among the server's users.
     pub(super) used: bool,
 }
 
 impl Lane {
-    /// What waits to be sent stays in this order: gets that are asked from now on go behind it.
+    /// Fixes the order of what waits to be sent: gets that are asked from now on go behind it.
     pub(super) fn close(&mut self) {
         if self.gets.len() > 0 {
             self.gets.move_to(&mut self.output, self.gets_go);
@@ -80,7 +80,7 @@ impl Lane {
         (self.gets_go, self.behind, self.concerned) = (self.output.len(), 0, Keys::default());
     }
 
-    /// The reply that is to come for the last of the gets that may still be joined.
+    /// Returns the expected reply to the last of the gets to which others can still be joined.
     pub(super) fn last_get(&mut self) -> Option<&mut Expected> {
         let place = self.expected.len().checked_sub(self.behind + 1)?;
         self.expected.get_mut(place)
@@ -88,7 +88,7 @@ impl Lane {
 }
 
 impl Router {
-    /// What a server has to be sent, in the order in which it is.
+    /// Returns what is to be sent to a server, in its final order.
     #[must_use]
     pub fn unsent(&mut self, server: usize) -> &[u8] {
         let lane = &mut self.lanes[server];
@@ -96,26 +96,26 @@ impl Router {
         &lane.output
     }
 
-    /// Of what is to be sent to a server, the rest of a command that was sent in part, and what waited behind it then. It ends where a
-    /// command does.
+    /// Returns the first part of what is to be sent to a server: the rest of a command that was sent in part, and the
+    /// commands that waited behind it then.
     #[must_use]
     pub fn begun(&self, server: usize) -> &[u8] {
         let lane = &self.lanes[server];
         &lane.output[..lane.begun]
     }
 
-    /// Something is being sent to a server: from now on nobody knows what of it is there.
+    /// Notes that sending to a server begins: from now on it is unknown how much of its commands the server has.
     pub fn sends(&mut self, server: usize) {
         self.lanes[server].owes = true;
     }
 
-    /// Whether a server may have something that it has not answered.
+    /// Whether a server may have been sent something that it has not answered.
     #[must_use]
     pub fn owes(&self, server: usize) -> bool {
         self.lanes[server].owes
     }
 
-    /// Whether a server has answered all that it was sent, and has been sent whole commands: what waits can go another way.
+    /// Whether a server was sent whole commands and has answered them all: what waits can use another connection.
     #[must_use]
     pub fn is_even(&self, server: usize) -> bool {
         let lane = &self.lanes[server];
@@ -128,12 +128,12 @@ impl Router {
         self.lanes[server].is_cut
     }
 
-    /// A connection over which nothing is to come is given up for another one, which gets all that waits.
+    /// Notes that a new connection gets all that waits for a server, since no reply is to come over the old one.
     pub fn begins_anew(&mut self, server: usize) {
         self.lanes[server].owes = false;
     }
 
-    /// So many bytes were sent to a server.
+    /// Notes that the first `bytes` of what waits for a server were sent.
     pub fn sent(&mut self, server: usize, bytes: usize) {
         self.lanes[server].close();
         let Lane { output, owes, expected, fresh, is_cut, begun, later, .. } = &mut self.lanes[server];
@@ -148,7 +148,7 @@ impl Router {
             if bytes < *begun {
                 *begun -= bytes;
             } else if bytes == *begun && bytes > 0 {
-                // What is left was asked for later, and nothing of it was sent.
+                // What is left was added later, and nothing of it was sent.
                 (*fresh, *is_cut, *begun, *later) = (*later, false, 0, 0);
             } else if bytes > 0 {
                 (*begun, *later) = (output.len(), 0);
@@ -157,7 +157,7 @@ impl Router {
         self.lanes[server].gets_go_last();
     }
 
-    /// Everything asked so far is on its way to the servers.
+    /// Stamps every request asked so far, and not stamped yet, as sent at this time.
     pub fn stamp_sent(&mut self, sent: u64) {
         for id in self.unsent.drain(..) {
             let stamps = &mut self.exchanges[id as usize].stamps;
@@ -167,7 +167,7 @@ impl Router {
         }
     }
 
-    /// When the command was asked whose reply is to come next from a server.
+    /// Returns when the command was asked whose reply is the next to come from a server.
     #[must_use]
     pub fn waiting_since(&self, server: usize) -> Option<u64> {
         self.lanes[server].expected.front().map(|expected| expected.since)
@@ -179,31 +179,31 @@ impl Router {
         self.lanes[server].expected.len()
     }
 
-    /// Whether a server of the present table has so much to be sent that clients of some pool should wait: seldom. Only then it is
-    /// asked of whose.
+    /// Whether any server of the current table is crowded. That is rare, so only then is it found out whether a request
+    /// leads to that server.
     pub(super) fn is_any_crowded(&self) -> bool {
         self.table().in_use().iter().any(|server| self.is_crowded(*server))
     }
 
-    /// Whether a request for this key of a route may lead to a server that has so much to be sent.
+    /// Whether a request for this key of a route may lead to a crowded server.
     pub(super) fn leads_to_crowded(&self, route: usize, key: &[u8]) -> bool {
         let table = self.table();
         table.leads_to(table.routes[route].pool, key, |server| self.is_crowded(server))
     }
 
-    /// Whether a server has so much to be sent that its clients should wait.
+    /// Whether a server is crowded: it has so much to be sent that requests for it must wait.
     pub(super) fn is_crowded(&self, server: usize) -> bool {
         let lane = &self.lanes[server];
         lane.output.len() + lane.gets.len() > limits::LANE_BYTES_PAUSE
     }
 
-    /// Whether a server owes as many answers over its connection as it may.
+    /// Whether a server owes as many replies over its connection as it may.
     pub(super) fn is_full(&self, server: usize) -> bool {
         self.lanes[server].expected.len() >= self.servers[server].patience.depth()
     }
 
-    /// A command for this exchange was written to a server's lane: its reply will come. From now on the server has us as
-    /// its user, though nothing is sent yet: it does not come back before what we have for it is done or given up.
+    /// Expects the reply to a command that was just written to a server's lane. From now on this thread counts as a
+    /// user of the server, though nothing is sent yet: a lost one stays away while this thread has anything for it.
     pub(super) fn expect(&mut self, id: u32, server: usize, part: u16, shape: Shape) {
         let lane = &mut self.lanes[server];
         lane.behind += 1;
@@ -212,7 +212,7 @@ impl Router {
         self.expect_at(place, server, Expected { exchange: id, part, shape, since: self.now });
     }
 
-    /// The same for the last of the gets.
+    /// Expects the reply to a `get` that was just added to a lane's `gets`: before those to commands behind them.
     pub(super) fn expect_get(&mut self, id: u32, server: usize, share: u16) {
         let lane = &self.lanes[server];
         let place = lane.expected.len().saturating_sub(lane.behind);
@@ -231,8 +231,8 @@ impl Router {
         self.exchanges[expected.exchange as usize].pending += 1;
     }
 
-    /// A server's connection was closed, or is left alone for now, with nothing to come over it. The rest of a value that it
-    /// refused is of no use to the next one.
+    /// Notes that a server's connection was closed or is left alone for now, and drops what was still to be sent over
+    /// it if no reply is to come: that is the rest of a value that the server refused, of no use to another connection.
     pub fn let_go(&mut self, server: usize) {
         let lane = &mut self.lanes[server];
         if lane.expected.is_empty() {

@@ -1,13 +1,13 @@
-//! What one server missed and another may have: looked up there, and brought back with the time it has left to live.
+//! Lookups: keys that one server missed are asked of another one, and copied with the time they have left to live.
 //!
-//! The other one is in a second pool, or another replica of a server that came back and may lack what the others have. Either way
-//! the client's answer is what was found there. Who missed it is filled beside it, by a fetch of its own that holds the key's
-//! claim from before the value is read until it is stored: a write of the key comes before or after, never between. It is stored
-//! by `add`, so what came there meanwhile stays. A key that somebody is writing is not filled. A replica that lacks what is
-//! changed is filled in the same way, from the one that decided.
+//! The other server is in a second pool, or it is another replica if the first one came back and may lack keys. Either
+//! way the client is answered with what is found there. Where the key was missed it is filled by a separate fetch,
+//! which holds the key's claim from before the value is read until it is stored: a write of the key comes before or
+//! after, never between. The value is stored only where the key is still absent, and a key that is being written is not
+//! filled. A replica that lacks a key which is changed is filled in the same way, from the server that decided.
 //!
-//! Which requests are looked up: `get`, `gat`, and `mg` as far as any copy can answer. What needs the server that decides
-//! (`gets`, tokens, leases) asks that one alone.
+//! Looked up are `get`, `gat`, and `mg` as far as any copy can answer. What needs the deciding server (`gets`, tokens,
+//! leases) asks that one alone.
 
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,7 @@ use crate::cache::pool::plain_key;
 use crate::cache::table::Table;
 
 impl Router {
-    /// Whether a get of this pool's keys goes on in a second one with what it misses.
+    /// Whether what a get misses in this pool is looked up in a second one.
     pub(super) fn has_source(&self, id: u32, pool: usize, verb: Verb) -> bool {
         can_look_up(verb) && self.table_of(id).pools[pool].source.is_some()
     }
@@ -37,7 +37,7 @@ impl Router {
         can_look_up(verb) && (pool.source.is_some() || pool.repairs(&self.servers[server]))
     }
 
-    /// Has the shares of a get from `first` on collect what they miss, as far as it is looked up elsewhere.
+    /// Makes the shares of a get from number `first` on collect their misses, if these are to be looked up elsewhere.
     pub(super) fn collect_misses(&mut self, id: u32, first: usize, verb: Verb) {
         for number in first..self.exchanges[id as usize].shares.len() {
             let share = self.exchanges[id as usize].shares[number];
@@ -47,8 +47,8 @@ impl Router {
         }
     }
 
-    /// What waits for a server goes over another connection than was thought, perhaps to where it was moved meanwhile and has
-    /// nothing: what gets miss there is looked up elsewhere, as if they were asked now.
+    /// Notes that what waits for a server goes over a new connection, perhaps to a new address where the server is
+    /// empty: what the waiting gets miss there is looked up elsewhere, as if they were asked now.
     pub fn goes_another_way(&mut self, server: usize) {
         let waiting = self.lanes[server].expected.iter().filter(|expected| expected.part < OUTCOME);
         let waiting: Vec<_> = waiting.map(|expected| (expected.exchange, expected.part)).collect();
@@ -81,7 +81,7 @@ impl Router {
         is_own && self.falls_through(id, pool, usize::from(share.server), verb)
     }
 
-    /// Looks up these keys, which a share missed, elsewhere.
+    /// Looks up these keys, which a share missed, in the second pool or on another replica.
     pub(super) fn look_up(&mut self, id: u32, share: Share, places: &[u32]) {
         let pool = &self.table_of(id).pools[usize::from(share.pool)];
         if pool.source.is_some() {
@@ -143,7 +143,8 @@ impl Router {
         }
     }
 
-    /// Looks up the key of a meta get elsewhere, which `missed` misses (None: nobody could be asked). False: it cannot be.
+    /// Looks up elsewhere, if possible, the key of a meta get that `missed` has missed (`None`: no server could be
+    /// asked). Returns whether it does.
     pub(super) fn look_up_whole(&mut self, id: u32, missed: Option<usize>) -> bool {
         let exchange = &mut self.exchanges[id as usize];
         let Some(request) = exchange.request.filter(|_| exchange.falls_through) else { return false };
@@ -168,7 +169,7 @@ impl Router {
         true
     }
 
-    /// `server` has the key of a meta get that another one missed, if one did.
+    /// Copies the key of a meta get from `server`, which has it, to where it was missed before, if it was.
     pub(super) fn fill_whole(&mut self, id: u32, server: usize) {
         let exchange = &self.exchanges[id as usize];
         let (Some(request), Some(missed_by)) = (exchange.request, exchange.missed_by) else { return };
@@ -176,7 +177,7 @@ impl Router {
         self.fill(id, &key, request.base64, exchange.aim, server, missed_by);
     }
 
-    /// A share has brought a key of a get that was missed before.
+    /// Copies a key that a share has brought to where it was missed before, if it was.
     pub(super) fn fill_share(&mut self, id: u32, share: Share, key: &[u8]) {
         let Some(missed_by) = share.missed_by else { return };
         let table = self.table_of(id);
@@ -186,7 +187,7 @@ impl Router {
         self.fill(id, key, false, aim, usize::from(share.server), missed_by);
     }
 
-    /// Brings a key from `server` to who missed it.
+    /// Fetches a key from `server` for where it was missed, unless the key is claimed or too much is under way.
     fn fill(&mut self, id: u32, key: &[u8], base64: bool, aim: Aim, server: usize, missed_by: MissedBy) {
         if let MissedBy::Replica(replica) = missed_by {
             self.servers[usize::from(replica)].health.lacked_key();
@@ -206,7 +207,7 @@ impl Router {
         }
     }
 
-    /// Brings the key of a decision from who decided to one that lacks it and so could not follow. The claim goes along.
+    /// Copies the key of a decision to a replica that lacked it and so could not follow. The copy takes over the claim.
     pub(super) fn fill_follower(&mut self, id: u32) {
         let exchange = &self.exchanges[id as usize];
         let lacks = exchange.replies.iter().skip(1).find(|reply| reply.verdict == Verdict::Not);
@@ -227,17 +228,16 @@ impl Router {
         }
     }
 
-    /// Whether one more value may be on its way, from this server.
+    /// Whether one more value may be fetched now, from this server.
     fn may_fill_from(&mut self, id: u32, server: usize) -> bool {
         let its = &self.servers[server];
         let may_ask = !self.is_crowded(server) && !its.health.is_away() && its.dialect.is_todays();
-        // By another table writes may go past the claim.
+        // By another table, keys may be written without a claim.
         let is_current = self.exchanges[id as usize].table == self.current && self.is_handed_over();
         may_ask && self.fills < limits::FILLS_MAX && is_current
     }
 
-    /// Who gets a value that was missed: those that are there, understand how it is brought, and do not have too much to be sent
-    /// already.
+    /// Returns the servers that get a value which was missed: those that are not away, know `ms`, and are not crowded.
     fn receivers(
         &self,
         table: &Table,
@@ -263,7 +263,7 @@ impl Router {
         servers
     }
 
-    /// Fetches a claimed key from `server` for who missed it.
+    /// Fetches a claimed key from `server`, to be stored where it was missed.
     fn fetch(
         &mut self,
         request: Request,
@@ -283,7 +283,7 @@ impl Router {
         self.expect(fill, server, 0, Shape::Meta);
     }
 
-    /// A value that was fetched from `server` is stored where it was missed, if it lives on and is not to be replaced.
+    /// Stores a value that was fetched from `server` where it was missed, unless it expires now or is to be replaced.
     pub(super) fn store_fetched(&mut self, id: u32, server: usize, reply: &[u8]) {
         if self.gives_back(id, server, reply) {
             self.exchange(id).plan = Plan::Clean;
@@ -310,7 +310,8 @@ impl Router {
         self.exchange(id).plan = Plan::Clean;
     }
 
-    /// The first who reads what is to be replaced is told to replace it. If that was we, who cannot, the next one is told again.
+    /// Gives back the right to replace a value, if `reply` grants it, so that the next reader gets it: a server grants
+    /// it once, and the router cannot use it. Returns whether `reply` did.
     pub(super) fn gives_back(&mut self, id: u32, server: usize, reply: &[u8]) -> bool {
         let exchange = &self.exchanges[id as usize];
         let (Some(request), Some(token)) = (exchange.request, won(reply)) else { return false };
@@ -323,7 +324,7 @@ impl Router {
     }
 }
 
-/// Whether any copy can answer this.
+/// Whether any copy can answer such a request.
 fn can_look_up(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gat | Verb::MetaGet)
 }
@@ -344,7 +345,7 @@ fn fetched(key: &[u8], base64: bool) -> Request {
     }
 }
 
-/// The token of `VA bytes fFLAGS tSECONDS cTOKEN … W`: whoever fetched this is to replace it, and nobody else will be told to.
+/// Returns the token of `VA bytes fFLAGS tSECONDS cTOKEN … W`, which tells its reader alone to replace the value.
 fn won(reply: &[u8]) -> Option<&[u8]> {
     let line = &reply[..memchr::memmem::find(reply, b"\r\n")?];
     let words = || line.split(|byte| *byte == b' ').skip(2);
@@ -352,9 +353,9 @@ fn won(reply: &[u8]) -> Option<&[u8]> {
     words().find_map(|word| word.strip_prefix(b"c"))
 }
 
-/// What to store of `VA bytes fFLAGS tSECONDS …`: the words of an `ms` behind the key, and the data with its line end. None: there
-/// is nothing, or it is about to expire, or it is what it would not be where it is stored: stale (`X`), or empty until a client that
-/// has been told so fills it (`Z`).
+/// Returns what to store of `VA bytes fFLAGS tSECONDS …`: the words of an `ms` behind the key, and the data with its
+/// line end. `None`: there is no value, or it is about to expire, or a copy would not be marked as it is: stale (`X`),
+/// or empty until the client that has been told to fills it (`Z`).
 pub(super) fn stored(reply: &[u8], now_s: u64) -> Option<(Vec<u8>, &[u8])> {
     let end = memchr::memmem::find(reply, b"\r\n")?;
     let mut words = reply[..end].split(|byte| *byte == b' ');

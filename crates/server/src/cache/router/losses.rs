@@ -1,9 +1,9 @@
-//! What does not come back: connections that break, servers that say nothing in time.
+//! Replies that do not come: connections that break, servers that say nothing in time.
 //!
-//! A connection that fails takes every reply with it that was to come over it, so no late reply can reach another
-//! request. Reads that any replica can answer are asked of another one, from where they stopped. A write whose outcome
-//! is unknown is never sent again: its key is noted, so that the server forgets it before it takes part again. For one that never
-//! left see `resent.rs`.
+//! With a connection all replies are given up that were to come over it, so no late reply can reach another request.
+//! Reads that any replica can answer are asked of another one, from where they stopped. A write whose outcome is
+//! unknown is never sent again: its key is noted, so that the server forgets it before it takes part again. For a write
+//! that was never sent see `resent.rs`.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -23,8 +23,8 @@ use crate::cache::pool::{Pool, plain_key};
 use crate::cache::rules::GetErrors;
 
 impl Router {
-    /// The connection to a server is lost; `socket` is what is left of it if the server may still read from it. True: with
-    /// it the server is, which was there before.
+    /// Gives up the connection to a server; `socket` is what is left of it if the server may still read from it.
+    /// Returns whether this also marks the server as lost, which was live until now.
     pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) -> bool {
         let lane = self.take_lane(server);
         let is_news = self.servers[server].health.lose(self.unknown(&lane.expected), socket);
@@ -32,7 +32,7 @@ impl Router {
         is_news
     }
 
-    /// Nothing was sent yet of what waits for a server, which is there: it goes to others, or is an error.
+    /// Sends all that waits for a server, which is not lost, to others, or answers it with an error. Nothing was sent.
     pub fn send_all_elsewhere(&mut self, server: usize) {
         let lane = self.take_lane(server);
         self.give_up_all(server, &lane);
@@ -44,21 +44,21 @@ impl Router {
         lane
     }
 
-    /// What was to come over a connection will not.
+    /// Gives up all replies that were to come over a connection.
     fn give_up_all(&mut self, server: usize, lane: &Lane) {
         let mut unsent = Unsent::of(lane);
         for expected in &lane.expected {
             let command = unsent.next(expected.shape);
             self.give_up(server, *expected, command);
         }
-        // Only now may it come back: what was given up went by its being away.
+        // Only now may the server come back: giving up relied on its being away.
         if lane.used {
             self.servers[server].health.leave();
         }
     }
 
-    /// Whether a server is to decide something, or to tell what only the one that decides knows, that has been there for less long than
-    /// another one: it came empty since that was asked of it.
+    /// Whether a server is to decide something, or to answer what only a decider knows, though another replica has been
+    /// there for longer: it came back empty after it was chosen.
     #[must_use]
     pub fn is_to_decide_late(&self, server: usize) -> bool {
         self.lanes[server].expected.iter().any(|expected| {
@@ -77,7 +77,7 @@ impl Router {
         })
     }
 
-    /// Keys that were being changed, so that nobody knows what the server holds.
+    /// Returns the keys that were being changed, of which it is unknown what the server holds; `None` means all keys.
     fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<Option<Missed>> {
         let mut keys = Vec::new();
         for Expected { exchange: id, .. } in expected {
@@ -91,12 +91,12 @@ impl Router {
         keys
     }
 
-    /// A reply will not come, to this command if it was not sent.
+    /// Gives up a reply. `unsent`: its command, if that was never sent.
     fn give_up(&mut self, server: usize, expected: Expected, unsent: Option<(Request, &[u8])>) {
         let id = expected.exchange;
         let exchange = self.exchange(id);
         if exchange.plan == Plan::Relay && unsent.is_some_and(|(request, _)| !is_write(&request)) {
-            // It gave no token and no lease.
+            // A read that was never sent has given no token and no lease, so another server may be asked.
             exchange.tries = 0;
         }
         let is_resent = |router: &mut Self| {
@@ -111,7 +111,7 @@ impl Router {
         self.settle(id);
     }
 
-    /// A share of a get will not be answered by this server: by others, or not at all.
+    /// Has other servers answer a share of a get that this server will not answer, or ends it if there are none.
     pub(super) fn fail_share(&mut self, id: u32, share: u16, server: usize) {
         let exchange = &mut self.exchanges[id as usize];
         let failed = exchange.shares[usize::from(share)];
@@ -132,8 +132,8 @@ impl Router {
         if failed.missed_by.is_none() && self.has_source(id, pool, verb) && self.fleet.ejects() {
             return self.look_up_below(id, failed, &places, MissedBy::SilentPool);
         }
-        // Where nobody can say whether they were there that is an error, unless the file says otherwise. They are missed where
-        // that was said before.
+        // If no server could tell whether the keys exist, that is an error, unless the pool's rules say otherwise. If
+        // one has missed them before, they are missed.
         if is_unsaid(failed.missed_by) {
             self.note_absent_get(id, failed.route, server);
         }
@@ -143,7 +143,7 @@ impl Router {
         self.settle_share(id, share);
     }
 
-    /// Whom the keys of a share can be asked of instead, if there is somebody for each.
+    /// Returns where else each key of a share can be asked for; `None` if there is no other server for some key.
     fn stand_ins(&self, id: u32, failed: Share, places: &[u32], verb: Verb) -> Option<Vec<Share>> {
         let exchange = &self.exchanges[id as usize];
         if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || failed.missed_by.is_some() {
@@ -162,8 +162,8 @@ impl Router {
         places.iter().map(other).collect()
     }
 
-    /// Whom to ask in place of a server that failed: this one; or, where it is the one that failed or has too much under way, any other
-    /// replica, unless only this one `decides`.
+    /// Returns whom to ask in place of a server that `failed`, never that one itself: `server` if it is not full; else
+    /// another replica that is not, unless only `server` `decides`; else `server` though it is full.
     fn other_than(&self, failed: usize, server: usize, pool: &Pool, decides: bool) -> Option<usize> {
         let will_do = |server: &usize| *server != failed && self.servers[*server].health.is_live();
         let is_free = |server: &usize| will_do(server) && !self.is_full(*server);
@@ -172,7 +172,7 @@ impl Router {
         free.or_else(|| Some(server).filter(will_do))
     }
 
-    /// Asks for keys of a get, each of the one that was found for it.
+    /// Asks for keys of a get again, each by the entry that `stand_ins` found for it.
     fn ask_others(&mut self, id: u32, places: &[u32], others: &[Share]) {
         let exchange = self.exchange(id);
         let first = exchange.shares.len();
@@ -195,7 +195,7 @@ impl Router {
         }
     }
 
-    /// A reply to anything but a get will not come.
+    /// Does without a reply, to anything but a get, that will not come from this server, or asks another one for it.
     pub(super) fn fail_part(&mut self, id: u32, part: u16, server: usize) {
         match self.exchanges[id as usize].plan {
             // A quiet command may have been answered already, all but its end.
@@ -221,7 +221,7 @@ impl Router {
                 }
                 None => self.note_absence(id, server),
             },
-            // A replica that left is no longer asked: its key is noted.
+            // A replica that was left out is no longer asked: its key is noted.
             Plan::Fan if !self.servers[server].health.is_live() => {}
             Plan::Fan => {
                 let words = self.absence(server);
@@ -231,15 +231,15 @@ impl Router {
                 let end = exchange.reply_bytes.len();
                 exchange.replies.push(Reply { server: server as u16, verdict: Verdict::Error, start, end });
             }
-            // So may one that all are to follow.
+            // A quiet decision, too, may have been answered already, all but its end.
             Plan::Decide if !self.exchanges[id as usize].replies.is_empty() => {}
             Plan::Decide => self.note_absence(id, server),
             Plan::Gather | Plan::Follow | Plan::Create | Plan::Clean | Plan::Fetch => {}
         }
     }
 
-    /// Another server that can answer this read, and where the read goes by that. Tokens for cas come from whoever decides, and
-    /// that is the next one now.
+    /// Returns another server that can answer this read, and the aim of the read then. A read that needs the decider
+    /// (for a token, say) goes to the replica that decides now.
     fn stand_in(&self, id: u32, server: usize) -> Option<(usize, Aim)> {
         let exchange = &self.exchanges[id as usize];
         if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || exchange.missed_by.is_some() {
@@ -264,7 +264,7 @@ impl Router {
         Some((other, Aim { pool: taker.pool as u16, expiry_s, ..exchange.aim }))
     }
 
-    /// Nobody can say whether the key of a meta get was there: it is missed, as was said before.
+    /// Answers a meta get with a miss: a server missed the key before, or the pool's rules have silence count as one.
     fn miss_whole(&mut self, id: u32) {
         let exchange = self.exchange(id);
         exchange.ending = Some(Ending::Null);
@@ -275,7 +275,7 @@ impl Router {
         self.reply_to_client(id, &words);
     }
 
-    /// The server of a get does not answer, and nobody does in its place. Whether that is an error.
+    /// Notes that no server answers a get. Returns whether that is an error by the pool's rules, and not a miss.
     fn note_absent_get(&mut self, id: u32, route: u16, server: usize) -> bool {
         let table = self.table_of(id);
         let rules = &table.pools[table.routes[usize::from(route)].pool].rules;
@@ -293,7 +293,7 @@ impl Router {
         self.note_error(id, server, &error);
     }
 
-    /// What a client is told whose server does not answer, or is not asked.
+    /// Returns the error for a client whose server does not answer, or has too much under way to be asked.
     fn absence(&self, server: usize) -> Vec<u8> {
         let name = self.servers[server].name();
         let why = if self.is_full(server) { "has too many requests under way" } else { "does not answer" };
@@ -301,7 +301,7 @@ impl Router {
     }
 }
 
-/// Whether nobody has said yet of what is looked up that it is not there.
+/// Whether no server has missed yet what is looked up.
 fn is_unsaid(missed_by: Option<MissedBy>) -> bool {
     matches!(missed_by, None | Some(MissedBy::SilentPool))
 }

@@ -1,10 +1,10 @@
-//! What takes too long: its client is answered without what is still to come, which is read for nobody then.
+//! Requests that take too long: their clients are answered without the replies that come later, which are dropped.
 //!
-//! That a server is silent is found out elsewhere, and in time: this is about servers that say something now and then and never
-//! come to an end, and about clients that would rather have no answer than a late one.
+//! A silent server is found out elsewhere, and in time: this is about servers that say something now and then but never
+//! finish a reply, and about clients that would rather have no answer than a late one.
 //!
-//! Nobody keeps the requests in the order of their ends. Those under way are looked through a few times in the shortest limit,
-//! so that a request which is answered in time, as nearly all are, costs nothing.
+//! Requests are not sorted by deadline. All that are under way are checked a few times within the shortest limit, so
+//! that a request which is answered in time, as nearly all are, costs nothing.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use super::{Router, agree};
 use crate::cache::rules::GetErrors;
 use crate::cache::table::Route;
 
-/// What a client is told whose answer did not come in time.
+/// The answer to a request that took too long.
 const LATE: &[u8] = b"SERVER_ERROR no answer in time\r\n";
 
-/// How often requests are looked through in the shortest limit: so much of it may one take longer.
+/// How many checks are made within the shortest limit: by one such interval a request may exceed its own.
 const LOOKS: u64 = 8;
 
-/// Longest time between two looks.
+/// Longest time between two checks.
 const LOOK_EVERY_MAX_NS: u64 = 250_000_000;
 
 impl Router {
-    /// How long until requests under way are to be looked through; None: nothing is under way.
+    /// Returns how long until the requests under way are to be checked; `None`: none is under way.
     #[must_use]
     pub fn until_look(&self, now: u64) -> Option<Duration> {
         let is_idle = self.tables.iter().all(|used| used.exchanges == 0);
         (!is_idle).then(|| Duration::from_nanos(self.look_at.saturating_sub(now)))
     }
 
-    /// Answers requests that have taken too long. The servers whose next reply is not whole after the longest limit: they are
-    /// of no more use.
+    /// Answers the requests that have taken too long. Returns the servers whose next reply is not complete after the
+    /// longest limit: their connections are of no more use.
     pub fn give_up_overdue(&mut self) -> Vec<usize> {
         let mut servers = Vec::new();
         if self.now < self.look_at {
@@ -43,7 +43,7 @@ impl Router {
         }
         let (shortest, longest) = self.table().timeouts_ns();
         let every = (shortest / LOOKS).clamp(1, LOOK_EVERY_MAX_NS);
-        // Much later than was meant, it is we who were stopped: what has come meanwhile is to be read first.
+        // If this check is much later than planned, the thread was stopped: what came meanwhile must be read first.
         let were_stopped = self.now - self.look_at > every + LOOK_EVERY_MAX_NS;
         self.spares = were_stopped && !self.spares;
         self.look_at = self.now + every;
@@ -64,12 +64,12 @@ impl Router {
 
     fn is_overdue(&self, id: u32) -> bool {
         let exchange = &self.exchanges[id as usize];
-        // A get whose client has enough for a while waits for its client.
+        // A paused get (`pending` is 0) waits for its client.
         let waits = exchange.pending > 0 && exchange.is_wanted() && !exchange.is_own;
         waits && self.now.saturating_sub(exchange.since) > self.limit_ns(id)
     }
 
-    /// How long an exchange may take: of several routes, as long as the most hurried one says.
+    /// Returns how long an exchange may take: the shortest limit of its routes.
     fn limit_ns(&self, id: u32) -> u64 {
         let (exchange, table) = (&self.exchanges[id as usize], self.table_of(id));
         let limit = |route: u16| table.routes.get(usize::from(route)).map(|route| route.timeout_ns);
@@ -79,11 +79,11 @@ impl Router {
 
     fn give_up_on(&mut self, id: u32) {
         let exchange = &self.exchanges[id as usize];
-        // What is still to come after an answer is for servers alone.
+        // It is answered: what is still to come concerns the servers alone.
         if exchange.ending.is_some() {
             return self.conclude(id);
         }
-        // It is done: an error would have it asked for again.
+        // It is decided: an error would make the client ask for it again.
         if exchange.plan == Plan::Follow {
             return self.answer_decision(id);
         }
@@ -124,7 +124,7 @@ impl Router {
         self.conclude(id);
     }
 
-    /// Whether what a get has not been answered yet is missed, and no error: in the pools of all routes that it would come by.
+    /// Whether the unanswered keys of a late get are misses and no error, by the rules of all their pools.
     fn is_missed_when_late(&self, id: u32) -> bool {
         let (exchange, table) = (&self.exchanges[id as usize], self.table_of(id));
         let is_missed = |route: &Route| table.pools[route.pool].rules.get_errors == GetErrors::Missed;

@@ -1,5 +1,4 @@
-//! What comes back: each reply goes to the exchange that waits first, and when nothing more is to come for an exchange
-//! its next step is taken.
+//! Replies: each goes to the exchange that waits first, which takes its next step when no more are to come.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -21,10 +20,10 @@ use crate::front::buffers::empty;
 pub struct Broken;
 
 impl Router {
-    /// Takes what a server sent; how many bytes of it are done with. The rest begins a piece that is not whole yet.
+    /// Takes what a server sent, and returns how many bytes of it are done with. The rest is an incomplete piece.
     ///
     /// # Errors
-    /// It is not what the server was asked for.
+    /// If the input is no reply to what the server was asked.
     pub fn feed(&mut self, server: usize, input: &[u8]) -> Result<usize, Broken> {
         let mut used = 0;
         self.reads += 1;
@@ -44,7 +43,7 @@ impl Router {
         Ok(used)
     }
 
-    /// The read brought something for whom this server answers next.
+    /// Counts the current read for the exchange whose reply is the next to come from this server.
     fn note_read(&mut self, server: usize) {
         if let Some(expected) = self.lanes[server].expected.front() {
             self.exchanges[expected.exchange as usize].note_read(self.reads);
@@ -59,7 +58,7 @@ impl Router {
         let is_value = matches!(piece, Piece::Value { .. });
         let is_aside = expected.part == ASIDE;
         let is_whole = match (expected.shape, piece) {
-            // Nobody reads it.
+            // The values are not used.
             (Shape::Values, Piece::Value { .. }) if is_aside => false,
             (Shape::Values, _) if is_aside && (bytes == b"END\r\n" || reply::is_error(bytes)) => true,
             (Shape::Joined, Piece::Value { key, .. }) => {
@@ -106,9 +105,9 @@ impl Router {
         Ok(())
     }
 
-    /// Whether a server may have taken data for commands: what it says next would be answers to those. All that it is asked it
-    /// knows, but for one that is old, which may lack commands that have no data. With a reason behind it `ERROR` is no answer to
-    /// anything: it has all the connections that it takes, and closes this one.
+    /// Whether a server may have taken data for commands, so that its next replies would answer those. A server knows
+    /// every command that it is sent, but an old one may lack commands that have no data. `ERROR` with a reason behind
+    /// it answers nothing: the server has all the connections that it takes, and closes this one.
     fn is_out_of_step(&self, server: usize, bytes: &[u8]) -> bool {
         if bytes.starts_with(b"ERROR ") {
             return true;
@@ -124,7 +123,7 @@ impl Router {
         is_foreign || is_unknown && !dialect.is_old()
     }
 
-    /// The first reply to come from a server has come.
+    /// Ends the first expected reply of a server, which has come completely.
     pub(super) fn complete(&mut self, server: usize, expected: Expected) {
         let lane = &mut self.lanes[server];
         lane.expected.pop_front();
@@ -134,13 +133,13 @@ impl Router {
         self.settle(expected.exchange);
     }
 
-    /// One reply fewer is to come.
+    /// Notes that one reply fewer is to come for an exchange, and takes its next steps if that was the last.
     pub(super) fn settle(&mut self, id: u32) {
         self.exchange(id).pending -= 1;
         self.step_on(id);
     }
 
-    /// A value for a get: passed on if its turn has come.
+    /// Takes a value for a get, and passes it on if its turn has come.
     fn take_value(&mut self, expected: Expected, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
         let id = expected.exchange;
         let exchange = &mut self.exchanges[id as usize];
@@ -177,7 +176,7 @@ impl Router {
         Ok(())
     }
 
-    /// A server has answered its share of a get; what it missed may be looked up elsewhere.
+    /// Ends a share of a get that its server has answered, and looks up elsewhere the misses that it has collected.
     pub(super) fn end_share(&mut self, id: u32, share: u16) {
         self.settle_share(id, share);
         let exchange = self.exchange(id);
@@ -189,11 +188,11 @@ impl Router {
         if exchange.error.is_empty() && exchange.is_wanted() {
             return self.look_up(id, target, &misses);
         }
-        // The answer is an error already, or nobody wants it.
+        // The answer is an error already, or no client waits for it.
         self.miss(id, target, &misses);
     }
 
-    /// Keys of a share are missed for good.
+    /// Settles keys of a share as missed for good.
     pub(super) fn miss(&mut self, id: u32, share: Share, places: &[u32]) {
         let exchange = self.exchange(id);
         let last = exchange.gather.share();
@@ -202,7 +201,7 @@ impl Router {
         self.settle_share(id, last);
     }
 
-    /// Nothing more is to come for a share of a get.
+    /// Settles the remaining keys of a share of a get as missed, or collects them, and passes on what waited for them.
     pub(super) fn settle_share(&mut self, id: u32, share: u16) {
         let exchange = &mut self.exchanges[id as usize];
         let out = match exchange.is_wanted() {
@@ -214,7 +213,7 @@ impl Router {
         self.nowhere.clear();
     }
 
-    /// A line, or a value, for anything but a get.
+    /// Takes a reply, a line or a value, to anything but a get.
     fn take_reply(&mut self, server: usize, expected: Expected, bytes: &[u8]) {
         let id = expected.exchange;
         if expected.part == ASIDE {
@@ -253,7 +252,7 @@ impl Router {
                 if agrees {
                     self.note_follower(id);
                 } else {
-                    // One that does not have the key has nothing to put right, and lacks it.
+                    // A replica without the key holds nothing wrong, and only lacks the key.
                     let verdict = if lacks(bytes) { Verdict::Not } else { Verdict::Error };
                     let start = exchange.reply_bytes.len();
                     exchange.replies.push(Reply { server: server as u16, verdict, start, end: start });
@@ -269,7 +268,7 @@ impl Router {
         }
     }
 
-    /// A quiet command that said nothing did what it was to do.
+    /// Ends a quiet command: if it said nothing, it did what it was to do.
     fn end_quiet(&mut self, server: usize, expected: Expected) {
         let id = expected.exchange;
         let exchange = &mut self.exchanges[id as usize];
@@ -290,7 +289,7 @@ impl Router {
         }
     }
 
-    /// Adds to the answer of an exchange, if anybody wants one.
+    /// Adds to the answer of an exchange, if its client is there and wants one.
     pub(super) fn reply_to_client(&mut self, id: u32, bytes: &[u8]) {
         let exchange = &mut self.exchanges[id as usize];
         let silent = exchange.request.is_some_and(|request| request.noreply.is_some());
@@ -316,7 +315,7 @@ impl Router {
         }
     }
 
-    /// An error is the answer, unless a later one is.
+    /// Makes an error the answer of an exchange, unless a later error replaces it.
     pub(super) fn note_error(&mut self, id: u32, server: usize, error: &[u8]) {
         let exchange = &mut self.exchanges[id as usize];
         exchange.error.clear();
@@ -338,7 +337,7 @@ impl Router {
         }
     }
 
-    /// A step of a get is answered: the next, or the end. False: not now, or no more.
+    /// Takes the next step of a get after one is answered, or ends it. Returns false if the get is paused or has ended.
     fn end_step(&mut self, id: u32) -> bool {
         let exchange = &self.exchanges[id as usize];
         let more = exchange.gather.assigned() < exchange.keys.len() && exchange.error.is_empty();
@@ -365,7 +364,7 @@ impl Router {
         false
     }
 
-    /// Notes what a get took whose way was chosen by its cost, if all of it was asked and answered.
+    /// Notes how long a get took, if its way was chosen by cost and all of it was asked and answered.
     fn note_cost(&self, id: u32) {
         let exchange = &self.exchanges[id as usize];
         let is_whole = exchange.gather.assigned() == exchange.keys.len() && exchange.error.is_empty();
@@ -375,12 +374,12 @@ impl Router {
         costs.note(exchange.keys.len(), way, self.now.saturating_sub(sent));
     }
 
-    /// Counts what a get found and what it did not. A client that left had not all of its keys looked up; and where one server did not
-    /// answer, nobody knows what is missed.
+    /// Counts the hits and misses of a get among the keys that were asked for: after its client left, not all are.
+    /// Where a server did not answer, misses are unknown and not counted.
     fn count_keys(&self, id: u32) {
         let exchange = &self.exchanges[id as usize];
         let (asked, hits) = (exchange.gather.assigned() as u64, u64::from(exchange.gather.hits()));
-        // Mostly one of them is none, and threads meet here.
+        // One of the two is mostly 0, and all threads share these counters.
         if hits > 0 {
             self.fleet.hits.fetch_add(hits, Ordering::Relaxed);
         }
@@ -389,7 +388,7 @@ impl Router {
         }
     }
 
-    /// Answers the error that was noted, if one was, and is done.
+    /// Ends an exchange, with the error that was noted, if any. Returns true if a flush has its key deleted first.
     fn end(&mut self, id: u32) -> bool {
         if self.forget_if_flushed(id) {
             self.exchange(id).plan = Plan::Clean;
@@ -405,7 +404,7 @@ impl Router {
         false
     }
 
-    /// All copies have spoken. Where one did not do what the answer says the key is deleted.
+    /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted.
     fn end_fan(&mut self, id: u32) -> bool {
         let exchange = self.exchange(id);
         exchange.plan = Plan::Clean;
@@ -417,14 +416,14 @@ impl Router {
             match self.last_answer(id) {
                 Ok(reply) => self.answer_with(id, reply),
                 Err(words) => {
-                    // Nobody refused; those that did it were too few.
+                    // No server refused; those that did it were too few.
                     differ |= is_done;
                     self.answer(id, &words);
                 }
             }
         }
         if differ && stores {
-            // Who was told that it is stored finds it where it is; who was told of an error finds nothing.
+            // A client that was told of success finds the value where it was stored; one told of an error finds none.
             if was_answered && !is_refused {
                 self.delete_where(id, 0, |reply| reply.verdict == Verdict::Error);
             } else {
@@ -447,7 +446,7 @@ impl Router {
         self.reply_to_client(id, words);
     }
 
-    /// Deletes the key on the servers that replied so, leaving out the first replies.
+    /// Deletes the key on the servers whose replies `is_it` selects, leaving out the first `skipped` ones.
     fn delete_where(&mut self, id: u32, skipped: usize, is_it: impl Fn(&Reply) -> bool) {
         for place in skipped..self.exchanges[id as usize].replies.len() {
             let reply = self.exchanges[id as usize].replies[place];
@@ -457,7 +456,7 @@ impl Router {
         }
     }
 
-    /// One replica has decided; the others follow if it did it, see `undone.rs` if it did not.
+    /// Tells the other copies to follow after one replica has decided. If that one refused, see `undone.rs`.
     fn end_decision(&mut self, id: u32) -> bool {
         let exchange = &self.exchanges[id as usize];
         if exchange.is_wanted() {
@@ -481,7 +480,7 @@ impl Router {
             if server == usize::from(reply.server) {
                 return;
             }
-            // What follows was no part of the request's weight: it may be all of a large value.
+            // What is sent now did not count in the request's weight, and may be all of a large value.
             if router.is_crowded(server) {
                 return router.delete(id, server);
             }
@@ -496,20 +495,20 @@ impl Router {
         true
     }
 
-    /// What the decider holds now, where it was asked: its second reply.
+    /// Returns what the decider holds now, if it was asked: its second reply.
     fn outcome(&mut self, id: u32) -> Option<Vec<u8>> {
         let exchange = self.exchange(id);
         let outcome = exchange.replies.get(1).map(|reply| exchange.reply_bytes.split_off(reply.start));
-        // It may be large, and others may take their time to follow.
+        // It may be large, and the others may take long to follow.
         exchange.reply_bytes.shrink_to(limits::BUFFER_BYTES_KEPT);
         let decider = usize::from(exchange.replies.first()?.server);
         exchange.replies.truncate(1);
-        // Stale: it is not to be stored elsewhere as if it were not.
+        // A stale value must not be stored elsewhere as if it were fresh.
         outcome.filter(|outcome| !self.gives_back(id, decider, outcome))
     }
 
-    /// Replicas that did not do as decided hold something else now: it is deleted there, at once or when they are back. One that
-    /// could not, since it lacks the key, gets it.
+    /// Ends a decision. Replicas that did not do the same hold something else now: the key is deleted there, at once or
+    /// before they come back. A replica that lacked the key gets it.
     fn end_following(&mut self, id: u32) -> bool {
         self.answer_decision(id);
         self.exchange(id).plan = Plan::Clean;
@@ -530,13 +529,13 @@ fn verdict(bytes: &[u8]) -> Verdict {
     }
 }
 
-/// Whether a server that was to change a value does not have it.
+/// Whether a reply tells that the server lacks the value that it was to change.
 pub(super) fn lacks(bytes: &[u8]) -> bool {
     let words: [&[u8]; 4] = [b"NOT_FOUND", b"NF", b"NOT_STORED", b"NS"];
     words.iter().any(|word| bytes.starts_with(word))
 }
 
-/// Whether a server does not have the key of an `mg`: `EN`, and what it repeats of the request.
+/// Whether a reply tells that the server lacks the key of an `mg`: `EN`, and what it repeats of the request.
 fn is_miss(bytes: &[u8]) -> bool {
     bytes.starts_with(b"EN\r") || bytes.starts_with(b"EN ")
 }

@@ -1,7 +1,7 @@
-//! Writes that never left. A server that is found to be gone before anything of what waits for it was sent has done nothing of
-//! it: such a write goes to whoever takes its key now, and its client does not learn of the loss.
+//! Writes that were never sent. If a server is lost before any of the commands that wait for it was sent, it has done
+//! none of them: such a write goes to the servers that take its key now, and its client does not notice.
 //!
-//! Nothing is kept for that. The commands of a lane stand there until they are sent, and what they are is read from them.
+//! Nothing is stored for this: a lane keeps its commands until they are sent, and the requests are decoded from these.
 
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 use posthaste_wire::memcached::request::Request;
@@ -14,7 +14,7 @@ use super::writes::{decides, is_write, kept};
 use crate::cache::limits::LINE_BYTES_MAX;
 use crate::cache::pool::plain_key;
 
-/// What is written to lanes was understood, and within its limits, when it came.
+/// Limits for decoding what is written to lanes: it was understood, and within its real limits, when it came.
 const LIMITS: Limits = Limits { value_bytes: usize::MAX / 2, line_bytes: LINE_BYTES_MAX };
 
 /// The commands of a lane, in their order, if none of them was sent.
@@ -25,9 +25,9 @@ impl<'a> Unsent<'a> {
         Self(if lane.owes { b"" } else { &lane.output })
     }
 
-    /// The next one, whose reply was to look so.
+    /// Returns the next command, given the shape of its reply. `None`: a joined get, which shares the next one.
     pub(super) fn next(&mut self, shape: Shape) -> Option<(Request, &'a [u8])> {
-        // It is in one command with the one behind it.
+        // It is in one command with the expected reply behind it.
         if shape == Shape::Joined {
             return None;
         }
@@ -42,11 +42,11 @@ impl<'a> Unsent<'a> {
 }
 
 impl Router {
-    /// Sends a write that never left to whoever takes its key now. False: it is none, or nobody does.
+    /// Sends a command that never left, if it is a write, to the servers that take its key now. Returns whether it did.
     pub(super) fn send_elsewhere(&mut self, id: u32, request: Request, command: &[u8]) -> bool {
         let exchange = &self.exchanges[id as usize];
         let is_settled = exchange.done || exchange.is_own || exchange.table != self.current;
-        // What every server is told has no key that somebody else could take.
+        // A command to every server has no key that another server could take.
         let is_for_key = request.keys > 0;
         if is_settled || !is_for_key || !is_write(&request) || !self.is_nobodys(id, &request, command) {
             return false;
@@ -69,7 +69,7 @@ impl Router {
         }
         let exchange = self.exchange(id);
         exchange.aim = aim;
-        // It is not sent with it, but whoever asked so is still not answered.
+        // `noreply` is not in the command, but a client that asked so still gets no answer.
         let noreply = exchange.request.and_then(|asked| asked.noreply);
         let noreply = noreply.map(|_| Span { start: request.line.len, len: 0 });
         let request = Request { noreply, ..request };
@@ -80,7 +80,7 @@ impl Router {
         true
     }
 
-    /// Whether the server that is gone was the last that could have taken a write, and another one, which can, has not been asked.
+    /// Whether no server that was asked for a write can still do it, and one that was not asked can take it.
     fn is_nobodys(&self, id: u32, request: &Request, command: &[u8]) -> bool {
         let (exchange, table) = (&self.exchanges[id as usize], self.table());
         let pool = usize::from(exchange.aim.pool);

@@ -1,5 +1,5 @@
-//! Requests repeated in another pool, to try it: a share of the keys, always the same ones. Nobody waits for the answers,
-//! and a pool that cannot keep up is spared.
+//! Shadow requests: those for a share of the keys, always the same ones, are repeated in another pool to try it. Their
+//! replies are dropped, and a pool that cannot keep up is spared.
 
 use posthaste_wire::memcached::request::Request;
 
@@ -23,7 +23,7 @@ impl Router {
     pub(super) fn shadow(&mut self, route: usize, request: &Request, input: &[u8]) {
         let is_write = writes::is_write(request);
         let mut servers = plain_key(request, input, |key| self.shadows(route, key, is_write));
-        // One that has not told its version may take the data for commands, and lose for it what others wait for.
+        // A server that has not told its version may take the data for commands, at the cost of others' replies.
         servers.retain(|server| !request.verb.is_meta() || self.servers[*server].dialect.is_todays());
         for server in servers {
             let shape = writes::command(request, input, None, &mut self.lanes[server].output);
@@ -31,7 +31,7 @@ impl Router {
         }
     }
 
-    /// The same for one key of a get.
+    /// Repeats a get of one key, if its route says so.
     pub(super) fn shadow_key(&mut self, route: usize, key: &[u8]) {
         for server in self.shadows(route, key, false) {
             let output = &mut self.lanes[server].output;

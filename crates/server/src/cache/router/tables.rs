@@ -1,6 +1,6 @@
-//! By which tables a router goes: new requests by the one that was taken up last, others by theirs, to their end.
+//! The tables in use by a router: new requests go by the one that was taken up last, earlier ones by theirs to the end.
 //!
-//! Of all tables that are gone by, the other routers are told which is the oldest that keys may be written by without a claim, see
+//! The other routers are told by which of these tables, at the oldest, keys may still be written without a claim, see
 //! [`handover`](crate::cache::handover).
 
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::cache::table::Table;
 #[derive(Default)]
 pub(super) struct InUse {
     pub(super) table: Arc<Table>,
-    /// Its number.
+    /// The table's number.
     generation: u64,
     pub(super) exchanges: usize,
-    /// Of those, the writes that claim nothing.
+    /// How many of those exchanges are writes without a claim.
     pub(super) unclaimed: usize,
 }
 
 impl Router {
-    /// Takes up the table in force, if it is a new one. Requests under way go on by theirs.
+    /// Takes up the table in force, if it is a new one. Requests under way keep theirs.
     pub fn take_up(&mut self) {
         while self.rests || self.fleet.generation() != self.generation {
             self.rests = false;
@@ -52,13 +52,13 @@ impl Router {
         self.current = place as u16;
     }
 
-    /// Nothing is under way, and nothing will be taken until a table is taken up again: nobody has to wait for that.
+    /// Notes that nothing is under way or taken until the next `take_up`: no other router has to wait for this one.
     pub fn rest(&mut self) {
         self.rests = true;
         self.tell_oldest();
     }
 
-    /// Tells the others which is the oldest table that keys may be written by here without a claim.
+    /// Tells the other routers which is the oldest table by which keys may be written here without a claim.
     fn tell_oldest(&self) {
         let is_written_by = |(place, used): &(usize, &InUse)| {
             used.unclaimed > 0 || !self.rests && *place == usize::from(self.current)
@@ -67,7 +67,7 @@ impl Router {
         self.party.say(tables.map(|(_, used)| used.generation).min());
     }
 
-    /// A write that claimed nothing is over. If it was the last one by an earlier table, others may have waited for it.
+    /// Notes the end of a write without a claim. Other threads may wait for the last one by an earlier table.
     pub(super) fn end_unclaimed(&mut self, id: u32) {
         let table = self.exchange(id).table;
         let used = &mut self.tables[usize::from(table)];
@@ -78,7 +78,7 @@ impl Router {
         }
     }
 
-    /// Whether no key is written any more by a table before the present one, that nobody else would know of.
+    /// Whether all routers have come to the current table, so that no key is written by an earlier one without a claim.
     pub(super) fn is_handed_over(&mut self) -> bool {
         if self.handed_over != self.generation && self.fleet.handover.is_done(self.generation) {
             self.handed_over = self.generation;
@@ -86,7 +86,7 @@ impl Router {
         self.handed_over == self.generation
     }
 
-    /// Whether a pool of the present table has a server.
+    /// Whether some pool of the current table has this server.
     #[must_use]
     pub fn names(&self, server: usize) -> bool {
         self.table().in_use().binary_search(&server).is_ok()

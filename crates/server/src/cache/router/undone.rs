@@ -1,8 +1,9 @@
-//! What the server that decides did not do, and what that means for the copies that were to follow.
+//! Decisions that failed: what becomes of the other copies when the decider did not do what it was asked.
 //!
-//! Where it has nothing under the key (it may have needed the room), the client is told so, and the others must not go on with
-//! what they have: that is from before what the client wanted to change. Nor where it failed to store something and has dropped what
-//! was there before. Where it has something, they have the same, or lack it.
+//! - If it has nothing under the key (it may have evicted it), the client is told so, and the other copies must drop
+//!   what they have: that is from before what the client wanted to change.
+//! - So must they if it failed to store something and may have dropped what was there before.
+//! - If it has something, the others have the same or lack it.
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
@@ -11,7 +12,7 @@ use super::replies::lacks;
 use super::{Router, follow};
 
 impl Router {
-    /// The server that decides did not do it, and said why.
+    /// Puts the other copies right after the decider did not do what it was asked; `decided` tells why.
     pub(super) fn note_undone(&mut self, id: u32, request: &Request, decided: Reply) {
         let exchange = &self.exchanges[id as usize];
         let said = exchange.reply(&decided);
@@ -24,7 +25,7 @@ impl Router {
         }
     }
 
-    /// Deletes the key of an exchange on these of its copies, and wherever else it may be.
+    /// Deletes the key of an exchange on those copies that `is_it` selects, and wherever else it may be.
     fn forget_where(&mut self, id: u32, is_it: impl Fn(usize) -> bool) {
         self.each_copy(id, |router, server| {
             if is_it(server) {
@@ -34,7 +35,7 @@ impl Router {
         self.forget_elsewhere(id);
     }
 
-    /// The server that decides has something. A copy that came back may lack it, and is filled with it.
+    /// Chooses a copy that came back and may lack what the decider has, to be filled with it.
     fn note_cold_copy(&mut self, id: u32, decider: usize) {
         let mut cold = Vec::new();
         self.each_copy(id, |router, server| {
@@ -43,22 +44,22 @@ impl Router {
                 cold.push(server as u16);
             }
         });
-        // Nobody knows which of several has it by now.
+        // It is unknown which of several have it by now.
         if let Some(server) = fastrand::choice(cold) {
             self.exchange(id).replies.push(Reply { server, verdict: Verdict::Not, start: 0, end: 0 });
         }
     }
 }
 
-/// Whether a server did not do this because it has nothing under the key. It says the same of something that would become too large
-/// by an `append`, and nobody can tell.
+/// Whether a server did not do this because it has nothing under the key. It says the same if an `append` would make
+/// the value too large, which cannot be told apart.
 fn has_nothing(request: &Request, bytes: &[u8], said: &[u8]) -> bool {
     let adds = request.verb == Verb::Add || request.verb == Verb::MetaSet && follow::adds(request, bytes);
     !adds && lacks(said)
 }
 
-/// Whether a server may have dropped what it had as it failed: memcached does where an `ms` is too large or finds no memory,
-/// whatever its mode, and not where what the classic commands decide does.
+/// Whether a server may have dropped what it had when it failed. memcached does so if an `ms`, whatever its mode, is
+/// too large or finds no memory, but not if a classic command that needs a decision does.
 fn may_have_dropped(request: &Request, said: &[u8]) -> bool {
     request.verb == Verb::MetaSet && said.starts_with(b"SERVER_ERROR")
 }
