@@ -1,34 +1,35 @@
-//! The router: requests of many clients in, commands to servers out; replies in, answers out, each in its order.
+//! The router turns requests of many clients into commands to servers, and replies into answers, each in its order.
 //!
-//! No sockets, no threads, no clock: who owns it moves bytes and tells the time. So one router serves both modes: in
-//! `pipelined` mode a network thread has one for all its clients, with `--workers N` each worker has one for the one
-//! request that it is at. And so tests can drive it with servers that are slow, wrong or gone.
+//! It has no sockets, no threads and no clock: its owner moves the bytes and tells it the time. So it serves both
+//! modes: in `pipelined` mode a network thread has one router for all its clients, with `--workers N` each worker has
+//! one for a single request at a time. And tests can drive it with servers that are slow, wrong or gone.
 //!
-//! A request becomes an [`Exchange`], which stands in its client's line until it is answered. For every command that
-//! it sends to a server, that server's [`Lane`] expects one reply. Servers answer in order, so the first reply to come
+//! A request becomes an [`Exchange`], which stands in its client's line until it is answered. For every command that it
+//! sends to a server, that server's [`Lane`] expects one reply. Servers answer in order, so the first reply to come
 //! belongs to the first command that waits: there is nothing to look up and nothing to mix up.
 //!
 //! | file | has |
 //! | --- | --- |
 //! | `exchange.rs` | one request under way |
 //! | `tables.rs` | by which tables requests go |
-//! | `taking.rs` | a request as it comes: answered here, or put on its route |
+//! | `taking.rs` | new requests: answered at once, or put on their routes |
 //! | `reads.rs`, `writes.rs` | which servers a request goes to, and in what steps |
+//! | `creating.rs` | what an `mg` has created on one replica is copied to the others |
 //! | `expiry.rs` | how long what a request stores may live |
 //! | `follow.rs` | what replicas are told after one of them has decided |
 //! | `lane.rs` | the way to one server: what is to be sent, which replies are to come |
 //! | `joined.rs` | gets of several requests in one command |
-//! | `replies.rs` | what comes back |
-//! | `undone.rs` | what it means for the others that the one that decides did not do something |
-//! | `flushed.rs` | what is flushed beside a write |
-//! | `agree.rs` | when several servers have said enough for an answer |
-//! | `lookup.rs` | what one server missed and another may have |
-//! | `shadow.rs` | requests repeated where nobody waits for the answers |
-//! | `losses.rs` | what does not come back |
-//! | `overdue.rs` | what takes too long |
-//! | `resent.rs` | what never left |
+//! | `replies.rs` | replies, and the steps that follow from them |
+//! | `undone.rs` | what becomes of the other copies when the decider did not do what it was asked |
+//! | `flushed.rs` | flushes that run beside a write |
+//! | `agree.rs` | when enough servers have replied to a write for an answer |
+//! | `lookup.rs` | keys that one server missed and another may have |
+//! | `shadow.rs` | requests repeated in another pool to try it |
+//! | `losses.rs` | replies that do not come |
+//! | `overdue.rs` | requests that take too long |
+//! | `resent.rs` | writes that were never sent |
 //!
-//! Requests go by the table that was in force when they came, to their end; the next ones go by the next.
+//! A request goes by the table that was in force when it was taken, to its end.
 
 mod agree;
 mod creating;
@@ -70,35 +71,35 @@ pub use shadow::shadows_key;
 use tables::InUse;
 use taking::Incoming;
 
-/// What became of a request.
+/// What the router did with a request that it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// It was taken.
     Taken,
-    /// Not now: the key is being written elsewhere, or a server has too much to do. To be asked again.
+    /// Not taken: the key is being written elsewhere, or a server has too much to do. It is to be asked again.
     Later,
-    /// The client takes its leave.
+    /// The client wants its connection closed.
     Quit,
 }
 
 /// A request that is answered, for the record.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
-    /// Its kind.
+    /// The kind of request.
     pub kind: u8,
     /// How it ended.
     pub ending: Ending,
-    /// When it passed the stations, but the last.
+    /// Its stamps, but for the last (`replied`), which the owner sets.
     pub stamps: Stamps,
-    /// Its client's slot; none when the client is gone.
+    /// Its client's slot; `None`: the client has left.
     pub slot: Option<usize>,
     /// The number of its client.
     pub client: u64,
-    /// Its length.
+    /// Length of the request, in bytes.
     pub request_bytes: u32,
-    /// The length of its answer.
+    /// Length of the answer, in bytes.
     pub answer_bytes: u32,
-    /// Reads from servers that brought something of its replies.
+    /// How many reads from servers brought parts of its replies.
     pub server_reads: u32,
 }
 
@@ -107,23 +108,23 @@ pub struct Router {
     fleet: Arc<Fleet>,
     who: u16,
     generation: u64,
-    /// What the other routers are told of the tables we write by.
+    /// Tells the other routers by which tables this one writes.
     party: Party,
-    /// The last table of which it is known that all have come to it.
+    /// Generation of the last table to which all routers are known to have come.
     handed_over: u64,
-    /// It goes by no table until the next is taken up.
+    /// Whether it uses no table until the next `take_up`.
     rests: bool,
-    /// By slot.
+    /// All servers, by slot.
     servers: Vec<Arc<Server>>,
     tables: Vec<InUse>,
     current: u16,
     /// Answers to clients, by slot.
     pub answers: Answers,
-    /// What was answered since the last look.
+    /// Requests that were answered since the owner last emptied this.
     pub finished: Vec<Finished>,
-    /// The time, told by the owner once a turn.
+    /// The time, in nanoseconds since the program's start, as the owner tells it.
     pub now: u64,
-    /// A claim was released that others wait for.
+    /// Whether a claim was released that other threads wait for: the owner is to wake them.
     pub claim_released: bool,
     /// Reads from servers so far.
     reads: u64,
@@ -133,28 +134,28 @@ pub struct Router {
     unsent: Vec<u32>,
     paused: Vec<u32>,
     share_of_server: Vec<u16>,
-    /// Routes of the keys of a multi-get.
+    /// Buffer: routes of the keys of a multi-get.
     routes_of_keys: Vec<u16>,
-    /// Places of the keys of one of those.
+    /// Buffer: places of the keys of one route.
     places: Vec<u32>,
-    /// Servers that were found for a request.
+    /// Buffer: servers that a request concerns.
     found: Vec<usize>,
-    /// A request or reply whose key is changed.
+    /// Buffer: a request or reply with its key renamed.
     changed: Vec<u8>,
-    /// Values for nobody.
+    /// Buffer: values that no client waits for.
     nowhere: Vec<u8>,
-    /// When requests under way are looked through.
+    /// When the requests under way are next checked for those that take too long.
     look_at: u64,
-    /// The last look spared them.
+    /// Whether the last check spared them, since the thread itself had been stopped.
     spares: bool,
-    /// Values that are on their way from one server to another.
+    /// How many values are on their way from one server to another.
     fills: usize,
-    /// Flushes of our clients.
+    /// Flushes of this router's clients.
     flushes: OwnFlushes,
 }
 
 impl Router {
-    /// A router for one thread; `who` tells the threads of a fleet apart.
+    /// Creates the router of a thread; `who` is the number that tells the threads of a fleet apart.
     #[must_use]
     pub fn new(fleet: Arc<Fleet>, who: u16) -> Self {
         let party = fleet.handover.join();
@@ -199,12 +200,12 @@ impl Router {
         &self.servers
     }
 
-    /// A client is there, in this slot.
+    /// Registers a client in this slot.
     pub fn enter(&mut self, client: usize, number: u64) {
         self.answers.enter(client, number);
     }
 
-    /// A client is gone. What it asked goes on, for the sake of the servers; nobody gets the answers.
+    /// Removes a client. Its requests run to their end, for the sake of the servers, and their answers are dropped.
     pub fn leave(&mut self, client: usize) {
         for id in self.answers.leave(client) {
             self.exchange(id).client = NOBODY;
@@ -214,7 +215,7 @@ impl Router {
         }
     }
 
-    /// Whether a multi-get can go on, whose client had enough for a while.
+    /// Whether a paused multi-get can go on: its client has read enough of what it got, or has left.
     #[must_use]
     pub fn can_resume(&self) -> bool {
         self.paused.iter().any(|id| {
@@ -223,14 +224,14 @@ impl Router {
         })
     }
 
-    /// Goes on with multi-gets whose clients had enough for a while.
+    /// Resumes paused multi-gets. Those whose clients have not read enough yet pause again.
     pub fn resume(&mut self) {
         for id in std::mem::take(&mut self.paused) {
             self.step_on(id);
         }
     }
 
-    /// Requests that are not done with.
+    /// Returns how many exchanges are not done with.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.exchanges.len() - self.free.len()
@@ -240,7 +241,7 @@ impl Router {
         &mut self.exchanges[id as usize]
     }
 
-    /// An exchange of the present table.
+    /// Returns a new or recycled exchange, which goes by the current table.
     fn new_exchange(&mut self) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.exchanges.push(Exchange::default());
@@ -251,7 +252,7 @@ impl Router {
         id
     }
 
-    /// A new exchange that keeps these bytes, the first ones of the request. It stands in no line yet.
+    /// Returns a new exchange that keeps these bytes, the first ones of the request. It stands in no line yet.
     fn begin(&mut self, incoming: &Incoming<'_>, kept: &[u8]) -> u32 {
         let Incoming { origin, request, .. } = *incoming;
         let id = self.new_exchange();
@@ -266,7 +267,7 @@ impl Router {
         id
     }
 
-    /// Puts it into its client's line and counts it as sent.
+    /// Puts an exchange into its client's line, and among those that the next `stamp_sent` stamps.
     fn line_up(&mut self, id: u32) {
         self.stand_in_line(id);
         self.unsent.push(id);
@@ -278,7 +279,7 @@ impl Router {
         self.answers.line_up(exchange.client, id, exchange.values(), exchange.weight);
     }
 
-    /// An exchange of our own, which nobody waits for.
+    /// Returns a new exchange of the router's own, for which no client waits.
     fn begin_own(&mut self, plan: Plan) -> u32 {
         let id = self.new_exchange();
         let exchange = self.exchange(id);
@@ -302,8 +303,7 @@ impl Router {
         self.shed_spare();
     }
 
-    /// Of exchanges that were under way at once no more are kept than may be used again soon. They are known by their place, so
-    /// it is when none is under way that others go.
+    /// Frees the exchanges beyond `SPARE_MAX`. They are known by their index, so this waits until none is under way.
     fn shed_spare(&mut self) {
         let are_all_free = self.free.len() == self.exchanges.len() && self.unsent.is_empty();
         if are_all_free && self.exchanges.len() > limits::SPARE_MAX {
@@ -315,17 +315,17 @@ impl Router {
         }
     }
 
-    /// The longest life of what an exchange stores, if it has one.
+    /// Returns the limit on the life of what is stored, if there is one.
     fn most(&self, expiry_s: Option<u32>) -> Option<Most> {
         expiry_s.map(|seconds| Most { seconds, now_s: self.now_s() })
     }
 
-    /// The date, in seconds of Unix.
+    /// The current date, in Unix seconds.
     fn now_s(&self) -> u64 {
         self.fleet.began_s + self.now / 1_000_000_000
     }
 
-    /// The answer of an exchange is whole: it goes out when its turn comes.
+    /// Marks the answer of an exchange as complete and records the request. The answer leaves when its turn comes.
     fn conclude(&mut self, id: u32) {
         let answered = self.now;
         let exchange = &mut self.exchanges[id as usize];
@@ -357,7 +357,7 @@ impl Router {
         }
     }
 
-    /// The route of an exchange, of several the first; what has no key is on none.
+    /// Returns the route of an exchange: the first of several, and none for a request without keys.
     fn route_of(&self, id: u32) -> Option<&Route> {
         let exchange = &self.exchanges[id as usize];
         exchange.request.filter(|request| request.keys > 0)?;
@@ -365,13 +365,13 @@ impl Router {
         self.table_of(id).routes.get(usize::from(route))
     }
 
-    /// Nothing more is to be done for an exchange. Once it has been passed on it is gone.
+    /// Ends an exchange for which nothing more is to be done. It is recycled as soon as its answer has been passed on.
     fn finish(&mut self, id: u32) {
         let exchange = self.exchange(id);
         exchange.over = true;
         let (is_nobodys, is_own) = (exchange.client == NOBODY, exchange.is_own);
         if let Some(claim) = exchange.claim.take() {
-            // Of our own exchanges only fills have claims.
+            // Of the router's own exchanges only fills have claims.
             self.fills -= usize::from(is_own);
             self.claim_released |= self.fleet.claims.release(claim, self.now);
         }
@@ -385,7 +385,7 @@ impl Router {
         }
     }
 
-    /// Passes on what is ready, from the first in line.
+    /// Passes ready answers on to a client, from the first in line to the first that is not complete.
     fn pass_on(&mut self, client: usize, first: u32) {
         let mut next = Some(first);
         while let Some(id) = next {

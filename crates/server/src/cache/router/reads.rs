@@ -1,4 +1,4 @@
-//! Reads: whom they ask.
+//! Reads: which servers they ask.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ use crate::cache::rules::Multiget;
 use crate::cache::table::Table;
 
 impl Router {
-    /// A get of any number of keys.
+    /// Takes a `get`, `gets`, `gat` or `gats` of any number of keys.
     pub(super) fn get(&mut self, incoming: &Incoming<'_>) -> Asked {
         let Incoming { origin, request, input } = *incoming;
         let touches = matches!(request.verb, Verb::Gat | Verb::Gats);
@@ -54,7 +54,7 @@ impl Router {
         })
     }
 
-    /// Whether one route takes all keys of a get. One with a key that no route takes now is refused, before any key is asked for.
+    /// Returns whether one route takes all keys of a get, or, before any is asked for, why no route takes one now.
     fn check_keys(&self, request: &Request, input: &[u8]) -> Result<bool, &'static [u8]> {
         let table = self.table();
         if table.only_route().is_some_and(|route| table.routes[route].takes_all()) {
@@ -101,7 +101,7 @@ impl Router {
         }
     }
 
-    /// Keys of several routes: those of each by themselves.
+    /// Assigns keys of several routes, one route after the other.
     fn assign_by_route(&mut self, id: u32, from: usize, keys: usize, verb: Verb, places: &mut Vec<u32>) {
         let mut routes = std::mem::take(&mut self.routes_of_keys);
         let exchange = &self.exchanges[id as usize];
@@ -160,7 +160,7 @@ impl Router {
         }
     }
 
-    /// Keys that any server of the pool can answer: all to one, or evenly to all.
+    /// Assigns keys that any server of the pool can answer: all to one, or evenly to all.
     fn assign_freely(&mut self, id: u32, route: usize, pool: usize, places: &[u32]) {
         let target = Share {
             server: 0,
@@ -204,7 +204,7 @@ impl Router {
         places.iter().fold(first, |share, place| exchange.assign(*place, share, added));
     }
 
-    /// Keys that only one server each can answer, or is to.
+    /// Assigns each key to the one server that can answer it, or is to by the pool's rules.
     fn assign_to_owners(&mut self, id: u32, route: usize, pool: usize, places: &[u32], verb: Verb) {
         self.share_of_server.fill(ASIDE);
         let now = self.now;
@@ -225,14 +225,14 @@ impl Router {
         }
     }
 
-    /// Whether so many keys are shared out. All steps of a get go one way: its time tells what that costs.
+    /// Whether so many keys are split over servers. All steps of a get go one way, whose cost its time measures.
     fn splits(&mut self, id: u32, pool: usize, keys: usize) -> bool {
         let (exchange, pool) = (&self.exchanges[id as usize], &self.table_of(id).pools[pool]);
         match pool.rules.multiget {
             _ if pool.members.len() == 1 => false,
             Multiget::Whole => false,
             Multiget::Split => true,
-            // Its time is that of all its routes and tells of none.
+            // The time of a get over several routes tells nothing of one pool.
             Multiget::Auto if !exchange.is_on_one_route => pool.costs.better(keys) == Way::Split,
             Multiget::Auto => {
                 let way = exchange.way.unwrap_or_else(|| pool.costs.choose(keys));
@@ -290,8 +290,8 @@ impl Router {
         output.extend_from_slice(b"\r\n");
     }
 
-    /// A gat moves the expiry on the server that answers; the others that the key may be read from must hear of it. That is the
-    /// first pool too, where its servers were away.
+    /// Tells the other servers from which a key may be read of the expiry that a `gat` sets on the one that answers.
+    /// The servers of the first pool are among them if they were away.
     fn touch_others(&mut self, id: u32, share: u16, server: usize) {
         let target = self.exchanges[id as usize].shares[usize::from(share)];
         let pool = match target.missed_by {
@@ -319,7 +319,7 @@ impl Router {
         }
     }
 
-    /// Sends these copies what moves a key's expiry; those that are away have it noted.
+    /// Sends these servers a command that changes a key's expiry; for those that are away, the key is noted.
     fn touch(&mut self, id: u32, others: &[usize], command: &[u8], shape: Shape, key: &Missed) {
         for other in others {
             let health = &self.servers[*other].health;
@@ -330,7 +330,7 @@ impl Router {
         }
     }
 
-    /// Calls `each` with the keys of which an exchange moves the expiry on several copies.
+    /// Calls `each` with the keys whose expiry an exchange changes on several servers.
     pub(super) fn each_touched(&self, id: u32, each: &mut impl FnMut(Missed)) {
         let exchange = &self.exchanges[id as usize];
         let (Some(request), table) = (exchange.request, self.table_of(id)) else { return };
@@ -356,10 +356,10 @@ impl Router {
         }
     }
 
-    /// `mg` and `me`: one key, one server.
+    /// Takes an `mg` or `me`: one key, asked of one server.
     pub(super) fn meta_get(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
         let Incoming { request, input, .. } = *incoming;
-        // Before it is asked who takes it, since that is counted.
+        // Before the pool that takes it is found, since that is counted.
         let touches = new_expiry(request, input).is_some();
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
@@ -401,7 +401,7 @@ impl Router {
         Asked::Taken
     }
 
-    /// The same for `mg` with a new time to live.
+    /// Tells the other servers from which a key may be read of the time to live that an `mg` sets.
     fn meta_touch_others(&mut self, id: u32, server: usize) {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
@@ -414,12 +414,12 @@ impl Router {
         let mut others = Vec::new();
         self.each_copy(id, |_, other| others.push(other));
         self.each_old(id, |_, other| others.push(other));
-        // Who is away was not asked, and has it noted.
+        // A server that is away was not asked: the key is noted for it.
         others.retain(|other| *other != server || self.servers[server].health.is_away());
         self.touch(id, &others, &touch, Shape::Meta, &missed);
     }
 
-    /// Sends the whole request to a server, or notes that the server is not there. Whether it was sent to this one.
+    /// Sends the whole request to a server, or fails that part of it. Returns whether it was sent to this server.
     pub(super) fn send_whole(&mut self, id: u32, server: usize, part: u16) -> bool {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return false };
@@ -443,12 +443,12 @@ pub(super) fn new_expiry(request: &Request, bytes: &[u8]) -> Option<Span> {
     request.words_after_key(bytes).find(|word| word.of(bytes).starts_with(b"T"))
 }
 
-/// Tokens of gets are good only on the server that decides cas.
+/// Whether a get is for the decider alone: its tokens are good only on the server that decides `cas`.
 pub(super) fn needs_decider(verb: Verb) -> bool {
     matches!(verb, Verb::Gets | Verb::Gats)
 }
 
-/// Whom a key is asked of that only one server can answer, or is to.
+/// Returns a share for the one server that can answer a key, or is to by the pool's rules.
 pub(super) fn owner_share(
     table: &Table,
     route: usize,

@@ -1,7 +1,6 @@
-//! A request as it comes: what needs no server is answered here, anything else is put on its route.
+//! New requests: those that need no server are answered here, all others are put on their routes.
 //!
-//! A route may give a key another name. Then everything that follows sees the renamed request, and the answer has the
-//! client's key.
+//! A route may rename a key. Then all that follows sees the renamed request, and the answer has the client's key.
 
 use std::sync::atomic::Ordering;
 
@@ -17,26 +16,26 @@ use crate::cache::{kind, mock, stats};
 /// What is answered for a key that no route takes.
 pub(super) const NO_ROUTE: &[u8] = b"SERVER_ERROR no route for this key and command\r\n";
 
-/// What is answered where nobody may flush.
+/// What is answered to a `flush_all` that is not allowed.
 const NO_FLUSH: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
 
-/// What is answered where a key's other name is none.
+/// What is answered where renaming a key leaves no valid key.
 pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 
 /// What is answered beyond a route's limit.
 pub(super) const TOO_MANY: &[u8] = b"SERVER_ERROR too many requests: the limit of this route is reached\r\n";
 
-/// What is answered to a meta command for whose key there is a server that would not understand it.
+/// What is answered to a meta command whose key may lead to a server that would not understand it.
 const TOO_OLD: &[u8] =
     b"SERVER_ERROR meta commands need memcached 1.6.10 or later, and a server of this key is older\r\n";
 
-/// What is answered to a meta command of as many words as there may be, where one more is needed.
+/// What is answered to a meta command that has as many words as servers take, and to which one must be added.
 const NO_ROOM: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
 
 /// What is answered where an opaque is longer than servers repeat.
 const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
 
-/// Longest one, its letter included.
+/// Longest opaque that servers repeat, in bytes, its letter `O` included.
 const OPAQUE_BYTES_MAX: u32 = 32;
 
 /// Where an answer goes, and what stands in the record of the request.
@@ -113,7 +112,7 @@ impl Router {
         Asked::Taken
     }
 
-    /// A request with one key, which is `put` on its route: that is found, and the key renamed as the route says.
+    /// Finds the route of a request with one key, renames the key as the route says, and calls `put` with them.
     fn ask_one_key(&mut self, incoming: &Incoming<'_>, put: Put) -> Asked {
         let Incoming { origin, request, input } = *incoming;
         let table = self.table();
@@ -137,7 +136,7 @@ impl Router {
         asked
     }
 
-    /// A request that is refused is an error, though its client may not want to hear of it.
+    /// Refuses a request: it counts as an error, also if its client is not answered (`noreply`).
     fn refuse(&mut self, incoming: &Incoming<'_>, words: &'static [u8]) -> Asked {
         let words: &[u8] = if incoming.request.noreply.is_some() { b"" } else { words };
         self.answer_here(incoming.origin, kind::OTHER, Ending::Error, |out| out.extend_from_slice(words));
@@ -175,7 +174,7 @@ impl Router {
         plain_key(request, input, |key| table.leads_to(table.routes[route].pool, key, is_old))
     }
 
-    /// Answers what of so many bytes is no request in its turn with these words, or none.
+    /// Answers so many bytes that are no request, in their turn, with these words, which may be none.
     pub fn say_to(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
         let origin = Origin { client, received, bytes: request_bytes as u32 };
         self.answer_here(origin, kind::OTHER, Ending::Error, |out| out.extend_from_slice(answer));
@@ -188,7 +187,8 @@ impl Router {
         self.answer_here(origin, kind::OTHER, ending, |out| out.extend_from_slice(answer));
     }
 
-    /// A value too large was announced, which does not come; what is stored under the key is no longer what the client wants there.
+    /// Refuses a value that is too large, which the router does not get. A `set` or `ms` deletes its key, since the
+    /// client no longer wants what is stored there.
     pub fn refuse_too_large(
         &mut self,
         client: usize,
@@ -241,8 +241,8 @@ impl Router {
     }
 }
 
-/// Whether a server would change something and only then find that it cannot repeat the opaque: nobody would learn what the other
-/// copies are to hold.
+/// Whether a server would change something and only then find that it cannot repeat the opaque: what the other copies
+/// are to hold would stay unknown.
 fn is_refused_when_done(request: &Request, input: &[u8]) -> bool {
     let is_long = || {
         let mut words = request.words_after_key(input);

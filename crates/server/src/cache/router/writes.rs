@@ -24,7 +24,7 @@ use crate::cache::rules::Answer;
 use crate::cache::table::Table;
 
 impl Router {
-    /// A command that changes one key.
+    /// Takes a command that changes one key.
     pub(super) fn write(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
         let Incoming { request, input, .. } = *incoming;
         let (table, pool) = (self.table(), self.table().routes[route].pool);
@@ -44,7 +44,7 @@ impl Router {
         Asked::Taken
     }
 
-    /// Sends a write whose key is claimed where it is aimed at.
+    /// Sends a write whose key is claimed to the servers that it is aimed at.
     pub(super) fn carry_out(&mut self, id: u32, request: &Request, input: &[u8], decides: bool) {
         if !decides {
             self.fan_out(id, input);
@@ -56,11 +56,11 @@ impl Router {
         let decider = plain_key(request, input, |key| table.decider(pool, key).slot);
         self.exchange(id).plan = Plan::Decide;
         if client != NOBODY {
-            // What comes next may read another replica, which has not heard of this yet.
+            // The client's next request may read another replica, which has not heard of this yet.
             self.answers.fence(client, true);
         }
         if !self.refuse_for_absent(id) {
-            // Those that are away have it noted. Who is there again by then gets the decision with the others.
+            // Notes the key for servers that are away. Those that are back by then get the decision with the others.
             self.each_copy(id, |router, server| {
                 let _ = router.receives(id, server);
             });
@@ -70,7 +70,7 @@ impl Router {
         }
     }
 
-    /// Deletes the key of a request, the rest of which nobody gets, wherever it may be.
+    /// Deletes the key of a request whose value is refused, wherever the key may be.
     pub(super) fn forget(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
         let line = incoming.line();
         let Some((claim, aim)) = self.claim(route, incoming.request, line, false) else {
@@ -88,8 +88,8 @@ impl Router {
         Asked::Taken
     }
 
-    /// Claims the key of a write, and finds who takes it. What two pools may hold is claimed too: who stands in may give a key
-    /// back at any time. None: not now.
+    /// Claims the key of a write, and finds the pool that takes it; `None`: not now. A key with one copy is claimed too
+    /// if two pools may hold it: the one that stands in may give it back at any time.
     pub(super) fn claim(
         &mut self,
         route: usize,
@@ -110,10 +110,10 @@ impl Router {
         Some((claim, aim))
     }
 
-    /// Who takes the key of a write that is claimed. None: not now.
+    /// Returns where a write goes whose key is claimed; `None`: not now.
     pub(super) fn aim(&self, route: usize, request: &Request, input: &[u8]) -> Option<Aim> {
         let (table, pool) = (self.table(), self.table().routes[route].pool);
-        // Who takes it is asked last, when nothing else keeps the request waiting: it is counted.
+        // The pool that takes it is found last, when nothing else keeps the request waiting, since that is counted.
         let taker = plain_key(request, input, |key| table.taker(pool, key, false, self.now));
         if taker.pool != pool && !self.miss_at_home(pool, request, input) {
             return None;
@@ -121,7 +121,7 @@ impl Router {
         Some(Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s })
     }
 
-    /// Sends a write to all that are to have it.
+    /// Sends a write to all servers that are to have it.
     fn fan_out(&mut self, id: u32, input: &[u8]) {
         let exchange = self.exchange(id);
         exchange.plan = Plan::Fan;
@@ -129,8 +129,8 @@ impl Router {
         let most = self.most(self.exchanges[id as usize].aim.expiry_s);
         let (mut copies, mut first) = (0, None);
         self.each_copy(id, |_, _| copies += 1);
-        // What concerns all keys is not one request too many; nor what some copies would do and others not, unless that is mended
-        // afterwards, as a value that only some have stored is.
+        // A full server refuses only what leaves the copies alike: a write to a single copy, or one that stores a
+        // value, which is deleted afterwards if only some have stored it. It never refuses what concerns all keys.
         let may_be_refused = request.keys > 0 && (copies == 1 || stores(&request));
         self.each_copy(id, |router, server| {
             let is_live = router.servers[server].health.is_live();
@@ -148,12 +148,12 @@ impl Router {
         (exchange.copies, exchange.first) = (copies, first.unwrap_or_default() as u16);
     }
 
-    /// What comes out by what the decider held, and does not say how: what came of it is asked for, behind it.
+    /// Asks the decider, behind its decision, what it holds now, if the reply to the decision does not tell.
     fn ask_outcome(&mut self, id: u32, decider: usize) {
         let exchange = &self.exchanges[id as usize];
         let Some(request) = exchange.request else { return };
         let is_hidden = follow::has_hidden_outcome(&request, &exchange.bytes);
-        // Who asks for a meta command has servers that know them.
+        // A meta command is refused earlier if a server of its key is too old for it.
         if is_hidden && (request.verb.is_meta() || self.speak_todays(id)) {
             let exchange = &self.exchanges[id as usize];
             follow::fetch(&request, &exchange.bytes, &mut self.lanes[decider].output);
@@ -168,8 +168,8 @@ impl Router {
         all
     }
 
-    /// A decision that all are to follow is not asked for while one that is counted on cannot: its absence is the answer, and
-    /// nothing is changed anywhere. True: so it is.
+    /// Refuses a decision that all copies must follow while one of them is away but not left out: its absence is the
+    /// answer, and nothing is changed anywhere. Returns whether it did.
     fn refuse_for_absent(&mut self, id: u32) -> bool {
         if self.fleet.ejects() || self.rule(id) != Answer::All {
             return false;
@@ -185,7 +185,7 @@ impl Router {
         absent.is_some()
     }
 
-    /// Another pool takes a write: the key is noted where it belongs. False: somebody is there again.
+    /// Notes the key of a write that another pool takes for its home servers. Returns false if one of these is back.
     fn miss_at_home(&self, pool: usize, request: &Request, input: &[u8]) -> bool {
         let key = || Missed { key: request.key.of(input).to_vec(), base64: request.base64 };
         let mut all_missed = true;
@@ -221,12 +221,12 @@ impl Router {
         Asked::Taken
     }
 
-    /// `flush_all`: to every server, whatever the rules for keys.
+    /// Takes a `flush_all`, which goes to every server, whatever the rules for keys.
     pub(super) fn flush_all(&mut self, incoming: &Incoming<'_>) -> Asked {
         if self.fleet.are_writes_paused() {
             return Asked::Later;
         }
-        // Before it is sent: whoever comes back meanwhile is told of it.
+        // Before it is sent, so that a server that comes back meanwhile is told of it.
         self.fleet.note_flush(due_s(incoming.line(), self.now_s()));
         self.fleet.flushes.begin(&mut self.flushes);
         let id = self.begin(incoming, incoming.line());
@@ -236,7 +236,7 @@ impl Router {
         Asked::Taken
     }
 
-    /// Calls `each` with every server that is to hold the key of an exchange, whether it is there or not.
+    /// Calls `each` with every server that is to hold the key of an exchange, also if it is away.
     pub(super) fn each_copy(&mut self, id: u32, each: impl FnMut(&mut Self, usize)) {
         self.each_server(id, each, |router, request, servers| {
             let table = router.table_of(id);
@@ -251,7 +251,7 @@ impl Router {
         });
     }
 
-    /// Calls `each` with every server of the pool whose place another one takes that the key of an exchange may be read from.
+    /// Calls `each` with every server of the old pool (whose place this one takes) from which its key may be read.
     pub(super) fn each_old(&mut self, id: u32, each: impl FnMut(&mut Self, usize)) {
         self.each_server(id, each, |router, request, servers| {
             let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
@@ -262,7 +262,7 @@ impl Router {
         });
     }
 
-    /// Deletes the key of a write where another pool may hold it, and that of a deletion where it is to be deleted too.
+    /// Deletes the key of a write where another pool may hold it; that of a deletion also where `deletes_to` says.
     pub(super) fn forget_elsewhere(&mut self, id: u32) {
         if self.exchanges[id as usize].request.is_some_and(|request| request.verb == Verb::Touch) {
             return self.touch_old(id);
@@ -272,7 +272,7 @@ impl Router {
             |router, server| router.delete(id, server),
             |router, request, servers| {
                 let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
-                // Who takes it may stand in: then others may that did so before, and come back with what they took.
+                // The pool that takes it may stand in. Then those that did before may again, with what they took.
                 let home = table.routes[usize::from(exchange.aim.route)].pool;
                 plain_key(request, &exchange.bytes, |key| {
                     table.each_stray(home, key, router.now, &mut |server| servers.push(server.slot));
@@ -283,7 +283,7 @@ impl Router {
         self.delete_elsewhere(id);
     }
 
-    /// Touches a key in the pool whose place another one takes: what has expired in the new one is looked for there.
+    /// Touches a key in the old pool too (whose place this one takes): what has expired here is looked for there.
     fn touch_old(&mut self, id: u32) {
         self.each_old(id, |router, server| {
             if router.receives(id, server)
@@ -296,8 +296,8 @@ impl Router {
         });
     }
 
-    /// Deletes the key of a deletion in other pools, by an exchange of our own: nobody waits for it, unless one of their servers
-    /// owes very much.
+    /// Deletes the key of a deletion in other pools, by an exchange of the router's own: the client waits only for
+    /// servers that owe very many replies.
     fn delete_elsewhere(&mut self, id: u32) {
         let exchange = &self.exchanges[id as usize];
         let (table, route) = (self.table_of(id), usize::from(exchange.aim.route));
@@ -343,18 +343,18 @@ impl Router {
         self.found = servers;
     }
 
-    /// Whether a server receives this write. If only because it is away it does not, it is noted.
+    /// Whether a server can be sent this request. If it is away, the key of a write is noted for it.
     pub(super) fn receives(&self, id: u32, server: usize) -> bool {
         !self.servers[server].health.is_away() || self.must_send(id, server)
     }
 
-    /// Notes the key of a write for a server that is away, unless it is there again.
+    /// Notes the key of a write for a server that is away. Returns whether it is back and must get the write.
     pub(super) fn must_send(&self, id: u32, server: usize) -> bool {
         let exchange = &self.exchanges[id as usize];
         exchange.changes() && !self.servers[server].health.miss(self.missed(id))
     }
 
-    /// What a server misses that does not get this write.
+    /// Returns what a server misses that does not get this write; `None`: everything, by a `flush_all`.
     pub(super) fn missed(&self, id: u32) -> Option<Missed> {
         let exchange = &self.exchanges[id as usize];
         let request = exchange.request.filter(|request| request.verb != Verb::FlushAll)?;
@@ -362,7 +362,7 @@ impl Router {
     }
 }
 
-/// When a `flush_all` is due, in seconds of Unix, read as servers read it: a large number is a date. 0: at once.
+/// Returns when a `flush_all` is due, in Unix seconds, read as servers read it: a large number is a date. 0: at once.
 fn due_s(line: &[u8], now_s: u64) -> u64 {
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).skip(1);
     let delay = words.next().and_then(signed_32).and_then(|delay| u64::try_from(delay).ok());
@@ -373,12 +373,12 @@ fn due_s(line: &[u8], now_s: u64) -> u64 {
     }
 }
 
-/// Pools may share servers: of these, those stay that are not to hold the key in this pool.
+/// Removes those of the servers that are to hold the key in this pool, since pools may share servers.
 fn retain_others(table: &Table, pool: usize, key: &[u8], servers: &mut Vec<usize>) {
     table.each_copy(pool, key, &mut |copy| servers.retain(|server| *server != copy.slot));
 }
 
-/// How much of a request is kept: what follows a decision repeats the data.
+/// Returns how many bytes of a request are kept: with the data if one server decides, since what follows repeats it.
 pub(super) fn kept(request: &Request, decides: bool) -> usize {
     let data_end = if decides { request.data.start + request.data.len } else { 0 };
     data_end.max(request.line.len) as usize
@@ -410,8 +410,8 @@ pub(super) fn decides(request: &Request, input: &[u8]) -> bool {
     }
 }
 
-/// Writes a request as it is sent to a server: always to be answered, and a quiet one with a marker after it, so that
-/// the server itself decides what it says. What it stores lives at most as long as `most` says.
+/// Writes a request as it is sent to a server: without `noreply`, and a quiet one with an `mn` after it, so that the
+/// server itself decides what it says and its end is seen. What it stores lives at most as long as `most` says.
 pub(super) fn command(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {
     if request.verb == Verb::Delete {
         return follow::delete(request, bytes, output);
