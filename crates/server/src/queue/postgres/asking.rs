@@ -1,4 +1,5 @@
-//! One call for a batch: by the function that fits it, again where that is safe, and what is learned from the answer.
+//! One call of the database for a batch: it chooses the SQL function that fits, repeats the call where that is safe,
+//! and learns from the reply.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +21,10 @@ use super::unbatched::Unbatched;
 use crate::path::bundle::Bundle;
 use crate::queue::rules::{AccountId, Ask};
 
-/// How often one call may meet another server than the one it was meant for.
+/// How often one call is tried if each time another server answers than the one it was meant for.
 const ERAS_MAX: usize = 3;
 
-/// What came of a call, where each request stands in it, and when that was.
+/// The replies to a call, where each request stands in it, and the era in which it was made.
 pub(super) struct Asked {
     pub(super) replies: Replies,
     pub(super) places: Vec<Place>,
@@ -31,7 +32,8 @@ pub(super) struct Asked {
 }
 
 impl Postgres {
-    /// Asks for all requests of the bundles that have no answer yet. The database is told to stop when it takes longer than this.
+    /// Makes a call for all open requests of the bundles. The database is told to stop if it takes longer than
+    /// `within`.
     pub(super) fn call(&self, called: &[Called], within: Duration) -> Result<Asked, Failure> {
         let call = |link: &mut Link| {
             link.wait_for(within);
@@ -41,18 +43,18 @@ impl Postgres {
         };
         let mut again = true;
         loop {
-            // Another connection may be there when one has broken.
+            // The next attempt may get another connection than the one that broke.
             match self.links.with(call) {
                 Err(Failure::Refused(error)) if again && is_transient(&error) => again = false,
                 Err(Failure::Broken(_)) if again && only_reads(called) => again = false,
-                // It ended before anything was asked.
+                // The connection ended before anything was sent.
                 Err(Failure::Unreachable(_)) if again => again = false,
                 asked => return asked,
             }
         }
     }
 
-    /// Does something that goes by what is remembered; again when that was of another server.
+    /// Runs `act`, which relies on what is remembered of a server; again in a new era if another server answers.
     pub(super) fn remembering<T>(
         &self,
         link: &mut Link,
@@ -86,8 +88,8 @@ impl Postgres {
         Ok(Asked { replies, places, era: Arc::clone(era) })
     }
 
-    /// Who has logged in when it was another server, or stands in the accounts file, is known here too, whether they ask for
-    /// something or not: messages for everyone are for him.
+    /// Registers every known account on this server, even without a request of theirs: SEND TO * must reach them.
+    /// Known are those that logged in at an earlier server or stand in the accounts file.
     fn enter_all_again(&self, link: &mut Link, era: &Era) -> Result<(), Failure> {
         if era.has_all() {
             return Ok(());
@@ -102,7 +104,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// Who has logged in when it was another server has his account's number here.
+    /// Logs the bundles' accounts in here that so far have only logged in at an earlier server.
     fn meet_again(&self, link: &mut Link, era: &Era, called: &[Called]) -> Result<(), Failure> {
         for (_, bundle) in called {
             if era.accounts().of_session(bundle.account).is_some() {
@@ -114,7 +116,8 @@ impl Postgres {
         Ok(())
     }
 
-    /// Makes sure of an account at a server, which logs in or is named by others; the number of its sessions, or its own.
+    /// Makes sure that an account exists on a server. Returns the number of its sessions if it `logs_in`, and its own
+    /// number if a request only names it.
     pub(super) fn meet_at(
         &self,
         link: &mut Link,
@@ -154,7 +157,7 @@ impl Postgres {
         Ok((replies, call.places))
     }
 
-    /// The same for a batch of one plain request.
+    /// Makes the call for a batch of one plain request; None: it is no such batch.
     fn call_alone(
         &self,
         link: &mut Link,
@@ -174,7 +177,7 @@ impl Postgres {
         Some(answered)
     }
 
-    /// The same without batching, for a request that has a statement of its own.
+    /// Makes the call where batching is off, for a request that has a statement of its own; None: it has none.
     fn call_unbatched(
         &self,
         link: &mut Link,
@@ -188,7 +191,7 @@ impl Postgres {
         Some(answered.map(|rows| (Replies::new(rows, &[], &[]), vec![place])))
     }
 
-    /// Does something with what this middleware knows.
+    /// Runs `act` with the accounts and floors that this middleware knows.
     fn knowing<T>(&self, era: &Era, act: impl FnOnce(&Knowledge<'_>) -> T) -> T {
         let accounts = era.accounts();
         let floors = self.shared.floors();
@@ -205,8 +208,8 @@ impl Postgres {
         }
     }
 
-    /// Takes note of the names of accounts met for the first time. What was asked before is done by now, whatever fails
-    /// here.
+    /// Learns the names of accounts that occur for the first time. The requests of the call are done by now, so any
+    /// failure here is `Broken`.
     fn learn(&self, link: &mut Link, era: &Era, replies: &Replies) -> Result<(), Failure> {
         let strangers = replies.strangers(&era.accounts());
         if strangers.is_empty() {
@@ -223,7 +226,7 @@ impl Postgres {
     }
 }
 
-/// Names of accounts. Asked again for a while if the connection breaks: the messages of the answer are taken already.
+/// Fetches names of accounts, again for 10 s if the connection breaks: the messages of the reply are already taken.
 fn names(link: &mut Link, era: &Era, ids: &[i32]) -> Result<Vec<Row>, Failure> {
     const SQL: &str = "SELECT name, id FROM (SELECT) AS always LEFT JOIN posthaste.account ON id = ANY($1)";
     let until = Instant::now() + Duration::from_secs(10);
@@ -238,7 +241,7 @@ fn names(link: &mut Link, era: &Era, ids: &[i32]) -> Result<Vec<Row>, Failure> {
     }
 }
 
-/// The request of a batch that has no other, the queue that it has waited for, and where it stands.
+/// Returns the request of a batch that has no other, the id of the queue that it has waited for, and its place.
 fn only_request<'a>(called: &'a [Called], era: &Era) -> Option<(Ask<'a>, Option<i64>, Place)> {
     let [(seat, bundle)] = called else { return None };
     let [request] = &bundle.requests[bundle.open()] else { return None };

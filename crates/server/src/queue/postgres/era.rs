@@ -1,11 +1,13 @@
-//! What is remembered while one server is asked, and forgotten when it is another one.
+//! What is remembered while one server answers, and forgotten when it is another one.
 //!
-//! A server that takes over, or is restored, may be in an earlier state: numbers of accounts belong to others there, ids come
-//! again that were used up. A connection made anew would show it, but not behind a transaction pooler. So every call says
-//! when the server was started that it is meant for, which no two have in common, and another one does nothing of it.
+//! A server that takes over, or is restored, may be in an earlier state: account numbers belong to other names there,
+//! and ids that were used up come again. A new connection would show this, but not behind a transaction pooler. So
+//! every call carries the start time of the server that it is meant for, which no two servers have in common, and
+//! another server does nothing of it.
 //!
-//! A server with `synchronous_commit` off that loses one of its processes is in an earlier state too, though it was started when it
-//! was. Whoever connects asks for its life, which is another one then, and the keeper asks again and again behind a pooler.
+//! A server with `synchronous_commit` off that loses one of its processes is in an earlier state too, with the same
+//! start time. So each new connection asks for the server's life, which is then another one; behind a pooler the
+//! keeper asks for it again and again.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,44 +15,45 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::link::{Failure, Link, Server};
 use super::names::Accounts;
 
-/// One server's time.
+/// What is remembered of one server.
 pub(super) struct Era {
-    /// Which one.
+    /// The server that it is about.
     pub(super) server: Server,
     accounts: RwLock<Accounts>,
-    /// As how many messages the last one for everyone was stored.
+    /// Number of messages as which the last one for everyone was stored.
     copies: AtomicUsize,
-    /// Whether all accounts are there that were logged in before it began.
+    /// Whether all accounts that logged in before this era are registered at its server.
     all_are_there: AtomicBool,
 }
 
 impl Era {
-    /// Who was met.
+    /// Returns the accounts met at this server, to look them up.
     pub(super) fn accounts(&self) -> RwLockReadGuard<'_, Accounts> {
         self.accounts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, to meet others.
+    /// Returns the accounts met at this server, to add others.
     pub(super) fn accounts_mut(&self) -> RwLockWriteGuard<'_, Accounts> {
         self.accounts.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all accounts are there that were logged in before it began, as far as is known.
+    /// Returns whether all accounts that logged in before this era are registered at its server, as far as is known.
     pub(super) fn has_all(&self) -> bool {
         self.all_are_there.load(Ordering::Acquire)
     }
 
-    /// They are.
+    /// Notes that all accounts that logged in before this era are registered.
     pub(super) fn note_all(&self) {
         self.all_are_there.store(true, Ordering::Release);
     }
 
-    /// As how many messages one for everyone is stored, as far as is known; before any was: more than can be done at once.
+    /// Returns as how many messages one for everyone is stored, as far as is known; before there was one: more than
+    /// any call can do.
     pub(super) fn copies(&self) -> usize {
         self.copies.load(Ordering::Relaxed).max(self.accounts().len())
     }
 
-    /// One was stored as so many.
+    /// Notes as how many messages one for everyone was stored.
     pub(super) fn note_copies(&self, copies: usize) {
         self.copies.store(copies, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
-//! Accounts that another transaction keeps: an application that has called `login` for the first time in a transaction it left open,
-//! say.
+//! Accounts that another transaction creates or logs in and has not committed: an application, say, that called
+//! `login` for the first time in a transaction it left open.
 //!
-//! A LOGIN of such an account, or a SEND to it, waits a second for the end. Then who names it is refused, and what stands in one batch
-//! with it is asked again. For a while after that it is asked for alone, and hardly waited for: whoever was refused may ask again and
-//! again.
+//! A LOGIN of such an account, or a SEND to it, waits a second for the end of that transaction. Then requests that
+//! name the account are refused, and the rest of their batch is tried again. For a while after that the account is
+//! asked for on its own and hardly waited for, because a refused client may try again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,14 +20,14 @@ use super::store::Postgres;
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 
-/// What `refuse_kept` fails with.
+/// SQLSTATE with which `refuse_kept` fails.
 const KEPT: &str = "PHNAM";
 
-/// For how long an account is waited for, and one that was found kept a while ago.
+/// For how long an account is waited for, and one that was found kept within `REMEMBERED`.
 const WAIT_MS: i32 = 1000;
 const WAIT_AGAIN_MS: i32 = 10;
 
-/// How long it is remembered that one was kept.
+/// For how long it is remembered that an account was kept.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
 const FAULT: Fault = Fault::new(
@@ -40,7 +40,7 @@ const FAULT: Fault = Fault::new(
 #[derive(Default)]
 pub(super) struct KeptNames {
     found: Mutex<FxHashMap<Box<str>, Instant>>,
-    /// Whether there are any: nearly always there are none, and then no lock is taken.
+    /// Whether there are any: nearly always there are none, and then the mutex is not taken.
     any: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl KeptNames {
         self.any.store(!found.is_empty(), Ordering::Release);
     }
 
-    /// Those that were found kept of late.
+    /// Returns the accounts found kept within `REMEMBERED`, and forgets older ones.
     fn recent(&self) -> Vec<Box<str>> {
         if !self.any.load(Ordering::Acquire) {
             return Vec::new();
@@ -75,7 +75,7 @@ impl KeptNames {
         found.keys().cloned().collect()
     }
 
-    /// For how many milliseconds it is waited for.
+    /// Returns for how many milliseconds an account is waited for.
     pub(super) fn patience_ms(&self, name: &str) -> i32 {
         let was_kept = self.recent().iter().any(|kept| **kept == *name);
         if was_kept { WAIT_AGAIN_MS } else { WAIT_MS }
@@ -83,7 +83,8 @@ impl KeptNames {
 }
 
 impl Postgres {
-    /// Nothing was done, because somebody keeps these accounts: requests that name one are refused, and the others are asked again.
+    /// Handles a call that did nothing because other transactions keep accounts: requests that name one are refused,
+    /// and the others are tried again.
     pub(super) fn refuse_names(
         &self,
         called: Vec<Called>,
@@ -100,7 +101,8 @@ impl Postgres {
         }
     }
 
-    /// While accounts are kept: asks for those that are named here alone, and refuses who names one that still is.
+    /// Asks on its own for each account that was found kept a while ago and is named here, and refuses requests that
+    /// name one that still is.
     pub(super) fn leave_names(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
         let mut names = self.names.recent();
         names.retain(|name| called.iter().any(|(_, bundle)| self.place_of(bundle, name).is_some()));
@@ -117,13 +119,14 @@ impl Postgres {
         self.refuse_who_names(called, &kept, batch)
     }
 
-    /// Answers a LOGIN that has failed.
+    /// Returns the refusal of a LOGIN whose account is kept; None: it failed for another reason.
     pub(super) fn refusal_of_login(&self, failure: &Failure) -> Option<Fault> {
         kept_names(failure).lines().for_each(|name| self.names.note(name));
         is_kept(failure).then_some(FAULT)
     }
 
-    /// Refuses requests that name one of these accounts; those behind others are held back until these are done.
+    /// Refuses requests at the front of bundles that name one of these accounts; such requests behind others are held
+    /// back until those are done. Returns the bundles with requests left for this turn.
     fn refuse_who_names(&self, called: Vec<Called>, names: &[Box<str>], batch: &mut Batch) -> Vec<Called> {
         let mut others = Vec::with_capacity(called.len());
         for (mut seat, mut bundle) in called {
@@ -142,13 +145,14 @@ impl Postgres {
         others
     }
 
-    /// Where in this turn of a bundle this account is first named, or the first place of what is asked in its name.
+    /// Returns the place of the first request in a bundle's turn that names this account: the very first if it is the
+    /// account of the bundle.
     fn place_of(&self, bundle: &Bundle, name: &str) -> Option<usize> {
         let names_it = |place: &usize| match &bundle.requests[*place].operation {
             Operation::Send(send) => {
                 matches!(send.to, Recipient::Account(to) if to.of(&bundle.bytes) == name.as_bytes())
             }
-            // Whose first message must find who waits for it.
+            // The sender's account must exist: its first message has to wake the pop.
             Operation::Pop(pop) if pop.block_ms > 0 => {
                 pop.select.sender.is_some_and(|sender| sender.of(&bundle.bytes) == name.as_bytes())
             }
@@ -161,12 +165,12 @@ impl Postgres {
     }
 }
 
-/// The accounts that somebody keeps, by the database's refusal, each on a line of its own; empty: that was refused for something else.
+/// Returns the kept accounts that the database's refusal names, one a line; empty: it failed for another reason.
 fn kept_names(failure: &Failure) -> &str {
     failure.detail(KEPT)
 }
 
-/// Whether a call was refused because somebody keeps an account.
+/// Returns whether a call was refused because another transaction keeps an account.
 pub(super) fn is_kept(failure: &Failure) -> bool {
     !kept_names(failure).is_empty()
 }

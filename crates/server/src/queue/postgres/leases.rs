@@ -1,9 +1,9 @@
-//! Leases whose rows another transaction keeps locked: an application that has called `delete_queue` in a transaction it left open,
-//! say.
+//! Leases whose rows another transaction keeps locked: an application, say, that called `delete_queue` in a
+//! transaction it left open.
 //!
-//! ACK, NACK and EXTEND wait two seconds for such a row, then their whole batch fails, and those who stand in it with them have waited
-//! for nothing. So it is asked which leases these are, and only who names one is refused. For a while after that whoever names any
-//! lease goes in calls without the others.
+//! ACK, NACK and EXTEND wait two seconds for such a row; then their whole batch fails, and the other requests in it
+//! have waited for nothing. So the database is asked which leases are locked, and only bundles that name one are
+//! refused. For `APART_MS` after that, requests that name any lease go in calls of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,19 +19,20 @@ use super::store::{Postgres, only_counts};
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 
-/// How long those who name leases go without the others, after one was found locked: its holder may ask again.
+/// For how long requests that name leases go in calls of their own after one was found locked: its holder may try
+/// again.
 const APART_MS: u64 = 10_000;
 
-/// Whether leases are kept.
+/// Whether leases were found locked a while ago.
 #[derive(Default)]
 pub(super) struct KeptLeases {
-    /// They go without the others until then.
+    /// Until then requests that name leases go in calls of their own; 0: none was found locked yet.
     apart_until_ms: AtomicU64,
 }
 
 impl Postgres {
-    /// Nothing was done, because somebody keeps a row: whoever names a lease that is kept is refused, and the others are asked
-    /// again. All of them, if it was another row.
+    /// Handles a call that did nothing because a row was locked: bundles that name a locked lease are refused, and
+    /// the others are tried again. If no lease is locked it was another row, and all are tried in parts or refused.
     pub(super) fn refuse_kept(
         &self,
         mut called: Vec<Called>,
@@ -54,7 +55,7 @@ impl Postgres {
         }
     }
 
-    /// Those of the leases named in these bundles whose rows somebody keeps.
+    /// Asks the database which of the leases named in these bundles are locked.
     fn kept_of(&self, called: &[Called]) -> Result<FxHashSet<i64>, Failure> {
         let named: Vec<i64> = called.iter().flat_map(|(_, bundle)| leases_of(bundle)).collect();
         let now = self.shared.now_ms();
@@ -65,7 +66,8 @@ impl Postgres {
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
-    /// While leases are kept: leaves those who name one for another call, if there are others.
+    /// Leaves new bundles that name a lease for another call if one was found locked a while ago, unless all bundles
+    /// name one.
     pub(super) fn leave_leases(&self, mut called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
         if !self.keeps_leases_apart() || called.iter().all(|(_, bundle)| names_lease(bundle)) {
             return called;
@@ -75,7 +77,8 @@ impl Postgres {
         called
     }
 
-    /// Whether these are to go without pops that are woken, or whose time is over, which would wait with them.
+    /// Returns whether these bundles are to go without woken and expired pops, which would wait for a locked lease
+    /// with them.
     pub(super) fn go_apart(&self, waiting: &[Box<Bundle>]) -> bool {
         self.keeps_leases_apart()
             && waiting.iter().any(|bundle| names_lease(bundle))
@@ -88,7 +91,7 @@ impl Postgres {
     }
 }
 
-/// Whether the call was refused because somebody keeps a row, of a lease that one of these bundles names perhaps.
+/// Returns whether the call was refused because of a locked row, perhaps that of a lease named in these bundles.
 pub(super) fn may_be_kept(called: &[Called], failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
         && called.iter().any(|(_, bundle)| names_lease(bundle))
@@ -98,7 +101,7 @@ fn names_lease(bundle: &Bundle) -> bool {
     leases_of(bundle).next().is_some()
 }
 
-/// The messages whose leases are named in this turn of a bundle.
+/// Returns the ids of the messages whose leases are named in this turn of a bundle.
 fn leases_of(bundle: &Bundle) -> impl Iterator<Item = i64> {
     let handles = bundle.requests[bundle.open()].iter().flat_map(|request| {
         let (first, more) = match &request.operation {

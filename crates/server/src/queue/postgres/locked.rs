@@ -1,10 +1,10 @@
-//! Queues whose rows another transaction keeps locked: an application that has called `delete_queue` in a transaction it left open,
-//! say. Requests for such a queue wait apart, so that the others go on.
+//! Requests for queues whose rows another transaction keeps locked: an application, say, that called `delete_queue`
+//! in a transaction it left open. Such requests wait apart, so that they do not hold up others.
 //!
-//! The database refuses a batch that would wait for such a row longer than a batch takes. Then its queue is noted here, with all
-//! others of the batch whose rows are kept, and the requests for them, and a thread looks again and again which rows are free; then
-//! those are made again. A request that has waited for as long as a middleware waits for an answer is refused; a POP whose own time is
-//! over before gets nothing.
+//! The database refuses a batch that would wait for such a row longer than a batch may. Then all queues of the batch
+//! whose rows are locked are noted here, and the requests for them; a thread looks every 20 ms which rows are free,
+//! and has the requests for those tried again. A request that has waited for as long as a middleware waits for an
+//! answer is refused; a POP whose own deadline comes first gets nothing.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,17 +26,17 @@ use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
 
-/// What `wait_for_queue` fails with.
+/// SQLSTATE with which `wait_for_queue` fails.
 const LOCKED: &str = "PHLCK";
 
-/// How long nobody looks whether a row is free.
+/// Time between two looks at which rows are free.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The queues, with who waits for each.
+/// The locked queues, and the requests that wait for them.
 #[derive(Default)]
 pub(super) struct LockedQueues {
     line: Arc<Mutex<Line>>,
-    /// Whether there are any: nearly always there are none, and then no lock is taken.
+    /// Whether there are any: nearly always there are none, and then the mutex is not taken.
     any: Arc<AtomicBool>,
 }
 
@@ -44,21 +44,21 @@ pub(super) struct LockedQueues {
 struct Line {
     queues: Vec<Box<str>>,
     waiting: Vec<Waiting>,
-    /// Whether the thread is there.
+    /// Whether the thread runs.
     works: bool,
 }
 
 struct Waiting {
-    /// Its next request is of this queue.
+    /// The bundle; its next request needs the row of `queue`.
     bundle: Box<Bundle>,
     queue: Box<str>,
     since: Instant,
-    /// When it gives up by itself; None: it is no pop that may wait.
+    /// Deadline of its pop; None: the bundle is not just a pop that may wait.
     until: Option<Millis>,
 }
 
 impl Line {
-    /// Takes out the queues that are free by now, and who waits for one of them or waits no longer.
+    /// Takes out the queues that are free by now, and the requests that wait for one of them or wait no longer.
     fn take_over(&mut self, free: &Free, now: Millis) -> Vec<Waiting> {
         self.queues.retain(|queue| !free.has(queue));
         let is_over = |waiting: &mut Waiting| free.has(&waiting.queue) || waiting.is_over(now);
@@ -67,18 +67,18 @@ impl Line {
 }
 
 impl Waiting {
-    /// Whether it waits no longer, although its queue is not free.
+    /// Returns whether its time is over although its queue is not free.
     fn is_over(&self, now: Millis) -> bool {
         self.is_late() || self.until.is_some_and(|until| until <= now)
     }
 
-    /// Whether it has waited for as long as anybody does.
+    /// Returns whether it has waited for as long as any request may.
     fn is_late(&self) -> bool {
         self.since.elapsed() > ANSWER_WITHIN
     }
 }
 
-/// Queues whose rows nobody keeps, or that are gone.
+/// Queues whose rows are not locked, or that are gone.
 struct Free(Vec<String>);
 
 impl Free {
@@ -88,8 +88,8 @@ impl Free {
 }
 
 impl Postgres {
-    /// Nothing was done, because somebody keeps the rows of these queues: whoever asks for one waits apart, and the others are asked
-    /// again.
+    /// Handles a call that did nothing because other transactions lock the rows of `queues`: requests for these wait
+    /// apart, and the other bundles are tried again.
     pub(super) fn wait_apart(&self, called: Vec<Called>, queues: &str, attempt: Attempt, batch: &mut Batch) {
         for queue in queues.lines() {
             if let Err(error) = self.locked.note(&self.shared, queue) {
@@ -105,7 +105,8 @@ impl Postgres {
         }
     }
 
-    /// Has those wait whose next request is of a queue that somebody keeps, and holds others back from such a request.
+    /// Sets aside the bundles whose next request needs a locked queue, and holds back such requests further behind.
+    /// Returns the bundles that can be executed.
     pub(super) fn leave_out(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
         if !self.locked.any.load(Ordering::Acquire) {
             return called;
@@ -120,7 +121,7 @@ impl Postgres {
                     bundle.held_back = Some(place);
                     others.push((seat, bundle));
                 }
-                // It goes on waiting for a message; when the row is free all are called.
+                // A parked pop goes on waiting for a message; all are woken when a row is free.
                 (Some(_), Some(seat)) => {
                     let Some(mut left) = self.shared.parked().put_back(seat, bundle) else { continue };
                     left.answer_empty();
@@ -139,7 +140,7 @@ impl Postgres {
 }
 
 impl LockedQueues {
-    /// A client left: the bundle of which only its pop is left to be done, if it waits here.
+    /// Takes out the bundle of a client that has left, if it waits here with only a pop left.
     pub(super) fn leave(&self, address: Address) -> Option<Box<Bundle>> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -150,7 +151,7 @@ impl LockedQueues {
         Some(waiting.remove(at).bundle)
     }
 
-    /// Whoever asks for this queue waits from now on, until its row is free.
+    /// Notes that a queue is locked: requests for it wait until its row is free.
     fn note(&self, shared: &Arc<Shared>, queue: &str) -> io::Result<()> {
         let mut line = lock(&self.line);
         if line.queues.iter().any(|locked| **locked == *queue) {
@@ -174,14 +175,14 @@ fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Looks which queues are free, until none is kept.
+/// Runs the thread that looks which queues are free, until none is locked.
 fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
     let events = &shared.reach.events;
     let begun = events.now();
     loop {
         thread::sleep(LOOK_EVERY);
         let queues = lock(line).queues.clone();
-        // Where that cannot be found out, whoever asks next finds out why.
+        // If that cannot be found out, all count as free: the next request for each finds out why.
         let free = free(&mut link, &queues)
             .unwrap_or_else(|_| Free(queues.iter().map(|queue| queue.to_string()).collect()));
         let mut line = lock(line);
@@ -202,7 +203,8 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
     }
 }
 
-/// Has those asked again whose queue is free, answers the others for whom it is over, and calls who waits for messages.
+/// Hands bundles back to the workers: late ones with a refusal, those of free queues to be tried again, and the rest
+/// with an empty answer. Wakes all parked pops if a queue is free.
 fn go_on(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
     let mut parked = shared.parked();
     for mut waiting in over {
@@ -220,8 +222,8 @@ fn go_on(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
     shared.nudge();
 }
 
-/// Refuses the next request of a bundle, which is of this queue, and those right behind it that are of queues which are kept as
-/// well: they came with it, and have waited as long.
+/// Refuses the next request of a bundle, which needs `queue`, and those right behind it that need other locked
+/// queues: they came with it, and have waited as long.
 fn refuse_in_a_row(bundle: &mut Bundle, queue: &str, kept: &[Box<str>]) {
     bundle.refuse_one(&given_up(queue));
     while let Some(queue) = kept.iter().find(|queue| place_of(bundle, queue) == Some(bundle.answered)) {
@@ -229,9 +231,9 @@ fn refuse_in_a_row(bundle: &mut Bundle, queue: &str, kept: &[Box<str>]) {
     }
 }
 
-/// Those of the queues that are free.
+/// Asks the database which of the queues are free.
 fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Free, Failure> {
-    // That there is no place for one more does not mean that the database is out of reach.
+    // That the server accepts no further connection does not mean that it is out of reach.
     if !link.is_open() {
         link.connect_spare()?;
     }
@@ -240,19 +242,18 @@ fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Free, Failure> {
     Ok(Free(rows.iter().map(|row| row.get(0)).collect()))
 }
 
-/// The queues whose rows somebody keeps, by the database's refusal, each on a line of its own; empty: that was refused for something
-/// else.
+/// Returns the locked queues that the database's refusal names, one a line; empty: it failed for another reason.
 pub(super) fn locked_queues(failure: &Failure) -> &str {
     failure.detail(LOCKED)
 }
 
-/// Whether the call was refused because one of these bundles wants a row that somebody keeps.
+/// Returns whether the call was refused because one of these bundles needs a row that is locked.
 pub(super) fn is_asked_for(called: &[Called], failure: &Failure) -> bool {
     let is_wanted = |queue| called.iter().any(|(_, bundle)| place_of(bundle, queue).is_some());
     locked_queues(failure).lines().any(is_wanted)
 }
 
-/// Where in this turn of a bundle the row of this queue is first wanted.
+/// Returns the place of the first request in a bundle's turn that needs the row of this queue.
 fn place_of(bundle: &Bundle, queue: &str) -> Option<usize> {
     bundle.open().find(|&place| wants_row(&bundle.requests[place].operation, &bundle.bytes, queue.as_bytes()))
 }

@@ -1,8 +1,9 @@
-//! Names and numbers of accounts, remembered. Neither ever changes in a database, so what a server said once stays true of it; but
-//! not of the next one, which may have taken over from an earlier state and given a number to somebody else since.
+//! Names and numbers of accounts, remembered. Neither ever changes in a database, so what a server said once stays
+//! true of it. It is not true of the next server, which may have taken over from an earlier state and may since have
+//! given a number to another account.
 //!
-//! A session is one account for as long as its client likes. So it has a number of this middleware's, which stands for a name:
-//! as a rule the one that the account has in the database.
+//! A session belongs to one account for as long as its client likes, whichever server is asked. So it has a number of
+//! this middleware's, which stands for a name: as a rule the number that the account has in the database.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::queue::rules::AccountId;
 pub(super) struct Accounts {
     by_name: FxHashMap<Arc<[u8]>, AccountId>,
     by_id: FxHashMap<AccountId, Arc<[u8]>>,
-    /// Of those who have logged in, by the numbers of their sessions.
+    /// Numbers of the accounts that have logged in, by the numbers of their sessions.
     of_sessions: FxHashMap<AccountId, AccountId>,
 }
 
@@ -31,36 +32,37 @@ impl Accounts {
         self.by_id.get(&id).map(|name| &**name)
     }
 
-    /// The number of the account that has this one in its sessions; None: it was not met here yet.
+    /// Returns the account number of sessions with this number; None: the account has not logged in at this server
+    /// yet.
     pub(super) fn of_session(&self, number: AccountId) -> Option<AccountId> {
         self.of_sessions.get(&number).copied()
     }
 
-    /// The number of who asks for what is in a bundle.
+    /// Returns the number, at this server, of the account whose requests a bundle holds.
     pub(super) fn number(&self, bundle: &Bundle) -> AccountId {
         self.of_session(bundle.account).unwrap_or(bundle.account)
     }
 
-    /// How many were met.
+    /// Returns how many names are known.
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Learns a name.
+    /// Remembers the name and number of an account.
     pub(super) fn learn(&mut self, id: AccountId, name: &[u8]) {
         let name: Arc<[u8]> = name.into();
         self.by_name.insert(Arc::clone(&name), id);
         self.by_id.insert(id, name);
     }
 
-    /// Learns that it has logged in.
+    /// Remembers an account that has logged in, and the number of its sessions.
     pub(super) fn log_in(&mut self, session: AccountId, id: AccountId, name: &[u8]) {
         self.learn(id, name);
         self.of_sessions.insert(session, id);
     }
 }
 
-/// The numbers of sessions, which stay.
+/// Numbers of sessions, which stay the same when the server changes.
 #[derive(Default)]
 pub(super) struct Sessions {
     by_name: FxHashMap<Arc<[u8]>, AccountId>,
@@ -68,22 +70,23 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// The number of a name that has logged in.
+    /// Returns the number of the sessions of a name, if it has logged in.
     pub(super) fn number(&self, name: &[u8]) -> Option<AccountId> {
         self.by_name.get(name).copied()
     }
 
-    /// Whose number this is.
+    /// Returns the name that a session's number stands for.
     pub(super) fn name(&self, number: AccountId) -> Option<Arc<[u8]>> {
         self.names.get(&number).cloned()
     }
 
-    /// All of them who have logged in.
+    /// Returns the names of all accounts that have logged in.
     pub(super) fn all(&self) -> impl Iterator<Item = &[u8]> {
         self.by_name.keys().map(|name| &**name)
     }
 
-    /// The number of a name whose account has this one: the same, unless it stands for another name already.
+    /// Returns the number for sessions of a name, whose account has the number `id`: that number, unless it already
+    /// stands for another name.
     pub(super) fn log_in(&mut self, id: AccountId, name: &[u8]) -> AccountId {
         if let Some(number) = self.number(name) {
             return number;

@@ -43,14 +43,14 @@ pub struct Postgres {
     pub(super) clock: Clock,
     pub(super) keeper: Option<Keeper>,
     pub(super) sweeper: Sweeper,
-    /// Queues whose rows somebody keeps locked.
+    /// Queues whose rows another transaction keeps locked.
     pub(super) locked: LockedQueues,
-    /// Whether somebody keeps rows of leases locked.
+    /// Whether another transaction keeps rows of leases locked.
     pub(super) leases: KeptLeases,
-    /// Accounts that somebody keeps.
+    /// Accounts that another transaction keeps.
     pub(super) names: KeptNames,
     pub(super) apply: String,
-    /// Every request for itself, with pops done like this.
+    /// How pops are done where every request is executed on its own; None: requests are batched.
     pub(super) unbatched: Option<Popping>,
 }
 
@@ -67,11 +67,11 @@ impl std::fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Postgres {
-    /// Connects and looks whether the schema is the one this program knows. With `unbatched` every request is a statement
-    /// and a commit of its own. What it goes through is left at `events`.
+    /// Connects, and checks that the schema is the one this program knows. With `unbatched` every request is a
+    /// statement and a commit of its own. What happens to the connections is recorded in `events`.
     ///
     /// # Errors
-    /// What stands in the way and what to do.
+    /// Returns what stands in the way and what to do.
     pub fn open(
         address: &PostgresAddress,
         unbatched: Option<Popping>,
@@ -145,7 +145,7 @@ impl Postgres {
         }
     }
 
-    /// Makes sure of accounts that log in, each for itself: the batch then finds them known.
+    /// Answers LOGINs at the front of bundles, one account at a time: the batch then finds the accounts known.
     fn log_in(&self, bundles: &mut Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
         let is_login = |bundle: &Bundle| matches!(bundle.next_operation(), Some(Operation::Login { .. }));
         for (_, mut bundle) in bundles.extract_if(.., |(_, bundle)| is_login(bundle)) {
@@ -165,37 +165,37 @@ impl Postgres {
         }
     }
 
-    /// Makes sure of an account; the number of its sessions.
+    /// Makes sure that an account exists; returns the number of its sessions.
     fn account_by(&self, name: &[u8]) -> Result<u32, Failure> {
         self.links.with(|link| self.remembering(link, |link, era| self.meet_at(link, era, name, true)))
     }
 
-    /// Who is who in sessions.
+    /// Locks and returns the numbers of sessions.
     pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Executes bundles: each is finished or parked then. Whoever is called by what they did has the next turn, so that no
-    /// answer waits for it.
+    /// Executes bundles: each is then finished, parked or left for another turn. Pops woken by this batch run in the
+    /// next turn, so that no answer of this one waits for them.
     fn execute(&self, mut called: Vec<Called>, batch: &mut Batch) {
         self.log_in(&mut called, &mut batch.finished);
         called = self.leave_out(called, batch);
         called = self.leave_leases(called, batch);
         called = self.leave_names(called, batch);
-        // Those who waited go before those who come now.
+        // Pops that waited go before new requests.
         called.sort_by_key(parked::arrival);
         while !called.is_empty() {
             let copies = self.shared.era.get().map_or(usize::MAX, |era| era.copies());
             let fit = fitting(&mut called, copies);
             let others = called.split_off(fit);
             self.execute_together(std::mem::replace(&mut called, others), batch);
-            // Who has come now has another turn, for which these answers do not wait.
+            // New bundles that did not fit have another turn, so that these answers need not wait for them.
             let newcomers = called.extract_if(.., |(seat, _)| seat.is_none()).map(|(_, bundle)| bundle);
             batch.waiting.splice(0..0, newcomers);
         }
     }
 
-    /// The same for as many as fit into one call.
+    /// Executes bundles that fit into one call, with the waiting pops that their SENDs would satisfy.
     fn execute_together(&self, mut called: Vec<Called>, batch: &mut Batch) {
         let since = self.shared.begin(called.iter().any(|(seat, _)| seat.is_some()));
         self.call_waiters(&mut called);
@@ -235,7 +235,8 @@ impl Postgres {
         called.extend(along);
     }
 
-    /// One call for all bundles; if the database refuses it, or takes too long, the same in halves, down to the one that is to blame.
+    /// Makes one call for all bundles. If the database refuses it or takes too long, it is tried again in halves,
+    /// down to the bundle or request that is to blame.
     pub(super) fn attempt(&self, called: Vec<Called>, attempt: Attempt, batch: &mut Batch) {
         let called = self.leave_departed(called, batch);
         if called.is_empty() {
@@ -265,7 +266,7 @@ impl Postgres {
         }
     }
 
-    /// The same in parts, if that is worth it.
+    /// Tries a failed batch again in parts if that may help, and otherwise answers with the error.
     pub(super) fn attempt_in_parts_or_give_up(
         &self,
         called: Vec<Called>,
@@ -279,7 +280,8 @@ impl Postgres {
         }
     }
 
-    /// The same for half of them, and then for the others; of a single bundle for half of what is asked, and the rest in another turn.
+    /// Tries half of the bundles and then the others; of a single bundle the first half of its requests, and the rest
+    /// in another turn.
     fn attempt_in_parts(
         &self,
         mut called: Vec<Called>,
@@ -298,7 +300,8 @@ impl Postgres {
         self.attempt(others, rest, batch);
     }
 
-    /// Answers with an error what cannot be asked, or has not been answered; pops of which nothing happened go on waiting.
+    /// Answers with an error the requests that cannot be executed or whose outcome is unknown; pops of which nothing
+    /// happened are parked again.
     pub(super) fn give_up(&self, called: Vec<Called>, failure: &Failure, batch: &mut Batch) {
         let fault = store_fault(failure);
         if !matches!(failure, Failure::Unreachable(_)) {
@@ -312,7 +315,7 @@ impl Postgres {
         };
         for (seat, mut bundle) in called {
             if let Some(seat) = seat.filter(|_| undone) {
-                // Its client need not know.
+                // Its client need not know: the pop goes on waiting.
                 let Some(left) = self.shared.parked().put_back(seat, bundle) else { continue };
                 bundle = left;
                 bundle.answer_empty();
@@ -322,7 +325,7 @@ impl Postgres {
             if bundle.removed > 0 {
                 bundle.refuse_one(&sweeper::not_all(failure, bundle.removed, "removed"));
             }
-            // What is held back has its own turn.
+            // Requests held back have their own turn.
             while !bundle.open().is_empty() {
                 bundle.refuse_one(&fault);
             }
@@ -331,14 +334,14 @@ impl Postgres {
     }
 }
 
-/// Whether all that is asked are figures and lists, whose price is that of what queues hold.
+/// Returns whether all open requests of a bundle are figures and lists, whose cost grows with what the queues hold.
 pub(super) fn only_counts(bundle: &Bundle) -> bool {
     use Operation::{Browse, ListQueues, QueueInfo};
     let open = &bundle.requests[bundle.open()];
     open.iter().all(|one| matches!(one.operation, ListQueues { .. } | QueueInfo { .. } | Browse { .. }))
 }
 
-/// The requests that were asked, for the log: the first of each bundle, and not all of many.
+/// Returns the ids of the requests for the log: the first one of each bundle, of at most `NAMES_MAX` bundles.
 fn names(called: &[Called]) -> String {
     const NAMES_MAX: usize = 8;
     let names = called.iter().take(NAMES_MAX).map(|(_, bundle)| bundle.id(bundle.answered).to_string());
@@ -355,8 +358,8 @@ fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
     !matches!(class, "25" | "53" | "57" | "58")
 }
 
-/// Whether some of what was asked may be done without the rest. What a connection has asked at once is one piece, unless that is
-/// too much.
+/// Returns whether some of the requests may succeed without the rest. A single bundle is only split if it was too
+/// much at once.
 fn is_worth_parts(called: &[Called], failure: &Failure) -> bool {
     let may_be_one = matches!(failure, Failure::Refused(error) if may_be_one_request(error));
     match called {
@@ -379,7 +382,7 @@ impl Store for Postgres {
     fn run(&self, batch: &mut Batch) {
         let mut called: Vec<Called> = Vec::new();
         if self.go_apart(&batch.waiting) {
-            // Another worker comes for those who wait for messages.
+            // Another worker executes the pops.
             self.shared.nudge();
         } else {
             let mut parked = self.shared.parked();
@@ -387,7 +390,7 @@ impl Store for Postgres {
             let hears_news = self.shared.reach.keeps_sessions();
             while let Some((seat, mut bundle)) = parked.take_expired(now) {
                 if !hears_news {
-                    // Something may have come a while ago.
+                    // Without notifications a message may have become available unnoticed: it looks once more.
                     called.push((Some(seat), bundle));
                     continue;
                 }
@@ -399,7 +402,7 @@ impl Store for Postgres {
             }
             called.extend(parked.take_woken(CALL_BUNDLES_MAX));
         }
-        // What counts messages may take long: the others have their answers first.
+        // Counting messages may take long: all other requests are answered first.
         let mut later: Vec<_> = batch.waiting.extract_if(.., |bundle| only_counts(bundle)).collect();
         if called.is_empty() && batch.waiting.is_empty() {
             std::mem::swap(&mut batch.waiting, &mut later);
@@ -416,7 +419,7 @@ impl Store for Postgres {
         Some("statement")
     }
 
-    /// Never: a network thread does not wait for a database.
+    /// Returns false without trying: a network thread must not wait for a database.
     fn try_run(&self, _batch: &mut Batch) -> bool {
         false
     }
@@ -460,7 +463,7 @@ impl Store for Postgres {
         self.shared.parked().forget(address);
     }
 
-    /// Waits for the database.
+    /// Returns the number of an account's sessions, trying again each second while the database fails.
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         loop {
             match self.account_by(name) {

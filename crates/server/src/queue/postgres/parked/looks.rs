@@ -1,6 +1,7 @@
-//! Who looks without having been called by news, in case some was lost: of those who wait for the same only the first, for where it
-//! finds nothing there is nothing for the others, and where it finds something it calls them. A look may be of so many and no more;
-//! the next one goes on with those behind them, until all have had their turn.
+//! Looks: waiting pops that ask the database without having been woken by news, in case some was lost. Of the pops
+//! that wait for the same thing only the first looks: if it finds nothing, there is nothing for the others, and if it
+//! finds something, it wakes them. The number of pops in one look is limited; the next one continues behind them,
+//! until all have had their turn.
 
 use rustc_hash::FxHashSet;
 
@@ -10,14 +11,15 @@ use crate::queue::rules::{Interest, News};
 /// How far a round of looks has come.
 #[derive(Default)]
 pub(super) struct Looks {
-    /// Who came before this one has had a turn.
+    /// Pops with smaller tickets have had their turn.
     from: Ticket,
-    /// What was looked for in this round.
+    /// Interests of the pops that have looked in this round.
     seen: FxHashSet<Interest>,
 }
 
 impl Looks {
-    /// The next ones, at most so many, without what those look for just now who are `away`.
+    /// Returns the next pops to look, at most `most`, leaving out interests for which a pop that is `away` looks just
+    /// now.
     pub(super) fn next(
         &mut self,
         waiters: &Waiters,
@@ -40,16 +42,17 @@ impl Looks {
     }
 }
 
-/// What pops have in common that find the same: the reader does not matter where only messages to anyone count, whoever sent them.
+/// Reduces an interest to what decides what a pop finds: the reader does not matter where only messages to anyone
+/// count, whoever sent them.
 pub(super) fn same(interest: Interest) -> Interest {
     let reader = if interest.broadcast && !interest.not_own { 0 } else { interest.reader };
     Interest { reader, ..interest }
 }
 
-/// The news that calls those who wait for the same: of messages to anyone, and of those to its reader.
+/// Returns the news that wakes the pops of this interest: of a message to anyone, and of one to its reader.
 pub(super) fn news_for(interest: Interest) -> impl Iterator<Item = News> {
     let Interest { reader, queue, sender, broadcast, .. } = interest;
-    // No queue and no account has the number 0: where one is not named, those are called who name none either.
+    // No queue or account has the number 0: where none is named, this matches only pops that name none either.
     let (queue, sender) = (queue.unwrap_or(0), sender.unwrap_or(0));
     let available = move |recipient| News::Available { queue, sender, recipient };
     let own = (!broadcast).then(|| available(Some(reader)));

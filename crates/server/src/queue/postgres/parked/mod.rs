@@ -1,18 +1,18 @@
-//! Pops that wait, and the news that ends their waits.
+//! Blocked pops that wait for a message (parked), and the news that wakes them up.
 //!
-//! A pop is parked after the database said that there is nothing for it. What became available between that and the
-//! parking would be missed, so news is kept for as long as calls are under way, and a pop is parked only if none of
-//! the news since its call began concerns it.
+//! A pop is parked after the database has said that nothing matches it. News between that reply and the parking would
+//! be missed, so news is kept for as long as calls are under way, and parking a pop repeats what concerns it of the
+//! news since its call began.
 //!
-//! A piece of news calls the first pop that it suits. It may be of several messages, and that pop may take another one
-//! than the news is of; so when it got something, the same news calls the next ones, until those that it suits find
-//! nothing.
+//! A piece of news wakes the first pop that it matches. It may stand for several messages, and that pop may take
+//! another message than the one it is about; so when the pop got something, the same news wakes the next ones, until
+//! those that it matches find nothing.
 //!
-//! A pop waits for a queue and not for a name: it tells the database which one, and that refuses it when there is another of
-//! that name.
+//! A pop waits for a queue, not for a name: it sends the queue's id, and the database refuses it if the name belongs
+//! to another queue by now.
 //!
-//! First come, first served: while a pop is away, because it was called, nobody who came later is called in its stead. What
-//! would have called them is left to it, and calls again when it is back.
+//! First come, first served: while a pop is away (taken out to be executed), no later pop is woken in its place. News
+//! that would have woken it is left with it, and is repeated when it is back.
 
 mod looks;
 #[cfg(test)]
@@ -29,11 +29,11 @@ use crate::path::bundle::{Address, Bundle};
 use crate::path::waiters::{Ticket, Waiters, Waiting};
 use crate::queue::rules::{Interest, Millis, News, QueueId};
 
-/// A bundle that is to be executed; with its place among those that wait, if it had one.
+/// A bundle to be executed, with its seat among the waiting pops if it had one.
 pub(super) type Called = (Option<Seat>, Box<Bundle>);
 
-/// What a pop that waited keeps while it is executed: its place, what it waits for, when it gives up, and what called it: news, or
-/// that it was its turn to look.
+/// What a waiting pop keeps while it is executed: its place, what it waits for, its deadline, and what woke it up:
+/// news, or that it was its turn to look.
 #[derive(Clone, Copy)]
 pub(super) struct Seat {
     ticket: Ticket,
@@ -41,33 +41,33 @@ pub(super) struct Seat {
     until: Millis,
     summons: Option<Summons>,
     looks: bool,
-    /// Its time is over: it looks once more, and is given up when there is nothing.
+    /// Its deadline has passed: it looks once more, and gives up if it finds nothing.
     is_over: bool,
 }
 
 impl Seat {
-    /// The queue that it waits for, as SQL has it: there may be another of that name by now.
+    /// Returns the id of the queue that it waits for, in SQL's type: the name may belong to another queue by now.
     pub(super) fn queue(&self) -> Option<i64> {
         self.interest.queue.map(u64::cast_signed)
     }
 }
 
-/// The order in which pops came to wait; who has not waited comes last.
+/// Returns the order in which pops came to wait; a bundle that has not waited comes last.
 pub(super) fn arrival((seat, _): &Called) -> Ticket {
     seat.map_or(Ticket::MAX, |seat| seat.ticket)
 }
 
-/// A pop that was called and is not back.
+/// A pop that was taken out to be executed and has neither been parked again nor answered yet.
 struct Away {
     interest: Interest,
     left: Calls,
 }
 
-/// News, and how many pops each calls at once.
+/// News, and how many pops each piece wakes at once.
 type Calls = BTreeMap<News, usize>;
 
-/// The news that calls pops, and how many it calls at once: more each time, for who gets nothing costs less than who
-/// waits for a long row of others.
+/// News that wakes pops, and how many at once: twice as many each time, because a pop that finds nothing costs less
+/// than one that waits behind a long row of others.
 #[derive(Clone, Copy)]
 struct Summons {
     news: News,
@@ -80,10 +80,11 @@ impl Summons {
     }
 }
 
-/// Pops that are called at once because one got something.
+/// Most pops that are woken at once because another one got something.
 const CALLED_MAX: usize = 8;
 
-/// Names of queues that are kept beyond those that are waited for; then all are forgotten, and come back with each wait.
+/// Queue names kept beyond the number of waiting pops; above that all are forgotten, and each wait adds its own
+/// again.
 const AWAITED_SPARE: usize = 4096;
 
 /// All waiting pops of a middleware.
@@ -91,12 +92,12 @@ const AWAITED_SPARE: usize = 4096;
 pub(super) struct Parked {
     waiters: Waiters,
     woken: Vec<Called>,
-    /// Those who were more than go into one call.
+    /// Woken bundles beyond those that fit into one call.
     in_turn: VecDeque<Called>,
-    /// By their places.
+    /// Pops being executed or in `in_turn`, by their tickets.
     away: BTreeMap<Ticket, Away>,
     recent: VecDeque<News>,
-    /// Number of the first of `recent`.
+    /// Sequence number of the first entry of `recent`.
     first_recent: u64,
     pub(super) under_way: UnderWay,
     awaited: FxHashMap<Box<[u8]>, QueueId>,
@@ -104,15 +105,16 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// A call begins; `looks`: with pops that have waited.
+    /// Notes that a call begins; `looks`: it contains pops that have waited.
     pub(super) fn begin(&mut self, looks: bool) -> Since {
         self.under_way.begin(self.newest(), looks)
     }
 
-    /// A call has ended, and what it found missing is parked; whether another call waits for that.
+    /// Notes that a call has ended, after its pops that found nothing were parked; returns whether another call waits
+    /// for that.
     pub(super) fn end(&mut self, since: Since) -> bool {
         let is_awaited = self.under_way.end(since);
-        // Nobody asks for what is older than the oldest call.
+        // No call needs news older than the beginning of the oldest one.
         let oldest = self.under_way.oldest().unwrap_or(self.newest());
         self.recent.drain(..(oldest - self.first_recent) as usize);
         self.first_recent = oldest;
@@ -123,8 +125,9 @@ impl Parked {
         self.first_recent + self.recent.len() as u64
     }
 
-    /// Parks a bundle whose next request is a pop that found nothing; if there was news, who comes first is called again. `until`
-    /// is for one that has not waited yet. Given back: its client has left, or its time is over.
+    /// Parks a bundle whose next request is a pop that found nothing, and repeats the news that it missed: that wakes
+    /// the first pop it matches. `until` is the deadline of a pop that has not waited yet. Returns the bundle instead
+    /// if its client has left or its deadline has passed.
     pub(super) fn park(
         &mut self,
         (seat, bundle): Called,
@@ -151,14 +154,14 @@ impl Parked {
         None
     }
 
-    /// What was told since then that concerns a pop which did not wait yet.
+    /// Returns the news since then that concerns a pop which was not parked yet.
     fn told_since(&self, since: Since, interest: Interest) -> Calls {
         let seen = usize::try_from(since.news.saturating_sub(self.first_recent)).unwrap_or(usize::MAX);
         let told = self.recent.iter().skip(seen).filter(|news| interest.matches(**news));
         told.map(|news| (*news, 1)).collect()
     }
 
-    /// Remembers which queue the name stands for that a pop waits for.
+    /// Remembers which queue id belongs to the queue name in a parked pop.
     fn await_name(&mut self, bundle: &Bundle, interest: Interest) {
         let name = bundle.next_operation().and_then(Operation::queue).map(|queue| queue.of(&bundle.bytes));
         if self.awaited.len() > self.waiters.len() + AWAITED_SPARE {
@@ -169,7 +172,8 @@ impl Parked {
         }
     }
 
-    /// Puts a pop back as it was, for it was not executed. Given back: its client has left, or its time is over.
+    /// Puts a pop that was not executed back in its old place. Returns the bundle instead if its client has left or
+    /// its deadline has passed.
     pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
         let missed = self.come_back(seat);
         let given_back = if self.waiters.has_left(bundle.address) || seat.is_over {
@@ -183,7 +187,7 @@ impl Parked {
         given_back
     }
 
-    /// A pop that waited has its answer: who called it calls the next ones.
+    /// Notes that a pop that waited has its answer: what woke it up now wakes the next ones.
     pub(super) fn done(&mut self, seat: Seat) {
         let mut calls = self.come_back(seat);
         if let Some(Summons { news, pops }) = seat.summons {
@@ -198,23 +202,23 @@ impl Parked {
         self.call_for(calls);
     }
 
-    /// A pop is not away any more; what was left to it.
+    /// Ends a pop's absence, and returns the news that was left with it.
     fn come_back(&mut self, seat: Seat) -> Calls {
         self.away.remove(&seat.ticket).map(|away| away.left).unwrap_or_default()
     }
 
-    /// Has a bundle executed whose pop was answered.
+    /// Has a bundle executed, without a seat: its next request has not waited for a message.
     pub(super) fn go_on(&mut self, bundle: Box<Bundle>) {
         self.woken.push((None, bundle));
     }
 
-    /// Whether anybody wants to know what happened: who waits, or a call under way that may come to wait.
+    /// Returns whether news matters here: to a waiting pop, or to another call under way, which may yet park one.
     pub(super) fn is_curious(&self, calls_of_mine: usize) -> bool {
         let somebody_waits = !self.waiters.is_empty() || !self.woken.is_empty() || !self.away.is_empty();
         somebody_waits || self.under_way.len() > calls_of_mine
     }
 
-    /// Something became available, or a queue is gone: whom it concerns is called.
+    /// Passes on that a message became available or a queue is gone: wakes the pops that this concerns.
     pub(super) fn tell(&mut self, news: News) {
         if self.under_way.len() > 0 {
             self.recent.push_back(news);
@@ -244,13 +248,13 @@ impl Parked {
         }
     }
 
-    /// The pop that came first of those that the news suits, be it away or not.
+    /// Returns the longest waiting pop that the news matches, be it parked or away.
     fn first_match(&self, news: News) -> Option<Ticket> {
         let away = self.away.iter().find(|(_, away)| away.interest.matches(news)).map(|(ticket, _)| *ticket);
         self.waiters.first_match(news, 0).into_iter().chain(away).min()
     }
 
-    /// Everybody who waits for a queue that is gone is called, to find that out.
+    /// Wakes all pops that wait for a deleted queue, so that each of them finds that out.
     fn end_waits(&mut self, gone: News) {
         for away in self.away.values_mut().filter(|away| away.interest.matches(gone)) {
             away.left.insert(gone, 1);
@@ -260,8 +264,8 @@ impl Parked {
         }
     }
 
-    /// The pops that these messages about to be sent would satisfy: they go along, so that nobody comes before them. For each its
-    /// queue, sender and recipient.
+    /// Takes out the waiting pops that messages about to be sent would satisfy: they join the same call, so that no
+    /// other pop gets in first. `sent` gives each message's queue, sender and recipient.
     pub(super) fn called_by<'a>(
         &mut self,
         sent: impl Iterator<Item = (&'a [u8], u32, Option<u32>)>,
@@ -279,24 +283,25 @@ impl Parked {
         along
     }
 
-    /// These are going to be executed.
+    /// Marks the pops among these as away: they are going to be executed.
     fn go_away(&mut self, called: &[Called]) {
         for seat in called.iter().filter_map(|(seat, _)| *seat) {
             self.away.insert(seat.ticket, Away { interest: seat.interest, left: Calls::new() });
         }
     }
 
-    /// Calls everybody who waits, in case news was lost.
+    /// Wakes all waiting pops, in case news was lost.
     pub(super) fn call_all(&mut self) {
         let all = self.waiters.take_all();
         self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting, None)));
     }
 
-    /// Calls who is next to look in case news was lost, at most so many: see `looks`.
+    /// Wakes the next pops whose turn it is to look in case news was lost, at most `most` and those ahead of them:
+    /// see `looks`.
     pub(super) fn call_to_look(&mut self, most: usize) {
         let away: FxHashSet<Interest> = self.away.values().map(|away| same(away.interest)).collect();
         let next = self.looks.next(&self.waiters, &away, most);
-        // Nobody looks before who came first.
+        // No pop may look before the longest waiting one that the same news would wake.
         let with_first = |(ticket, interest)| {
             let first = news_for(interest).filter_map(|news| self.first_match(news));
             first.chain([ticket]).collect::<Vec<Ticket>>()
@@ -309,13 +314,14 @@ impl Parked {
         }
     }
 
-    /// The same for all of them.
+    /// Begins a new round of looks, and wakes all its pops at once.
     pub(super) fn call_all_to_look(&mut self) {
         self.looks = Looks::default();
         self.call_to_look(usize::MAX);
     }
 
-    /// Those called and not taken yet, at most so many, to be executed; the others are away too, for they came before others.
+    /// Takes out at most `most` of the woken bundles, to be executed. The pops left in `in_turn` count as away too,
+    /// so that no later pop overtakes them.
     pub(super) fn take_woken(&mut self, most: usize) -> Vec<Called> {
         let woken = std::mem::take(&mut self.woken);
         self.go_away(&woken);
@@ -323,18 +329,19 @@ impl Parked {
         self.in_turn.drain(..most.min(self.in_turn.len())).collect()
     }
 
-    /// Whether somebody is called.
+    /// Returns whether a woken bundle waits to be executed.
     pub(super) fn has_woken(&self) -> bool {
         !self.woken.is_empty() || !self.in_turn.is_empty()
     }
 
-    /// A pop whose time is over.
+    /// Takes out a pop whose deadline has passed.
     pub(super) fn take_expired(&mut self, now: Millis) -> Option<(Seat, Box<Bundle>)> {
         let (ticket, Waiting { bundle, interest, until }) = self.waiters.take_expired(now)?;
         Some((Seat { ticket, interest, until, summons: None, looks: false, is_over: true }, bundle))
     }
 
-    /// A connection left: its pop, unless it is just being executed and will be asked for when it comes to be parked.
+    /// Takes out the pop of a client that has left. A pop that is just being executed is noted instead, and given
+    /// back when it would be parked.
     pub(super) fn leave(&mut self, address: Address) -> Option<Box<Bundle>> {
         if let Some((seat, bundle)) = self.take_called(address) {
             if let Some(seat) = seat {
@@ -345,9 +352,10 @@ impl Parked {
         self.waiters.leave(address).map(|waiting| waiting.bundle)
     }
 
-    /// A bundle that was called and is not executed yet.
+    /// Takes out a bundle that was woken and is not executed yet.
     fn take_called(&mut self, address: Address) -> Option<Called> {
-        // What stands in front of a pop is done.
+        // Requests in front of a pop are still executed: without a seat, only a bundle with nothing but its pop is
+        // taken.
         let is_it =
             |(seat, bundle): &Called| bundle.address == address && (seat.is_some() || bundle.only_waits());
         if let Some(at) = self.woken.iter().position(is_it) {
@@ -357,27 +365,27 @@ impl Parked {
         self.in_turn.remove(at)
     }
 
-    /// Whether the client of a pop that is about to be executed has left.
+    /// Returns whether the client of a pop that is about to be executed has left.
     pub(super) fn has_left(&self, address: Address) -> bool {
         self.waiters.has_left(address)
     }
 
-    /// Whether that is so of any pop.
+    /// Returns whether the client of any such pop has left.
     pub(super) fn somebody_left(&self) -> bool {
         self.waiters.somebody_left()
     }
 
-    /// The pop of a connection that left is back.
+    /// Forgets that a client has left: its pop is back.
     pub(super) fn forget(&mut self, address: Address) {
         self.waiters.forget(address);
     }
 
-    /// When the next one gives up.
+    /// Returns the earliest deadline of the parked pops.
     pub(super) fn deadline(&self) -> Option<Millis> {
         self.waiters.deadline()
     }
 
-    /// How many wait, those who are looking just now with them.
+    /// Returns how many pops wait, including those that are being executed just now.
     pub(super) fn len(&self) -> usize {
         self.waiters.len() + self.woken.len() + self.away.len()
     }

@@ -1,4 +1,4 @@
-//! Who is called by what, and that nothing is kept for longer than somebody may ask for it.
+//! Tests of which news wakes which pops, and that nothing is kept for longer than it may be needed.
 
 use posthaste_wire::command::Kind;
 use posthaste_wire::operation::{Operation, Pop, Selection};
@@ -63,7 +63,7 @@ fn names(called: &[(u64, Seat)]) -> Vec<u64> {
     called.iter().map(|(client, _)| *client).collect()
 }
 
-/// A pop that was called comes back with nothing.
+/// Parks a woken pop again that found nothing.
 fn park_again(parked: &mut Parked, (client, seat): (u64, Seat)) {
     let since = parked.begin(false);
     assert!(parked.park((Some(seat), bundle(client, "q")), interest(), 0, since).is_none());
@@ -197,7 +197,7 @@ fn names_of_queues_that_nobody_waits_for_are_not_kept_for_ever() {
     assert!(parked.awaited.len() <= AWAITED_SPARE + 1, "{} names", parked.awaited.len());
 }
 
-/// Of those who wait for the same only the first looks, and the others as long as something is found.
+/// Of the pops that wait for the same only the first looks, and the next ones for as long as something is found.
 #[test]
 fn the_first_of_those_who_wait_for_the_same_looks_for_all() {
     let mut parked = Parked::default();
@@ -218,7 +218,7 @@ fn the_first_of_those_who_wait_for_the_same_looks_for_all() {
     assert_eq!(found, (1..=20).collect::<Vec<u64>>());
 }
 
-/// Parks a pop of a reader's own.
+/// Parks a pop with this reader, whose client has the same number.
 fn park_reader(parked: &mut Parked, reader: u32) {
     let since = parked.begin(false);
     let waits = Interest { reader, ..interest() };
@@ -245,7 +245,7 @@ fn a_look_is_of_a_few_and_the_next_one_goes_on_behind_them() {
         looked.push(names(&called));
         park_all_again(&mut parked, called);
     }
-    // Who came first may have what any of them looks for, and looks with them.
+    // Client 1 waits longest and may take what any of the others looks for, so it looks with them.
     assert_eq!(looked, [vec![1, 2], vec![1, 3, 4], vec![1, 5], vec![1, 2]]);
     parked.call_all_to_look();
     assert_eq!(names(&woken(&mut parked)), [1, 2, 3, 4, 5]);
