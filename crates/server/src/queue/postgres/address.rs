@@ -1,4 +1,4 @@
-//! Where a database is: a PostgreSQL URL, understood. It is shown without its password, always.
+//! A PostgreSQL URL, parsed. It is always shown without its password.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,7 +22,7 @@ const DEFAULTS: [(&str, &str); 7] = [
     ("keepalives_retries", "3"),
 ];
 
-/// What the URL may say, in the order in which the reference has it.
+/// Parameters of a URL, in the order of the reference.
 const NAMES: [&str; 21] = [
     "sslmode",
     "sslrootcert",
@@ -59,35 +59,35 @@ pub struct PostgresAddress {
     tls: TlsOptions,
 }
 
-/// One server of those a URL names.
+/// One of the servers that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Its name, or the directory of its unix socket, which begins with a slash.
+    /// Its host name, or the directory of its unix socket, which begins with a slash.
     pub(super) host: String,
-    /// Its address when the URL gives that beside the name.
+    /// Its IP address, if the URL gives one.
     pub(super) ip: Option<IpAddr>,
     pub(super) port: u16,
 }
 
 impl PostgresAddress {
-    /// How to talk to any of the places.
+    /// Returns the library's settings, which hold for all servers of the URL.
     pub(super) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The servers to try, in their order.
+    /// Returns the servers to try, in order.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// How connections are encrypted.
+    /// Returns how connections are encrypted.
     pub(super) fn tls(&self) -> &TlsOptions {
         &self.tls
     }
 }
 
 impl Place {
-    /// Whether it is a unix socket.
+    /// Returns whether it is a unix socket.
     pub(super) fn is_unix(&self) -> bool {
         self.host.starts_with('/')
     }
@@ -128,35 +128,35 @@ impl FromStr for PostgresAddress {
     }
 }
 
-/// Whether there is a parameter of that name. The password stands elsewhere in a URL.
+/// Returns whether there is a parameter of that name. `password` is let through: it comes from elsewhere in the URL.
 fn is_known(name: &str) -> bool {
     NAMES.contains(&name) || matches!(name, "password" | "keepalives_retries")
 }
 
-/// The library's word for a parameter that libpq calls otherwise.
+/// Returns the library's name of a parameter that libpq calls otherwise.
 fn library_word(name: &str) -> &str {
     if name == "keepalives_count" { "keepalives_retries" } else { name }
 }
 
-/// What the library says of a parameter; it names the parameter, never its value.
+/// Turns the library's error into ours; it names the parameter, never its value.
 fn wrong(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     format!("wrong PostgreSQL URL: {cause}")
 }
 
-/// The value given last.
+/// Returns the value of a parameter that was given last.
 fn value<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
     pairs.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
 }
 
-/// Milliseconds as in libpq, where 0 leaves it to the system; the library would take seconds.
+/// Returns the timeout, in milliseconds as in libpq, where 0 leaves it to the system; the library would take seconds.
 fn tcp_user_timeout(pairs: &[(String, String)]) -> Result<Option<Duration>, String> {
     let millis = value(pairs, "tcp_user_timeout").unwrap_or_default().parse();
     let millis = millis.map_err(|_| "wrong PostgreSQL URL: tcp_user_timeout is a number of milliseconds")?;
     Ok((millis > 0).then(|| Duration::from_millis(millis)))
 }
 
-/// Hosts, addresses and ports put together.
+/// Combines the lists of hosts, addresses and ports.
 fn places(pairs: &[(String, String)]) -> Result<Vec<Place>, String> {
     let list = |name: &str| -> Vec<&str> {
         value(pairs, name).map(|value| value.split(',').collect()).unwrap_or_default()

@@ -6,15 +6,15 @@ use super::report::Report;
 
 /// How long a standby may take to confirm a write; milliseconds are usual.
 const STANDBY_S: i64 = 2;
-/// Bytes of the ring's current part above which it should have turned: several times what the keeper turns at.
+/// Bytes of the ring's current part above which it should have turned: several times what makes the keeper turn it.
 const RING_BYTES: i64 = 128 << 20;
-/// Dead rows of a table that vacuum should have removed: several times what autovacuum begins at.
+/// Dead rows of a table above which vacuum should have run: several times what starts autovacuum.
 const DEAD_ROWS: i64 = 50_000;
-/// Bytes of indexes that are worth a word when little is indexed, and how much a row may take.
+/// Bytes of a table's indexes, in all and per row, above which they are reported.
 const INDEX_BYTES: i64 = 64 << 20;
 const INDEX_BYTES_PER_ROW: i64 = 1000;
 
-/// The findings of a report, the gravest first.
+/// Returns the findings of a report, the gravest first.
 pub(super) fn on(report: &Report, long_s: u64) -> Vec<String> {
     let long_s = i64::try_from(long_s).unwrap_or(i64::MAX);
     let mut advice: Vec<String> = on_standbys(&report.state).into_iter().collect();
@@ -39,7 +39,7 @@ fn text<'a>(row: &'a Json, name: &str) -> &'a str {
     row[name].as_str().unwrap_or_default()
 }
 
-/// Writes that no standby confirms.
+/// Reports writes that no standby confirms.
 fn on_standbys(state: &Json) -> Option<String> {
     let waited_s = number(state, "standby_wait_s");
     (waited_s >= STANDBY_S).then(|| {
@@ -52,7 +52,7 @@ fn on_standbys(state: &Json) -> Option<String> {
     })
 }
 
-/// Settings with which the server forgets what was acknowledged.
+/// Reports settings with which the server may lose what was acknowledged, or gets slow.
 fn safety(state: &Json) -> Vec<String> {
     let loses = |name: &str, what: &str| {
         (state[name] == "off")
@@ -67,7 +67,7 @@ fn safety(state: &Json) -> Vec<String> {
     may.into_iter().flatten().collect()
 }
 
-/// Somebody who holds dead rows or the ring, and for long.
+/// Reports a session, prepared transaction, slot or standby that has held up vacuum, the ring or requests for long.
 fn on_holder(holder: &Json, long_s: i64) -> Option<String> {
     let (name, state, open_s) =
         (text(holder, "name"), text(holder, "state"), number(holder, "transaction_s"));
@@ -110,7 +110,7 @@ fn on_holder(holder: &Json, long_s: i64) -> Option<String> {
     }
 }
 
-/// What somebody's holding does.
+/// Returns what a holder holds up.
 fn harm(holder: &Json) -> Option<String> {
     let harms = [
         ("keeps_waiting", "requests waiting"),
@@ -126,7 +126,7 @@ fn harm(holder: &Json) -> Option<String> {
     }
 }
 
-/// A ring that should have turned.
+/// Reports a ring that should have turned.
 fn on_ring(report: &Report) -> Option<String> {
     let part = |part: &str| report.tables.iter().find(|table| table["part"] == part);
     let (current, next) = (part("ring, current")?, part("ring, next")?);
@@ -152,7 +152,7 @@ fn on_ring(report: &Report) -> Option<String> {
     })
 }
 
-/// A table that vacuum does not keep up with, or whose indexes have grown out of proportion.
+/// Reports a table that vacuum does not keep up with, or whose indexes have grown out of proportion.
 fn on_table(table: &Json, report: &Report) -> Option<String> {
     let name = text(table, "table");
     // Parts of the ring are truncated, and their dead rows go with that.
@@ -178,7 +178,7 @@ fn on_table(table: &Json, report: &Report) -> Option<String> {
     })
 }
 
-/// Seconds for people.
+/// Formats seconds for people.
 fn time(seconds: i64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -188,7 +188,7 @@ fn time(seconds: i64) -> String {
     }
 }
 
-/// Bytes for people.
+/// Formats bytes for people.
 fn size(bytes: i64) -> String {
     format!("{} MiB", bytes >> 20)
 }

@@ -1,5 +1,5 @@
-//! A batch of one plain request, which has a function of its own: `apply` with its steps and columns costs as much again
-//! as the request. See sql/0015_alone.sql.
+//! A batch of one plain request. It has an SQL function of its own, because `apply` with its steps and columns costs
+//! as much again as the request. See sql/0015_alone.sql.
 
 use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;
@@ -12,7 +12,7 @@ use super::link::{Argument, Failure, Link, Server};
 use super::plain::{PlainSend, Reading, reading, send_of, text};
 use crate::queue::rules::{AccountId, Ask};
 
-/// The request.
+/// A plain request with the arguments of its SQL function.
 pub(super) enum Alone<'a> {
     Send(PlainSend<'a>),
     Pop { reading: Reading<'a>, lease_ms: Option<i64>, floors: [i64; 2] },
@@ -23,7 +23,8 @@ pub(super) enum Alone<'a> {
 }
 
 impl<'a> Alone<'a> {
-    /// None: the request goes through `apply`, because it is not plain or because floors are to be told.
+    /// Returns the request in this form. None: it goes through `apply`, because it is not plain or because floors are
+    /// due.
     pub(super) fn of(ask: Ask<'a>, awaited: Option<i64>, known: &Knowledge<'_>) -> Option<Self> {
         match ask.operation {
             Operation::Send(send) => send_of(ask, send, known.accounts).map(Self::Send),
@@ -52,7 +53,7 @@ impl<'a> Alone<'a> {
         }
     }
 
-    /// Does it. The rows are those of request 0.
+    /// Executes the request. The rows are those of request 0.
     pub(super) fn ask(
         &self,
         link: &mut Link,
@@ -118,7 +119,8 @@ impl<'a> Alone<'a> {
     }
 }
 
-/// The floors of the two lanes that are read, for anyone and for the reader, and whether one is worth being told anew.
+/// Returns the floors of the two lanes that are read, for anyone and for the reader, and whether a new one is worth
+/// asking for.
 fn floors(reading: &Reading<'_>, floors: &Floors) -> ([i64; 2], bool) {
     let sender = reading.sender.map(i32::cast_unsigned);
     let lanes: [AccountId; 2] = [0, reading.reader.cast_unsigned()];

@@ -1,4 +1,5 @@
-//! What a call has answered, written into the bundles that asked; and what that means for pops that wait, here and elsewhere.
+//! Writes the reply to a call into the bundles that asked, and tells pops that wait what has become available, here
+//! and at other middlewares.
 
 use std::collections::HashMap;
 use std::sync::RwLockReadGuard;
@@ -14,15 +15,15 @@ use super::under_way::Since;
 use crate::path::bundle::Bundle;
 use crate::queue::rules::{Ask, Flow, Interest, News};
 
-/// The answers of a call that are written so far.
+/// The reply to a call while answers are written from it.
 struct Answers<'a> {
     asked: &'a Asked,
     accounts: RwLockReadGuard<'a, Accounts>,
-    /// Where the call has a request, by its bundle and its place in that.
+    /// Number of a request in the call, by its bundle and its place in that.
     ops: HashMap<(usize, usize), usize>,
     /// Messages that were sent, and what each makes available.
     sent: Vec<(u64, News)>,
-    /// Messages that were given to somebody.
+    /// Messages that were handed out.
     taken: FxHashSet<u64>,
     /// Pops that waited and have their answers.
     done: Vec<Seat>,
@@ -41,7 +42,8 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Writes those of the call's bundle with this number. What its next pop waits for, if that found nothing and may wait.
+    /// Writes the answers of the call's bundle with this number. Returns what its next pop waits for, if that found
+    /// nothing and may wait.
     fn write(&mut self, number: usize, seat: &mut Option<Seat>, bundle: &mut Bundle) -> Option<Interest> {
         while let Some(&op) = self.ops.get(&(number, bundle.answered)) {
             self.note(op, bundle);
@@ -59,7 +61,7 @@ impl<'a> Answers<'a> {
         None
     }
 
-    /// Takes note of what the next request of a bundle did, which the call has as `op`.
+    /// Notes what the next request of a bundle did, which has the number `op` in the call.
     fn note(&mut self, op: usize, bundle: &Bundle) {
         let replies = &self.asked.replies;
         if let Some(queue) = replies.sent_to(op) {
@@ -75,8 +77,8 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// What those who wait are told. What came and went in this call is no news. Of several pieces alike one is enough: who gets
-    /// something passes it on.
+    /// Returns the news for waiting pops. A message that was sent and taken in this call is no news. Of several equal
+    /// pieces one is enough: a pop that gets something passes it on.
     fn news(&self) -> Vec<News> {
         let stays = self.sent.iter().filter(|(id, _)| !self.taken.contains(id)).map(|(_, news)| *news);
         let mut news: Vec<News> = stays.chain(self.asked.replies.news.iter().copied()).collect();
@@ -123,7 +125,7 @@ impl Postgres {
     }
 }
 
-/// What a SEND that was done makes available; nothing if it is delayed.
+/// Returns what a SEND that was done makes available; None if it is delayed or goes to everyone.
 fn sent(bundle: &Bundle, queue: u64, accounts: &Accounts) -> Option<News> {
     let available = |recipient| News::Available { queue, sender: accounts.number(bundle), recipient };
     match bundle.next_operation()? {

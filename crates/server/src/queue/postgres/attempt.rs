@@ -1,5 +1,6 @@
-//! For how long a batch is tried. One that took too long, or waited for a lock, is tried in parts, all of which have one time together: whoever is to blame
-//! must not keep the others waiting for each of them. A part has half of what is left, and the last one all of it.
+//! For how long a batch is tried. A batch that took too long, or waited for a lock, is tried in parts that share one
+//! time limit, so that the request to blame does not keep the others waiting once for each part. A part gets half of
+//! the time left, and the last part all of it.
 
 use std::time::{Duration, Instant};
 
@@ -12,25 +13,25 @@ use super::under_way::Since;
 /// A batch that is tried, whole or in parts.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
-    /// The call that it is part of.
+    /// The call that the batch is part of.
     pub(super) since: Since,
-    /// When its time is over; None: every call has the usual one.
+    /// When the batch's time is over; None: every call has the usual limit.
     until: Option<Instant>,
 }
 
 impl Attempt {
-    /// The first one.
+    /// Returns the first attempt of a batch.
     pub(super) fn first(since: Since) -> Self {
         Self { since, until: None }
     }
 
-    /// How long the database may take; None: the time is over.
+    /// Returns how long the database may take; None: the time is over.
     pub(super) fn within(self) -> Option<Duration> {
         let left = self.until.map_or(ANSWER_WITHIN, |until| until.saturating_duration_since(Instant::now()));
         (!left.is_zero()).then_some(left)
     }
 
-    /// The same for the parts of what has failed like this: the first one, and the others.
+    /// Returns the attempts for the parts of a batch that has failed like this: for the first one, and for the rest.
     pub(super) fn in_parts(self, failure: &Failure) -> (Self, Self) {
         let now = Instant::now();
         let until = self.until.or_else(|| waited(failure).then(|| now + ANSWER_WITHIN));
@@ -39,7 +40,7 @@ impl Attempt {
     }
 }
 
-/// Whether each part that fails like this takes long to do so.
+/// Returns whether a part that fails like this takes long to do so.
 fn waited(failure: &Failure) -> bool {
     match failure {
         Failure::Stopped(_) => true,

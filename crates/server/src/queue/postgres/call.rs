@@ -12,7 +12,7 @@ use super::steps::{Named, Place, Step, in_order};
 use crate::path::bundle::Bundle;
 use crate::queue::rules::{AccountId, Ask};
 
-/// A lane that POPs or PEEKs of one step draw on.
+/// A lane from which POPs or PEEKs of one step read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
     /// Position of the queue's name; 0: all queues.
@@ -21,22 +21,22 @@ pub(super) struct Lane {
     pub(super) recipient: AccountId,
 }
 
-/// The call.
+/// A call of `posthaste.apply` while it is put together.
 #[derive(Default)]
 pub(super) struct Call<'a> {
-    /// Where each request stands that SQL knows by its number.
+    /// Place of each request, by the number that SQL knows it by.
     pub(super) places: Vec<Place>,
     pub(super) lanes: Vec<Lane>,
     pub(super) columns: Columns<'a>,
     positions: FxHashMap<&'a [u8], i32>,
     step_lanes: FxHashMap<Lane, i32>,
-    /// For each name whether its queue is changed.
+    /// Whether the call changes the queue, for each name.
     changes: Vec<bool>,
-    /// The queue that the request at hand has waited for.
+    /// Id of the queue that the request at hand has waited for.
     awaited: Option<i64>,
     /// How many SENDs are in the table when the steps so far are done.
     stored: usize,
-    /// Whether floors of this step's lanes are worth being told.
+    /// Whether new floors of this step's lanes are worth asking for.
     floors_are_due: bool,
 }
 
@@ -47,8 +47,8 @@ pub(super) struct Knowledge<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Puts every request of the bundles that has no answer yet into a call; the first of them are pops that waited, with
-    /// these seats. `now_ms`: None takes the database's clock.
+    /// Puts all open requests of the bundles into a call. The first bundles are pops that waited, with these seats.
+    /// `now_ms`: None takes the database's clock.
     pub(super) fn new(
         bundles: &[&'a Bundle],
         waiting: &[Seat],
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
         call
     }
 
-    /// Whether what was sent must stand in the table before a step of this kind.
+    /// Returns whether messages sent so far must be in the table before a step of this kind.
     fn must_store(&self, step: Step) -> bool {
         match step {
             Step::Create | Step::Send | Step::Ack => false,
@@ -97,7 +97,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Has what was sent and not popped stored.
+    /// Adds a step that stores messages sent so far and not popped.
     fn store(&mut self) {
         let (from, to) = (self.stored, self.columns.sends.op.len());
         if from < to {
@@ -106,7 +106,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The name of a lane's queue; empty: all queues.
+    /// Returns the name of a lane's queue; empty: all queues.
     pub(super) fn queue_of(&self, lane: &Lane) -> &'a [u8] {
         match lane.queue {
             0 => b"",
@@ -114,7 +114,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Every batch locks its queues in the order of their names, so no two wait for each other.
+    /// Sorts the queues by name: every batch locks them in this order, so no two batches wait for each other.
     fn sort_names(&mut self) {
         let Columns { names, to_lock, to_find, .. } = &mut self.columns;
         let mut positions: Vec<usize> = (0..names.len()).collect();
@@ -148,7 +148,7 @@ impl<'a> Call<'a> {
         steps.end(row, lanes.queue.len(), fresh, self.floors_are_due, alone);
     }
 
-    /// Notes which of what was sent and not stored goes into lanes of this step.
+    /// Notes which of the messages sent and not stored go into lanes of this step.
     fn offer(&mut self, kind: Named) {
         let Columns { sends, fresh, steps, .. } = &mut self.columns;
         let first_lane = steps.lane_first.last().copied().unwrap_or(1);
@@ -181,7 +181,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The request just noted, as SQL numbers it.
+    /// Returns the number in SQL of the request added last.
     fn op(&self) -> i32 {
         to_i32(self.places.len()) - 1
     }
@@ -269,7 +269,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The lane's position in its step.
+    /// Returns a lane's position in its step, and adds the lane if need be.
     fn lane(&mut self, lane: Lane, want: i64, floors: &Floors) -> i32 {
         let first = self.columns.steps.lane_first.last().copied().unwrap_or(1);
         if let Some(&position) = self.step_lanes.get(&lane) {
@@ -305,7 +305,7 @@ impl<'a> Call<'a> {
         acks.receipt.push(handle.receipt.map(u64::cast_signed));
     }
 
-    /// The position of a queue's name; `changes`: its row is to be locked.
+    /// Returns the position of a queue's name, and adds the name if need be; `changes`: its row is to be locked.
     fn queue(&mut self, name: &'a [u8], changes: bool) -> i32 {
         let next = to_i32(self.changes.len()) + 1;
         let position = *self.positions.entry(name).or_insert(next);
@@ -317,7 +317,7 @@ impl<'a> Call<'a> {
         position
     }
 
-    /// The same for a queue that is to be made if it does not exist.
+    /// Returns the position of the name of a queue that is created if it does not exist.
     fn made(&mut self, name: &'a [u8]) -> i32 {
         self.columns.made.push(text(name));
         self.queue(name, true)
@@ -330,7 +330,7 @@ impl<'a> Call<'a> {
         text(name)
     }
 
-    /// A request that no step takes.
+    /// Adds a request that has no step of its own.
     fn by_the_rules(&mut self, ask: Ask<'a>) {
         let name = |span: Span| span.of(ask.bytes);
         let plain = |kind, queue| Other { kind, queue, ..Other::default() };
@@ -451,22 +451,23 @@ fn lease(kind: u8, handle: Handle, ms: u64) -> Other<'static> {
     Other { kind, numbers: [Some(millis(handle.id)), receipt, Some(millis(ms)), None], ..Other::default() }
 }
 
-/// Pairs of headers in the stored form; None when there are none.
+/// Returns the headers in the stored form; None: there are none.
 fn headers(ask: Ask<'_>, pairs: &[(Span, Span)]) -> Option<Vec<u8>> {
     (!pairs.is_empty()).then(|| ask.headers(pairs))
 }
 
-/// Names were checked to be UTF-8 when they were parsed.
+/// Returns a name as text: names were checked to be UTF-8 when they were parsed.
 fn text(name: &[u8]) -> &str {
     std::str::from_utf8(name).unwrap_or_default()
 }
 
-/// Durations and ids in PostgreSQL's signed form. A duration beyond 300,000 years is as good as that.
+/// Converts a duration or an id to PostgreSQL's signed form, at most 2^53: as a duration that is nearly 300,000
+/// years.
 pub(super) fn millis(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
 }
 
-/// A limit in PostgreSQL's signed form.
+/// Converts a limit to PostgreSQL's signed form.
 fn saturated(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -20,46 +20,48 @@ use super::connect::{PostgresConnection, connect, limit};
 use super::migrations::{self, MigrateError};
 use super::reach::Reach;
 
-/// A database that has not answered for so long is given up: whoever waits is told so.
+/// Time after which a database that does not answer is given up, and the clients that wait are told so.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long it may take to tell the server that an answer is not waited for any more, and then until what was asked has ended.
+/// Limits for telling the server that an answer is not waited for any more, and then for the end of the statement.
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// Whatever is asked sees what was committed while it waited for a lock. A setting that is right is not touched, for behind a
-/// pooler the session is not ours.
+/// Has calls see what was committed while they waited for a lock. A setting that is right is not touched, because
+/// behind a pooler the session is not ours.
 const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false) \
                               WHERE current_setting('default_transaction_isolation') <> 'read committed'";
 
-/// How long a statement, its wait for a lock or its transaction may take is for us to say: what takes longer is tried in parts. Nor is
-/// a session ended that nobody needs just now. Two of these are newer than the oldest server, where they are null here.
+/// Turns the server's timeouts off. How long a statement, its wait for a lock or its transaction may take is decided
+/// here: what takes longer is tried in parts. Nor may idle sessions be ended. Two of these settings are newer than
+/// the oldest supported server, where they are null in this query.
 const NO_TIMEOUT: &str = "SELECT set_config(name, '0', false) FROM unnest(ARRAY['statement_timeout', 'lock_timeout', \
                           'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout']) AS name \
                           WHERE current_setting(name, true) <> '0'";
 
-/// What is asked where the URL lets in who takes no writes; a standby says no too.
+/// Asks whether the server takes writes: the URL may let in one that does not. A standby says no too.
 const TAKES_WRITES: &str = "SELECT current_setting('transaction_read_only') = 'off'";
 
 const NO_WRITES: &str = "PostgreSQL takes no writes, as on a standby or with default_transaction_read_only: name the primary, or \
                          all servers with commas, and leave target_session_attrs=any out";
 
-/// Why a call has no answer.
+/// Why a call has no reply.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It was never asked: nothing happened.
+    /// The call was never sent: nothing happened.
     Unreachable(String),
     /// Another server answered than the one that was meant, or it has lost something since: nothing happened.
     Elsewhere,
     /// The database refused the whole call: nothing happened.
     Refused(tokio_postgres::Error),
-    /// The database stopped, because it took too long: nothing happened. In a sentence, by whose word.
+    /// The database stopped the call because it took too long: nothing happened. Holds a sentence that says on whose
+    /// word.
     Stopped(String),
-    /// The connection broke before the answer came: nobody knows what happened.
+    /// The connection broke before the reply came: the outcome is unknown.
     Broken(String),
 }
 
-/// In one line, whatever a server says: so are answers and what stands in the log.
+/// One line, whatever a server says: answers and log entries are one line each.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,22 +73,23 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// What the database adds to a refusal with this code, one of our own; empty: it failed otherwise.
+    /// Returns the detail of a refusal with this SQLSTATE, one of our own; empty: it failed otherwise.
     pub(super) fn detail(&self, code: &str) -> &str {
         let Self::Refused(error) = self else { return "" };
         let refused = error.as_db_error().filter(|error| error.code().code() == code);
         refused.and_then(|error| error.detail()).unwrap_or_default()
     }
 
-    /// It was told to stop by us.
+    /// The database was told by this middleware to stop.
     pub(super) fn told_to_stop() -> Self {
         let seconds = ANSWER_WITHIN.as_secs();
         Self::Stopped(format!("PostgreSQL has not answered for {seconds} seconds and was told to stop"))
     }
 }
 
-/// A server, for as long as what it has said is true: it is another one when it was started anew, and when it has lost something
-/// without that. One process of it that is killed has the others begin anew from what was flushed, and all connections end.
+/// A server, for as long as what it has said is true. It counts as another one after a restart, and also when it has
+/// lost something without one: if one of its processes is killed, the others begin anew from what was flushed, and
+/// all connections end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     started: SystemTime,
@@ -96,14 +99,14 @@ pub(super) struct Server {
 /// A value for a statement, and the type that it has there.
 pub(super) type Argument<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// How a statement is asked.
+/// How a statement is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// Nothing of it is kept.
+    /// Not prepared.
     Once,
     /// Prepared by name, where sessions are kept.
     Prepared,
-    /// The same in a REPEATABLE READ transaction of its own.
+    /// Like `Prepared`, in a REPEATABLE READ transaction of its own.
     Repeatable,
 }
 
@@ -112,21 +115,21 @@ pub(super) struct Link {
     reach: Arc<Reach>,
     runtime: Runtime,
     client: Option<Client>,
-    /// What keeps the connection going.
+    /// The task that drives the connection.
     conversation: Option<JoinHandle<()>>,
-    /// How long an answer is waited for.
+    /// How long a reply is waited for.
     within: Duration,
-    /// How often it was made.
+    /// How often the connection was made.
     made: u64,
-    /// The life of the server that it was made to, or has been told since: behind a pooler it outlives servers.
+    /// Life of the server, as told last: behind a pooler a connection outlives servers.
     life: Option<i64>,
-    /// Prepared in this session, by their text.
+    /// Statements prepared in this session, by their SQL.
     statements: FxHashMap<String, Statement>,
     notices: Option<UnboundedSender<String>>,
 }
 
 impl Link {
-    /// Not connected yet; payloads of notifications go to `notices`.
+    /// Returns a link that is not connected yet; payloads of notifications go to `notices`.
     pub(super) fn new(reach: Arc<Reach>, notices: Option<UnboundedSender<String>>) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(Self {
@@ -164,7 +167,7 @@ impl Link {
         self.connect().map_err(Failure::Unreachable)
     }
 
-    /// Whether it is connected, as far as can be known without asking the server.
+    /// Returns whether it is connected, as far as can be known without asking the server.
     pub(super) fn is_open(&self) -> bool {
         self.catch_up();
         self.client.as_ref().is_some_and(|client| !client.is_closed())
@@ -200,10 +203,10 @@ impl Link {
         Ok(())
     }
 
-    /// Whether the schema is the one that is needed, and what has to be set in a session; the server's life.
+    /// Checks the schema and that the server takes writes, and sets what a session needs. Returns the server's life.
     async fn prepare(&self, client: &Client) -> Result<Option<i64>, String> {
         match migrations::check(client).await {
-            // Whoever runs while the schema is upgraded goes on, whenever its connections are made again.
+            // A middleware that runs while the schema is upgraded goes on whenever its connections are made again.
             Err(MigrateError::Ahead { .. }) if self.reach.connections_made() > 0 => {}
             checked => checked.map_err(|error| error.to_string())?,
         }
@@ -219,7 +222,8 @@ impl Link {
         Ok(rows.first().and_then(|row| row.get(0)))
     }
 
-    /// Ends the connection although an answer is owed. Left to itself it would be kept for as long as its server is silent.
+    /// Ends the connection although a reply is owed. Left to itself it would be kept for as long as its server is
+    /// silent.
     fn hang_up(&mut self) {
         self.client = None;
         if let Some(conversation) = self.conversation.take() {
@@ -228,22 +232,22 @@ impl Link {
         }
     }
 
-    /// How often the connection was made: whoever asks may find it broken and make it again.
+    /// Returns how often the connection was made: any request may find it broken and make it again.
     pub(super) fn made(&self) -> u64 {
         self.made
     }
 
-    /// From now on an answer is waited for so long.
+    /// Sets how long replies are waited for from now on.
     pub(super) fn wait_for(&mut self, within: Duration) {
         self.within = within;
     }
 
-    /// Lets the connection notice what happened while nobody asked: one whose server has gone meanwhile must not be
-    /// found out by a request, which would then have an unknown outcome.
+    /// Lets the connection notice what happened while it was idle. If its server has gone, that must not be found out
+    /// by a request, whose outcome would then be unknown.
     fn catch_up(&self) {
         if self.client.is_some() {
             self.runtime.block_on(async {
-                // The system is asked, the connection woken, the connection ends.
+                // One turn each: the socket is polled, the connection's task is woken, and it ends.
                 for _ in 0..3 {
                     tokio::task::yield_now().await;
                 }
@@ -251,13 +255,14 @@ impl Link {
         }
     }
 
-    /// Asks one statement with its arguments.
+    /// Sends one statement with its arguments, and connects first if need be.
     pub(super) fn ask(&mut self, sql: &str, arguments: &[Argument<'_>]) -> Result<Vec<Row>, Failure> {
         self.ready()?;
         self.ask_this(sql, arguments, Manner::Once)
     }
 
-    /// The same, prepared by name where sessions are kept: for what is asked again and again.
+    /// Sends one statement as `ask` does, prepared by name where sessions are kept: for what is asked again and
+    /// again.
     pub(super) fn ask_prepared(
         &mut self,
         sql: &str,
@@ -267,7 +272,7 @@ impl Link {
         self.ask_this(sql, arguments, Manner::Prepared)
     }
 
-    /// The server that answers. If none does, nothing has happened.
+    /// Asks which server answers. That changes nothing, so a connection that breaks counts as unreachable.
     pub(super) fn server(&mut self) -> Result<Server, Failure> {
         let asked = self.ask("SELECT pg_postmaster_start_time(), posthaste.life()", &[]);
         let rows = asked.map_err(|failure| match failure {
@@ -279,13 +284,13 @@ impl Link {
         server.ok_or_else(|| Failure::Unreachable("PostgreSQL does not say when it was started".into()))
     }
 
-    /// Whether it was this server when that was asked last.
+    /// Returns whether this server answered when that was asked last.
     pub(super) fn is_to(&self, server: Server) -> bool {
         self.life == Some(server.life)
     }
 
-    /// Asks a `SELECT` of at least one row of the connection that there is, and of no other; and only of this server, for what
-    /// is asked goes by what that has said.
+    /// Sends a `SELECT` of at least one row, only over the connection that exists and only to this server: what is
+    /// asked relies on what that server has said.
     pub(super) fn ask_of(
         &mut self,
         server: Server,
@@ -295,7 +300,8 @@ impl Link {
         self.ask_only(server, sql, arguments, Manner::Prepared)
     }
 
-    /// The same in a REPEATABLE READ transaction of its own, whose beginning and end are sent with it, so it is one round trip too.
+    /// Sends a `SELECT` as `ask_of` does, in a REPEATABLE READ transaction of its own. BEGIN and COMMIT are sent with
+    /// it, so it is one round trip too.
     pub(super) fn ask_repeatably_of(
         &mut self,
         server: Server,
@@ -315,7 +321,7 @@ impl Link {
         if !self.is_to(server) {
             return Err(Failure::Elsewhere);
         }
-        // A condition that names no column is looked at before there is any row; otherwise there always is one.
+        // A condition that names no column is checked before any row is made, so no row means another server.
         let sql = format!("{sql} WHERE pg_postmaster_start_time() = ${}", arguments.len() + 1);
         let mut arguments = arguments.to_vec();
         arguments.push((&server.started, Type::TIMESTAMPTZ));
@@ -367,9 +373,9 @@ impl Link {
         }
     }
 
-    /// What an error means that came in time. The connection may be of no further use.
+    /// Turns an error that came in time into a failure, and drops the connection if it is of no further use.
     fn failed(&mut self, error: tokio_postgres::Error) -> Failure {
-        // By a `statement_timeout`, which a pooler's session may have, or by somebody.
+        // Cancelled by a `statement_timeout`, which a pooler's session may have, or by somebody.
         if error.code() == Some(&SqlState::QUERY_CANCELED) {
             return Failure::Stopped(format!("PostgreSQL has ended what was asked: {}", one_line(&error)));
         }
@@ -389,8 +395,8 @@ impl Link {
     }
 }
 
-/// Has the server end what it is asked: left to itself it would go on when what it waits for is there, and take messages for
-/// nobody. Whether that is heard shows in what was asked.
+/// Tells the server to end a statement. Left to itself it would go on once it has what it waits for, and take
+/// messages for nobody. Whether the server has obeyed shows in the statement's own outcome.
 async fn cancel(client: &Client, address: &PostgresAddress, after: Duration) {
     let seconds = after.as_millis().div_ceil(1000);
     tracing::warn!("PostgreSQL has not answered for {seconds} seconds; it is told to stop");
@@ -432,7 +438,7 @@ async fn repeatably(
     Ok(rows)
 }
 
-/// Keeps a connection going and passes on what the server says unasked.
+/// Drives a connection and passes on what the server says unasked.
 async fn converse(mut connection: PostgresConnection, notices: Option<UnboundedSender<String>>) {
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
@@ -448,8 +454,9 @@ async fn converse(mut connection: PostgresConnection, notices: Option<UnboundedS
     }
 }
 
-/// What it means that nothing came within this time, and then, when the server was told to stop, this error or none. An answer that
-/// comes then is not believed: whoever waits for a standby at the commit is cancelled too.
+/// Returns the failure of a statement without a reply within this time; `error` is how it failed, if it did, after
+/// the server was told to stop it. A reply that comes then is not believed: a commit that waits for a standby is
+/// cancelled too.
 fn given_up(error: Option<tokio_postgres::Error>, within: Duration) -> Failure {
     match error {
         Some(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Failure::told_to_stop(),
@@ -461,8 +468,8 @@ fn given_up(error: Option<tokio_postgres::Error>, within: Duration) -> Failure {
     }
 }
 
-/// Whether the server answered the call with an error and goes on: nothing of it happened. A server that ends the
-/// session says so with an error too, and then nobody knows.
+/// Returns whether the server answered the call with an error and keeps the session: nothing of the call happened. A
+/// server that ends the session sends an error too, and then the outcome is unknown.
 fn is_refusal(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|db| {
         !matches!(

@@ -1,16 +1,17 @@
-//! Calls under way, and which may go beside which.
+//! Calls of the database under way, and which may run beside which.
 //!
-//! A call in which pops look that have waited goes alone: what another one sends meanwhile would be seen by the pop that looks
-//! last and not by the one that waits longest. Nobody is kept from beginning for long, though, nor at all by a call that takes long already: it waits for somebody's
-//! transaction, perhaps.
+//! A call with pops that have waited (a look) runs alone: a message that another call sends meanwhile would be seen
+//! by the pop that looks last, and not by the one that waits longest. No call is kept from beginning for longer than
+//! `PATIENCE`, though, nor at all by a call that already takes longer than that: it may be waiting for another
+//! transaction.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// For how long a call has others wait.
+/// For how long a call may keep others waiting.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A call: how far the news had come when it began, and its number.
+/// A call under way: the sequence number of the next news when it began, and its own number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Since {
     pub(super) news: u64,
@@ -22,7 +23,7 @@ struct Begun {
     looks: bool,
 }
 
-/// All of them.
+/// All calls under way.
 #[derive(Default)]
 pub(super) struct UnderWay {
     calls: BTreeMap<Since, Begun>,
@@ -33,7 +34,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// A call begins.
+    /// Notes that a call begins.
     pub(super) fn begin(&mut self, news: u64, looks: bool) -> Since {
         self.begun += 1;
         let since = Since { news, number: self.begun };
@@ -41,36 +42,36 @@ impl UnderWay {
         since
     }
 
-    /// A call has ended; whether another one waits for that.
+    /// Notes that a call has ended; returns whether another one waits for that.
     pub(super) fn end(&mut self, since: Since) -> bool {
         self.calls.remove(&since);
         self.waiting > 0
     }
 
-    /// Whether a call has to wait before it begins. Looks come first, or there would always be something under way.
+    /// Returns whether a call has to wait before it begins. Looks come first, or something would always be under way.
     pub(super) fn must_wait(&self, looks: bool) -> bool {
         let in_the_way = |call: &Begun| (looks || call.looks) && call.begun.elapsed() < PATIENCE;
         (!looks && self.looks_waiting > 0) || self.calls.values().any(in_the_way)
     }
 
-    /// A call begins to wait.
+    /// Notes that a call begins to wait.
     pub(super) fn wait(&mut self, looks: bool) {
         self.waiting += 1;
         self.looks_waiting += usize::from(looks);
     }
 
-    /// A call has waited.
+    /// Notes that a call has waited.
     pub(super) fn waited(&mut self, looks: bool) {
         self.waiting -= 1;
         self.looks_waiting -= usize::from(looks);
     }
 
-    /// How far the news had come when the oldest of them began.
+    /// Returns the sequence number of the next news when the oldest call began.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.calls.first_key_value().map(|(since, _)| since.news)
     }
 
-    /// How many there are.
+    /// Returns how many calls are under way.
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
