@@ -323,7 +323,8 @@ impl<'a> Call<'a> {
         self.queue(name, true)
     }
 
-    /// An account that may be made, for the sake of a request to this queue; 0: in any case.
+    /// Adds an account that the call creates if need be, for a request to this queue, unless that is missing or
+    /// strict (0: in any case); returns its name.
     fn met(&mut self, queue: i32, name: &'a [u8]) -> &'a str {
         self.columns.met_at.push(queue);
         self.columns.met.push(text(name));

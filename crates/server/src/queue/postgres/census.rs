@@ -1,8 +1,9 @@
-//! A census of the ring: which lanes held something at one moment. Taken while the ring is long and full of what is gone,
-//! where a seek for the next thing that is left walks all that is not.
+//! A census of the ring: which lanes held something at one moment. It is taken while the ring is long and full of
+//! messages that are gone, where a search for the next one that is left walks over all those.
 //!
-//! Messages enter the ring by being sent and leave it for good. So of what was settled at that moment only the lanes of the
-//! census can hold something still, each from its first place on; beyond them only what has come since is to be read.
+//! Messages enter the ring by being sent and leave it for good. So of what was settled at that moment only the lanes
+//! of the census can still hold something, each from its first place on; elsewhere only what was sent since need be
+//! read.
 
 use rustc_hash::FxHashMap;
 
@@ -15,23 +16,23 @@ pub(super) struct Occupied {
     pub(super) sender: AccountId,
     /// 0: anyone.
     pub(super) recipient: AccountId,
-    /// The first place.
+    /// Its first place that held a message.
     pub(super) place: i64,
 }
 
-/// The census; an empty one speaks of nothing.
+/// A census; an empty one says nothing.
 #[derive(Default)]
 pub(super) struct Census {
-    /// The place up to which everything is in it.
+    /// Place up to which the census is complete; 0: there was none.
     up_to: i64,
-    /// For each recipient the queues that held something for it, with the first place.
+    /// First places by recipient and queue.
     queues: FxHashMap<AccountId, FxHashMap<i64, i64>>,
-    /// For each sender and recipient the first place in all queues.
+    /// First places in all queues, by sender and recipient.
     senders: FxHashMap<(AccountId, AccountId), i64>,
 }
 
 impl Census {
-    /// What was found when everything up to a place was settled.
+    /// Makes a census from what was found when everything up to a place was settled.
     pub(super) fn new(up_to: i64, found: impl IntoIterator<Item = Occupied>) -> Self {
         let mut census = Self { up_to, ..Self::default() };
         for lane in found {
@@ -44,16 +45,16 @@ impl Census {
         census
     }
 
-    /// Below which place nothing is left of what a sender sent to a recipient, whatever the queue.
+    /// Returns the place below which nothing is left of what a sender sent to a recipient, whatever the queue.
     pub(super) fn floor(&self, sender: AccountId, recipient: AccountId) -> i64 {
         self.senders.get(&(sender, recipient)).map_or(self.up_to, |first| self.up_to.min(*first))
     }
 }
 
-/// What QREADABLEs are told of a census, column by column.
+/// The part of a census that QREADABLEs need, column by column.
 #[derive(Default)]
 pub(super) struct Excerpt {
-    /// 0: nothing.
+    /// Place up to which the census is complete; 0: there is none.
     pub(super) up_to: i64,
     pub(super) recipients: Vec<i32>,
     pub(super) queues: Vec<i64>,
@@ -62,8 +63,8 @@ pub(super) struct Excerpt {
 }
 
 impl Excerpt {
-    /// Adds what concerns a reader, by name or as anyone. `floor`: below it nothing is left in any lane, which was perhaps seen after
-    /// the census.
+    /// Adds the lanes of a reader, and those for anyone. Below `floor` nothing is left in any lane, which was perhaps
+    /// seen after the census.
     pub(super) fn add(&mut self, census: &Census, floor: i64, reader: AccountId) {
         if census.up_to == 0 {
             return;

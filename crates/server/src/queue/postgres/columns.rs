@@ -1,4 +1,4 @@
-//! The arguments of `posthaste.apply`, column by column, named as in SQL.
+//! Arguments of `posthaste.apply`, column by column, named as in SQL.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use tokio_postgres::types::Type;
 use super::census::Excerpt;
 use super::link::Argument;
 
-/// How many there are.
+/// Number of arguments.
 pub(super) const ARGUMENTS: usize = 65;
 
-/// All of them.
+/// All arguments of a call.
 #[derive(Default)]
 pub(super) struct Columns<'a> {
     /// None takes the database's clock.
     pub(super) now_ms: Option<i64>,
-    /// Below it nothing of the ring is left.
+    /// Place below which the ring holds nothing.
     pub(super) ring_floor: i64,
     pub(super) census: Excerpt,
     pub(super) names: Vec<&'a str>,
@@ -68,7 +68,7 @@ pub(super) struct Reads {
     pub(super) lease: Vec<Option<i64>>,
     pub(super) any: Vec<i32>,
     pub(super) own: Vec<i32>,
-    /// Shorter than the others where nobody has waited.
+    /// Queues that pops have waited for; shorter than the other columns where the last ones have not waited.
     pub(super) awaited: Vec<Option<i64>>,
 }
 
@@ -81,11 +81,11 @@ pub(super) struct Lanes {
     pub(super) want: Vec<i64>,
 }
 
-/// What is sent into lanes by the batch itself.
+/// Messages that the batch itself sends into lanes from which it reads.
 #[derive(Default)]
 pub(super) struct Fresh {
     pub(super) lane: Vec<i32>,
-    /// The range in `send`.
+    /// Position in `send` of the lane's first message; `last` is that of its last one.
     pub(super) first: Vec<i32>,
     pub(super) last: Vec<i32>,
     pub(super) send: Vec<i32>,
@@ -129,7 +129,7 @@ pub(super) struct Other<'a> {
 }
 
 impl Steps {
-    /// A step with a range of rows, whose lanes begin at `lane`, as far as is known when it begins.
+    /// Adds a step with a range of rows, whose lanes begin at `lane`, as far as is known when it begins.
     pub(super) fn push(&mut self, kind: i8, rows: Range<usize>, lane: usize) {
         self.kinds.push(kind);
         self.first.push(to_i32(rows.start));
@@ -141,13 +141,13 @@ impl Steps {
         self.tell.push(false);
     }
 
-    /// The first row of the last step, from 0.
+    /// Returns the first row of the last step, counted from 0.
     pub(super) fn first_row(&self) -> usize {
         self.first.last().map_or(0, |first| *first as usize - 1)
     }
 
-    /// The rest of what there is to know about the last step: its last row and lane, what is sent into its lanes,
-    /// whether to tell their floors, and its kind if its only request is done alone.
+    /// Completes the last step: its last row and lane, what is sent into its lanes, whether new floors of these are
+    /// to be told, and its kind if its only request is done alone.
     pub(super) fn end(
         &mut self,
         row: usize,
@@ -166,13 +166,13 @@ impl Steps {
     }
 }
 
-/// PostgreSQL counts in this.
+/// Converts a number to the type in which SQL counts.
 pub(super) fn to_i32(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
 impl Columns<'_> {
-    /// The arguments with their types, in the order of `posthaste.apply`.
+    /// Returns the arguments with their types, in the order of `posthaste.apply`.
     pub(super) fn arguments(&self) -> [Argument<'_>; ARGUMENTS] {
         let Self { census, steps, sends, reads, lanes, fresh, acks, others, .. } = self;
         [

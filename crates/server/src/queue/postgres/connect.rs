@@ -1,7 +1,7 @@
 //! Makes one connection: tries the servers of an address in order, each with a time limit of its own.
 //!
-//! Done here rather than by the library because its time limit ends when the socket is open: a server that accepts
-//! and then hangs would be waited for until the end of days, and the next one of the URL never be asked.
+//! The library's own time limit ends when the socket is open: a server that accepts and then hangs would be waited
+//! for forever, and the next one of the URL never be tried.
 
 use std::io;
 use std::net::IpAddr;
@@ -23,13 +23,13 @@ use super::refusal::Reason;
 /// The half of a connection that does the work: spawn it, or poll its `poll_message` to hear notifications.
 pub type PostgresConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-/// When the URL asks for no limit.
+/// Time limit where the URL asks for none.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 
-/// Has `work` use a connection that is made for it, and ended when it is done.
+/// Runs `work` with a connection that is made for it and ended afterwards.
 ///
 /// # Errors
-/// What `work` met; or the machine gives no event loop, or no server lets us in.
+/// What `work` returned; or the machine gives no event loop, or no server lets us in.
 pub(super) fn with_connection<T, E: From<io::Error> + From<ConnectError>>(
     address: &PostgresAddress,
     work: impl AsyncFnOnce(&mut Client) -> Result<T, E>,
@@ -65,7 +65,7 @@ pub async fn connect(address: &PostgresAddress) -> Result<(Client, PostgresConne
     Err(ConnectError::new(refusals))
 }
 
-/// Tries every address of one place; the last reason tells for all.
+/// Tries every IP address of one server; returns the last reason if all fail.
 async fn connect_to(
     address: &PostgresAddress,
     place: &Place,
@@ -82,7 +82,7 @@ async fn connect_to(
             Err(why) => unused = Some(why),
         }
     }
-    // Who wants none does not care.
+    // Only a server that wants a password is told why the file's is not used.
     connect_as(config, address, place).await.map_err(|reason| match reason {
         Reason::NoPassword(_) => Reason::NoPassword(unused),
         reason => reason,
@@ -119,7 +119,7 @@ async fn addresses(place: &Place, limit: Duration) -> Result<Vec<IpAddr>, Reason
         .map_err(|error| Reason::Unreachable(error.to_string()))
 }
 
-/// Tries one address. `sslmode=prefer` goes on in plain when encrypted it did not work.
+/// Tries one IP address. With `sslmode=prefer` it is tried unencrypted if encryption fails.
 async fn attempt(config: &Config, address: &PostgresAddress) -> Result<(Client, PostgresConnection), Reason> {
     let tls = address.tls().connector().map_err(Reason::Tls)?;
     match attempt_once(config, tls.clone()).await {
@@ -141,7 +141,7 @@ async fn attempt_once(
     }
 }
 
-/// How long a server may take to let us in.
+/// Returns how long a server may take to let us in.
 pub(super) fn limit(config: &Config) -> Duration {
     config.get_connect_timeout().copied().unwrap_or(FOREVER)
 }

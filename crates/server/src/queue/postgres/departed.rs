@@ -1,12 +1,13 @@
-//! Pops whose clients have left while they waited for their turn: behind a queue that is kept locked, or in the waiting line. Nobody
-//! would read what they take, so they are given nothing.
+//! Pops whose clients have left while they waited for their turn: for a locked queue, or in the waiting line. They
+//! are given nothing, because nobody would read what they take.
 
 use super::parked::Called;
 use super::store::Postgres;
 use crate::path::worker::Batch;
 
 impl Postgres {
-    /// Ends the pops that may wait and whose clients have left. What stands in front of one is done, without it.
+    /// Ends pops that may wait and whose clients have left. Requests in front of such a pop are done, and the pop is
+    /// held back.
     pub(super) fn leave_departed(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
         let mut parked = self.shared.parked();
         if !parked.somebody_left() {
@@ -17,7 +18,7 @@ impl Postgres {
             if !bundle.may_wait() || bundle.is_done() || !parked.has_left(bundle.address) {
                 others.push((seat, bundle));
             } else if bundle.only_waits() {
-                // Who called it calls the next ones.
+                // What woke it up wakes the next ones.
                 seat.into_iter().for_each(|seat| parked.done(seat));
                 bundle.answer_empty();
                 batch.finished.push(bundle);

@@ -1,7 +1,8 @@
-//! What lies between us and the database, and what it has room for: for `posthaste admin doctor`.
+//! For `posthaste admin doctor`: what lies between this program and the database, and how much room that has.
 //!
-//! A pooler answers in PostgreSQL's name and says nothing of itself, so its mode is found out by watching which session of the
-//! server serves us: a transaction pooler gives us another one when somebody else was let go last.
+//! A pooler answers in PostgreSQL's name and says nothing of itself, so its mode is found out by watching which
+//! session of the server serves us: a transaction pooler gives us another one if another client has released that
+//! last.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,17 +13,17 @@ use super::address::PostgresAddress;
 use super::connect::{connect, with_connection};
 use super::report::{ReportError, rows};
 
-/// A pooler with a single session lets nobody else in meanwhile.
+/// Time limit for finding out a pooler's mode: one with a single session keeps the second connection waiting.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Whether the session began with what this client said when it connected; see the keeper.
+/// Counts the settings that the session has from this client's connecting, 2 without a pooler; see the keeper.
 const OWN_SESSION: &str = "SELECT count(*) FROM pg_settings
     WHERE name IN ('application_name', 'client_encoding') AND source = 'client'";
 
 const ROOM: &str = "SELECT current_setting('max_connections')::int AS connections_max,
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections";
 
-/// What stands between.
+/// What lies between this program and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooler {
     /// Nothing.
@@ -31,26 +32,26 @@ pub enum Pooler {
     Session,
     /// A pooler that gives each transaction a session.
     Transaction,
-    /// A pooler, and no more could be found out.
+    /// A pooler whose mode could not be found out.
     Unknown,
 }
 
-/// What was found.
+/// What was found out about a database.
 #[derive(Clone, Debug)]
 pub struct Examined {
-    /// What stands between.
+    /// What lies between this program and the server.
     pub pooler: Pooler,
     /// How far the server's clock is ahead of ours, in milliseconds.
     pub clock_ahead_ms: i64,
-    /// That may be wrong by so much.
+    /// By how much `clock_ahead_ms` may be wrong, in milliseconds.
     pub clock_error_ms: i64,
     /// Clients that are connected to the server.
     pub connections: i64,
-    /// Most that may be.
+    /// Most clients that may be connected to the server.
     pub connections_max: i64,
 }
 
-/// Looks at a database.
+/// Examines a database.
 ///
 /// # Errors
 /// What stands in the way and what to do.
@@ -86,7 +87,8 @@ async fn look(first: &Client, address: &PostgresAddress) -> Result<Examined, Rep
     })
 }
 
-/// The first client's session is let go last, so a transaction pooler gives it to the second one next.
+/// Returns the mode of a pooler. The first client's session is released last, so a transaction pooler gives it to the
+/// second client next.
 async fn mode(first: &Client, second: &Client) -> Result<Pooler, ReportError> {
     first.simple_query("BEGIN").await?;
     second.simple_query("BEGIN").await?;
@@ -97,7 +99,7 @@ async fn mode(first: &Client, second: &Client) -> Result<Pooler, ReportError> {
     Ok(if own == next { Pooler::Session } else { Pooler::Transaction })
 }
 
-/// The only value of a query, as text.
+/// Returns the only value of a query, as text.
 async fn value(client: &Client, query: &str) -> Result<String, ReportError> {
     let answers = client.simple_query(query).await?;
     let value = answers.iter().find_map(|answer| match answer {

@@ -1,9 +1,9 @@
 //! How much goes into one call.
 //!
-//! A call that takes longer than the database is waited for is undone as a whole, and would be each time it is tried again. So
-//! what may be much work is asked for in several calls, and whoever comes first has the answer first. What a request does
-//! is not known before; what counts is the most it may do. A pop that has waited found nothing a moment ago, and finds
-//! what has come since.
+//! A call that takes longer than a reply is waited for is undone as a whole, and would be each time it is tried
+//! again. So what may be much work is split into several calls, and the first bundles have their answers first. What
+//! a request will do is not known before, so the most it may do counts. Pops that have waited do not count: a moment
+//! ago they found nothing, so they find only what has come since.
 
 use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 
@@ -11,21 +11,21 @@ use super::parked::Called;
 use crate::path::bundle::{Bundle, Request};
 use crate::path::limits::BUNDLE_ANSWER_BYTES;
 
-/// Bytes of the requests in one call and of its longer answers, unless a single request's are more: PostgreSQL closes a connection
-/// that sends it 1 GiB in one message, and whoever waits for answers holds all of them. Far less than that, for a call of this size
-/// takes so long that one more is nothing beside it.
+/// Bytes of the requests in one call and of its longer answers, unless a single request's are more. PostgreSQL closes
+/// a connection that sends it 1 GiB in one message, and all answers are held in memory at once. The bound is far
+/// lower because a call of this size takes so long that one more costs next to nothing.
 const CALL_BYTES_MAX: usize = 64 << 20;
 
 /// Messages that one call may write, read or take, unless a single request's are more: some two seconds of work.
 const CALL_MESSAGES_MAX: usize = 40_000;
 
-/// Bundles in one call: thousands of pops that look for themselves must not keep thousands of queues locked at once.
+/// Bundles in one call: thousands of pops that look once more must not keep thousands of queues locked at once.
 pub(super) const CALL_BUNDLES_MAX: usize = 1024;
 
-/// What a message in an answer of several is taken to have: most have less, and an answer has a bound of its own.
+/// Bytes assumed for a message in an answer of several: most have less, and such an answer is bounded too.
 const BYTES_EACH: usize = 64 << 10;
 
-/// What a request may be for the database.
+/// The most work that a request may be for the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Load {
     messages: usize,
@@ -33,7 +33,7 @@ struct Load {
 }
 
 impl Load {
-    /// Of a request where a message for everyone is so many.
+    /// Returns the load of a request, where a message for everyone is stored as `copies` messages.
     fn of(request: &Request, copies: usize) -> Self {
         let bytes = request.request_bytes as usize;
         let written = |messages: usize| Self { messages, bytes };
@@ -66,8 +66,8 @@ impl Load {
     }
 }
 
-/// How many of these, from the first on, go into one call, where a message for everyone is so many; one does in any case, and what
-/// is too much of it is held back.
+/// Returns how many bundles, from the first on, go into one call, where a message for everyone is stored as `copies`
+/// messages. The first one goes in any case, and those of its requests that are too much are held back.
 pub(super) fn fitting(called: &mut [Called], copies: usize) -> usize {
     let mut load = Load::default();
     for (number, (seat, bundle)) in called.iter_mut().take(CALL_BUNDLES_MAX).enumerate() {
@@ -84,7 +84,8 @@ pub(super) fn fitting(called: &mut [Called], copies: usize) -> usize {
     called.len().min(CALL_BUNDLES_MAX)
 }
 
-/// Adds a bundle's requests; where they become too much. `begins`: the first of them goes in any case.
+/// Adds a bundle's requests to `load`; returns the place from which they are too much. `begins`: the first of them
+/// goes in any case.
 fn first_beyond(bundle: &Bundle, load: &mut Load, copies: usize, begins: bool) -> Option<usize> {
     bundle.open().find(|&place| {
         *load = load.and(Load::of(&bundle.requests[place], copies));

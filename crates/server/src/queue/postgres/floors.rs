@@ -1,9 +1,9 @@
-//! Floors of lanes: below which place in reading order nothing of the ring is left to read.
+//! Floors of lanes: the place in reading order below which the ring holds nothing for a lane.
 //!
-//! A queue's row is locked by whoever appends to it, so its messages come in the order of their ids, and what was
-//! once seen to be gone stays gone. Without a floor a read walks the index entries of every message that was read
-//! before it, until the ring turns. A floor is only a hint: too low is slow, and it is never too high, not even for a
-//! queue made anew under an old name, because ids only grow.
+//! A queue's row is locked by every transaction that appends to the queue, so its messages come in the order of their
+//! ids, and what was once seen to be gone stays gone. Without a floor a read walks the index entries of every message
+//! that was read before it, until the ring turns. A floor is only a hint. If it is too low, reads are slow; it is
+//! never too high, not even for a queue made anew under an old name, because ids only grow.
 
 use rustc_hash::FxHashMap;
 
@@ -11,60 +11,61 @@ use super::census::{Census, Excerpt};
 use super::link::Server;
 use crate::queue::rules::AccountId;
 
-/// Lanes above which those are forgotten of which the ring's floor says as much, as of those of queues that are gone; and all of them
-/// if that leaves more than half: they come back by themselves.
+/// Number of lanes above which those are forgotten whose floor is no higher than the ring's, which includes deleted
+/// queues. If more than half remain, all are forgotten: they come back by themselves.
 const LANES_MAX: usize = 100_000;
 
-/// Who sent what a lane holds (None: anyone) and who may read it (0: anyone).
+/// A lane within a queue: the sender (None: any) and the recipient (0: anyone).
 type Reads = (Option<AccountId>, AccountId);
 
-/// How far a floor may stay behind: fewer dead entries than this are walked faster than a new floor is told.
+/// How far a floor may lag behind: fewer dead entries than this are walked faster than a new floor is told.
 const BEHIND_MAX: i64 = 500;
 
-/// Who says so: this server, asked over this many connections made so far. One that went away and came back shows in them.
+/// Origin of floors: a server, and how many connections had been made so far. A server that went away and came back
+/// shows in that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) server: Server,
     pub(super) made: u64,
 }
 
-/// What is known of a lane.
+/// What is known about a lane.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Floor {
-    /// Below this place the ring holds nothing for it.
+    /// Place below which the ring holds nothing for the lane.
     pub(super) place: i64,
-    /// The highest place that was met when that was told. A lane may hold an old message, and its floor stays then.
+    /// The highest place met when the floor was told. A lane may hold an old message; then its floor stays as it is.
     told: i64,
 }
 
-/// What this middleware knows.
+/// All floors that this middleware knows.
 #[derive(Default)]
 pub(super) struct Floors {
     server: Option<Source>,
-    /// The highest place it has met.
+    /// The highest place that this middleware has met.
     newest: i64,
-    /// Of the ring as a whole.
+    /// The floor of the ring as a whole.
     ring: i64,
-    /// What was left there, when somebody looked last.
+    /// The last census: what was left in the ring then.
     census: Census,
     queues: FxHashMap<Box<[u8]>, FxHashMap<Reads, Floor>>,
     lanes: usize,
 }
 
 impl Floors {
-    /// The floor of a queue's lane.
+    /// Returns the floor of a queue's lane.
     pub(super) fn of(&self, queue: &[u8], sender: Option<AccountId>, recipient: AccountId) -> Floor {
         let floor = self.queues.get(queue).and_then(|lanes| lanes.get(&(sender, recipient)));
         let floor = floor.copied().unwrap_or_default();
         Floor { place: floor.place.max(self.ring), ..floor }
     }
 
-    /// The floor of every lane.
+    /// Returns the floor of the ring as a whole.
     pub(super) fn ring(&self) -> i64 {
         self.ring
     }
 
-    /// The floor of what a sender sent to a recipient (0: anyone) in all queues.
+    /// Returns the floor of what a sender sent to a recipient (0: anyone) in all queues.
     pub(super) fn of_all_queues(&self, sender: Option<AccountId>, recipient: AccountId) -> i64 {
         self.ring.max(sender.map_or(0, |sender| self.census.floor(sender, recipient)))
     }
@@ -74,7 +75,7 @@ impl Floors {
         excerpt.add(&self.census, self.ring, reader);
     }
 
-    /// Takes note of a census, and gives back the one before.
+    /// Replaces the census, and returns the one before.
     pub(super) fn count(&mut self, census: Census) -> Census {
         std::mem::replace(&mut self.census, census)
     }
@@ -84,22 +85,23 @@ impl Floors {
         self.ring = self.ring.max(floor);
     }
 
-    /// Whether it is worth to be told a lane's floor anew.
+    /// Returns whether a new floor of a lane is worth asking for.
     pub(super) fn is_due(&self, floor: Floor) -> bool {
         floor.place.max(floor.told) + BEHIND_MAX < self.newest
     }
 
-    /// The highest place that was met.
+    /// Returns the highest place met.
     pub(super) fn newest(&self) -> i64 {
         self.newest
     }
 
-    /// Takes note of a place.
+    /// Notes that a place was met.
     pub(super) fn meet(&mut self, place: i64) {
         self.newest = self.newest.max(place);
     }
 
-    /// Raises it, but not above what was met: ids that others drew may come again after a crash.
+    /// Raises the floor of a lane, but not above the highest place met: ids that others drew may come again after a
+    /// crash.
     pub(super) fn raise(
         &mut self,
         queue: &[u8],
@@ -120,7 +122,8 @@ impl Floors {
         self.lanes += lanes.len() - before;
     }
 
-    /// Makes room for other lanes. What is known of the ring stays: without it whoever reads walks all that is gone.
+    /// Makes room for other lanes. What is known of the ring stays: without it reads would walk everything that is
+    /// gone.
     fn clear_lanes(&mut self) {
         let ring = self.ring;
         self.queues.retain(|_, lanes| {
@@ -139,14 +142,14 @@ impl Floors {
         *self = Self { server: self.server, ..Self::default() };
     }
 
-    /// Forgets everything if it was not this server that said so: another may have taken over, and with it an earlier state.
+    /// Forgets everything if it is from another origin: another server may have taken over with an earlier state.
     pub(super) fn belong_to(&mut self, server: Source) {
         if self.server != Some(server) {
             *self = Self { server: Some(server), ..Self::default() };
         }
     }
 
-    /// Whether this server said so.
+    /// Returns whether the floors are from this origin.
     pub(super) fn are_of(&self, server: Source) -> bool {
         self.server == Some(server)
     }

@@ -1,9 +1,9 @@
-//! The connections that a store's workers share: the one used last goes first, for its session is warm, and one more is
-//! made when all are in use.
+//! The connections that a store's workers share. The one used last is taken first, because its session is warm;
+//! another one is made when all are in use.
 //!
-//! A server that accepts no further connection is no outage while others of ours work: a worker then waits for one of those. So
-//! does a worker whose connection has ended meanwhile. Only where none works does a failed connection concern all workers, and one
-//! of them finds that out for all.
+//! If the server accepts no further connection, that is no outage while others of ours work: a worker then waits for
+//! one of those. So does a worker whose connection has ended meanwhile. Only where none works does a failed
+//! connection concern all workers, and one of them finds that out for all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 use super::link::{Failure, Link};
 use super::reach::Reach;
 
-/// After a further connection has failed, how long the store makes do with those it has.
+/// How long the store makes do with the connections it has after a further one has failed.
 const MORE_AFTER: Duration = Duration::from_secs(1);
 
-/// The connections.
+/// The connections of a store's workers.
 pub(super) struct Links {
     reach: Arc<Reach>,
     state: Mutex<State>,
     returned: Condvar,
-    /// How often a worker waited for one.
+    /// How often a worker waited for a connection.
     waited: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     idle: Vec<Link>,
-    /// How many are in use: all of them worked when they were taken.
+    /// How many connections are in use: each worked when it was taken.
     used: usize,
-    /// None works, and one worker tries to connect: the others wait for what comes of it.
+    /// None works, and one worker tries to connect: the others wait for the outcome.
     tries: bool,
     /// Until then no further connection is tried.
     more_at: Option<Instant>,
 }
 
 impl State {
-    /// The connection used last of those that work.
+    /// Takes out the connection used last of those that work.
     fn take_open(&mut self) -> Option<Link> {
         let at = self.idle.iter().rposition(Link::is_open)?;
         self.used += 1;
@@ -45,13 +45,13 @@ impl State {
 }
 
 impl Links {
-    /// So far only this one, which nobody uses.
+    /// Starts with this one connection, which is not in use.
     pub(super) fn new(reach: Arc<Reach>, first: Link) -> Self {
         let state = State { idle: vec![first], ..State::default() };
         Self { reach, state: Mutex::new(state), returned: Condvar::new(), waited: AtomicU64::new(0) }
     }
 
-    /// Has `work` use a connection that works.
+    /// Runs `work` with a connection that works.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Link) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut link = self.take()?;
         let outcome = work(&mut link);
@@ -110,7 +110,8 @@ impl Links {
         }
     }
 
-    /// Makes one that has ended again, or a new one. Its failure concerns all workers if none works.
+    /// Makes a connection that has ended again, or a new one. Its failure concerns all workers if none works
+    /// (`alone`).
     fn one_more(&self, ended: Option<Link>, alone: bool) -> (Option<Link>, Result<(), Failure>) {
         let mut link = match ended.map_or_else(|| Link::new(Arc::clone(&self.reach), None), Ok) {
             Ok(link) => link,

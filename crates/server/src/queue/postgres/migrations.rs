@@ -1,9 +1,9 @@
 //! The schema: numbered files of SQL, each applied once, in order, in a transaction of its own.
 //!
-//! What has been applied stands in `posthaste.migration`, so anybody can see it, with the SHA-1 of the file, so that a
-//! schema made of other files than ours, by a version between two releases, is refused by name. Two programs that migrate at once
-//! take turns by an advisory lock, which belongs to the connection: a pooler that shares connections between
-//! transactions cannot keep it, so the connection must be a direct one.
+//! What has been applied is listed in `posthaste.migration`, visible to everybody, with the SHA-1 of each file: a
+//! schema made of other files than ours, by a version between two releases, is refused by name. Two programs that
+//! migrate at once take turns by an advisory lock. That lock belongs to the connection, so it must be a direct one: a
+//! pooler that shares connections between transactions cannot keep the lock.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -48,10 +48,10 @@ const fn migration(number: u32, name: &'static str, text: &'static str) -> Migra
     Migration { number, name, text }
 }
 
-/// `posthast` in ASCII: the key of the lock, the same in every release.
+/// Key of the advisory lock, the same in every release: `posthast` in ASCII.
 const LOCK: i64 = 0x706f_7374_6861_7374;
 
-/// The oldest server, as `server_version_num` has it.
+/// Oldest supported server, as in `server_version_num`.
 const OLDEST: i32 = 130_000;
 
 /// Why a schema is not as this program needs it.
@@ -73,9 +73,9 @@ pub enum MigrateError {
         /// The newest this program knows.
         known: u32,
     },
-    /// A file was another one when it was applied; its name.
+    /// Name of a file that was a different one when it was applied.
     Other(String),
-    /// The server is too old; its version.
+    /// Version of a server that is too old.
     Old(String),
     /// The database's encoding, which is not UTF8.
     Encoding(String),
@@ -144,7 +144,7 @@ impl From<ConnectError> for MigrateError {
     }
 }
 
-/// Nothing is asked of the system but an event loop.
+/// The only thing asked of the system is an event loop.
 impl From<io::Error> for MigrateError {
     fn from(error: io::Error) -> Self {
         Self::Runtime(error)
@@ -156,13 +156,13 @@ impl Migration {
         format!("{:04}_{}.sql", self.number, self.name)
     }
 
-    /// What `sha1sum` says of the file.
+    /// Returns the file's SHA-1 as `sha1sum` shows it.
     fn digest(&self) -> String {
         let digest = Sha1::digest(self.text);
         digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 
-    /// Writes down that it has been applied.
+    /// Returns the statement that records that the file has been applied.
     fn note(&self) -> String {
         let Self { number, name, .. } = self;
         let digest = self.digest();
@@ -172,14 +172,14 @@ impl Migration {
     }
 }
 
-/// What a database says of one file that it was made of.
+/// A file that a database says was applied.
 struct Applied {
     number: u32,
-    /// None: it was written down before digests were.
+    /// None: it was recorded before digests were.
     digest: Option<String>,
 }
 
-/// Connects, brings the schema up to date and says which migrations that took.
+/// Connects, brings the schema up to date and returns the numbers of the migrations that took.
 ///
 /// # Errors
 /// What stands in the way and what to do.
@@ -187,7 +187,7 @@ pub fn migrate_at(address: &PostgresAddress) -> Result<Vec<u32>, MigrateError> {
     with_connection(address, migrate)
 }
 
-/// Brings the schema up to date; the numbers of what was applied.
+/// Brings the schema up to date; returns the numbers of the migrations that were applied.
 ///
 /// # Errors
 /// What stands in the way and what to do. What was applied before stays.
@@ -195,12 +195,12 @@ pub async fn migrate(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
     suits(client).await?;
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
     let applied = migrate_alone(client).await;
-    // Should this fail the connection is broken, and the lock gone with it.
+    // If this fails the connection is broken, and the lock gone with it.
     let _ = client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await;
     applied
 }
 
-/// Whether the schema is exactly what this program needs.
+/// Checks that the schema is exactly what this program needs.
 ///
 /// # Errors
 /// What to do if it is not.
@@ -211,7 +211,7 @@ pub async fn check(client: &Client) -> Result<(), MigrateError> {
     if found < wanted { Err(MigrateError::Behind { found, wanted }) } else { Ok(()) }
 }
 
-/// All of it as one script for psql.
+/// Returns all migrations as one script for psql.
 #[must_use]
 pub fn script() -> String {
     let mut script = String::from(
@@ -232,7 +232,7 @@ fn newest(applied: &[Applied]) -> u32 {
     applied.iter().map(|applied| applied.number).max().unwrap_or_default()
 }
 
-/// Whether what has been applied are files of this program.
+/// Checks that all files that were applied are this program's.
 fn is_ours(applied: &[Applied]) -> Result<(), MigrateError> {
     let (found, known) = (newest(applied), newest_known());
     if found > known {
@@ -247,7 +247,7 @@ fn is_ours(applied: &[Applied]) -> Result<(), MigrateError> {
     Ok(())
 }
 
-/// Whether this server and this database can hold the schema at all.
+/// Checks that this server and this database can hold the schema at all.
 async fn suits(client: &Client) -> Result<(), MigrateError> {
     const ASKED: &str = "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
                          current_setting('server_encoding')";
@@ -262,7 +262,7 @@ async fn suits(client: &Client) -> Result<(), MigrateError> {
     Ok(())
 }
 
-/// What has been applied, in order.
+/// Returns the files that were applied, in order.
 async fn applied(client: &Client) -> Result<Vec<Applied>, MigrateError> {
     // Without a name: behind a pooler the session may hold somebody else's statement of that name.
     let there = client.query_typed("SELECT to_regclass('posthaste.migration') IS NOT NULL", &[]).await?;
@@ -302,11 +302,12 @@ async fn apply(client: &mut Client, migration: &Migration) -> Result<(), tokio_p
     transaction.commit().await
 }
 
-/// An error with the line of the file that it is about.
+/// Returns an error's text with the line of the file that it is about.
 fn place(error: &tokio_postgres::Error, text: &str) -> String {
     let Some(db) = error.as_db_error() else { return chain(error) };
     let mut said = db.message().replace('\n', " ");
-    // The file that makes the schema needs a right in the database; all else is in the schema, which is ours then.
+    // The file that creates the schema needs a privilege in the database; all else is in the schema, which is ours
+    // then.
     if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE && text.contains("CREATE SCHEMA posthaste;") {
         said += "; its owner can allow it: GRANT CREATE ON DATABASE … TO the URL's user";
     }

@@ -1,6 +1,6 @@
-//! Fixed answers from a database: what its functions are replaced by to measure the way to it and back.
+//! A database with fixed answers: its functions are replaced, to measure the way to it and back.
 //!
-//! The store finds the schema it knows, and functions that read and write nothing. See sql/mock.sql.
+//! The store finds the schema that it knows, with functions that read and write nothing. See sql/mock.sql.
 
 use super::address::PostgresAddress;
 use super::connect::with_connection;
@@ -8,10 +8,10 @@ use super::migrations::MigrateError;
 
 const FUNCTIONS: &str = include_str!("../../../../../sql/mock.sql");
 
-/// Why there are no fixed answers now.
+/// Why a database in use is refused.
 const IN_USE: &str = "it holds queues, whose messages nobody could reach any more: name a new database";
 
-/// Replaces the functions of a database that has the schema and no queue. Readers get a body of so many bytes.
+/// Replaces the functions of a database that has the schema and no queue. Readers get bodies of `body_bytes` bytes.
 ///
 /// # Errors
 /// What stands in the way and what to do.

@@ -1,5 +1,5 @@
-//! The password of a URL that has none: from `PGPASSWORD`, else from the password file, where libpq looks, too.
-//! A variable that is empty is as none, there as here.
+//! The password for a URL that has none: from `PGPASSWORD`, else from the password file, as libpq does. An empty
+//! variable counts as absent, as it does there.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::address::Place;
 
-/// What a line of the password file is compared with.
+/// The connection that lines of the password file are compared with.
 #[derive(Clone, Copy, Debug)]
 struct Wanted<'a> {
     host: &'a str,
@@ -18,7 +18,7 @@ struct Wanted<'a> {
     user: &'a str,
 }
 
-/// Finds it. Asked at every connect, so a changed password needs no restart.
+/// Finds the password. Called at every connect, so a changed password needs no restart.
 ///
 /// # Errors
 /// Why the password file is not used.
@@ -30,7 +30,7 @@ pub(super) fn find(
     if let Some(password) = said(env::var_os("PGPASSWORD")).and_then(|password| password.into_string().ok()) {
         return Ok(Some(password));
     }
-    // Whom the library takes, who need not be the one that the environment names.
+    // The user that the library takes by default, which need not be the one that the environment names.
     let me = if user.is_none() { whoami::username().unwrap_or_default() } else { String::new() };
     let user = user.unwrap_or(&me);
     let host = if place.is_unix() { "localhost" } else { &place.host };
@@ -44,12 +44,12 @@ fn path() -> Option<PathBuf> {
     said(env::var_os("PGPASSFILE")).map(PathBuf::from).or_else(home)
 }
 
-/// What a variable says.
+/// Returns a variable's value, unless it is empty.
 fn said(variable: Option<OsString>) -> Option<OsString> {
     variable.filter(|value| !value.is_empty())
 }
 
-/// The file's text, unless others could read it: then it is no secret, and libpq does not use it either.
+/// Returns the file's text, unless others can read the file: then it is no secret, and libpq does not use it either.
 fn read(path: &Path) -> Result<Option<String>, String> {
     let Ok(about) = fs::metadata(path) else { return Ok(None) };
     if about.permissions().mode() & 0o077 != 0 {
@@ -59,7 +59,7 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     text.map(Some).map_err(|error| format!("{} cannot be read: {error}", path.display()))
 }
 
-/// The password of the first line `host:port:database:user:password` that fits; `*` fits everything.
+/// Returns the password of the first line `host:port:database:user:password` that fits; `*` fits everything.
 fn in_lines(text: &str, wanted: Wanted<'_>) -> Option<String> {
     let port = wanted.port.to_string();
     let wanted = [wanted.host, &port, wanted.database, wanted.user];
@@ -71,7 +71,7 @@ fn in_lines(text: &str, wanted: Wanted<'_>) -> Option<String> {
     })
 }
 
-/// Splits a line at its colons; a backslash takes the meaning from what follows it.
+/// Splits a line at its colons; a backslash makes the next character an ordinary one.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut letters = line.chars();

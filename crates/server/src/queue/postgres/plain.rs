@@ -1,4 +1,5 @@
-//! Plain requests: a SEND, PEEK or POP without options, of accounts this middleware knows. They have functions of their own.
+//! Plain requests: a SEND, PEEK or POP without options that names only accounts this middleware knows. They have SQL
+//! functions of their own.
 
 use posthaste_wire::operation::{Recipient, Selection, Send};
 use posthaste_wire::span::Span;
@@ -6,7 +7,7 @@ use posthaste_wire::span::Span;
 use super::names::Accounts;
 use crate::queue::rules::{AccountId, Ask};
 
-/// A SEND. Accounts are numbers as SQL has them.
+/// A plain SEND. Accounts are numbers of SQL's type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PlainSend<'a> {
     pub(super) sender: i32,
@@ -16,17 +17,18 @@ pub(super) struct PlainSend<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// A PEEK or POP.
+/// A plain PEEK or POP.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Reading<'a> {
     pub(super) reader: i32,
     pub(super) queue: Option<&'a str>,
-    /// The queue that it has waited for.
+    /// Id of the queue that it has waited for.
     pub(super) awaited: Option<i64>,
     pub(super) sender: Option<i32>,
 }
 
-/// A SEND without options to somebody this middleware knows.
+/// Returns a SEND in plain form; None: it has options, or goes to everyone or to an account this middleware does not
+/// know.
 pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> Option<PlainSend<'a>> {
     let recipient = match send.to {
         Recipient::Anyone => 0,
@@ -42,7 +44,8 @@ pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> 
     })
 }
 
-/// Plain ones of a sender this middleware knows; ANYORDER allows what the plain order gives.
+/// Returns a selection in plain form; None: it has options, or names a sender this middleware does not know. ANYORDER
+/// may be ignored: it allows the plain order too.
 pub(super) fn reading<'a>(
     ask: Ask<'a>,
     select: &Selection,
@@ -64,7 +67,7 @@ fn number(name: Span, ask: Ask<'_>, accounts: &Accounts) -> Option<i32> {
     accounts.id(name.of(ask.bytes)).map(AccountId::cast_signed)
 }
 
-/// Names were checked to be UTF-8 when they were parsed.
+/// Returns a name as text: names were checked to be UTF-8 when they were parsed.
 pub(super) fn text<'a>(ask: Ask<'a>, name: Span) -> &'a str {
     std::str::from_utf8(name.of(ask.bytes)).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! Whether the database can be reached, as all connections of a store know it: what one of them meets counts for the others.
+//! Whether the database can be reached, for all connections of a store: what one of them finds out counts for the
+//! others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +10,10 @@ use posthaste_measure::Events;
 use super::address::PostgresAddress;
 use crate::queue::EVENT_SOURCE;
 
-/// A database that has not answered the keeper for so long is in trouble: whoever balances load is told so.
+/// Time after which a database that has not answered the keeper counts as in trouble, which load balancers are told.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// Between attempts to reach a database that cannot be reached.
+/// Pauses between attempts to reach a database that cannot be reached: the first one, and the longest.
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
 const TRY_AGAIN_MAX: Duration = Duration::from_secs(1);
 
@@ -21,7 +22,7 @@ pub(super) struct Reach {
     pub(super) address: PostgresAddress,
     state: Mutex<State>,
     pub(super) events: Events,
-    /// Whether a connection keeps its session between transactions, which a pooler's need not.
+    /// Whether a connection keeps its session between transactions; behind a pooler it need not.
     sessions: AtomicBool,
 }
 
@@ -30,27 +31,27 @@ struct State {
     down: Option<Down>,
     /// How often a connection was made.
     made: u64,
-    /// Since when the keeper has been at what it asks in a round.
+    /// When the keeper began its round; None: it is between rounds.
     asked: Option<Instant>,
 }
 
-/// The database could not be reached when it was last tried.
+/// An outage: the database could not be reached when it was last tried.
 struct Down {
     why: String,
-    /// When it may be tried again, and how long that is from one try to the next.
+    /// When it may be tried again; `pause` is the time from one attempt to the next.
     again: Instant,
     pause: Duration,
-    /// Since when, as events tell it.
+    /// When the outage began, in the time of events.
     since_ns: u64,
 }
 
 impl Reach {
-    /// Of a database; when it was out of reach is left at `events`.
+    /// Returns the state of a database that has not been tried; outages are recorded in `events`.
     pub(super) fn new(address: PostgresAddress, events: Events) -> Arc<Self> {
         Arc::new(Self { address, state: Mutex::default(), events, sessions: AtomicBool::new(false) })
     }
 
-    /// Why the database cannot be reached or used; None: it can.
+    /// Returns why the database cannot be reached or does not answer; None: it does.
     pub(super) fn trouble(&self) -> Option<String> {
         let state = self.state();
         let silent = state.asked.map(|at| at.elapsed()).filter(|silent| *silent > SILENT);
@@ -60,7 +61,7 @@ impl Reach {
         state.down.as_ref().map(|down| down.why.clone()).or(silent)
     }
 
-    /// The keeper, which has something to ask all the time, begins or ends a round.
+    /// Notes that the keeper, which asks something all the time, begins or ends a round.
     pub(super) fn asks(&self, asks: bool) {
         self.state().asked = asks.then(Instant::now);
     }
@@ -70,12 +71,12 @@ impl Reach {
         self.state().made
     }
 
-    /// Says whether sessions are kept.
+    /// Sets whether sessions are kept.
     pub(super) fn set_sessions(&self, kept: bool) {
         self.sessions.store(kept, Ordering::Relaxed);
     }
 
-    /// Whether sessions are kept.
+    /// Returns whether sessions are kept.
     pub(super) fn keeps_sessions(&self) -> bool {
         self.sessions.load(Ordering::Relaxed)
     }
@@ -84,14 +85,15 @@ impl Reach {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is too early to try again.
+    /// Returns why the database cannot be reached if it is too early to try again.
     pub(super) fn too_early(&self) -> Option<String> {
         let state = self.state();
         let Down { why, again, .. } = state.down.as_ref()?;
         (Instant::now() < *again).then(|| why.clone())
     }
 
-    /// A connection works. If nobody has tried to make another for a while, an earlier failure to do so is history.
+    /// Notes that a connection works. If no other one has been tried for a while, an earlier failure to connect is
+    /// history.
     pub(super) fn works(&self) {
         let mut state = self.state();
         if let Some(down) = state.down.take_if(|down| down.again + TRY_AGAIN_MAX < Instant::now()) {
@@ -99,7 +101,7 @@ impl Reach {
         }
     }
 
-    /// Somebody has tried to make a connection: it is there, or why it is not.
+    /// Notes the outcome of an attempt to connect: it worked, or why not.
     pub(super) fn note(&self, outcome: Result<(), &str>) {
         let mut state = self.state();
         match outcome {
@@ -112,7 +114,7 @@ impl Reach {
             Err(why) => {
                 let pause = state.down.as_ref().map_or(TRY_AGAIN_MIN, |down| down.pause * 2);
                 let pause = pause.min(TRY_AGAIN_MAX);
-                // Who was never there keeps the server from starting, which says why.
+                // A database that was never reached keeps the server from starting, which says why.
                 if state.down.is_none() && state.made > 0 {
                     tracing::error!("{why}; requests get STORE until it can be reached");
                     self.events.note(EVENT_SOURCE, "PostgreSQL lost");

@@ -17,13 +17,13 @@ pub struct ConnectError {
 /// Why one place was not reached.
 #[derive(Debug)]
 pub(super) enum Reason {
-    /// Nobody answers there.
+    /// Nothing answers there.
     Unreachable(String),
-    /// Not within this time.
+    /// It did not answer within this time.
     TooSlow(Duration),
-    /// The server wants a password and there is none; why the file that may have it is not used.
+    /// The server wants a password and there is none; holds why the password file is not used, if there is one.
     NoPassword(Option<String>),
-    /// The password is wrong, or the user is not there.
+    /// The password is wrong, or the user does not exist; in the server's words.
     WrongPassword(String),
     /// The server's rules do not let this user in, in its words.
     NotAllowed(String),
@@ -37,9 +37,9 @@ pub(super) enum Reason {
     ReadOnly,
     /// It takes writes, and the URL asks for one that takes none.
     NotReadOnly,
-    /// There is no way to encrypt the connection as asked for.
+    /// The connection cannot be encrypted as asked for.
     Tls(String),
-    /// Something else.
+    /// Another reason.
     Other(String),
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// What the library's error means; `anonymous` when it had no password to offer.
+    /// Returns what the library's error means; `anonymous`: it had no password to offer.
     pub(super) fn of(error: &tokio_postgres::Error, anonymous: bool) -> Self {
         if let Some(db) = error.as_db_error() {
             return Self::said(db.code(), db.message().replace('\n', " "));
@@ -126,7 +126,7 @@ impl Reason {
         }
     }
 
-    /// What the server said.
+    /// Returns what the server's error means.
     fn said(code: &SqlState, message: String) -> Self {
         match code {
             code if *code == SqlState::INVALID_PASSWORD => Self::WrongPassword(message),
@@ -143,7 +143,7 @@ fn is_tls(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>)
 }
 
-/// An error with all its causes, in one line.
+/// Returns an error with all its causes, in one line.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

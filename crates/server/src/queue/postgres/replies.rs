@@ -1,4 +1,4 @@
-//! What `posthaste.apply` answered: its rows, sorted by request and written as answers.
+//! The reply of `posthaste.apply`: its rows, sorted by request and written as answers.
 
 use posthaste_wire::operation::{Operation, Pop, Selection};
 use rustc_hash::FxHashMap;
@@ -13,30 +13,30 @@ use crate::queue::answer::Answer;
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, Flow, Interest, News, Outcome};
 
-/// The rows of one call.
+/// The rows of the reply to one call.
 pub(super) struct Replies {
     rows: Vec<Row>,
-    /// Requests and the rows that answer them, by request; those of one in the order they came.
+    /// Requests and the rows that answer them, sorted by request; rows of one request in the order they came.
     by_op: Vec<(usize, usize)>,
-    /// What the SENDs of steps gave.
+    /// Messages sent by SENDs of steps, by request.
     sent: FxHashMap<usize, Vec<Sent>>,
-    /// Rows that name queues.
+    /// Rows that name queues, by queue id.
     names: FxHashMap<u64, usize>,
-    /// Rows with the queues that are readable for anyone, by the number that they share with those for a reader.
+    /// Rows with the queues that are readable for anyone, by the number that they share with the rows for readers.
     for_anyone: FxHashMap<u64, usize>,
-    /// The highest place there is to be seen in the rows.
+    /// The highest place that occurs in the rows.
     pub(super) newest: i64,
-    /// Floors by lane.
+    /// Floors, each with the number of its lane.
     pub(super) floors: Vec<(usize, i64)>,
-    /// What waiting pops want to know.
+    /// News for waiting pops.
     pub(super) news: Vec<News>,
-    /// What a tick has done.
+    /// How far a tick has come.
     pub(super) ticked: Option<Ticked>,
-    /// What the database says that the statement took, in nanoseconds, without the commit; 0: it does not say.
+    /// How long the statement took by the database's clock, in nanoseconds, without the commit; 0: unknown.
     pub(super) statement_ns: u64,
 }
 
-/// Up to when a tick is done with what was due, and when it was asked, in milliseconds since 1970.
+/// How far a tick has come: up to when it is done with what was due, and when it ran, in milliseconds since 1970.
 #[derive(Clone, Copy)]
 pub(super) struct Ticked {
     pub(super) done_ms: i64,
@@ -49,14 +49,14 @@ impl Ticked {
         Some(Self { done_ms: number(column::NUMBER)?, at_ms: number(column::DUE)? })
     }
 
-    /// Whether there may be more than one tick does.
+    /// Returns whether there may be more left than one tick does.
     pub(super) fn is_behind(self) -> bool {
         self.done_ms < self.at_ms
     }
 }
 
 impl Replies {
-    /// Sorts rows. `sends` and `reads`: the requests in these columns of the call, which some rows count by.
+    /// Sorts rows. `sends` and `reads` are these columns of the call, in which some rows count requests.
     pub(super) fn new(rows: Vec<Row>, sends: &[i32], reads: &[i32]) -> Self {
         let mut replies = Self {
             by_op: Vec::with_capacity(rows.len()),
@@ -102,7 +102,7 @@ impl Replies {
         replies
     }
 
-    /// Accounts in the answers whose names are not known yet.
+    /// Returns the accounts in messages whose names are not known yet.
     pub(super) fn strangers(&self, accounts: &Accounts) -> Vec<i32> {
         let messages = self.rows.iter().filter(|row| kind(row) == b'm');
         let ids = messages.flat_map(|row| [account(row, column::SENDER), account(row, column::RECIPIENT)]);
@@ -113,7 +113,7 @@ impl Replies {
         strangers
     }
 
-    /// The queue that a SEND went to; None: it was refused.
+    /// Returns the id of the queue that a SEND went to; None: it was refused.
     pub(super) fn sent_to(&self, op: usize) -> Option<u64> {
         if let Some(sent) = self.sent.get(&op) {
             return sent.first().copied().flatten().map(|sent| sent.queue);
@@ -122,7 +122,7 @@ impl Replies {
         (kind(row) == b'i').then(|| unsigned(row, column::QUEUE))
     }
 
-    /// The messages that a SEND or SENDMANY made; 0 for one whose number is not told.
+    /// Returns the ids of the messages that a SEND or SENDMANY made; 0 where an id is not told.
     pub(super) fn sent_ids(&self, op: usize) -> Vec<u64> {
         match self.sent.get(&op) {
             Some(sent) => sent.iter().flatten().map(|sent| sent.id).collect(),
@@ -130,18 +130,18 @@ impl Replies {
         }
     }
 
-    /// As how many messages one for everyone was stored; None: it was refused.
+    /// Returns as how many messages one for everyone was stored; None: it was refused.
     pub(super) fn copies(&self, op: usize) -> Option<usize> {
         let row = self.rows_of(op).next().filter(|row| kind(row) == b'i')?;
         usize::try_from(unsigned(row, column::NUMBER)).ok()
     }
 
-    /// The messages of an answer.
+    /// Returns the ids of the messages handed out to request `op`.
     pub(super) fn message_ids(&self, op: usize) -> impl Iterator<Item = u64> {
         self.rows_of(op).filter(|row| kind(row) == b'm').map(|row| unsigned(row, column::NUMBER))
     }
 
-    /// Writes the answer to request `op`, which has removed so many messages before.
+    /// Writes the answer to request `op`; `removed`: how many messages it has removed before this call.
     pub(super) fn write(
         &self,
         op: usize,
@@ -156,7 +156,7 @@ impl Replies {
         let first = self.rows_of(op).next();
         if let Some(refused) = first.filter(|row| kind(row) == b'f') {
             return Flow::Done(match (text(refused, column::REASON), removed) {
-                // Somebody else has deleted it meanwhile.
+                // Another client has deleted the queue meanwhile.
                 ("no_queue", 1..) => answer.integer(removed),
                 _ => answer.fault(&fault(refused, ask, removed)),
             });
@@ -203,7 +203,7 @@ impl Replies {
         Outcome::Ok
     }
 
-    /// Names of the queues that hold something for the reader whose row this is, or for anyone.
+    /// Returns the names of the queues that hold something for the reader whose row this is, or for anyone.
     fn readable(&self, own: Option<&Row>) -> Vec<&[u8]> {
         let for_anyone = own.and_then(|own| self.for_anyone.get(&unsigned(own, column::NUMBER)));
         let lists = own.into_iter().chain(for_anyone.map(|&row| &self.rows[row]));
@@ -212,12 +212,12 @@ impl Replies {
             .collect();
         queues.sort_unstable();
         queues.dedup();
-        // One without a name was deleted a moment ago.
+        // A queue without a name was deleted a moment ago.
         let named = queues.into_iter().filter_map(|queue| self.names.get(&queue.cast_unsigned()));
         named.map(|&row| text(&self.rows[row], column::NAME).as_bytes()).collect()
     }
 
-    /// Messages in reading order.
+    /// Writes messages in reading order.
     fn messages(
         &self,
         op: usize,
@@ -229,7 +229,7 @@ impl Replies {
         let queue = ask.operation.queue().map(|queue| queue.of(ask.bytes));
         let mut rows: Vec<&Row> = self.rows_of(op).filter(|row| kind(row) == b'm').collect();
         rows.sort_by_key(|row| row.get::<_, Option<i64>>(column::PLACE));
-        // What is given again has the form of the first time.
+        // An answer repeated for a REQID has the form of the first one.
         let form = rows.first().and_then(|row| row.get::<_, Option<Vec<Option<i64>>>>(column::FIGURES));
         let many = form.map_or(many, |form| form.first() == Some(&Some(1)));
         match (many, rows.len()) {
@@ -244,7 +244,7 @@ impl Replies {
         Outcome::Ok
     }
 
-    /// The name of a message's queue, where its reader named none.
+    /// Returns the name of a message's queue, where the reader named none.
     fn queue_of<'a>(&'a self, message: &'a Row) -> &'a [u8] {
         let named = self.names.get(&unsigned(message, column::QUEUE)).map_or(message, |&row| &self.rows[row]);
         text(named, column::NAME).as_bytes()
@@ -257,7 +257,7 @@ impl Replies {
     }
 }
 
-/// What a pop waits for that found nothing.
+/// Returns what a pop that found nothing waits for.
 fn interest(empty: &Row, select: &Selection, reader: AccountId) -> Interest {
     Interest {
         reader,

@@ -1,8 +1,7 @@
-//! How a PostgreSQL store is: sizes, dead rows, who keeps them from being removed, and what to do about it.
+//! The state of a PostgreSQL store: sizes, dead rows, what keeps them from being removed, and what to do about it.
 //!
-//! Everything comes from the statistics the server keeps anyway, so asking costs nothing worth mentioning, however
-//! large the queues are; rows are counted by nobody. It is read in one transaction, which ends before the report is
-//! shown.
+//! Everything comes from statistics that the server keeps anyway: no rows are counted, so the report costs next to
+//! nothing, however large the queues are. It is read in one transaction, which ends before the report is shown.
 
 use std::fmt;
 use std::io;
@@ -16,10 +15,10 @@ use super::connect::{ConnectError, with_connection};
 use super::migrations::{self, MigrateError};
 use super::refusal::chain;
 
-/// A statement that hangs, behind somebody's lock for instance, must not keep the report from its reader.
+/// Time limits: a statement that hangs, behind a lock for instance, must not keep the report from its reader.
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '15s'; SET LOCAL lock_timeout = '5s'";
 
-/// Stands in the questions below for the names of middlewares' sessions.
+/// Placeholder in the queries below for the names of middlewares' sessions.
 const OURS: &str = "{ours}";
 
 /// The server and the ring.
@@ -51,7 +50,8 @@ const TABLES: &str = "
     WHERE c.relnamespace = 'posthaste'::regnamespace AND c.relkind = 'r'
     ORDER BY pg_total_relation_size(c.oid) DESC, c.relname";
 
-/// Whoever may keep dead rows from being removed, the ring from turning, or middlewares waiting: the one that reaches back furthest first.
+/// What may keep dead rows from being removed, the ring from turning, or middlewares waiting: the one that reaches
+/// back furthest first.
 const HOLDERS: &str = "
     WITH ring AS (
         SELECT pid FROM pg_locks WHERE granted
@@ -96,18 +96,18 @@ const VACUUMS: &str = "
         p.heap_blks_total AS pages
     FROM pg_stat_progress_vacuum p JOIN pg_stat_activity a USING (pid) WHERE p.datname = current_database()";
 
-/// What was found, in parts that are objects or lists of objects, and what to do, a sentence for each finding.
+/// What was found, in parts that are JSON objects or lists of them, and what to do, a sentence for each finding.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The server and the ring.
     pub state: Json,
     /// The tables with their sizes in bytes.
     pub tables: Vec<Json>,
-    /// Who keeps dead rows from being removed, or the ring from turning.
+    /// What keeps dead rows from being removed, the ring from turning, or middlewares waiting.
     pub holders: Vec<Json>,
     /// Vacuums under way.
     pub vacuums: Vec<Json>,
-    /// What to do. Nothing: all is well.
+    /// What to do; empty: all is well.
     pub advice: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ pub enum ReportError {
     Connect(ConnectError),
     /// Its schema is not this program's.
     Schema(MigrateError),
-    /// It did not answer a question.
+    /// A query failed.
     Failed(String),
     /// The machine gave no event loop.
     Runtime(io::Error),
@@ -149,7 +149,7 @@ impl From<ConnectError> for ReportError {
     }
 }
 
-/// Nothing is asked of the system but an event loop.
+/// The only thing asked of the system is an event loop.
 impl From<io::Error> for ReportError {
     fn from(error: io::Error) -> Self {
         Self::Runtime(error)
@@ -164,7 +164,8 @@ pub fn report_on(address: &PostgresAddress, long_s: u64) -> Result<Report, Repor
     with_connection(address, async |client| read(client, &names_of_ours(address), long_s).await)
 }
 
-/// How sessions of middlewares are called: as they are unless told otherwise, or as this URL says, as a list in SQL.
+/// Returns the application names of middlewares' sessions as a list in SQL: the default, and the one that this URL
+/// gives.
 fn names_of_ours(address: &PostgresAddress) -> String {
     let given = address.config().get_application_name().unwrap_or_default();
     format!("'posthaste', '{}'", given.replace('\'', "''"))
@@ -185,7 +186,8 @@ async fn read(client: &Client, ours: &str, long_s: u64) -> Result<Report, Report
     Ok(report)
 }
 
-/// The rows of a query as objects. As text in the simple protocol: no statement is left in a pooler's session.
+/// Returns the rows of a query as objects. It uses the simple protocol, so no statement is left in a pooler's
+/// session.
 pub(super) async fn rows(client: &Client, query: &str) -> Result<Vec<Json>, ReportError> {
     let asked = format!("SELECT coalesce(json_agg(r), '[]')::text FROM ({query}) AS r");
     let answers = client.simple_query(&asked).await?;

@@ -1,4 +1,4 @@
-//! One row of what `posthaste.apply` answered: its columns, and what they tell of a message, a queue, a refusal.
+//! One row of the reply of `posthaste.apply`: its columns, and how to read a message, a queue or a refusal from it.
 
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, Recipient};
@@ -51,12 +51,12 @@ pub(super) fn text(row: &Row, at: usize) -> &str {
     row.get::<_, Option<&str>>(at).unwrap_or_default()
 }
 
-/// The request that a row answers.
+/// Returns the number of the request that a row answers.
 pub(super) fn op(row: &Row) -> Option<usize> {
     row.get::<_, Option<i32>>(column::OP).and_then(|op| usize::try_from(op).ok())
 }
 
-/// A message that was sent; None: the queue does not exist.
+/// A message that was sent; None: its queue does not exist.
 pub(super) type Sent = Option<SentTo>;
 
 #[derive(Clone, Copy)]
@@ -66,16 +66,17 @@ pub(super) struct SentTo {
 }
 
 impl SentTo {
-    /// A step sends without priorities.
+    /// Returns the message's place in reading order: steps send without priorities.
     pub(super) fn place(self) -> i64 {
         PLAIN | self.id.cast_signed()
     }
 }
 
-/// The place of a message without a priority, but for its id.
+/// Place of a message without a priority, to which its id is added.
 const PLAIN: i64 = (u8::MAX as i64) << 54;
 
-/// What SENDs of a step gave, with their requests. A row has those from a number on, of all in this column of the call.
+/// Returns the requests of a step's SENDs with the messages they made. The row begins at a number that counts in
+/// `sends`, this column of the call.
 pub(super) fn sent(row: &Row, sends: &[i32]) -> impl Iterator<Item = (usize, Sent)> {
     let (ids, queues) = halves(row);
     let sent = ids.into_iter().zip(queues).map(|(id, queue)| {
@@ -85,14 +86,15 @@ pub(super) fn sent(row: &Row, sends: &[i32]) -> impl Iterator<Item = (usize, Sen
     sends[first..].iter().map(|op| *op as usize).zip(sent)
 }
 
-/// Places of messages, each with the request that gets it. A row tells of requests by their number in this column of the call.
+/// Returns places of messages, each with the request that gets it. The row names requests by their number in `reads`,
+/// this column of the call.
 pub(super) fn dealt(row: &Row, reads: &[i32]) -> impl Iterator<Item = (i64, usize)> {
     let (places, takers) = halves(row);
     let takers = takers.into_iter().flatten().filter_map(|taker| usize::try_from(taker).ok());
     places.into_iter().flatten().zip(takers.map(|taker| reads[taker - 1] as usize))
 }
 
-/// What waiting pops want to know.
+/// Returns the news for waiting pops.
 pub(super) fn news(row: &Row) -> News {
     let queue = unsigned(row, column::QUEUE);
     if kind(row) == b'g' {
@@ -105,14 +107,14 @@ pub(super) fn news(row: &Row) -> News {
     }
 }
 
-/// Figures that are two columns, one after the other.
+/// Splits the figures of a row, which are two columns one after the other.
 fn halves(row: &Row) -> (Vec<Option<i64>>, Vec<Option<i64>>) {
     let mut first: Vec<Option<i64>> = row.get::<_, Option<_>>(column::FIGURES).unwrap_or_default();
     let second = first.split_off(first.len() / 2);
     (first, second)
 }
 
-/// Whether a pop gave up because somebody else was faster.
+/// Returns whether a pop gave up because another one took the message first.
 pub(super) fn is_lost(rows: &[Row]) -> bool {
     matches!(rows, [row, ..] if kind(row) == b'f' && text(row, column::REASON) == "lost")
 }
@@ -186,7 +188,7 @@ pub(super) fn write_queue(row: &Row, detailed: bool, answer: &mut Answer<'_>) {
     answer.queue(&view, detailed.then_some(&detail));
 }
 
-/// A refusal in words, which are those of every store.
+/// Returns a refusal in the words that all stores share.
 pub(super) fn fault(row: &Row, ask: Ask<'_>, removed: u64) -> Fault {
     let name = |span: Span| span.of(ask.bytes);
     let queue = ask.operation.queue().map_or(&b""[..], name);
@@ -224,7 +226,8 @@ pub(super) fn fault(row: &Row, ask: Ask<'_>, removed: u64) -> Fault {
     }
 }
 
-/// Somebody else's transaction keeps a queue from being emptied, of which so much is removed.
+/// Returns the refusal where another transaction keeps a queue from being emptied; `removed` messages are removed
+/// already.
 pub(super) fn in_use(queue: &[u8], removed: u64) -> Fault {
     Fault::about(
         Word::Busy,

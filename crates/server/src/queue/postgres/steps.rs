@@ -9,7 +9,7 @@ use posthaste_wire::span::Span;
 use super::names::Accounts;
 use crate::path::bundle::Bundle;
 
-/// Messages of one answer up to which POP with COUNT goes with the others of its step.
+/// Largest COUNT with which a POP goes with the others of its step.
 const COUNT_IN_STEP: u32 = 64;
 
 /// Kinds of steps, in the order in which a round does them.
@@ -17,8 +17,9 @@ const COUNT_IN_STEP: u32 = 64;
 pub(super) enum Step {
     Create,
     Send,
-    /// A message stands in a lane of each kind (by queue, by both, by sender), so no two kinds of lane may be dealt
-    /// out in one step. Nor may what is given for good and what is lent: see `Lend`.
+    /// POP without a lease, for one kind of lane. A message stands in a lane of each kind (by queue, by both, by
+    /// sender), so no two kinds may be dealt out in one step; nor may messages given for good and messages lent, see
+    /// `Lend`.
     Pop(Named),
     /// POP with a lease.
     Lend(Named),
@@ -29,7 +30,7 @@ pub(super) enum Step {
     Other,
 }
 
-/// What a read names: a queue, a queue and a sender, a sender.
+/// The kind of lane that a read names: of a queue, of a queue and a sender, or of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Named {
     Queue,
@@ -38,7 +39,7 @@ pub(super) enum Named {
 }
 
 impl Step {
-    /// Its letter in SQL.
+    /// Returns the step's letter in SQL.
     pub(super) fn letter(self) -> i8 {
         let read = |lanes, letters: [u8; 3]| letters[lanes as usize];
         (match self {
@@ -55,13 +56,13 @@ impl Step {
         .cast_signed()
     }
 
-    /// Its letter if one POP or PEEK of one message is all of it.
+    /// Returns the step's letter in SQL if it consists of one POP or PEEK of one message.
     pub(super) fn letter_alone(self) -> i8 {
         (if matches!(self, Self::Peek(_)) { b'g' } else { b'q' }).cast_signed()
     }
 }
 
-/// Where a request stands.
+/// Place of a request: its bundle, its number in that, and its step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) bundle: usize,
@@ -69,8 +70,8 @@ pub(super) struct Place {
     pub(super) step: Step,
 }
 
-/// Every unanswered request with its round, in the order in which steps take them. The first `waiting` bundles are pops that
-/// waited, in the order they came: each takes before the next one, and before pops that come now.
+/// Returns every open request with its round, in the order in which steps take them. The first `waiting` bundles are
+/// pops that waited, the longest first: each takes before the next one, and before new pops.
 pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts) -> Vec<(usize, Place)> {
     let mut places = Vec::new();
     // The round and step of the last pop that waited.
@@ -95,7 +96,7 @@ pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts)
     places
 }
 
-/// The step that takes a request.
+/// Returns the step that takes a request.
 fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
     let known = |name: Span| accounts.id(name.of(bytes)).is_some();
     let plain = |select: &Selection, count_max: u32| {
@@ -155,7 +156,7 @@ mod tests {
         Operation::Pop(Pop { select, lease_ms, ..Pop::default() })
     }
 
-    /// Whose requests come after each other.
+    /// Returns the order of requests, each by its bundle and its number in that.
     fn order(bundles: &[Bundle], waiting: usize) -> Vec<(usize, usize)> {
         let bundles: Vec<&Bundle> = bundles.iter().collect();
         let placed = in_order(&bundles, waiting, &Accounts::default());

@@ -1,47 +1,44 @@
-//! Pop strategies: the ways for many readers to agree on who gets a message, one request at a time.
-//!
-//! They exist to be measured against each other and against the batch. See sql/0009_unbatched.sql and the files after
-//! it, one for each strategy.
+//! Pop strategies: ways for many readers to agree on which of them gets a message, one request at a time.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The longest first pause, and the longest of all: about one commit, and what no client takes for a failure yet.
+/// Upper bounds of the first pause and of any pause: about one commit, and what no client takes for a failure yet.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(64);
 
-/// How a pop that takes one message makes sure that nobody else has it.
+/// How a pop that takes one message makes sure that no other pop gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PopStrategy {
-    /// Passes over what others are taking.
+    /// Skips rows that others are taking.
     SkipLocked,
-    /// Deletes; when somebody else did, looks again.
+    /// Deletes the row; looks again if another pop has deleted it first.
     DeleteRetry,
     /// Waits for the row's lock, then deletes.
     ForUpdate,
-    /// Deletes in a REPEATABLE READ transaction; does it again when that fails.
+    /// Deletes in a REPEATABLE READ transaction, and repeats that when it fails.
     RepeatableRead,
-    /// Marks the row as taken; the tick removes it.
+    /// Marks the row as taken; a later tick removes it.
     MarkUpdate,
 }
 
-/// What a pop does that was not the fastest.
+/// What a pop does after another one was faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backoff {
     /// Tries again at once.
     #[default]
     None,
-    /// Tries again after a random time, twice as long at most after each loss.
+    /// Tries again after a random time, whose upper bound doubles with each loss.
     Exponential,
 }
 
 /// How single pops are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Popping {
-    /// Who gets the message.
+    /// How it is decided which pop gets the message.
     pub strategy: PopStrategy,
-    /// What the others do.
+    /// What the other pops do.
     pub backoff: Backoff,
 }
 
@@ -49,7 +46,7 @@ impl PopStrategy {
     const ALL: [Self; 5] =
         [Self::SkipLocked, Self::DeleteRetry, Self::ForUpdate, Self::RepeatableRead, Self::MarkUpdate];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     const fn name(self) -> &'static str {
         match self {
             Self::SkipLocked => "skip-locked",
@@ -60,13 +57,13 @@ impl PopStrategy {
         }
     }
 
-    /// Whether a pop can find that somebody else was faster.
+    /// Returns whether a pop can find that another one was faster.
     #[must_use]
     pub const fn can_lose(self) -> bool {
         !matches!(self, Self::SkipLocked)
     }
 
-    /// The statement that pops one message.
+    /// Returns the statement that pops one message.
     pub(super) const fn statement(self) -> &'static str {
         match self {
             Self::SkipLocked => "SELECT * FROM posthaste.pop_skip_locked($1, $2, $3, $4, $5, $6, $7)",
@@ -79,7 +76,7 @@ impl PopStrategy {
 }
 
 impl Backoff {
-    /// The pause after so many losses.
+    /// Returns the pause after this many losses.
     pub(super) fn pause(self, losses: u32) -> Duration {
         match self {
             Self::None => Duration::ZERO,

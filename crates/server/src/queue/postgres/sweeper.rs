@@ -1,8 +1,9 @@
-//! Large queues are emptied in parts, so that nobody who uses them waits for all of it: by a thread that comes when there is one
-//! and leaves when there is none. See sql/0016_large_queues.sql.
+//! Empties large queues in parts, so that no other user of a queue waits for all of it. That is done by a thread that
+//! runs only while there is one to empty. See sql/0016_large_queues.sql.
 //!
-//! What removes all that a large queue holds is refused by the database and comes here; when the queue is swept, it is
-//! asked again, for the rest. A QREDRIVE of many dead letters comes here too, and is done then.
+//! The database refuses a request that removes all that a large queue holds. The request comes here, and when the
+//! queue has been swept it is tried again, for the rest. A QREDRIVE of many dead letters comes here too, and is done
+//! here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,17 +23,18 @@ use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
 
-/// What `refuse_large` fails with.
+/// SQLSTATE with which `refuse_large` fails.
 const LARGE: &str = "PHBIG";
 
-/// Messages of a part. It takes about a tenth of a second, and so long those may wait who use the queue.
+/// Messages in a part. A part takes about a tenth of a second, for which other users of the queue may wait.
 const PART: i32 = 10_000;
 
-/// Where messages of all kinds begin, and where dead letters do, as `sweep` and `letters_after` number the parts of the table.
+/// The first part of the table for messages of all kinds, and for dead letters, as `sweep` and `letters_after` number
+/// the parts.
 const FIRST_OF_ALL: i32 = 0;
 const FIRST_OF_LETTERS: i32 = 2;
 
-/// The thread, and the bundles that wait for it. The next request of each is what empties a queue.
+/// The thread, and the bundles that wait for it: the next request of each empties a queue or moves its dead letters.
 #[derive(Default)]
 pub(super) struct Sweeper {
     line: Arc<Mutex<Line>>,
@@ -41,13 +43,14 @@ pub(super) struct Sweeper {
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<Box<Bundle>>,
-    /// Whether the thread is there.
+    /// Whether the thread runs.
     works: bool,
 }
 
 impl Postgres {
-    /// Nothing was done, because a request removes or moves all that this large queue holds: it waits until the queue has been
-    /// swept, and the others go on. What its connection asked before it is done first.
+    /// Handles a call that did nothing because a request removes or moves all that a large queue holds: that request
+    /// waits until the queue has been swept, and the others are tried again. Requests in front of it in its bundle
+    /// are done first.
     pub(super) fn sweep_first(&self, called: Vec<Called>, queue: &str, attempt: Attempt, batch: &mut Batch) {
         let mut others = Vec::new();
         for (seat, mut bundle) in called {
@@ -77,7 +80,8 @@ impl Postgres {
 }
 
 impl Sweeper {
-    /// Has the queue swept that a bundle's next request empties. Given back, with an error for an answer, when that cannot be.
+    /// Has a queue swept that a bundle's next request empties. Returns the bundle with an error as its answer if that
+    /// cannot be.
     pub(super) fn take(&self, shared: &Arc<Shared>, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
         let mut line = lock(&self.line);
         line.waiting.push_back(bundle);
@@ -107,7 +111,7 @@ fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sweeps one queue after the other, and has each request asked again.
+/// Runs the thread: sweeps one queue after the other, and has each request tried again.
 fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
     loop {
         let mut bundle = {
@@ -129,7 +133,7 @@ fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
     }
 }
 
-/// Empties the queue that a bundle's next request names; what it may not take now is left to that request.
+/// Empties the queue that a bundle's next request names; what cannot be taken now is left to that request.
 fn empty_for(bundle: &mut Bundle, shared: &Shared, link: &mut Link) {
     let mut removed = bundle.removed;
     let events = &shared.reach.events;
@@ -142,7 +146,7 @@ fn empty_for(bundle: &mut Bundle, shared: &Shared, link: &mut Link) {
     }
 }
 
-/// Does a bundle's next request, a QREDRIVE of many letters.
+/// Executes a bundle's next request, a QREDRIVE of many letters.
 fn redrive_of(bundle: &mut Bundle, shared: &Shared, link: &mut Link, from: Span, to: Option<Span>) {
     let name = |span: Span| String::from_utf8_lossy(span.of(&bundle.bytes)).into_owned();
     let mut moved = 0;
@@ -151,11 +155,11 @@ fn redrive_of(bundle: &mut Bundle, shared: &Shared, link: &mut Link, from: Span,
         Ok(()) => bundle.answer_integer(moved),
         Err(failure) => bundle.refuse_one(&not_all(&failure, moved, "moved")),
     }
-    // Others are told by the database.
+    // Other middlewares are told by the database.
     shared.parked().call_all();
 }
 
-/// Moves dead letters, but for those that others are taking, and counts them.
+/// Moves dead letters, except those that others are taking, and counts them.
 fn redrive(link: &mut Link, from: &str, to: Option<String>, moved: &mut u64) -> Result<(), Failure> {
     link.connect_spare()?;
     tracing::info!("queue '{from}' holds many dead letters, which start anew some at a time");
@@ -164,9 +168,9 @@ fn redrive(link: &mut Link, from: &str, to: Option<String>, moved: &mut u64) -> 
     in_parts(link, some, [(&from, Type::TEXT), (&to, Type::TEXT)], FIRST_OF_LETTERS, moved)
 }
 
-/// Removes what a queue holds, but for what others are taking, and counts it.
+/// Removes what a queue holds, except what others are taking, and counts it.
 fn sweep(link: &mut Link, queue: &str, removed: &mut u64) -> Result<(), Failure> {
-    // That there is no place for one more does not mean that the database is out of reach.
+    // That the server accepts no further connection does not mean that it is out of reach.
     link.connect_spare()?;
     tracing::info!("queue '{queue}' holds many messages, and is emptied {PART} at a time");
     let some = "SELECT part, sender, recipient, place, removed AS done \
@@ -174,8 +178,8 @@ fn sweep(link: &mut Link, queue: &str, removed: &mut u64) -> Result<(), Failure>
     in_parts(link, some, [(&queue, Type::TEXT), (&PART, Type::INT4)], FIRST_OF_ALL, removed)
 }
 
-/// Has something done to a queue's messages, some in each transaction, from a part of the table on, and counts them. The statement
-/// takes what it is `about`, then where it goes on, and tells where the next one does.
+/// Runs a statement for a queue's messages, some in each transaction, from part `first` of the table on, and counts
+/// them. The statement takes what it is `about` and where it begins, and returns where the next one does.
 fn in_parts(
     link: &mut Link,
     sql: &str,
@@ -203,18 +207,18 @@ fn in_parts(
     Ok(())
 }
 
-/// The queue that is to be swept first, by the database's refusal; empty: that was refused for something else.
+/// Returns the queue to be swept first that the database's refusal names; empty: it failed for another reason.
 pub(super) fn large_queue(failure: &Failure) -> &str {
     failure.detail(LARGE)
 }
 
-/// Whether the call was refused because one of these bundles empties a large queue, or moves its letters.
+/// Returns whether the call was refused because one of these bundles empties a large queue, or moves its letters.
 pub(super) fn was_refused_as_large(called: &[Called], failure: &Failure) -> bool {
     let queue = large_queue(failure);
     called.iter().any(|(_, bundle)| first_in_parts(bundle, queue).is_some())
 }
 
-/// Where in this turn of a bundle that queue is first emptied, or its letters moved.
+/// Returns the place of the first request in a bundle's turn that empties this queue, or moves its letters.
 fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
     let goes_in_parts = |operation: &Operation| {
         use Operation::{DeleteQueue, PurgeQueue, Redrive};
@@ -224,13 +228,13 @@ fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
     bundle.open().find(|&place| goes_in_parts(&bundle.requests[place].operation))
 }
 
-/// The queue that a bundle's next request names.
+/// Returns the name of the queue that a bundle's next request names.
 fn queue_of(bundle: &Bundle) -> String {
     let name = bundle.next_operation().and_then(Operation::queue);
     name.map_or_else(String::new, |name| String::from_utf8_lossy(name.of(&bundle.bytes)).into_owned())
 }
 
-/// The answer to what has done something with so many messages, and cannot go on.
+/// Returns the refusal of a request that has removed or moved so many messages, and cannot go on.
 pub(super) fn not_all(failure: &Failure, messages: u64, done: &str) -> Fault {
     let text = format!("{failure}; at least {messages} messages were {done}, ask again for the rest");
     Fault::about(Word::Store, text)

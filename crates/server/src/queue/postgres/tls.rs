@@ -8,13 +8,13 @@ use posthaste_tls::{Check, TlsError, Trust};
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// `sslrootcert` when the system's certificates are meant, as in libpq.
+/// Value of `sslrootcert` that means the system's certificates, as in libpq.
 const SYSTEM: &str = "system";
 
 /// How connections are encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TlsOptions {
-    /// Whether they are.
+    /// Whether they are encrypted: never, if possible, or always.
     pub(super) mode: SslMode,
     trust: Trust,
 }
@@ -23,7 +23,7 @@ impl TlsOptions {
     /// The parameters understood here.
     pub(super) const NAMES: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
-    /// From the parameters of a URL.
+    /// Returns the options in the parameters of a URL.
     ///
     /// # Errors
     /// Which parameter is wrong.
@@ -33,7 +33,7 @@ impl TlsOptions {
             "disable" => (SslMode::Disable, Check::Nothing),
             "prefer" => (SslMode::Prefer, Check::Nothing),
             "require" if roots.is_none() => (SslMode::Require, Check::Nothing),
-            // Who names a certificate to trust wants it looked at; libpq sees it so, too.
+            // A URL that names a certificate to trust wants it checked; libpq sees it so, too.
             "require" | "verify-ca" => (SslMode::Require, Check::Signer),
             "verify-full" => (SslMode::Require, Check::SignerAndName),
             _ => return Err("sslmode is disable, prefer, require, verify-ca or verify-full".into()),
@@ -50,7 +50,7 @@ impl TlsOptions {
         Ok(Self { mode, trust: Trust { check, roots, own } })
     }
 
-    /// What encrypts a connection.
+    /// Returns what encrypts a connection.
     ///
     /// # Errors
     /// Which file cannot be used, and why.

@@ -1,12 +1,12 @@
-//! One request, one statement, one commit: a store that does not batch, for experiments with pop strategies.
+//! A store that does not batch, for experiments with pop strategies: each request is one statement and one commit.
 //!
-//! The plain requests have statements of their own, which take no lock that a neighbour needs; the others go through
+//! Plain requests have statements of their own, which take no lock that a neighbour needs; the others go through
 //! `apply`, as a batch of one. See sql/0009_unbatched.sql.
 //!
 //! A pop that lost its message to a faster one tries again. Without a back-off that loop runs in the database, where
-//! it costs no round trip; REPEATABLE READ, whose failed transaction must end first, is tried again from here. With
-//! a back-off every strategy is: whoever pauses then holds a worker, but neither a transaction nor a snapshot, which
-//! a pause in the database would keep vacuum from passing.
+//! it costs no round trip; only REPEATABLE READ, whose failed transaction must end first, is tried again from here.
+//! With a back-off every strategy is tried again from here: a pop that pauses then holds a worker, but neither a
+//! transaction nor a snapshot, which would keep vacuum from removing rows.
 
 use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;
@@ -32,7 +32,7 @@ pub(super) enum Unbatched<'a> {
 }
 
 impl<'a> Unbatched<'a> {
-    /// None: the request goes through `apply`.
+    /// Returns the request in this form; None: it goes through `apply`.
     pub(super) fn of(ask: Ask<'a>, awaited: Option<i64>, accounts: &Accounts) -> Option<Self> {
         match ask.operation {
             Operation::Send(send) => send_of(ask, send, accounts).map(Self::Send),
@@ -47,7 +47,7 @@ impl<'a> Unbatched<'a> {
         }
     }
 
-    /// Does it. The rows are those of request 0.
+    /// Executes the request. The rows are those of request 0.
     pub(super) fn ask(
         &self,
         link: &mut Link,
@@ -92,7 +92,7 @@ impl<'a> Unbatched<'a> {
 }
 
 impl Reading<'_> {
-    /// Pops until there is a message, or none.
+    /// Pops until it gets a message or there is none.
     fn pop(
         &self,
         link: &mut Link,

@@ -1,14 +1,14 @@
-//! A PostgreSQL URL taken apart: `postgres://user:password@host:port,host:port/database?name=value&…`.
+//! Splits a PostgreSQL URL: `postgres://user:password@host:port,host:port/database?name=value&…`.
 //!
-//! Not left to the library, whose errors may repeat pieces of what they did not understand: a password with an
-//! unescaped `@`, `/` or `?` would then stand in a log. No sentence of this file repeats anything of the URL.
+//! This is not left to the library, whose errors may repeat pieces of what they did not understand: a password with
+//! an unescaped `@`, `/` or `?` would then stand in a log. No error of this file repeats anything of the URL.
 
 use std::net::Ipv6Addr;
 
-/// What every complaint about a URL ends with.
+/// The end of the error for what is no PostgreSQL URL.
 const EXAMPLE: &str = "for example postgres://app@db.example:5432/posthaste";
 
-/// The URL as names and values in the sense of libpq, `host` and `port` as lists with commas.
+/// Returns the URL's parts and parameters as names and values as in libpq, `host` and `port` as lists with commas.
 ///
 /// # Errors
 /// What is wrong with its form.
@@ -31,7 +31,7 @@ pub(super) fn pairs(url: &str) -> Result<Vec<(String, String)>, String> {
     }
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = pair(parameter)?;
-        // As libpq has it: the last one counts, and an empty one is as none.
+        // As in libpq: the last value of a name counts, and an empty one as none.
         if value.is_empty() {
             pairs.retain(|(given, _)| *given != name);
         } else {
@@ -41,7 +41,7 @@ pub(super) fn pairs(url: &str) -> Result<Vec<(String, String)>, String> {
     Ok(pairs)
 }
 
-/// `a:1,[::1],b` as the lists `a,::1,b` and `1,,`; both are empty when no host is named.
+/// Splits `a:1,[::1],b` into the lists `a,::1,b` and `1,,`; both are empty when no host is named.
 fn places(text: &str) -> Result<(String, String), String> {
     let (mut hosts, mut ports) = (Vec::new(), Vec::new());
     for place in text.split(',') {
@@ -67,7 +67,7 @@ fn places(text: &str) -> Result<(String, String), String> {
 fn pair(parameter: &str) -> Result<(String, String), String> {
     let (name, value) = parameter.split_once('=').ok_or("a parameter of the URL has no value")?;
     let (name, value) = (decode(name)?, decode(value)?);
-    // Its unescaped & would make names of what follows, and names are repeated in errors.
+    // An unescaped & in it would make names of what follows, and names are repeated in errors.
     if name == "password" {
         return Err("write the password of a PostgreSQL URL before the @, or set PGPASSWORD".into());
     }
@@ -87,7 +87,7 @@ fn decode(text: &str) -> Result<String, String> {
     String::from_utf8(decoded).map_err(|_| "the URL is not UTF-8 after decoding".into())
 }
 
-/// Percent-encoding of all that means something in a URL, or cannot be seen.
+/// Percent-encodes all that means something in a URL, or cannot be seen.
 pub(super) fn encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let shown = |byte: u8| match plain(byte) {
