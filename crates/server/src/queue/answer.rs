@@ -18,7 +18,7 @@ mod field {
     pub(super) const BODY: &[u8] = b"$4\r\nbody\r\n";
 }
 
-/// Where one request's answer goes.
+/// Writes one request's answer.
 pub struct Answer<'a> {
     encoder: Encoder<'a>,
 }
@@ -34,7 +34,7 @@ pub struct MessageView<'a> {
     pub from: &'a [u8],
     /// The recipient's account name; None: for anyone.
     pub to: Option<&'a [u8]>,
-    /// When it was sent.
+    /// When it was sent, in milliseconds since 1970.
     pub sent_ms: Millis,
     /// How often it was handed out, this time included when it is being handed out.
     pub deliveries: u32,
@@ -42,7 +42,7 @@ pub struct MessageView<'a> {
     pub body: &'a [u8],
     /// Priority, shown when not 0.
     pub priority: u8,
-    /// Number of the lease, when leased to the reader.
+    /// Number of the lease, if it is leased to the reader.
     pub receipt: Option<u64>,
     /// Headers in the stored form (see [`Headers`]).
     pub headers: Headers<'a>,
@@ -68,15 +68,15 @@ pub struct Headers<'a>(pub &'a [u8]);
 /// A queue as QLIST and QINFO show it.
 #[derive(Clone, Debug)]
 pub struct QueueView<'a> {
-    /// Its name.
+    /// Name of the queue.
     pub name: &'a [u8],
-    /// Its id.
+    /// Id of the queue.
     pub id: QueueId,
-    /// Messages in it: ready, delayed and leased.
+    /// Number of its messages: ready, delayed and leased.
     pub messages: u64,
-    /// Their body bytes.
+    /// Bytes of their bodies.
     pub bytes: u64,
-    /// Age of its oldest message; 0 when it is empty.
+    /// Age of its oldest message, in milliseconds; 0 when it is empty.
     pub oldest_ms: u64,
 }
 
@@ -102,64 +102,64 @@ pub struct QueueDetail<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// An answer appended to `out`.
+    /// Returns an answer that is appended to `out`.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
         Self { encoder: Encoder::new(out, protocol) }
     }
 
-    /// What stands where it goes, earlier answers included.
+    /// Returns what has been written to the output so far, earlier answers included.
     #[must_use]
     pub fn written(&self) -> &[u8] {
         self.encoder.written()
     }
 
-    /// The protocol it is written in.
+    /// Returns the protocol that it is written in.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.encoder.protocol()
     }
 
-    /// A refusal.
+    /// Writes a refusal.
     pub fn fault(&mut self, fault: &Fault) -> Outcome {
         self.encoder.error(fault);
         Outcome::Error
     }
 
-    /// A count or an id.
+    /// Writes a count or an id.
     pub fn integer(&mut self, value: u64) -> Outcome {
         self.encoder.integer(value.cast_signed());
         Outcome::Ok
     }
 
-    /// `OK`.
+    /// Writes `OK`.
     pub fn ok(&mut self) -> Outcome {
         self.encoder.simple("OK");
         Outcome::Ok
     }
 
-    /// Nothing to read.
+    /// Writes that there is nothing to read.
     pub fn null(&mut self) -> Outcome {
         self.encoder.null();
         Outcome::Null
     }
 
-    /// An empty array where messages were asked for.
+    /// Writes an empty array where messages were asked for.
     pub fn empty(&mut self) -> Outcome {
         self.encoder.array(0);
         Outcome::Null
     }
 
-    /// The head of an array; `len` values follow.
+    /// Writes the head of an array; `len` values follow.
     pub fn array(&mut self, len: usize) {
         self.encoder.array(len);
     }
 
-    /// One text in an array.
+    /// Writes one text in an array.
     pub fn text(&mut self, text: &[u8]) {
         self.encoder.bulk(text);
     }
 
-    /// One message map.
+    /// Writes one message map.
     pub fn message(&mut self, message: &MessageView<'_>) {
         let e = &mut self.encoder;
         let pairs = 7
@@ -189,7 +189,7 @@ impl<'a> Answer<'a> {
         self.message_extras(message);
     }
 
-    /// What only some messages have.
+    /// Writes the fields that only some messages have.
     fn message_extras(&mut self, message: &MessageView<'_>) {
         let e = &mut self.encoder;
         if message.priority != 0 {
@@ -220,7 +220,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// One queue map; with `detail` that of QINFO.
+    /// Writes one queue map; with `detail` that of QINFO.
     pub fn queue(&mut self, queue: &QueueView<'_>, detail: Option<&QueueDetail<'_>>) {
         let e = &mut self.encoder;
         e.map(if detail.is_some() { 13 } else { 5 });
@@ -272,7 +272,7 @@ impl<'a> Answer<'a> {
         e.integer(i64::from(detail.strict));
     }
 
-    /// One account map.
+    /// Writes one account map.
     pub fn account(&mut self, name: &[u8], id: u32) {
         let e = &mut self.encoder;
         e.map(2);
@@ -283,7 +283,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The number in sixteen digits.
+/// Returns the number in sixteen hexadecimal digits.
 fn hexadecimal(number: u64) -> [u8; 16] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     std::array::from_fn(|place| DIGITS[(number >> (60 - 4 * place)) as usize % 16])
@@ -298,7 +298,7 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// The pairs in the order sent.
+    /// Returns the pairs in the order sent.
     pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut rest = self.0;
         let mut part = move || {

@@ -1,4 +1,4 @@
-//! `--store`: which store, as text, and how it is opened.
+//! The choice of a store by `--store`: parsed from text, and opened.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -34,9 +34,9 @@ pub enum StoreChoice {
 /// Why a store could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The embedded one.
+    /// The embedded store failed to open.
     Embedded(embedded::OpenError),
-    /// The one in PostgreSQL.
+    /// The store in PostgreSQL failed to open.
     Postgres(store::OpenError),
 }
 
@@ -96,13 +96,13 @@ impl fmt::Display for StoreChoice {
 }
 
 impl StoreChoice {
-    /// Whether what it has acknowledged outlives the process.
+    /// Returns whether what it has acknowledged outlives the process.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         matches!(self, Self::Embedded(_) | Self::Postgres(_))
     }
 
-    /// Opens it for the path; `unbatched` is for PostgreSQL only. What it goes through is left at `events`.
+    /// Opens the store; `unbatched` is for PostgreSQL only. Notable events of the store are recorded in `events`.
     ///
     /// # Errors
     /// What stands in the way and what to do.

@@ -1,7 +1,7 @@
-//! The refusals that every store words alike.
+//! Refusals that every store words alike.
 //!
-//! A client that moves from one store to another meets the same words and the same sentences, and the tests
-//! that compare stores compare whole answers. Hence one place for them, not one per store.
+//! A client that moves from one store to another meets the same words and sentences, and the tests that compare
+//! stores compare whole answers. Hence one place for them, not one per store.
 
 use posthaste_wire::fault::{Fault, Word};
 
@@ -54,14 +54,15 @@ pub(crate) fn full_bytes(queue: &[u8], bytes_max: u64) -> Fault {
     )
 }
 
-/// One SEND would write more than it may.
+/// One SEND to everyone would write more bytes than `COPIES_BYTES`.
 pub(crate) fn too_many_copies(copies: u64) -> Fault {
     let text =
         format!("{copies} copies of this message are more than {COPIES_BYTES} bytes; send a shorter one");
     Fault::about(Word::Full, text)
 }
 
-/// The server holds as much in memory as it may, so many bytes of it for names of accounts and for kept answers.
+/// The server holds as much in memory as it may; this many bytes of it are for names of accounts and for kept
+/// answers.
 pub(crate) fn out_of_memory(limit: u64, of_names: u64, of_answers: u64) -> Fault {
     let text = if of_names > limit / 2 {
         format!(
@@ -81,7 +82,7 @@ pub(crate) fn out_of_memory(limit: u64, of_names: u64, of_answers: u64) -> Fault
     Fault::about(Word::Full, text)
 }
 
-/// Readers have the store remember so much that it needs far more memory than it may.
+/// What the store remembers for readers needs far more memory than it may.
 pub(crate) fn much_remembered(limit: u64) -> Fault {
     let text = format!(
         "what is leased, and answers kept for a REQID, need more than twice the {limit} bytes of --memory-limit; acknowledge \

@@ -1,7 +1,7 @@
-//! A store that keeps nothing and always answers the same: it shows what the path costs by itself.
+//! A store that keeps nothing and always gives the same answers: it shows what the rest of the path costs.
 //!
-//! Every request is answered by `read`, so none needs a worker; what is then measured is sockets, parsing and
-//! writing. The answers have the shapes and sizes of real ones, so that clients and load generators run unchanged.
+//! Every request is answered by `read`, so no worker is needed; what is measured is sockets, parsing and writing. The
+//! answers have the shapes and sizes of real ones, so that clients and load generators run unchanged.
 
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Operation, Selection};
@@ -16,7 +16,7 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// Readers get this body.
+    /// Returns a store that gives readers this body.
     #[must_use]
     pub fn new(body: Vec<u8>) -> Self {
         Self { body }

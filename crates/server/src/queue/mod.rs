@@ -1,4 +1,4 @@
-//! The queue tier: what is asked of a store, and the stores.
+//! The queue tier: what every store must do, and the stores.
 
 pub mod rules;
 
@@ -24,5 +24,5 @@ pub mod postgres;
 
 pub mod choice;
 
-/// Who tells of what a store goes through, in events.
+/// The source that events of a store name.
 const EVENT_SOURCE: &str = "store";

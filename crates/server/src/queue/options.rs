@@ -7,7 +7,7 @@ use posthaste_wire::operation::QueueOptions;
 use super::answer::QueueDetail;
 use super::rules::{Ask, Millis};
 
-/// Where the dead letters of a queue with these options are to go.
+/// Returns the queue for the dead letters of a queue with these options.
 pub(crate) fn dead_letters_of<'a>(ask: Ask<'a>, options: Option<&QueueOptions>) -> Option<&'a [u8]> {
     Some(options?.dead_letter?.queue.of(ask.bytes))
 }
@@ -18,14 +18,14 @@ pub(crate) struct Options {
     pub(crate) messages_max: Option<u64>,
     pub(crate) bytes_max: Option<u64>,
     pub(crate) ttl_ms: Option<Millis>,
-    /// Name of the queue for dead letters, and after how many deliveries.
+    /// Name of the queue for dead letters, and the number of deliveries after which a message goes there.
     pub(crate) dead_letter: Option<(Arc<[u8]>, u32)>,
     pub(crate) forbid_self: bool,
     pub(crate) strict: bool,
 }
 
 impl Options {
-    /// Those of a request, to outlive it.
+    /// Returns the options of a request in a form that outlives it.
     pub(crate) fn of(ask: Ask<'_>, options: &QueueOptions) -> Self {
         let name = |span: posthaste_wire::span::Span| span.of(ask.bytes).into();
         Self {
@@ -38,7 +38,7 @@ impl Options {
         }
     }
 
-    /// As QINFO shows them, beside the counts that only it shows.
+    /// Returns the options as QINFO shows them, with the counts that only QINFO shows.
     pub(crate) fn detail(&self, leased: u64, delayed: u64) -> QueueDetail<'_> {
         QueueDetail {
             leased,

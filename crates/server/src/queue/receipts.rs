@@ -1,24 +1,24 @@
-//! Receipts of leases: whoever shows one acts for the lease, whichever account it is.
+//! Receipts of leases: a request with a receipt acts for its lease, whichever account sends it.
 
 use fastrand::Rng;
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Receipts that are drawn from the system at once: as many as it certainly gives in one call.
+/// Receipts drawn from the system at once: as many as it certainly gives in one call.
 const DRAWN: usize = 256 / size_of::<u64>();
 
 /// Where receipts come from.
 pub(super) struct Receipts(Source);
 
 enum Source {
-    /// The system, whose numbers nobody guesses from others that were given.
+    /// The system's random numbers, which cannot be guessed from others that were given.
     System(Vec<u64>),
-    /// A seed, so that tests see the same ones again.
+    /// A seeded generator, so that tests see the same numbers again.
     Seed(Rng),
 }
 
 impl Receipts {
-    /// Drawn from a seed; without one from the system.
+    /// Returns a source of receipts: from a seed, or without one from the system.
     pub(super) fn new(seed: Option<u64>) -> Self {
         Self(seed.map_or_else(
             || Source::System(Vec::with_capacity(DRAWN)),
@@ -26,7 +26,7 @@ impl Receipts {
         ))
     }
 
-    /// The next one, which is not 0.
+    /// Returns the next receipt, which is not 0.
     pub(super) fn draw(&mut self) -> u64 {
         match &mut self.0 {
             Source::System(drawn) => loop {
@@ -40,7 +40,7 @@ impl Receipts {
         }
     }
 
-    /// The seed that draws the same from now on; None: from the system.
+    /// Returns the seed that draws the same receipts from now on; None: they are from the system.
     pub(super) fn seed(&self) -> Option<u64> {
         match &self.0 {
             Source::System(_) => None,

@@ -1,14 +1,14 @@
 //! What every store of the queue tier must do, as one trait over one request at a time.
 //!
-//! A store in this process (memory, embedded) is a plain state machine: the time and one request in, an
-//! answer and news out. It knows no sockets, threads or timers; [`Rules::deadline`] says when it wants to be
-//! told the time again. Durability is separate: [`Rules::seal`] hands out what must reach the disk before
-//! any of the answers since the last seal may leave.
+//! A store in this process (memory, embedded) is a plain state machine: it takes the time and one request, and
+//! returns an answer and news. It knows no sockets, threads or timers; [`Rules::deadline`] says when it wants to be
+//! told the time again. Durability is separate: [`Rules::seal`] returns what must reach the disk before any of the
+//! answers since the last seal may be sent.
 //!
 //! Two promises tie the calls together:
-//! - `execute` sees every earlier `execute`, committed or not: its answer leaves only after the commit.
-//! - `read` answers at once, so it never shows what a crash could still unmake: neither a message that is not durable yet, nor
-//!   the lack of one that is just being taken.
+//! - `execute` sees every earlier `execute`, committed or not: its answer is sent only after the commit.
+//! - `read` answers at once, so it never shows what a crash could still undo: neither a message that is not durable
+//!   yet, nor the lack of one that is just being taken.
 
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
@@ -19,8 +19,8 @@ use super::answer::{Answer, Headers};
 /// Milliseconds since 1970, never going back within a process.
 pub type Millis = u64;
 
-/// When so much time is over that begins now. Of this millisecond some has passed already: without one more it would end
-/// before the time that a client measures.
+/// Returns when a time of `ms` that begins now is over. Part of the current millisecond has passed already: without
+/// one more, the time would end before a client's measurement of it.
 #[must_use]
 pub const fn after(now: Millis, ms: Millis) -> Millis {
     now.saturating_add(ms).saturating_add(1)
@@ -51,7 +51,8 @@ pub enum Outcome {
 pub enum Flow {
     /// The answer is written.
     Done(Outcome),
-    /// A pop with BLOCK found nothing; nothing is written and nothing changed. Ask again when news matches.
+    /// A pop with BLOCK found nothing; nothing was written and nothing changed. It is to be executed again when news
+    /// matches.
     Waits(Interest),
 }
 
@@ -60,26 +61,26 @@ pub enum Flow {
 pub struct Interest {
     /// The reader.
     pub reader: AccountId,
-    /// Only this queue.
+    /// Only messages of this queue; None: of any.
     pub queue: Option<QueueId>,
-    /// Only from this sender.
+    /// Only messages from this sender; None: from anyone.
     pub sender: Option<AccountId>,
-    /// Nothing the reader sent.
+    /// No messages that the reader sent.
     pub not_own: bool,
     /// Only messages to anyone.
     pub broadcast: bool,
 }
 
-/// Something that waiting pops want to know.
+/// An event that may end the wait of pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum News {
     /// A message can now be read.
     Available {
-        /// Where it is.
+        /// Its queue.
         queue: QueueId,
-        /// Who sent it.
+        /// Its sender.
         sender: AccountId,
-        /// Who may read it; None: anyone.
+        /// The account that may read it; None: any.
         recipient: Option<AccountId>,
     },
     /// A queue was deleted; pops that wait on it get `NOQUEUE`.
@@ -87,7 +88,7 @@ pub enum News {
 }
 
 impl Interest {
-    /// Whether the news may end the wait.
+    /// Returns whether the news may end the wait.
     #[must_use]
     pub fn matches(&self, news: News) -> bool {
         match news {
@@ -108,22 +109,22 @@ impl Interest {
 /// One request as a store sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The account that asks; a store gave out this number.
+    /// The account that asks, by the number that the store gave it.
     pub account: AccountId,
-    /// What it asks.
+    /// The request itself.
     pub operation: &'a Operation,
-    /// The bytes that the operation's spans are of.
+    /// The bytes that the operation's spans refer to.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Ask<'a> {
-    /// What one of its spans names.
+    /// Returns the bytes of one of the operation's spans.
     #[must_use]
     pub fn bytes_of(self, span: Span) -> &'a [u8] {
         span.of(self.bytes)
     }
 
-    /// Names and values of headers in the form in which stores keep them, see [`Headers`].
+    /// Returns names and values of headers in the form in which stores keep them, see [`Headers`].
     #[must_use]
     pub fn headers(self, pairs: &[(Span, Span)]) -> Vec<u8> {
         let mut stored = Vec::new();
@@ -139,13 +140,14 @@ pub trait Rules: Send {
     /// What must reach the disk; see [`Commit`].
     type Commit: Commit;
 
-    /// What a commit is to this store, for the record; None: nothing that takes time.
+    /// What this store's commit is called in measurements; None: a commit takes no time.
     const TELLS: Option<&'static str> = None;
 
     /// Whether `read` answers every request: such a store needs no worker (the mock).
     const NEEDS_NO_WORKER: bool = false;
 
-    /// What `prepare` would wait for before such a run, and may be waited for without holding the store; None: nothing.
+    /// Returns what `prepare` would wait for before a run of so many requests and bytes, to be waited for without
+    /// holding the store; None: nothing.
     fn awaited(&self, _requests: usize, _request_bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
         None
     }
@@ -168,28 +170,29 @@ pub trait Rules: Send {
     /// Lets time pass: delays and leases run out, messages expire. Cheap when nothing is due.
     fn tick(&mut self, now: Millis, news: &mut Vec<News>);
 
-    /// When `tick` is next wanted; None: only requests change anything.
+    /// Returns when `tick` is next wanted; None: only requests change anything.
     fn deadline(&self) -> Option<Millis>;
 
-    /// What the executions since the last seal must write; None when they changed nothing.
+    /// Returns what must be written for the executions since the last seal; None: they changed nothing.
     fn seal(&mut self) -> Option<Self::Commit>;
 
-    /// Whether so much was decided since the last seal that no more should be before the next: it stands in memory until then.
+    /// Returns whether so much was decided since the last seal, all of it held in memory, that the next seal should
+    /// come before anything else.
     fn is_heavy(&self) -> bool {
         false
     }
 
-    /// The commit ended. After an error the store accepts no more changes until it is opened again.
+    /// Notes that the commit has ended. After an error the store accepts no more changes until it is opened again.
     fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>);
 
-    /// The account's number, made when the name is new; used for accounts the program itself knows
+    /// Returns the account's number, made when the name is new; used for accounts the program itself knows
     /// (`default`, those of the accounts file). Durable with the next commit.
     ///
     /// # Errors
     /// `STORE`: the name is new and cannot be recorded now. Nothing was changed.
     fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault>;
 
-    /// Figures for INFO and the record: name (with its unit) and value.
+    /// Returns figures for INFO and the record, each with its name (unit included) and value.
     fn figures(&self) -> Vec<(&'static str, u64)>;
 }
 

@@ -1,10 +1,10 @@
-//! The commit of stores without a disk: there is none, and the type says so.
+//! The commit of stores without a disk: there never is one, and the type says so.
 
 use posthaste_wire::fault::Fault;
 
 use super::rules::Commit;
 
-/// What [`Rules::seal`](super::rules::Rules::seal) of such a store never hands out.
+/// The commit type of a store whose [`Rules::seal`](super::rules::Rules::seal) never returns one.
 #[derive(Clone, Copy, Debug)]
 pub enum NoCommit {}
 
