@@ -1,7 +1,7 @@
 //! Refusals that every store words alike.
 //!
-//! A client that moves from one store to another meets the same words and sentences, and the tests that compare
-//! stores compare whole answers. Hence one place for them, not one per store.
+//! A client that moves from one store to another meets the same words and sentences, and the tests that compare stores
+//! compare whole answers. Hence one place for them, not one per store.
 
 use posthaste_wire::fault::{Fault, Word};
 
@@ -61,8 +61,7 @@ pub(crate) fn too_many_copies(copies: u64) -> Fault {
     Fault::about(Word::Full, text)
 }
 
-/// The server holds as much in memory as it may; this many bytes of it are for names of accounts and for kept
-/// answers.
+/// The server holds as much in memory as it may; this many bytes of it are for names of accounts and for kept answers.
 pub(crate) fn out_of_memory(limit: u64, of_names: u64, of_answers: u64) -> Fault {
     let text = if of_names > limit / 2 {
         format!(

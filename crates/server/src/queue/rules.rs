@@ -1,9 +1,9 @@
 //! What every store of the queue tier must do, as one trait over one request at a time.
 //!
-//! A store in this process (memory, embedded) is a plain state machine: it takes the time and one request, and
-//! returns an answer and news. It knows no sockets, threads or timers; [`Rules::deadline`] says when it wants to be
-//! told the time again. Durability is separate: [`Rules::seal`] returns what must reach the disk before any of the
-//! answers since the last seal may be sent.
+//! A store in this process (memory, embedded) is a plain state machine: it takes the time and one request, and returns
+//! an answer and news. It knows no sockets, threads or timers; [`Rules::deadline`] says when it wants to be told the
+//! time again. Durability is separate: [`Rules::seal`] returns what must reach the disk before any of the answers since
+//! the last seal may be sent.
 //!
 //! Two promises tie the calls together:
 //! - `execute` sees every earlier `execute`, committed or not: its answer is sent only after the commit.
@@ -19,8 +19,8 @@ use super::answer::{Answer, Headers};
 /// Milliseconds since 1970, never going back within a process.
 pub type Millis = u64;
 
-/// Returns when a time of `ms` that begins now is over. Part of the current millisecond has passed already: without
-/// one more, the time would end before a client's measurement of it.
+/// Returns when a time of `ms` that begins now is over. Part of the current millisecond has passed already: without one
+/// more, the time would end before a client's measurement of it.
 #[must_use]
 pub const fn after(now: Millis, ms: Millis) -> Millis {
     now.saturating_add(ms).saturating_add(1)
@@ -185,8 +185,8 @@ pub trait Rules: Send {
     /// Notes that the commit has ended. After an error the store accepts no more changes until it is opened again.
     fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>);
 
-    /// Returns the account's number, made when the name is new; used for accounts the program itself knows
-    /// (`default`, those of the accounts file). Durable with the next commit.
+    /// Returns the account's number, made when the name is new; used for accounts the program itself knows (`default`,
+    /// those of the accounts file). Durable with the next commit.
     ///
     /// # Errors
     /// `STORE`: the name is new and cannot be recorded now. Nothing was changed.

@@ -144,7 +144,7 @@ fn wrong(error: &tokio_postgres::Error) -> String {
     format!("wrong PostgreSQL URL: {cause}")
 }
 
-/// Returns the value of a parameter that was given last.
+/// Returns the last value given for a parameter.
 fn value<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
     pairs.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
 }

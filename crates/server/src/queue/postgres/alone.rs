@@ -1,5 +1,5 @@
-//! A batch of one plain request. It has an SQL function of its own, because `apply` with its steps and columns costs
-//! as much again as the request. See sql/0015_alone.sql.
+//! A batch of one plain request. It has an SQL function of its own, because `apply` with its steps and columns costs as
+//! much again as the request. See sql/0015_alone.sql.
 
 use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;
@@ -23,8 +23,7 @@ pub(super) enum Alone<'a> {
 }
 
 impl<'a> Alone<'a> {
-    /// Returns the request in this form. None: it goes through `apply`, because it is not plain or because floors are
-    /// due.
+    /// Returns the request in this form. None: it goes through `apply`, as it is not plain or floors are due.
     pub(super) fn of(ask: Ask<'a>, awaited: Option<i64>, known: &Knowledge<'_>) -> Option<Self> {
         match ask.operation {
             Operation::Send(send) => send_of(ask, send, known.accounts).map(Self::Send),
@@ -119,8 +118,7 @@ impl<'a> Alone<'a> {
     }
 }
 
-/// Returns the floors of the two lanes that are read, for anyone and for the reader, and whether a new one is worth
-/// asking for.
+/// Returns the floors of the two lanes that are read, for anyone and for the reader, and whether a new one is due.
 fn floors(reading: &Reading<'_>, floors: &Floors) -> ([i64; 2], bool) {
     let sender = reading.sender.map(i32::cast_unsigned);
     let lanes: [AccountId; 2] = [0, reading.reader.cast_unsigned()];

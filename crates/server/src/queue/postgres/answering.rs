@@ -1,5 +1,4 @@
-//! Writes the reply to a call into the bundles that asked, and tells pops that wait what has become available, here
-//! and at other middlewares.
+//! Writes the reply to a call into the bundles that asked, and tells waiting pops what that makes available.
 
 use std::collections::HashMap;
 use std::sync::RwLockReadGuard;
@@ -42,8 +41,7 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Writes the answers of the call's bundle with this number. Returns what its next pop waits for, if that found
-    /// nothing and may wait.
+    /// Writes the answers of the call's bundle with this number. Returns what its next pop waits for, if any.
     fn write(&mut self, number: usize, seat: &mut Option<Seat>, bundle: &mut Bundle) -> Option<Interest> {
         while let Some(&op) = self.ops.get(&(number, bundle.answered)) {
             self.note(op, bundle);

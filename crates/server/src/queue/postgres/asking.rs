@@ -21,7 +21,7 @@ use super::unbatched::Unbatched;
 use crate::path::bundle::Bundle;
 use crate::queue::rules::{AccountId, Ask};
 
-/// How often one call is tried if each time another server answers than the one it was meant for.
+/// How often one call is tried when other servers answer than the one it was meant for.
 const ERAS_MAX: usize = 3;
 
 /// The replies to a call, where each request stands in it, and the era in which it was made.
@@ -32,8 +32,7 @@ pub(super) struct Asked {
 }
 
 impl Postgres {
-    /// Makes a call for all open requests of the bundles. The database is told to stop if it takes longer than
-    /// `within`.
+    /// Makes a call for all open requests of the bundles; the database is told to stop after `within`.
     pub(super) fn call(&self, called: &[Called], within: Duration) -> Result<Asked, Failure> {
         let call = |link: &mut Link| {
             link.wait_for(within);
@@ -88,8 +87,8 @@ impl Postgres {
         Ok(Asked { replies, places, era: Arc::clone(era) })
     }
 
-    /// Registers every known account on this server, even without a request of theirs: SEND TO * must reach them.
-    /// Known are those that logged in at an earlier server or stand in the accounts file.
+    /// Registers every known account on this server, even without a request of theirs: SEND TO * must reach them. Known
+    /// are those that logged in at an earlier server or stand in the accounts file.
     fn enter_all_again(&self, link: &mut Link, era: &Era) -> Result<(), Failure> {
         if era.has_all() {
             return Ok(());
@@ -104,7 +103,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// Logs the bundles' accounts in here that so far have only logged in at an earlier server.
+    /// Logs in, at this server, those of the bundles' accounts that so far have only logged in at an earlier one.
     fn meet_again(&self, link: &mut Link, era: &Era, called: &[Called]) -> Result<(), Failure> {
         for (_, bundle) in called {
             if era.accounts().of_session(bundle.account).is_some() {
@@ -116,8 +115,8 @@ impl Postgres {
         Ok(())
     }
 
-    /// Makes sure that an account exists on a server. Returns the number of its sessions if it `logs_in`, and its own
-    /// number if a request only names it.
+    /// Makes sure that an account exists on a server. Returns its session number if it `logs_in`, and the number it has
+    /// at that server if a request only names it.
     pub(super) fn meet_at(
         &self,
         link: &mut Link,
@@ -208,8 +207,7 @@ impl Postgres {
         }
     }
 
-    /// Learns the names of accounts that occur for the first time. The requests of the call are done by now, so any
-    /// failure here is `Broken`.
+    /// Learns the names of accounts that are new here. The call's requests are done by now, so a failure is `Broken`.
     fn learn(&self, link: &mut Link, era: &Era, replies: &Replies) -> Result<(), Failure> {
         let strangers = replies.strangers(&era.accounts());
         if strangers.is_empty() {

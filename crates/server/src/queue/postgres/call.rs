@@ -323,8 +323,8 @@ impl<'a> Call<'a> {
         self.queue(name, true)
     }
 
-    /// Adds an account that the call creates if need be, for a request to this queue, unless that is missing or
-    /// strict (0: in any case); returns its name.
+    /// Adds an account that the call creates if need be, for a request to this queue, unless that is missing or strict
+    /// (0: in any case); returns its name.
     fn met(&mut self, queue: i32, name: &'a [u8]) -> &'a str {
         self.columns.met_at.push(queue);
         self.columns.met.push(text(name));
@@ -462,8 +462,7 @@ fn text(name: &[u8]) -> &str {
     std::str::from_utf8(name).unwrap_or_default()
 }
 
-/// Converts a duration or an id to PostgreSQL's signed form, at most 2^53: as a duration that is nearly 300,000
-/// years.
+/// Converts a duration or an id to PostgreSQL's signed form, at most 2^53: 285,000 years in milliseconds.
 pub(super) fn millis(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
 }

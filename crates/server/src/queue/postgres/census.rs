@@ -1,9 +1,8 @@
 //! A census of the ring: which lanes held something at one moment. It is taken while the ring is long and full of
 //! messages that are gone, where a search for the next one that is left walks over all those.
 //!
-//! Messages enter the ring by being sent and leave it for good. So of what was settled at that moment only the lanes
-//! of the census can still hold something, each from its first place on; elsewhere only what was sent since need be
-//! read.
+//! Messages enter the ring by being sent and leave it for good. So of what was settled at that moment only the lanes of
+//! the census can still hold something, each from its first place on; elsewhere only newer messages need be read.
 
 use rustc_hash::FxHashMap;
 
@@ -63,8 +62,7 @@ pub(super) struct Excerpt {
 }
 
 impl Excerpt {
-    /// Adds the lanes of a reader, and those for anyone. Below `floor` nothing is left in any lane, which was perhaps
-    /// seen after the census.
+    /// Adds a reader's lanes and those for anyone. `floor`, perhaps newer than the census: nothing is left below.
     pub(super) fn add(&mut self, census: &Census, floor: i64, reader: AccountId) {
         if census.up_to == 0 {
             return;

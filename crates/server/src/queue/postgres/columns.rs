@@ -146,8 +146,8 @@ impl Steps {
         self.first.last().map_or(0, |first| *first as usize - 1)
     }
 
-    /// Completes the last step: its last row and lane, what is sent into its lanes, whether new floors of these are
-    /// to be told, and its kind if its only request is done alone.
+    /// Completes the last step: its last row and lane, what is sent into its lanes, whether new floors of these are to
+    /// be told, and its kind if its only request is done alone.
     pub(super) fn end(
         &mut self,
         row: usize,

@@ -1,7 +1,7 @@
 //! Makes one connection: tries the servers of an address in order, each with a time limit of its own.
 //!
-//! The library's own time limit ends when the socket is open: a server that accepts and then hangs would be waited
-//! for forever, and the next one of the URL never be tried.
+//! The library's own time limit ends when the socket is open: a server that accepts and then hangs would be waited for
+//! forever, and the next one of the URL never be tried.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,13 +1,12 @@
-//! Pops whose clients have left while they waited for their turn: for a locked queue, or in the waiting line. They
-//! are given nothing, because nobody would read what they take.
+//! Pops whose clients have left while they waited for their turn: for a locked queue, or in the waiting line. They are
+//! given nothing, because nobody would read what they take.
 
 use super::parked::Called;
 use super::store::Postgres;
 use crate::path::worker::Batch;
 
 impl Postgres {
-    /// Ends pops that may wait and whose clients have left. Requests in front of such a pop are done, and the pop is
-    /// held back.
+    /// Ends pops that may wait and whose clients have left. Requests in front of such a pop are done without it.
     pub(super) fn leave_departed(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
         let mut parked = self.shared.parked();
         if !parked.somebody_left() {

@@ -6,8 +6,8 @@
 //! another server does nothing of it.
 //!
 //! A server with `synchronous_commit` off that loses one of its processes is in an earlier state too, with the same
-//! start time. So each new connection asks for the server's life, which is then another one; behind a pooler the
-//! keeper asks for it again and again.
+//! start time. So each new connection asks for the server's life, which is then another one; behind a pooler the keeper
+//! asks for it again and again.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -20,7 +20,7 @@ pub(super) struct Era {
     /// The server that it is about.
     pub(super) server: Server,
     accounts: RwLock<Accounts>,
-    /// Number of messages as which the last one for everyone was stored.
+    /// Number of messages that the last SEND to everyone became.
     copies: AtomicUsize,
     /// Whether all accounts that logged in before this era are registered at its server.
     all_are_there: AtomicBool,
@@ -47,13 +47,12 @@ impl Era {
         self.all_are_there.store(true, Ordering::Release);
     }
 
-    /// Returns as how many messages one for everyone is stored, as far as is known; before there was one: more than
-    /// any call can do.
+    /// Returns how many messages a SEND to everyone becomes, if known; before the first, more than fit any call.
     pub(super) fn copies(&self) -> usize {
         self.copies.load(Ordering::Relaxed).max(self.accounts().len())
     }
 
-    /// Notes as how many messages one for everyone was stored.
+    /// Notes how many messages a SEND to everyone became.
     pub(super) fn note_copies(&self, copies: usize) {
         self.copies.store(copies, Ordering::Relaxed);
     }

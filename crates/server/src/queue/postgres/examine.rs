@@ -1,8 +1,7 @@
 //! For `posthaste admin doctor`: what lies between this program and the database, and how much room that has.
 //!
-//! A pooler answers in PostgreSQL's name and says nothing of itself, so its mode is found out by watching which
-//! session of the server serves us: a transaction pooler gives us another one if another client has released that
-//! last.
+//! A pooler answers in PostgreSQL's name and says nothing of itself, so its mode is found out by watching which session
+//! of the server serves us: a transaction pooler gives us the one that was released last, be it another client's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -87,8 +86,7 @@ async fn look(first: &Client, address: &PostgresAddress) -> Result<Examined, Rep
     })
 }
 
-/// Returns the mode of a pooler. The first client's session is released last, so a transaction pooler gives it to the
-/// second client next.
+/// Returns a pooler's mode. The first client's session is released last, so in transaction mode the second one gets it.
 async fn mode(first: &Client, second: &Client) -> Result<Pooler, ReportError> {
     first.simple_query("BEGIN").await?;
     second.simple_query("BEGIN").await?;

@@ -1,9 +1,9 @@
 //! How much goes into one call.
 //!
-//! A call that takes longer than a reply is waited for is undone as a whole, and would be each time it is tried
-//! again. So what may be much work is split into several calls, and the first bundles have their answers first. What
-//! a request will do is not known before, so the most it may do counts. Pops that have waited do not count: a moment
-//! ago they found nothing, so they find only what has come since.
+//! A call that takes longer than a reply is waited for is undone as a whole, and would be each time it is tried again.
+//! So what may be much work is split into several calls, and the first bundles have their answers first. What a request
+//! will do is not known before, so the most it may do counts. Pops that have waited do not count: a moment ago they
+//! found nothing, so they find only what has come since.
 
 use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 
@@ -11,9 +11,9 @@ use super::parked::Called;
 use crate::path::bundle::{Bundle, Request};
 use crate::path::limits::BUNDLE_ANSWER_BYTES;
 
-/// Bytes of the requests in one call and of its longer answers, unless a single request's are more. PostgreSQL closes
-/// a connection that sends it 1 GiB in one message, and all answers are held in memory at once. The bound is far
-/// lower because a call of this size takes so long that one more costs next to nothing.
+/// Bytes of the requests in one call and of its longer answers, unless a single request's are more. PostgreSQL closes a
+/// connection that sends it 1 GiB in one message, and all answers are held in memory at once. The bound is far lower
+/// because a call of this size takes so long that one more costs next to nothing.
 const CALL_BYTES_MAX: usize = 64 << 20;
 
 /// Messages that one call may write, read or take, unless a single request's are more: some two seconds of work.
@@ -84,8 +84,8 @@ pub(super) fn fitting(called: &mut [Called], copies: usize) -> usize {
     called.len().min(CALL_BUNDLES_MAX)
 }
 
-/// Adds a bundle's requests to `load`; returns the place from which they are too much. `begins`: the first of them
-/// goes in any case.
+/// Adds a bundle's requests to `load`; returns the place from which they are too much. `begins`: the first of them goes
+/// in any case.
 fn first_beyond(bundle: &Bundle, load: &mut Load, copies: usize, begins: bool) -> Option<usize> {
     bundle.open().find(|&place| {
         *load = load.and(Load::of(&bundle.requests[place], copies));

@@ -2,8 +2,8 @@
 //!
 //! A queue's row is locked by every transaction that appends to the queue, so its messages come in the order of their
 //! ids, and what was once seen to be gone stays gone. Without a floor a read walks the index entries of every message
-//! that was read before it, until the ring turns. A floor is only a hint. If it is too low, reads are slow; it is
-//! never too high, not even for a queue made anew under an old name, because ids only grow.
+//! that was read before it, until the ring turns. A floor is only a hint. If it is too low, reads are slow; it is never
+//! too high, not even for a queue made anew under an old name, because ids only grow.
 
 use rustc_hash::FxHashMap;
 
@@ -21,8 +21,7 @@ type Reads = (Option<AccountId>, AccountId);
 /// How far a floor may lag behind: fewer dead entries than this are walked faster than a new floor is told.
 const BEHIND_MAX: i64 = 500;
 
-/// Origin of floors: a server, and how many connections had been made so far. A server that went away and came back
-/// shows in that number.
+/// Source of floors: a server, and the number of connections made so far, which shows that it has been away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) server: Server,
@@ -100,8 +99,7 @@ impl Floors {
         self.newest = self.newest.max(place);
     }
 
-    /// Raises the floor of a lane, but not above the highest place met: ids that others drew may come again after a
-    /// crash.
+    /// Raises a lane's floor, but not above the highest place met: after a crash ids that others drew may come again.
     pub(super) fn raise(
         &mut self,
         queue: &[u8],
@@ -122,8 +120,7 @@ impl Floors {
         self.lanes += lanes.len() - before;
     }
 
-    /// Makes room for other lanes. What is known of the ring stays: without it reads would walk everything that is
-    /// gone.
+    /// Makes room for other lanes. The ring's floor stays: without it reads would walk everything that is gone.
     fn clear_lanes(&mut self) {
         let ring = self.ring;
         self.queues.retain(|_, lanes| {
@@ -142,14 +139,14 @@ impl Floors {
         *self = Self { server: self.server, ..Self::default() };
     }
 
-    /// Forgets everything if it is from another origin: another server may have taken over with an earlier state.
+    /// Forgets everything if it is from another source: another server may have taken over with an earlier state.
     pub(super) fn belong_to(&mut self, server: Source) {
         if self.server != Some(server) {
             *self = Self { server: Some(server), ..Self::default() };
         }
     }
 
-    /// Returns whether the floors are from this origin.
+    /// Returns whether the floors are from this source.
     pub(super) fn are_of(&self, server: Source) -> bool {
         self.server == Some(server)
     }

@@ -1,9 +1,9 @@
-//! Accounts that another transaction creates or logs in and has not committed: an application, say, that called
-//! `login` for the first time in a transaction it left open.
+//! Accounts that another transaction creates or logs in and has not committed: an application, say, that called `login`
+//! for the first time in a transaction it left open.
 //!
-//! A LOGIN of such an account, or a SEND to it, waits a second for the end of that transaction. Then requests that
-//! name the account are refused, and the rest of their batch is tried again. For a while after that the account is
-//! asked for on its own and hardly waited for, because a refused client may try again and again.
+//! A LOGIN of such an account, or a SEND to it, waits a second for the end of that transaction. Then requests that name
+//! the account are refused, and the rest of their batch is tried again. For a while after that the account is asked for
+//! on its own and hardly waited for, because a refused client may try again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ use crate::path::worker::Batch;
 /// SQLSTATE with which `refuse_kept` fails.
 const KEPT: &str = "PHNAM";
 
-/// For how long an account is waited for, and one that was found kept within `REMEMBERED`.
+/// How long an account is waited for, in milliseconds, and one that was found kept within `REMEMBERED`.
 const WAIT_MS: i32 = 1000;
 const WAIT_AGAIN_MS: i32 = 10;
 
@@ -101,8 +101,7 @@ impl Postgres {
         }
     }
 
-    /// Asks on its own for each account that was found kept a while ago and is named here, and refuses requests that
-    /// name one that still is.
+    /// Asks on its own for each account found kept lately and named here; refuses requests naming one that still is.
     pub(super) fn leave_names(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
         let mut names = self.names.recent();
         names.retain(|name| called.iter().any(|(_, bundle)| self.place_of(bundle, name).is_some()));
@@ -145,8 +144,7 @@ impl Postgres {
         others
     }
 
-    /// Returns the place of the first request in a bundle's turn that names this account: the very first if it is the
-    /// account of the bundle.
+    /// Returns the place in a bundle's turn of the first request that names this account, or is made in its name.
     fn place_of(&self, bundle: &Bundle, name: &str) -> Option<usize> {
         let names_it = |place: &usize| match &bundle.requests[*place].operation {
             Operation::Send(send) => {

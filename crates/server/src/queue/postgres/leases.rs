@@ -1,5 +1,5 @@
-//! Leases whose rows another transaction keeps locked: an application, say, that called `delete_queue` in a
-//! transaction it left open.
+//! Leases whose rows another transaction keeps locked: an application, say, that called `delete_queue` in a transaction
+//! it left open.
 //!
 //! ACK, NACK and EXTEND wait two seconds for such a row; then their whole batch fails, and the other requests in it
 //! have waited for nothing. So the database is asked which leases are locked, and only bundles that name one are
@@ -19,11 +19,10 @@ use super::store::{Postgres, only_counts};
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 
-/// For how long requests that name leases go in calls of their own after one was found locked: its holder may try
-/// again.
+/// For how long requests that name leases go in calls of their own after one was found locked: its holder may retry.
 const APART_MS: u64 = 10_000;
 
-/// Whether leases were found locked a while ago.
+/// Whether leases were found locked lately.
 #[derive(Default)]
 pub(super) struct KeptLeases {
     /// Until then requests that name leases go in calls of their own; 0: none was found locked yet.
@@ -31,8 +30,8 @@ pub(super) struct KeptLeases {
 }
 
 impl Postgres {
-    /// Handles a call that did nothing because a row was locked: bundles that name a locked lease are refused, and
-    /// the others are tried again. If no lease is locked it was another row, and all are tried in parts or refused.
+    /// Handles a call that did nothing because a row was locked: bundles that name a locked lease are refused, and the
+    /// others are tried again. If no lease is locked it was another row, and all are tried in parts or refused.
     pub(super) fn refuse_kept(
         &self,
         mut called: Vec<Called>,
@@ -66,8 +65,7 @@ impl Postgres {
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
-    /// Leaves new bundles that name a lease for another call if one was found locked a while ago, unless all bundles
-    /// name one.
+    /// Leaves new bundles that name a lease for another call if one was found locked lately, unless all bundles do.
     pub(super) fn leave_leases(&self, mut called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
         if !self.keeps_leases_apart() || called.iter().all(|(_, bundle)| names_lease(bundle)) {
             return called;
@@ -77,8 +75,7 @@ impl Postgres {
         called
     }
 
-    /// Returns whether these bundles are to go without woken and expired pops, which would wait for a locked lease
-    /// with them.
+    /// Returns whether these bundles go without woken and expired pops, which would wait for a locked lease with them.
     pub(super) fn go_apart(&self, waiting: &[Box<Bundle>]) -> bool {
         self.keeps_leases_apart()
             && waiting.iter().any(|bundle| names_lease(bundle))

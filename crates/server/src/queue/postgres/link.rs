@@ -27,14 +27,14 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// Has calls see what was committed while they waited for a lock. A setting that is right is not touched, because
+/// Makes calls see what was committed while they waited for a lock. A setting that is right is not touched, because
 /// behind a pooler the session is not ours.
 const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false) \
                               WHERE current_setting('default_transaction_isolation') <> 'read committed'";
 
 /// Turns the server's timeouts off. How long a statement, its wait for a lock or its transaction may take is decided
-/// here: what takes longer is tried in parts. Nor may idle sessions be ended. Two of these settings are newer than
-/// the oldest supported server, where they are null in this query.
+/// here: what takes longer is tried in parts. Nor may idle sessions be ended. Two of these settings are newer than the
+/// oldest supported server, where they are null in this query.
 const NO_TIMEOUT: &str = "SELECT set_config(name, '0', false) FROM unnest(ARRAY['statement_timeout', 'lock_timeout', \
                           'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout']) AS name \
                           WHERE current_setting(name, true) <> '0'";
@@ -54,8 +54,7 @@ pub(super) enum Failure {
     Elsewhere,
     /// The database refused the whole call: nothing happened.
     Refused(tokio_postgres::Error),
-    /// The database stopped the call because it took too long: nothing happened. Holds a sentence that says on whose
-    /// word.
+    /// The database stopped the call because it took too long: nothing happened. A sentence says on whose word.
     Stopped(String),
     /// The connection broke before the reply came: the outcome is unknown.
     Broken(String),
@@ -88,8 +87,8 @@ impl Failure {
 }
 
 /// A server, for as long as what it has said is true. It counts as another one after a restart, and also when it has
-/// lost something without one: if one of its processes is killed, the others begin anew from what was flushed, and
-/// all connections end.
+/// lost something without one: if one of its processes is killed, the others begin anew from what was flushed, and all
+/// connections end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     started: SystemTime,
@@ -222,8 +221,7 @@ impl Link {
         Ok(rows.first().and_then(|row| row.get(0)))
     }
 
-    /// Ends the connection although a reply is owed. Left to itself it would be kept for as long as its server is
-    /// silent.
+    /// Ends the connection although a reply is owed: left alone it would be kept for as long as the server is silent.
     fn hang_up(&mut self) {
         self.client = None;
         if let Some(conversation) = self.conversation.take() {
@@ -261,8 +259,7 @@ impl Link {
         self.ask_this(sql, arguments, Manner::Once)
     }
 
-    /// Sends one statement as `ask` does, prepared by name where sessions are kept: for what is asked again and
-    /// again.
+    /// Sends one statement as `ask` does, prepared by name where sessions are kept: for what is asked repeatedly.
     pub(super) fn ask_prepared(
         &mut self,
         sql: &str,
@@ -300,8 +297,8 @@ impl Link {
         self.ask_only(server, sql, arguments, Manner::Prepared)
     }
 
-    /// Sends a `SELECT` as `ask_of` does, in a REPEATABLE READ transaction of its own. BEGIN and COMMIT are sent with
-    /// it, so it is one round trip too.
+    /// Sends a `SELECT` as `ask_of` does, in a REPEATABLE READ transaction, in a single round trip with BEGIN and
+    /// COMMIT.
     pub(super) fn ask_repeatably_of(
         &mut self,
         server: Server,
@@ -395,8 +392,8 @@ impl Link {
     }
 }
 
-/// Tells the server to end a statement. Left to itself it would go on once it has what it waits for, and take
-/// messages for nobody. Whether the server has obeyed shows in the statement's own outcome.
+/// Tells the server to end a statement. Left to itself it would go on once it has what it waits for, and take messages
+/// for nobody. Whether the server has obeyed shows in the statement's own outcome.
 async fn cancel(client: &Client, address: &PostgresAddress, after: Duration) {
     let seconds = after.as_millis().div_ceil(1000);
     tracing::warn!("PostgreSQL has not answered for {seconds} seconds; it is told to stop");
@@ -454,9 +451,9 @@ async fn converse(mut connection: PostgresConnection, notices: Option<UnboundedS
     }
 }
 
-/// Returns the failure of a statement without a reply within this time; `error` is how it failed, if it did, after
-/// the server was told to stop it. A reply that comes then is not believed: a commit that waits for a standby is
-/// cancelled too.
+/// Returns the failure of a statement without a reply within this time; `error` is how it failed, if it did, after the
+/// server was told to stop it. A reply that comes then is not believed: a commit that waits for a standby is cancelled
+/// too.
 fn given_up(error: Option<tokio_postgres::Error>, within: Duration) -> Failure {
     match error {
         Some(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Failure::told_to_stop(),

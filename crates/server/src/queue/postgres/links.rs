@@ -1,9 +1,9 @@
-//! The connections that a store's workers share. The one used last is taken first, because its session is warm;
-//! another one is made when all are in use.
+//! The connections that a store's workers share. The one used last is taken first, because its session is warm; another
+//! one is made when all are in use.
 //!
 //! If the server accepts no further connection, that is no outage while others of ours work: a worker then waits for
-//! one of those. So does a worker whose connection has ended meanwhile. Only where none works does a failed
-//! connection concern all workers, and one of them finds that out for all.
+//! one of those. So does a worker whose connection has ended meanwhile. Only where none works does a failed connection
+//! concern all workers, and one of them finds that out for all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -110,8 +110,7 @@ impl Links {
         }
     }
 
-    /// Makes a connection that has ended again, or a new one. Its failure concerns all workers if none works
-    /// (`alone`).
+    /// Makes a connection that has ended again, or a new one. Its failure concerns all workers if none works (`alone`).
     fn one_more(&self, ended: Option<Link>, alone: bool) -> (Option<Link>, Result<(), Failure>) {
         let mut link = match ended.map_or_else(|| Link::new(Arc::clone(&self.reach), None), Ok) {
             Ok(link) => link,

@@ -1,10 +1,10 @@
-//! Requests for queues whose rows another transaction keeps locked: an application, say, that called `delete_queue`
-//! in a transaction it left open. Such requests wait apart, so that they do not hold up others.
+//! Requests for queues whose rows another transaction keeps locked: an application, say, that called `delete_queue` in
+//! a transaction it left open. Such requests wait apart, so that they do not hold up others.
 //!
 //! The database refuses a batch that would wait for such a row longer than a batch may. Then all queues of the batch
-//! whose rows are locked are noted here, and the requests for them; a thread looks every 20 ms which rows are free,
-//! and has the requests for those tried again. A request that has waited for as long as a middleware waits for an
-//! answer is refused; a POP whose own deadline comes first gets nothing.
+//! whose rows are locked are noted here, and the requests for them; a thread looks every 20 ms which rows are free, and
+//! has the requests for those tried again. A request that has waited for as long as a middleware waits for an answer is
+//! refused; a POP whose own deadline comes first gets nothing.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -222,8 +222,8 @@ fn go_on(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
     shared.nudge();
 }
 
-/// Refuses the next request of a bundle, which needs `queue`, and those right behind it that need other locked
-/// queues: they came with it, and have waited as long.
+/// Refuses the next request of a bundle, which needs `queue`, and those right behind it that need other locked queues:
+/// they came with it, and have waited as long.
 fn refuse_in_a_row(bundle: &mut Bundle, queue: &str, kept: &[Box<str>]) {
     bundle.refuse_one(&given_up(queue));
     while let Some(queue) = kept.iter().find(|queue| place_of(bundle, queue) == Some(bundle.answered)) {

@@ -306,8 +306,7 @@ async fn apply(client: &mut Client, migration: &Migration) -> Result<(), tokio_p
 fn place(error: &tokio_postgres::Error, text: &str) -> String {
     let Some(db) = error.as_db_error() else { return chain(error) };
     let mut said = db.message().replace('\n', " ");
-    // The file that creates the schema needs a privilege in the database; all else is in the schema, which is ours
-    // then.
+    // The file that creates the schema needs a privilege in the database; the others act in the schema, which is ours.
     if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE && text.contains("CREATE SCHEMA posthaste;") {
         said += "; its owner can allow it: GRANT CREATE ON DATABASE … TO the URL's user";
     }

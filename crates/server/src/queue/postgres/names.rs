@@ -1,9 +1,10 @@
-//! Names and numbers of accounts, remembered. Neither ever changes in a database, so what a server said once stays
-//! true of it. It is not true of the next server, which may have taken over from an earlier state and may since have
-//! given a number to another account.
+//! Names and numbers of accounts, remembered. Neither ever changes in a database, so what a server said once stays true
+//! of it. It is not true of the next server, which may have taken over from an earlier state and given a number to
+//! another account.
 //!
-//! A session belongs to one account for as long as its client likes, whichever server is asked. So it has a number of
-//! this middleware's, which stands for a name: as a rule the number that the account has in the database.
+//! A session belongs to one account for as long as its client likes, whichever server is asked. So it has a session
+//! number, given by this middleware, which stands for a name: as a rule the number that the account has in the
+//! database.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::queue::rules::AccountId;
 pub(super) struct Accounts {
     by_name: FxHashMap<Arc<[u8]>, AccountId>,
     by_id: FxHashMap<AccountId, Arc<[u8]>>,
-    /// Numbers of the accounts that have logged in, by the numbers of their sessions.
+    /// Account numbers of those that have logged in, by session number.
     of_sessions: FxHashMap<AccountId, AccountId>,
 }
 
@@ -32,8 +33,7 @@ impl Accounts {
         self.by_id.get(&id).map(|name| &**name)
     }
 
-    /// Returns the account number of sessions with this number; None: the account has not logged in at this server
-    /// yet.
+    /// Returns the account number for a session number; None: that account has not logged in at this server yet.
     pub(super) fn of_session(&self, number: AccountId) -> Option<AccountId> {
         self.of_sessions.get(&number).copied()
     }
@@ -55,14 +55,14 @@ impl Accounts {
         self.by_id.insert(id, name);
     }
 
-    /// Remembers an account that has logged in, and the number of its sessions.
+    /// Remembers an account that has logged in, and its session number.
     pub(super) fn log_in(&mut self, session: AccountId, id: AccountId, name: &[u8]) {
         self.learn(id, name);
         self.of_sessions.insert(session, id);
     }
 }
 
-/// Numbers of sessions, which stay the same when the server changes.
+/// Session numbers, which stay the same when the server changes.
 #[derive(Default)]
 pub(super) struct Sessions {
     by_name: FxHashMap<Arc<[u8]>, AccountId>,
@@ -70,12 +70,12 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Returns the number of the sessions of a name, if it has logged in.
+    /// Returns the session number of a name, if it has logged in.
     pub(super) fn number(&self, name: &[u8]) -> Option<AccountId> {
         self.by_name.get(name).copied()
     }
 
-    /// Returns the name that a session's number stands for.
+    /// Returns the name that a session number stands for.
     pub(super) fn name(&self, number: AccountId) -> Option<Arc<[u8]>> {
         self.names.get(&number).cloned()
     }
@@ -85,8 +85,7 @@ impl Sessions {
         self.by_name.keys().map(|name| &**name)
     }
 
-    /// Returns the number for sessions of a name, whose account has the number `id`: that number, unless it already
-    /// stands for another name.
+    /// Returns the session number of a name: by default its account's number `id`, unless that stands for another name.
     pub(super) fn log_in(&mut self, id: AccountId, name: &[u8]) -> AccountId {
         if let Some(number) = self.number(name) {
             return number;

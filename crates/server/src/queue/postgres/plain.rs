@@ -1,5 +1,4 @@
-//! Plain requests: a SEND, PEEK or POP without options that names only accounts this middleware knows. They have SQL
-//! functions of their own.
+//! Plain requests, which have SQL functions of their own: a SEND, PEEK or POP without options, of accounts known here.
 
 use posthaste_wire::operation::{Recipient, Selection, Send};
 use posthaste_wire::span::Span;
@@ -27,8 +26,7 @@ pub(super) struct Reading<'a> {
     pub(super) sender: Option<i32>,
 }
 
-/// Returns a SEND in plain form; None: it has options, or goes to everyone or to an account this middleware does not
-/// know.
+/// Returns a SEND in plain form; None: it has options, or its recipient is everyone or an unknown account.
 pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> Option<PlainSend<'a>> {
     let recipient = match send.to {
         Recipient::Anyone => 0,
@@ -44,8 +42,8 @@ pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> 
     })
 }
 
-/// Returns a selection in plain form; None: it has options, or names a sender this middleware does not know. ANYORDER
-/// may be ignored: it allows the plain order too.
+/// Returns a selection in plain form; None: it has options, or names an unknown sender. ANYORDER may be ignored: it
+/// allows the plain order too.
 pub(super) fn reading<'a>(
     ask: Ask<'a>,
     select: &Selection,

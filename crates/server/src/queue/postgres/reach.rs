@@ -92,8 +92,7 @@ impl Reach {
         (Instant::now() < *again).then(|| why.clone())
     }
 
-    /// Notes that a connection works. If no other one has been tried for a while, an earlier failure to connect is
-    /// history.
+    /// Notes that a connection works. If no other one was tried for a while, an earlier failure to connect is history.
     pub(super) fn works(&self) {
         let mut state = self.state();
         if let Some(down) = state.down.take_if(|down| down.again + TRY_AGAIN_MAX < Instant::now()) {

@@ -130,7 +130,7 @@ impl Replies {
         }
     }
 
-    /// Returns as how many messages one for everyone was stored; None: it was refused.
+    /// Returns how many messages a SEND to everyone became; None: it was refused.
     pub(super) fn copies(&self, op: usize) -> Option<usize> {
         let row = self.rows_of(op).next().filter(|row| kind(row) == b'i')?;
         usize::try_from(unsigned(row, column::NUMBER)).ok()

@@ -50,8 +50,8 @@ const TABLES: &str = "
     WHERE c.relnamespace = 'posthaste'::regnamespace AND c.relkind = 'r'
     ORDER BY pg_total_relation_size(c.oid) DESC, c.relname";
 
-/// What may keep dead rows from being removed, the ring from turning, or middlewares waiting: the one that reaches
-/// back furthest first.
+/// What may keep dead rows from being removed, the ring from turning, or middlewares waiting; what reaches back
+/// furthest comes first.
 const HOLDERS: &str = "
     WITH ring AS (
         SELECT pid FROM pg_locks WHERE granted
@@ -164,8 +164,7 @@ pub fn report_on(address: &PostgresAddress, long_s: u64) -> Result<Report, Repor
     with_connection(address, async |client| read(client, &names_of_ours(address), long_s).await)
 }
 
-/// Returns the application names of middlewares' sessions as a list in SQL: the default, and the one that this URL
-/// gives.
+/// Returns the application names of middlewares' sessions as an SQL list: the default, and this URL's.
 fn names_of_ours(address: &PostgresAddress) -> String {
     let given = address.config().get_application_name().unwrap_or_default();
     format!("'posthaste', '{}'", given.replace('\'', "''"))
@@ -186,8 +185,7 @@ async fn read(client: &Client, ours: &str, long_s: u64) -> Result<Report, Report
     Ok(report)
 }
 
-/// Returns the rows of a query as objects. It uses the simple protocol, so no statement is left in a pooler's
-/// session.
+/// Returns the rows of a query as objects; the simple protocol leaves no statement in a pooler's session.
 pub(super) async fn rows(client: &Client, query: &str) -> Result<Vec<Json>, ReportError> {
     let asked = format!("SELECT coalesce(json_agg(r), '[]')::text FROM ({query}) AS r");
     let answers = client.simple_query(&asked).await?;

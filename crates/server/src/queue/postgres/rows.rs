@@ -75,8 +75,7 @@ impl SentTo {
 /// Place of a message without a priority, to which its id is added.
 const PLAIN: i64 = (u8::MAX as i64) << 54;
 
-/// Returns the requests of a step's SENDs with the messages they made. The row begins at a number that counts in
-/// `sends`, this column of the call.
+/// Returns the requests of a step's SENDs with the messages they made, as the row has them from a position in `sends`.
 pub(super) fn sent(row: &Row, sends: &[i32]) -> impl Iterator<Item = (usize, Sent)> {
     let (ids, queues) = halves(row);
     let sent = ids.into_iter().zip(queues).map(|(id, queue)| {
@@ -86,8 +85,7 @@ pub(super) fn sent(row: &Row, sends: &[i32]) -> impl Iterator<Item = (usize, Sen
     sends[first..].iter().map(|op| *op as usize).zip(sent)
 }
 
-/// Returns places of messages, each with the request that gets it. The row names requests by their number in `reads`,
-/// this column of the call.
+/// Returns places of messages, each with the request that gets it, which the row names by its position in `reads`.
 pub(super) fn dealt(row: &Row, reads: &[i32]) -> impl Iterator<Item = (i64, usize)> {
     let (places, takers) = halves(row);
     let takers = takers.into_iter().flatten().filter_map(|taker| usize::try_from(taker).ok());
@@ -226,8 +224,7 @@ pub(super) fn fault(row: &Row, ask: Ask<'_>, removed: u64) -> Fault {
     }
 }
 
-/// Returns the refusal where another transaction keeps a queue from being emptied; `removed` messages are removed
-/// already.
+/// Returns the refusal where another transaction keeps a queue from being emptied, and so many are `removed`.
 pub(super) fn in_use(queue: &[u8], removed: u64) -> Fault {
     Fault::about(
         Word::Busy,

@@ -18,8 +18,7 @@ pub(super) enum Step {
     Create,
     Send,
     /// POP without a lease, for one kind of lane. A message stands in a lane of each kind (by queue, by both, by
-    /// sender), so no two kinds may be dealt out in one step; nor may messages given for good and messages lent, see
-    /// `Lend`.
+    /// sender), so no two kinds may be dealt out in one step; nor may what is given for good and what is lent.
     Pop(Named),
     /// POP with a lease.
     Lend(Named),

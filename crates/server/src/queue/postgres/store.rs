@@ -165,12 +165,12 @@ impl Postgres {
         }
     }
 
-    /// Makes sure that an account exists; returns the number of its sessions.
+    /// Makes sure that an account exists; returns its session number.
     fn account_by(&self, name: &[u8]) -> Result<u32, Failure> {
         self.links.with(|link| self.remembering(link, |link, era| self.meet_at(link, era, name, true)))
     }
 
-    /// Locks and returns the numbers of sessions.
+    /// Locks and returns the session numbers.
     pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,8 +235,8 @@ impl Postgres {
         called.extend(along);
     }
 
-    /// Makes one call for all bundles. If the database refuses it or takes too long, it is tried again in halves,
-    /// down to the bundle or request that is to blame.
+    /// Makes one call for all bundles. If the database refuses it or takes too long, it is tried again in halves, down
+    /// to the bundle or request that is to blame.
     pub(super) fn attempt(&self, called: Vec<Called>, attempt: Attempt, batch: &mut Batch) {
         let called = self.leave_departed(called, batch);
         if called.is_empty() {
@@ -280,8 +280,7 @@ impl Postgres {
         }
     }
 
-    /// Tries half of the bundles and then the others; of a single bundle the first half of its requests, and the rest
-    /// in another turn.
+    /// Tries half of the bundles and then the others; a single bundle goes on with half of its requests in this turn.
     fn attempt_in_parts(
         &self,
         mut called: Vec<Called>,
@@ -358,8 +357,7 @@ fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
     !matches!(class, "25" | "53" | "57" | "58")
 }
 
-/// Returns whether some of the requests may succeed without the rest. A single bundle is only split if it was too
-/// much at once.
+/// Returns whether some of the requests may succeed without the rest. A single bundle is split only if it was too much.
 fn is_worth_parts(called: &[Called], failure: &Failure) -> bool {
     let may_be_one = matches!(failure, Failure::Refused(error) if may_be_one_request(error));
     match called {
@@ -463,7 +461,7 @@ impl Store for Postgres {
         self.shared.parked().forget(address);
     }
 
-    /// Returns the number of an account's sessions, trying again each second while the database fails.
+    /// Returns the account's session number, trying again each second while the database fails.
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         loop {
             match self.account_by(name) {

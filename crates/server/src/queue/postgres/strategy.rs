@@ -38,7 +38,7 @@ pub enum Backoff {
 pub struct Popping {
     /// How it is decided which pop gets the message.
     pub strategy: PopStrategy,
-    /// What the other pops do.
+    /// How pops try again that were not the fastest.
     pub backoff: Backoff,
 }
 

@@ -1,9 +1,8 @@
 //! Empties large queues in parts, so that no other user of a queue waits for all of it. That is done by a thread that
 //! runs only while there is one to empty. See sql/0016_large_queues.sql.
 //!
-//! The database refuses a request that removes all that a large queue holds. The request comes here, and when the
-//! queue has been swept it is tried again, for the rest. A QREDRIVE of many dead letters comes here too, and is done
-//! here.
+//! The database refuses a request that removes all that a large queue holds. The request comes here, and when the queue
+//! has been swept it is tried again, for the rest. A QREDRIVE of many dead letters comes here too, and is done here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,8 +28,7 @@ const LARGE: &str = "PHBIG";
 /// Messages in a part. A part takes about a tenth of a second, for which other users of the queue may wait.
 const PART: i32 = 10_000;
 
-/// The first part of the table for messages of all kinds, and for dead letters, as `sweep` and `letters_after` number
-/// the parts.
+/// First part of the table for messages of all kinds, and for dead letters, as `sweep` and `letters_after` count them.
 const FIRST_OF_ALL: i32 = 0;
 const FIRST_OF_LETTERS: i32 = 2;
 
@@ -48,9 +46,8 @@ struct Line {
 }
 
 impl Postgres {
-    /// Handles a call that did nothing because a request removes or moves all that a large queue holds: that request
-    /// waits until the queue has been swept, and the others are tried again. Requests in front of it in its bundle
-    /// are done first.
+    /// Handles a call that did nothing because a request removes or moves all that a large queue holds: it waits until
+    /// the queue has been swept, and the others are tried again. Requests in front of it in its bundle are done first.
     pub(super) fn sweep_first(&self, called: Vec<Called>, queue: &str, attempt: Attempt, batch: &mut Batch) {
         let mut others = Vec::new();
         for (seat, mut bundle) in called {
@@ -80,8 +77,7 @@ impl Postgres {
 }
 
 impl Sweeper {
-    /// Has a queue swept that a bundle's next request empties. Returns the bundle with an error as its answer if that
-    /// cannot be.
+    /// Has a queue swept that a bundle's next request empties. Returns the bundle with an error if that cannot be.
     pub(super) fn take(&self, shared: &Arc<Shared>, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
         let mut line = lock(&self.line);
         line.waiting.push_back(bundle);

@@ -3,10 +3,10 @@
 //! Plain requests have statements of their own, which take no lock that a neighbour needs; the others go through
 //! `apply`, as a batch of one. See sql/0009_unbatched.sql.
 //!
-//! A pop that lost its message to a faster one tries again. Without a back-off that loop runs in the database, where
-//! it costs no round trip; only REPEATABLE READ, whose failed transaction must end first, is tried again from here.
-//! With a back-off every strategy is tried again from here: a pop that pauses then holds a worker, but neither a
-//! transaction nor a snapshot, which would keep vacuum from removing rows.
+//! A pop that lost its message to a faster one tries again. Without a back-off that loop runs in the database, where it
+//! costs no round trip; only REPEATABLE READ, whose failed transaction must end first, is tried again from here. With a
+//! back-off every strategy is tried again from here: a pop that pauses then holds a worker, but neither a transaction
+//! nor a snapshot, which would keep vacuum from removing rows.
 
 use posthaste_wire::operation::{Operation, Pop};
 use tokio_postgres::Row;

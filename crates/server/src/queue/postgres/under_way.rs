@@ -1,9 +1,8 @@
 //! Calls of the database under way, and which may run beside which.
 //!
-//! A call with pops that have waited (a look) runs alone: a message that another call sends meanwhile would be seen
-//! by the pop that looks last, and not by the one that waits longest. No call is kept from beginning for longer than
-//! `PATIENCE`, though, nor at all by a call that already takes longer than that: it may be waiting for another
-//! transaction.
+//! A call with pops that have waited (a look) runs alone: a message that another call sends meanwhile would be seen by
+//! the pop that looks last, and not by the one that waits longest. No call has to wait for longer than `PATIENCE`,
+//! though, nor at all for one that already takes longer: that may be waiting for another transaction.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

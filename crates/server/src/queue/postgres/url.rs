@@ -1,7 +1,7 @@
 //! Splits a PostgreSQL URL: `postgres://user:password@host:port,host:port/database?name=value&…`.
 //!
-//! This is not left to the library, whose errors may repeat pieces of what they did not understand: a password with
-//! an unescaped `@`, `/` or `?` would then stand in a log. No error of this file repeats anything of the URL.
+//! This is not left to the library, whose errors may repeat pieces of what they did not understand: a password with an
+//! unescaped `@`, `/` or `?` would then stand in a log. No error of this file repeats anything of the URL.
 
 use std::net::Ipv6Addr;
 

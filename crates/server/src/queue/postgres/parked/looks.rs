@@ -1,7 +1,7 @@
-//! Looks: waiting pops that ask the database without having been woken by news, in case some was lost. Of the pops
-//! that wait for the same thing only the first looks: if it finds nothing, there is nothing for the others, and if it
-//! finds something, it wakes them. The number of pops in one look is limited; the next one continues behind them,
-//! until all have had their turn.
+//! Looks: waiting pops that ask the database without having been woken by news, in case some was lost. Of the pops that
+//! wait for the same thing only the first looks: if it finds nothing, there is nothing for the others, and if it finds
+//! something, it wakes them. The number of pops in one look is limited; the next one continues behind them, until all
+//! have had their turn.
 
 use rustc_hash::FxHashSet;
 
@@ -18,8 +18,7 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// Returns the next pops to look, at most `most`, leaving out interests for which a pop that is `away` looks just
-    /// now.
+    /// Returns the next pops to look, at most `most`, without interests for which a pop that is `away` looks just now.
     pub(super) fn next(
         &mut self,
         waiters: &Waiters,
@@ -42,8 +41,7 @@ impl Looks {
     }
 }
 
-/// Reduces an interest to what decides what a pop finds: the reader does not matter where only messages to anyone
-/// count, whoever sent them.
+/// Reduces an interest to what decides what a pop finds: the reader does not where only messages to anyone count.
 pub(super) fn same(interest: Interest) -> Interest {
     let reader = if interest.broadcast && !interest.not_own { 0 } else { interest.reader };
     Interest { reader, ..interest }

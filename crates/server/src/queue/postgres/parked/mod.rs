@@ -8,8 +8,8 @@
 //! another message than the one it is about; so when the pop got something, the same news wakes the next ones, until
 //! those that it matches find nothing.
 //!
-//! A pop waits for a queue, not for a name: it sends the queue's id, and the database refuses it if the name belongs
-//! to another queue by now.
+//! A pop waits for a queue, not for a name: it sends the queue's id, and the database refuses it if the name belongs to
+//! another queue by now.
 //!
 //! First come, first served: while a pop is away (taken out to be executed), no later pop is woken in its place. News
 //! that would have woken it is left with it, and is repeated when it is back.
@@ -83,8 +83,7 @@ impl Summons {
 /// Most pops that are woken at once because another one got something.
 const CALLED_MAX: usize = 8;
 
-/// Queue names kept beyond the number of waiting pops; above that all are forgotten, and each wait adds its own
-/// again.
+/// Queue names kept beyond the number of waiting pops; then all are forgotten, and come back with each wait.
 const AWAITED_SPARE: usize = 4096;
 
 /// All waiting pops of a middleware.
@@ -110,8 +109,7 @@ impl Parked {
         self.under_way.begin(self.newest(), looks)
     }
 
-    /// Notes that a call has ended, after its pops that found nothing were parked; returns whether another call waits
-    /// for that.
+    /// Notes that a call has ended, its empty pops being parked; returns whether another call waits for that.
     pub(super) fn end(&mut self, since: Since) -> bool {
         let is_awaited = self.under_way.end(since);
         // No call needs news older than the beginning of the oldest one.
@@ -172,8 +170,8 @@ impl Parked {
         }
     }
 
-    /// Puts a pop that was not executed back in its old place. Returns the bundle instead if its client has left or
-    /// its deadline has passed.
+    /// Puts a pop that was not executed back in its place, or returns it: its client has left, or its deadline has
+    /// passed.
     pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
         let missed = self.come_back(seat);
         let given_back = if self.waiters.has_left(bundle.address) || seat.is_over {
@@ -296,8 +294,8 @@ impl Parked {
         self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting, None)));
     }
 
-    /// Wakes the next pops whose turn it is to look in case news was lost, at most `most` and those ahead of them:
-    /// see `looks`.
+    /// Wakes the next pops whose turn it is to look (see `looks`) in case news was lost: at most `most`, and those
+    /// ahead.
     pub(super) fn call_to_look(&mut self, most: usize) {
         let away: FxHashSet<Interest> = self.away.values().map(|away| same(away.interest)).collect();
         let next = self.looks.next(&self.waiters, &away, most);
@@ -320,8 +318,8 @@ impl Parked {
         self.call_to_look(usize::MAX);
     }
 
-    /// Takes out at most `most` of the woken bundles, to be executed. The pops left in `in_turn` count as away too,
-    /// so that no later pop overtakes them.
+    /// Takes out at most `most` of the woken bundles, to be executed. The pops left in `in_turn` count as away too, so
+    /// that no later pop overtakes them.
     pub(super) fn take_woken(&mut self, most: usize) -> Vec<Called> {
         let woken = std::mem::take(&mut self.woken);
         self.go_away(&woken);
@@ -340,8 +338,8 @@ impl Parked {
         Some((Seat { ticket, interest, until, summons: None, looks: false, is_over: true }, bundle))
     }
 
-    /// Takes out the pop of a client that has left. A pop that is just being executed is noted instead, and given
-    /// back when it would be parked.
+    /// Takes out the pop of a client that has left. If it is just being executed the client is noted instead, and the
+    /// pop given back when it would be parked.
     pub(super) fn leave(&mut self, address: Address) -> Option<Box<Bundle>> {
         if let Some((seat, bundle)) = self.take_called(address) {
             if let Some(seat) = seat {
@@ -354,8 +352,7 @@ impl Parked {
 
     /// Takes out a bundle that was woken and is not executed yet.
     fn take_called(&mut self, address: Address) -> Option<Called> {
-        // Requests in front of a pop are still executed: without a seat, only a bundle with nothing but its pop is
-        // taken.
+        // Requests in front of a pop are still executed, so without a seat only a lone pop is taken.
         let is_it =
             |(seat, bundle): &Called| bundle.address == address && (seat.is_some() || bundle.only_waits());
         if let Some(at) = self.woken.iter().position(is_it) {
