@@ -54,7 +54,7 @@ impl Mock {
         }
     }
 
-    /// Always the same message; an array of it when COUNT asks for one.
+    /// Writes the one message there is, in an array when COUNT asks for one.
     fn message(&self, select: &Selection, answer: &mut Answer<'_>) -> Outcome {
         if select.count.is_some() {
             answer.array(1);
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// The answer to a request that names nothing.
+    /// Returns the answer to a request that names nothing.
     fn answered(mock: &mut Mock, operation: &Operation) -> Vec<u8> {
         let mut out = Vec::new();
         let ask = Ask { account: 1, operation, bytes: &[] };

@@ -51,8 +51,7 @@ pub enum Outcome {
 pub enum Flow {
     /// The answer is written.
     Done(Outcome),
-    /// A pop with BLOCK found nothing; nothing was written and nothing changed. It is to be executed again when news
-    /// matches.
+    /// A pop with BLOCK found nothing; nothing was written or changed. It is to be executed again when news matches.
     Waits(Interest),
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Excerpt {
 }
 
 impl Excerpt {
-    /// Adds a reader's lanes and those for anyone. `floor`, perhaps newer than the census: nothing is left below.
+    /// Adds a reader's lanes and those for anyone. `floor` may be newer than the census: below it nothing is left.
     pub(super) fn add(&mut self, census: &Census, floor: i64, reader: AccountId) {
         if census.up_to == 0 {
             return;

@@ -1,5 +1,5 @@
-//! Accounts that another transaction creates or logs in and has not committed: an application, say, that called `login`
-//! for the first time in a transaction it left open.
+//! Accounts that another, uncommitted transaction creates or logs in: an application, say, that called `login` for the
+//! first time in a transaction it left open.
 //!
 //! A LOGIN of such an account, or a SEND to it, waits a second for the end of that transaction. Then requests that name
 //! the account are refused, and the rest of their batch is tried again. For a while after that the account is asked for

@@ -221,7 +221,7 @@ impl Link {
         Ok(rows.first().and_then(|row| row.get(0)))
     }
 
-    /// Ends the connection although a reply is owed: left alone it would be kept for as long as the server is silent.
+    /// Ends the connection although a reply is owed. It would be kept otherwise for as long as the server is silent.
     fn hang_up(&mut self) {
         self.client = None;
         if let Some(conversation) = self.conversation.take() {

@@ -4,7 +4,7 @@
 //! Several middlewares may work over one database: what they must agree on is decided there, under the locks of
 //! queues' rows. What a middleware remembers (names, floors, pops that wait) only saves work.
 
-// The way there.
+// Addresses and connections.
 pub mod address;
 pub mod connect;
 mod link;
@@ -31,7 +31,7 @@ mod rows;
 mod steps;
 pub mod store;
 
-// Requests that go another way.
+// Requests that take another path.
 mod alone;
 mod plain;
 pub mod strategy;
@@ -54,7 +54,7 @@ mod shared;
 mod sweeper;
 mod under_way;
 
-// For whoever operates it.
+// For operators.
 mod advice;
 pub mod examine;
 pub mod report;

@@ -85,7 +85,7 @@ impl Sessions {
         self.by_name.keys().map(|name| &**name)
     }
 
-    /// Returns the session number of a name: by default its account's number `id`, unless that stands for another name.
+    /// Returns the session number of a name, the one it has or a new one: `id` unless that stands for another name.
     pub(super) fn log_in(&mut self, id: AccountId, name: &[u8]) -> AccountId {
         if let Some(number) = self.number(name) {
             return number;

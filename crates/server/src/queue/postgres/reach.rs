@@ -1,5 +1,4 @@
-//! Whether the database can be reached, for all connections of a store: what one of them finds out counts for the
-//! others.
+//! Whether the database can be reached, for all connections of a store: each learns from the failures of the others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -50,8 +50,7 @@ const TABLES: &str = "
     WHERE c.relnamespace = 'posthaste'::regnamespace AND c.relkind = 'r'
     ORDER BY pg_total_relation_size(c.oid) DESC, c.relname";
 
-/// What may keep dead rows from being removed, the ring from turning, or middlewares waiting; what reaches back
-/// furthest comes first.
+/// What may keep dead rows, the ring from turning, or middlewares waiting; what reaches back furthest comes first.
 const HOLDERS: &str = "
     WITH ring AS (
         SELECT pid FROM pg_locks WHERE granted

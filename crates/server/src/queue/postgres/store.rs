@@ -280,7 +280,7 @@ impl Postgres {
         }
     }
 
-    /// Tries half of the bundles and then the others; a single bundle goes on with half of its requests in this turn.
+    /// Tries half of the bundles and then the others, or half of a single bundle's requests; the rest has another turn.
     fn attempt_in_parts(
         &self,
         mut called: Vec<Called>,

@@ -109,7 +109,7 @@ impl Parked {
         self.under_way.begin(self.newest(), looks)
     }
 
-    /// Notes that a call has ended, its empty pops being parked; returns whether another call waits for that.
+    /// Notes that a call has ended and its pops are parked; returns whether another call waits for that.
     pub(super) fn end(&mut self, since: Since) -> bool {
         let is_awaited = self.under_way.end(since);
         // No call needs news older than the beginning of the oldest one.
