@@ -1,21 +1,19 @@
-//! Whether a server takes part, and what it has missed when it was away.
+//! Whether a server takes part, and which writes it has missed while it did not.
 //!
 //! A server that is lost is away at once: nothing is sent to it, and keys stay where they are. Every key that is
-//! written meanwhile, and every one whose write was under way when it was lost, is noted. Before it takes part again
-//! those keys are deleted on it, so that it serves nothing that it missed. If they become too many it is flushed.
+//! written meanwhile, and every one whose write was under way when it was lost, is noted. Before the server takes
+//! part again those keys are deleted on it, so that it serves nothing stale. If they become too many it is flushed.
 //!
-//! One thing could undo that: a request that the server has not read yet, on a connection of ours. A connection that was
-//! given up is therefore not closed. Its sending side is, and it is read until the server has closed it too, which it
-//! does when it has done all that it was sent. And threads whose connection still works keep the server away until
-//! they have closed it: they are counted as its users.
+//! A request that the server has not read yet, on a connection of ours, could undo that. So a connection that is
+//! given up is not closed at once: its sending side is, and it is read until the server has closed it too, which it
+//! does when it has executed all that it was sent. And threads whose connection still works are counted as the
+//! server's users and keep it away until they have closed it.
 //!
-//! Whether requests do without a server that is away is another matter: where it stays in every answer, its part is an error until
-//! it is back. The way back is the same.
+//! Whether requests do without a server that is away is set apart from that (`ejects`). If they do not, its part of
+//! every answer is an error until it is back. The way back is the same.
 //!
-//! Beside that it is known whether the server answered when it was last asked: for the log and for readiness.
-//!
-//! People can take a server out too (`down`), or ask that it be spared (`drain`). Out is like lost, and back is the same
-//! way back.
+//! Whether the server answered when it was last asked is kept too, for the log and for readiness. Operators can also
+//! take a server out (`down`), which is like a loss with the same way back, or have it spared (`drain`).
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -27,32 +25,32 @@ use super::identity::Run;
 use super::missed::{Before, Journal, Missed};
 use super::standing::{State, Wish};
 
-/// A server that came back counts as cold until so many keys in a row, which it missed, were on no other replica either.
+/// Keys in a row that a server which came back missed and no other replica had either, after which it counts as warm.
 const COLD_KEYS: u32 = 1000;
 
-/// What came of asking a server, kept as a number: nobody has yet; it answered; it did not.
+/// Values of `contact`: what came of asking a server last (not asked yet; it answered; it did not).
 const UNTRIED: u8 = 0;
 const ANSWERS: u8 = 1;
 const SILENT: u8 = 2;
 
-/// Where who brings servers back waits for news of any of them.
+/// Where the prober waits for news of any server.
 #[derive(Default)]
 pub struct Watch {
     news: Mutex<bool>,
     arrival: Condvar,
-    /// How often one of them came with less than others may have.
+    /// How many times a server (or several together) came with less than other replicas may have.
     comings: AtomicU64,
 }
 
 impl Watch {
-    /// Waits for news, at most so long.
+    /// Waits for news, at most for this time.
     pub fn wait(&self, at_most: Duration) {
         let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.arrival.wait_timeout_while(news, at_most, |news| !*news);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
 
-    /// Wakes who waits.
+    /// Reports news, which wakes up whoever is in [`Watch::wait`].
     pub fn wake(&self) {
         *self.news.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.arrival.notify_all();
@@ -64,29 +62,29 @@ pub struct Health {
     ejects: bool,
     watch: Arc<Watch>,
     contact: AtomicU8,
-    /// It may be gone, though nobody asked it for anything.
+    /// The server may be gone, though no request has found that out.
     doubted: AtomicBool,
-    /// Nothing is sent to it.
+    /// Nothing is sent to the server.
     away: AtomicBool,
-    /// Requests do without it.
+    /// Requests do without the server.
     left_out: AtomicBool,
     spared: AtomicBool,
     out: AtomicBool,
-    /// It was told to forget what it missed, and did not, since it is away.
+    /// The server refused to forget what it missed, since it is away.
     refuses: AtomicBool,
     losses: AtomicU64,
     connections_lost: AtomicU64,
-    /// How many more keys must be missed for good before it counts as warm.
+    /// How many more missed keys must turn out to be nowhere before the server counts as warm; 0: it is.
     cold: AtomicU32,
-    /// Which coming its last one was, of all servers'; 0: it has been there all the time.
+    /// The number of the server's last coming, counted over all servers; 0: it has been there from the start.
     came: AtomicU64,
-    /// Threads whose requests it may still be reading.
+    /// Threads whose requests the server may still be reading.
     users: AtomicUsize,
     journal: Mutex<Journal>,
 }
 
 impl Health {
-    /// It takes part. `ejects` false: when it is lost, its part of every answer is an error.
+    /// A server that takes part. `ejects` false: when it is lost, its part of every answer is an error.
     #[must_use]
     pub fn new(ejects: bool, watch: Arc<Watch>, chronicle: Chronicle) -> Self {
         Self {
@@ -108,91 +106,94 @@ impl Health {
         }
     }
 
-    /// Whether requests count on it.
+    /// Returns whether requests count on this server.
     #[must_use]
     pub fn is_live(&self) -> bool {
         !self.left_out.load(Ordering::Acquire)
     }
 
-    /// Whether nothing may be sent to it. One that requests count on is an error to them then.
+    /// Returns whether nothing may be sent to this server. If requests count on it nevertheless, its part of them is
+    /// an error.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.away.load(Ordering::Acquire)
     }
 
-    /// Whether it is to be read where others could be.
+    /// Returns whether reads may choose this server where other replicas could answer too.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.is_live() && !self.spared.load(Ordering::Relaxed)
     }
 
-    /// Nobody has asked it yet.
+    /// Returns whether the server has never been asked.
     #[must_use]
     pub fn is_untried(&self) -> bool {
         self.contact.load(Ordering::Acquire) == UNTRIED
     }
 
-    /// Whether it takes part and answered when it was last asked.
+    /// Returns whether the server takes part and answered when it was last asked.
     #[must_use]
     pub fn answers(&self) -> bool {
         !self.is_away() && self.contact.load(Ordering::Acquire) == ANSWERS
     }
 
-    /// It answers.
+    /// Notes that the server answers.
     pub fn found(&self) {
         self.contact.store(ANSWERS, Ordering::Release);
     }
 
-    /// It closed a connection over which nothing was to come: it may be gone, or have cleared away what is idle.
+    /// Notes that the server closed an idle connection: it may be gone, or only clear away idle connections.
     pub fn doubt(&self) {
         if !self.doubted.swap(true, Ordering::AcqRel) {
             self.watch.wake();
         }
     }
 
-    /// Whether somebody is to look after it for that. Whoever asks does.
+    /// Takes the doubt, if there is one: the caller then has to look after the server.
     #[must_use]
     pub fn take_doubt(&self) -> bool {
         self.doubted.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether it may lack what other replicas have, since it was away.
+    /// Returns whether the server may lack what other replicas have, since it was away.
     #[must_use]
     pub fn is_cold(&self) -> bool {
         self.cold.load(Ordering::Relaxed) > 0
     }
 
-    /// Which coming its last one was: of two servers, the one with the lower number may have what the other lacks.
+    /// The number of the server's last coming: of two servers, the one with the lower number may have what the other
+    /// lacks.
     #[must_use]
     pub fn came(&self) -> u64 {
         self.came.load(Ordering::Acquire)
     }
 
-    /// So many keys that it missed are looked for on another replica.
+    /// Counts keys that this server missed and that are looked for on another replica now.
     pub fn missed_keys(&self, keys: u32) {
         let fewer = |cold: u32| Some(cold.saturating_sub(keys));
-        // It is always let.
+        // Cannot fail: `fewer` always returns a number.
         let _ = self.cold.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
-    /// A key that it missed was there.
+    /// Notes that another replica had a key which this server missed: it counts as cold anew.
     pub fn lacked_key(&self) {
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
     }
 
-    /// Whether it has told which run of it takes part: then it is asked again over every connection.
+    /// Returns whether a run of this server is known: then every new connection asks for it again.
     #[must_use]
     pub fn has_run(&self) -> bool {
         self.journal().run.is_some()
     }
 
-    /// This run of it was met. False: it is another one than the last, and has nothing.
+    /// Takes note of the run that answers. Returns false if it is another than the one known: that server holds
+    /// nothing.
     #[must_use]
     pub fn meets(&self, run: Run) -> bool {
         let mut journal = self.journal();
         let is_known = journal.run.is_none_or(|known| known.is(run));
         if !is_known {
-            // Before others find that it is known: whoever does goes by this.
+            // Before the run is stored: other threads that find it known rely on this.
             self.came_empty();
         }
         if !is_known || journal.run.is_none() {
@@ -201,42 +202,42 @@ impl Health {
         is_known
     }
 
-    /// This one takes part from now on; None: whichever is told next.
+    /// Sets which run takes part from now on; None: the one that is told next.
     pub fn set_run(&self, run: Option<Run>) {
         self.journal().run = run;
     }
 
-    /// For who brings servers back: this one does so as soon as it is there again, and not before. Whoever still has something for the
-    /// one before it is not to send that there.
+    /// For the prober: `run` becomes the current one as soon as the server takes part again, not earlier. Threads
+    /// that still have something for the run before must not send it to this one.
     pub fn comes_as(&self, run: Option<Run>) {
         self.journal().next_run = run;
     }
 
-    /// It may be another one by now that is there: which one is to be asked.
+    /// Notes that another server may answer by now: it is to be asked which run it is.
     pub fn may_be_another(&self) {
         self.set_run(None);
         self.doubt();
     }
 
-    /// Whether requests do without it as soon as it is lost, and others stand in.
+    /// Returns whether requests do without the server as soon as it is lost, and other servers stand in.
     #[must_use]
     pub fn is_left_out_when_lost(&self) -> bool {
         self.ejects
     }
 
-    /// What it means for requests that it does not answer.
+    /// What it means for requests that the server does not answer, in words for the log.
     #[must_use]
     pub fn meaning(&self) -> &'static str {
         if self.ejects { "it is left out until it answers" } else { "its part of every answer is an error" }
     }
 
-    /// Whether it was taken out.
+    /// Returns whether an operator took the server out.
     #[must_use]
     pub fn is_out(&self) -> bool {
         self.out.load(Ordering::Relaxed)
     }
 
-    /// How it is.
+    /// The server's state, as operators see it.
     #[must_use]
     pub fn state(&self) -> State {
         match (self.is_out(), self.is_away(), self.is_readable()) {
@@ -247,7 +248,7 @@ impl Health {
         }
     }
 
-    /// Does as people wish.
+    /// Does as an operator wishes.
     pub fn wish(&self, wish: Wish) {
         let mut journal = self.journal();
         journal.chronicle.wished(wish);
@@ -262,24 +263,24 @@ impl Health {
         self.watch.wake();
     }
 
-    /// How often it was lost: with it all connections, of which every thread has one.
+    /// How often the server was lost, each time with the connections of all threads.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Relaxed)
     }
 
-    /// How many connections to it were lost.
+    /// How many connections to the server were lost.
     #[must_use]
     pub fn connections_lost(&self) -> u64 {
         self.connections_lost.load(Ordering::Relaxed)
     }
 
-    /// A thread begins to use it.
+    /// Counts a thread that begins to use the server.
     pub fn enter(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A thread uses it no more: nothing that it sent can still be read, but over connections that it gave up.
+    /// Counts out a thread: nothing that it sent can still be read, except over connections that it gave up.
     pub fn leave(&self) {
         let users = self.users.fetch_sub(1, Ordering::AcqRel);
         if users == 1 && self.is_away() {
@@ -287,8 +288,9 @@ impl Health {
         }
     }
 
-    /// A connection was lost with the writes of these keys under way (None: of everything); `socket` is the connection
-    /// if the server may still read what it was sent. True: this is news, it was there before.
+    /// Notes that a connection was lost while the writes of these keys were under way (None: of everything). `socket`
+    /// is the connection if the server may still read what it was sent. Returns whether this is news: whether the
+    /// server was not silent before.
     pub fn lose(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
         self.connections_lost.fetch_add(1, Ordering::Relaxed);
         let is_news = self.leave_out(keys, socket, Chronicle::lost);
@@ -296,29 +298,31 @@ impl Health {
         is_news
     }
 
-    /// It has nothing, where others have.
+    /// Notes that the server holds nothing, where other replicas may hold something.
     pub fn came_empty(&self) {
         self.comes(self.next_coming());
     }
 
-    /// The same of several that come together, of which none has more than another.
+    /// Does as [`Health::came_empty`] for one of several servers that come together, of which none has more than
+    /// another: all get the number `coming`.
     pub fn comes(&self, coming: u64) {
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
         self.came.store(coming, Ordering::Release);
     }
 
-    /// The number of who comes now.
+    /// Draws the number of a coming that happens now.
     #[must_use]
     pub fn next_coming(&self) -> u64 {
         self.watch.comings.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// What it holds is not known, and it could not be made to forget it: it comes back when it has. True: that is news.
+    /// Notes that what the server holds is unknown and that it could not be flushed: it comes back when it has been.
+    /// Returns whether this is news.
     pub fn strange(&self) -> bool {
         self.leave_out(vec![None], None, Chronicle::not_there)
     }
 
-    /// It was not there when it was first asked. True: that is news.
+    /// Notes that the server was not there when it was first asked. Returns whether this is news.
     pub fn absent(&self) -> bool {
         self.leave_out(Vec::new(), None, Chronicle::not_there)
     }
@@ -338,7 +342,8 @@ impl Health {
             tell(&mut journal.chronicle);
         }
         if self.ejects {
-            // Before it is away, and to the end of that: who finds it away looks for others that are counted on.
+            // Set before `away` and cleared after it: whoever finds the server away looks for others that are counted
+            // on.
             self.left_out.store(true, Ordering::Release);
         }
         self.away.store(true, Ordering::Release);
@@ -349,7 +354,8 @@ impl Health {
         is_news
     }
 
-    /// Notes a write (None: of everything) that it does not get. False: it is there again and must get it.
+    /// Notes a write (None: of everything) that the server does not get. Returns false if the server is there again
+    /// and must get it.
     #[must_use]
     pub fn miss(&self, key: Option<Missed>) -> bool {
         let mut journal = self.journal();
@@ -360,7 +366,8 @@ impl Health {
         away
     }
 
-    /// For who brings servers back: what must be done before it may take part. With [`Before::Nothing`] it does.
+    /// For the prober: takes what must be done before the server may take part. With [`Before::Nothing`] it takes
+    /// part now.
     #[must_use]
     pub fn before(&self) -> Before {
         let mut journal = self.journal();
@@ -380,12 +387,12 @@ impl Health {
         Before::Nothing
     }
 
-    /// It does not forget what it missed. True: it is the first time since it is away.
+    /// Notes that the server does not forget what it missed. Returns whether this is the first time since it is away.
     pub fn is_first_refusal(&self) -> bool {
         !self.refuses.swap(true, Ordering::Relaxed)
     }
 
-    /// What was taken to be done could not be done.
+    /// Takes back a task from [`Health::before`] that could not be done.
     pub fn put_back(&self, before: Before) {
         self.journal().put_back(before);
     }

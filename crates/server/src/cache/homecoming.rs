@@ -1,5 +1,5 @@
-//! How a server that was lost comes back: it is asked whether it is there, what was given up to it is read to its end, what it
-//! missed is deleted on it, and then it takes part again.
+//! How a lost server comes back: it is asked whether it is there, connections given up to it are read to their ends,
+//! what it missed is deleted on it, and then it takes part again.
 
 use std::io::{self, BufReader, ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
@@ -18,25 +18,28 @@ use super::inquiry::{OWN, PATIENCE, ask, ask_run, tells_version};
 use super::missed::{Before, Missed};
 use crate::front::accept::ListenAddress;
 
-/// Deletions sent at once: their answers fit any socket's buffers.
+/// Deletions sent at once: few enough that their answers fit any socket's buffers.
 const DELETIONS: usize = 64;
 
-/// How long it may take for each answer while writes wait.
+/// How long a server may take for each answer while writes are paused.
 const PAUSED: Duration = Duration::from_millis(200);
 
-/// Rounds of deletions after which writes wait for the last one: keys may be written faster than they are deleted.
+/// Rounds of deletions after which writes are paused for the last one, since keys may be written faster than they are
+/// deleted.
 const ROUNDS_UNPAUSED: usize = 8;
 
-/// After so long a pause many deletions that are left are done by a flush: clients wait, and a cold server is the smaller harm.
+/// Length of a pause after which deletions left over are replaced by a flush, if they are many: clients wait, and a
+/// cold server is the smaller harm.
 const PAUSED_MAX: Duration = Duration::from_secs(1);
 
-/// So many are not many: at worst each [`DELETIONS`] of them take [`PAUSED`].
+/// Most deletions that are still sent after [`PAUSED_MAX`]: at worst each [`DELETIONS`] of them take [`PAUSED`].
 const FEW_DELETIONS: usize = 8 * DELETIONS;
 
-/// Asks a server, makes it forget what it missed, and lets it take part. False: threads still use it.
+/// Asks a server, makes it forget what it missed, and lets it take part. Returns false if it has to wait (threads
+/// still use it, or it was taken out) or the program stops.
 ///
 /// # Errors
-/// It cannot be asked, is another one by name, or refuses to forget.
+/// The server cannot be asked, another server of its pool is at its address, or it refuses to forget.
 pub(super) fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<bool> {
     let mut link = greet(server, hall)?;
     if !server.health.is_away() {
@@ -46,22 +49,23 @@ pub(super) fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io:
     if server.backend.is_elsewhere() && server.health.miss(None) {
         tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
     }
-    // While it was away the time may have come.
+    // The time of a delayed flush may have come while the server was away.
     if hall.fleet.take_reminder(server, hall.clock.now()) && server.health.miss(None) {
         tracing::debug!(server = %server.name(), "it forgets what it holds: a flush was due meanwhile");
     }
-    // A server that was started anew does not know of it.
+    // A server that was started anew does not know of a delayed flush.
     hall.fleet.remind(server, hall.clock.now());
     catch_up(&mut link, server, hall, stop)
 }
 
-/// Connects to a server at the address its name has now, unless another of its pool is there, and asks who it is.
+/// Connects to a server at the address that its name has now, unless another server of its pool is there. Asks which
+/// run it is, and its version.
 fn greet(server: &Server, hall: &Hall) -> io::Result<BufReader<Dialed>> {
     let (address, table) = (server.backend.address().map_err(io::Error::other)?, hall.fleet.table());
     if let Some(other) = table.neighbour(server, &address).filter(|other| !other.health.is_away()) {
         return Err(io::Error::other(why_taken(other)));
     }
-    // Over a connection of its own: who does not know this question may end it.
+    // Over a connection of its own: a server that does not know this question may close it.
     let run = ask_run(server, &mut server.backend.dial_at(address.clone(), OWN)?);
     let mut link = BufReader::new(server.backend.dial_at(address, OWN)?);
     ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))?;
@@ -69,8 +73,9 @@ fn greet(server: &Server, hall: &Hall) -> io::Result<BufReader<Dialed>> {
     Ok(link)
 }
 
-/// Does one thing after the other that must be done before a server takes part, until there is nothing. Clients go on writing
-/// meanwhile, so there may be more each time, and at last they are paused. False: threads still use the server.
+/// Does what must be done before a server takes part, until nothing is left. Clients go on writing meanwhile, so each
+/// round may bring more; after [`ROUNDS_UNPAUSED`] writes are paused. Returns false if the server has to wait
+/// (threads still use it, or it was taken out) or the program stops.
 fn catch_up(
     link: &mut BufReader<Dialed>,
     server: &Server,
@@ -95,7 +100,7 @@ fn catch_up(
             Before::Wait => return Ok(false),
             Before::Drain(sockets) => {
                 paused = None;
-                // What is still read at an address that is not its own any more reaches it no more.
+                // What is read at an address that the server has left does not reach it any more.
                 sockets.retain(|socket| !leads_elsewhere(socket, server));
                 drain(sockets)
             }
@@ -116,19 +121,20 @@ fn catch_up(
     Ok(false)
 }
 
-/// Whether a connection leads to an address that the server has left.
+/// Returns whether a connection leads to an address that the server has left.
 fn leads_elsewhere(socket: &OwnedFd, server: &Server) -> bool {
     let peer = SockRef::from(socket).peer_addr().ok().and_then(|peer| peer.as_socket());
     peer.is_some_and(|place| server.backend.has_left(place))
 }
 
-/// Why a server does not go to an address.
+/// Says why a server does not move to an address, where `other` is.
 pub(super) fn why_taken(other: &Server) -> String {
     format!("{} of the same pool is there; have the names lead to two servers, or name one", other.name())
 }
 
-/// A server that no pool has will be in one again: it forgets everything, since it missed what was written meanwhile. One that is
-/// away is brought back for that, if it can be; else it is later, when it is in its pool.
+/// Brings back a server that no pool has and one will have again, if it is away. It is flushed then, since it missed
+/// what was written meanwhile; one that is not away is flushed when the new table comes (`receive`). Where this
+/// fails, the prober does it later, when the server is in its pool.
 pub(super) fn welcome(server: &Server, hall: &Hall) {
     let is_away = server.health.miss(None);
     for _ in 0..=server.backend.addresses() {
@@ -139,10 +145,10 @@ pub(super) fn welcome(server: &Server, hall: &Hall) {
     }
 }
 
-/// Makes a server forget everything that may be asked as soon as this is done, at this address (None: its own).
-///
+/// Flushes a server at this address (None: its own). When this returns, the server serves nothing that it held
+/// before.
 /// # Errors
-/// It cannot be asked, or refuses.
+/// The server cannot be asked, or refuses.
 pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {
     let dialed = match address {
         Some(address) => server.backend.dial_at(address, OWN),

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use super::chronicle::Chronicle;
 use super::identity::Run;
 
-/// Keys noted for one server; one more, and it is flushed.
+/// Most keys noted for one server; with one more it is flushed instead.
 pub(super) const MISSED_KEYS_MAX: usize = 16 * 1024;
 
 /// A key as it is written in a command.
@@ -14,7 +14,7 @@ pub(super) const MISSED_KEYS_MAX: usize = 16 * 1024;
 pub struct Missed {
     /// The key.
     pub key: Vec<u8>,
-    /// It is written in base64.
+    /// The key is written in base64.
     pub base64: bool,
 }
 
@@ -33,26 +33,26 @@ pub enum Before {
     Nothing,
 }
 
-/// What a server has missed, the connections to it that were given up, and what the record is told of it.
+/// What a server has missed, the connections to it that were given up, and the chronicle of its losses and returns.
 #[derive(Default)]
 pub(super) struct Journal {
     keys: HashSet<Missed>,
     everything: bool,
     given_up: Vec<OwnedFd>,
-    /// Which run of it takes part, if that was told.
+    /// The run of the server that takes part, if it was told.
     pub(super) run: Option<Run>,
-    /// Which one is to do so next.
+    /// The run that takes its place when the server takes part again.
     pub(super) next_run: Option<Run>,
     pub(super) chronicle: Chronicle,
 }
 
 impl Journal {
-    /// Nothing was missed.
+    /// A journal in which nothing was missed.
     pub(super) fn new(chronicle: Chronicle) -> Self {
         Self { chronicle, ..Self::default() }
     }
 
-    /// A write that it does not get; None: of everything.
+    /// Notes a write that the server does not get; None: of everything.
     pub(super) fn note(&mut self, key: Option<Missed>) {
         match key {
             Some(key) if !self.everything && self.keys.len() < MISSED_KEYS_MAX => {
@@ -65,12 +65,12 @@ impl Journal {
         }
     }
 
-    /// A connection over which it may still read what it was sent.
+    /// Keeps a connection over which the server may still read what it was sent.
     pub(super) fn give_up(&mut self, socket: Option<OwnedFd>) {
         self.given_up.extend(socket);
     }
 
-    /// What must be done first, which then counts as done; None when there is nothing.
+    /// Takes what must be done first, which then counts as done; None when there is nothing.
     pub(super) fn take_first(&mut self) -> Option<Before> {
         if !self.given_up.is_empty() {
             return Some(Before::Drain(std::mem::take(&mut self.given_up)));
@@ -82,7 +82,7 @@ impl Journal {
         (!self.keys.is_empty()).then(|| Before::Delete(self.keys.drain().collect()))
     }
 
-    /// What was taken to be done could not be done.
+    /// Takes back a task that could not be done.
     pub(super) fn put_back(&mut self, before: Before) {
         match before {
             Before::Drain(sockets) => self.given_up.extend(sockets),

@@ -1,5 +1,6 @@
-//! How servers are received that come into a pool which had others before: they have less than those. One that was in it earlier
-//! has missed what was written since, and where the pool has them by a group, any of them may have been.
+//! How servers are received that come into a pool which had others before: they hold less than those. A replica that
+//! was in the pool earlier has missed what was written since. So has, perhaps, any server that comes by a group: an
+//! earlier answer for the name may have had it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,14 +13,18 @@ use super::pool::Pool;
 use super::rules::Writes;
 use super::table::Table;
 
-/// Servers that are looked up, or made to forget, at the same time, each by a thread.
+/// Most servers looked up, or flushed, at the same time, each by a thread.
 const AT_ONCE: usize = 32;
 
-/// Those that come into a pool of this layout by a group that is known already, and are not in this pool by the table that is
-/// in force still. One may be in another pool all the time: then it has missed what was written in this one. So are replicas that
-/// were in the pool by an earlier table, and those of a pool whose servers shared keys and are to hold every one now: what one held
-/// of others' keys when it did so before is old. (One that shares keys and comes back keeps what it holds: all of it would have to
-/// be fetched again from behind the cache.)
+/// Returns the servers that may hold old values for a pool of this layout and must forget what they hold first:
+/// * servers that come by a group known already and are not in the pool by the table still in force; one may be in
+///   another pool all the time, and has missed what was written in this one;
+/// * replicas that were in the pool by an earlier table;
+/// * those of a pool whose servers shared keys and are all to hold every key now: what one holds of the others' keys,
+///   from an earlier time, is old.
+///
+/// A server that shares keys and comes back keeps what it holds: else all of it would be fetched again from behind
+/// the cache.
 pub(super) fn strangers<'a>(
     servers: &'a [Arc<Server>],
     layout: &Layout,
@@ -43,14 +48,14 @@ pub(super) fn strangers<'a>(
     servers.iter().filter(is_strange).collect()
 }
 
-/// Whether the servers of a pool, which are replicas by this plan, share keys by the table that is in force still.
+/// Returns whether servers that are replicas by this plan share keys by the table still in force.
 fn shared_keys(pool: &PoolPlan, table: &Table) -> bool {
     let shares =
         |its: &Pool| its.name == pool.name && its.rules.writes == Writes::Owner && its.members.len() > 1;
     pool.rules.writes == Writes::All && table.pools.iter().any(shares)
 }
 
-/// Whether a replica of a pool was in it before the table that is in force still.
+/// Returns whether a replica of a pool was in it by a table before the one still in force.
 fn returns(server: &Server, pool: &PoolPlan, table: &Table) -> bool {
     let was_in = |its: &Pool| its.name == pool.name && its.left.contains(&server.slot);
     pool.rules.writes == Writes::All && table.pools.iter().any(was_in)
@@ -60,8 +65,8 @@ fn is_in(server: &Server, pool: &str, table: &Table) -> bool {
     table.pools.iter().any(|its| its.name == pool && its.has(server.slot))
 }
 
-/// Replicas that come into a pool of this layout which had others by the table in force still decide nothing before those, and what
-/// they miss is looked for there. What they hold they keep.
+/// Notes replicas that come into a pool which had others by the table still in force: they decide nothing before
+/// those, and what they miss is looked for there. What they hold they keep.
 pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &Table) {
     let comes = |server: &&Arc<Server>| {
         layout.pools.iter().filter(|pool| pool.rules.writes == Writes::All).any(|pool| {
@@ -78,15 +83,16 @@ pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &T
     }
 }
 
-/// Has servers forget what they hold, several at once; those that do not are away until they have. Whatever one was sent before it
-/// left is answered, or it is away: connections are given up that owe something for longer than servers may take, which is less than the
-/// time between lookups unless somebody says otherwise. `emptied` is told of each that has.
+/// Flushes servers, several at once; those that cannot be flushed are away until they have been, and `emptied` is
+/// called with each that was. No request sent before a server left its pool is still to come: such a connection has
+/// been answered or given up (with the server away) after at most the server's timeout, which is less than the time
+/// between lookups by default.
 pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl Fn(&Server) + Sync) {
     let coming = servers.first().map_or(0, |server| server.health.next_coming());
     let one = |server: &Server| {
         server.health.comes(coming);
         server.health.may_be_another();
-        // Nobody has looked for it since it left; one that another pool has is moved by who looks names up.
+        // Nobody has looked up its name since it left. A server that another pool has is moved by the namer.
         if !in_use.contains(&server.slot)
             && let Some(address) = server.backend.moved_to().into_iter().next()
         {
@@ -110,7 +116,8 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl 
     at_once(servers, |server| one(server));
 }
 
-/// Does it with each, with several at once: what it does is mostly to wait.
+/// Does `work` for each element and returns the results in order. Runs [`AT_ONCE`] threads, since the work is mostly
+/// waiting.
 pub(super) fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let some = |some: &[T]| {
         thread::scope(|scope| {
