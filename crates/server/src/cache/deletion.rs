@@ -1,7 +1,7 @@
 //! The command that deletes a key, written in one place, because keys need care.
 //!
-//! A key in base64 is deleted by the bytes that it stands for, in the words of old: those every memcached understands, whatever its
-//! version. Only a key that cannot be written so needs a meta command.
+//! A key in base64 is decoded and deleted with the classic command, which every version of memcached understands.
+//! Only a key that cannot be written plainly needs a meta command.
 
 use std::borrow::Cow;
 
@@ -19,27 +19,28 @@ pub(crate) enum Deletion<'a> {
 }
 
 impl<'a> Deletion<'a> {
-    /// That of a key. `base64`: it is written so.
+    /// Chooses how to delete a key. `base64`: the key is written in base64.
     pub(crate) fn of(key: &'a [u8], base64: bool) -> Self {
         if !base64 {
             return Self::Classic(Cow::Borrowed(key));
         }
         let mut space = [0; KEY_BYTES_MAX];
         let plain = decode_base64(key, &mut space).filter(|plain| {
-            // A line ends with its line feed, a word with a space, and for some versions both with a zero.
+            // A line ends with a line feed, a word with a space, and for some versions both with a zero byte.
             !plain.is_empty() && !plain.iter().any(|byte| matches!(byte, b' ' | b'\n' | 0))
         });
         plain.map_or(Self::Meta(key), |plain| Self::Classic(Cow::Owned(plain.to_vec())))
     }
 
-    /// Whether a server may hold the key. One that is old knows no base64: what cannot be written without was never stored there.
+    /// Returns whether a server may hold the key. An old server knows no base64, so a key that needs it was never
+    /// stored there.
     pub(crate) fn concerns(&self, dialect: &Dialect) -> bool {
         matches!(self, Self::Classic(_)) || !dialect.is_old()
     }
 
-    /// Writes it to `output`.
+    /// Writes the command to `output`.
     ///
-    /// memcached from 1.6.40 on takes `delete noreply` for a deletion that is not to be answered. The time that deletes once took
+    /// memcached from 1.6.40 on takes `delete noreply` for a deletion without an answer. The time argument of old, 0,
     /// keeps the key from being the last word.
     pub(crate) fn write(&self, output: &mut Vec<u8>) {
         let parts: [&[u8]; 3] = match self {

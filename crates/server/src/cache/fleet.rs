@@ -1,11 +1,11 @@
 //! The servers of a tier, and the table of routes in force; shared by all threads.
 //!
-//! A server has a slot, which is its for as long as the program runs: tables come and go, but requests under way name
-//! servers by slot, and so does every thread's list of connections. A server that no table names any more keeps its slot
-//! and is not asked; named again, it is the same server.
+//! A server has a slot, its own for as long as the program runs: tables come and go, but requests under way name
+//! servers by slot, and so does every thread's list of connections. A server that no table names any more keeps its
+//! slot and is sent nothing; named again, it is the same server.
 //!
 //! A table never changes. A new one takes the place of the old; each thread takes it up between two requests, and
-//! what is under way goes on by the table it began with.
+//! requests under way go on by the table that they began with.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -31,49 +31,49 @@ use super::patience::{Patience, SharedPatience};
 use super::reception::{at_once, note_newcomers, receive, strangers};
 use super::table::{Strays, Table};
 
-/// What was done with one server.
+/// Counters of one server.
 #[derive(Debug, Default)]
 pub struct ServerCounts {
-    /// Commands sent to it.
+    /// Commands sent to the server.
     pub requests: AtomicU64,
-    /// Keys asked of it.
+    /// Keys asked of the server.
     pub keys: AtomicU64,
-    /// Errors it answered, and answers it did not give.
+    /// Errors that the server answered, and answers that it did not give.
     pub errors: AtomicU64,
-    /// How long its replies took.
+    /// How long the server's replies took.
     pub latency: Latency,
 }
 
 /// One server.
 pub struct Server {
-    /// Its number.
+    /// The server's place in [`Table::servers`], for as long as the program runs.
     pub slot: usize,
-    /// Where it is.
+    /// The server's address.
     pub backend: Backend,
-    /// How long it is waited for.
+    /// How long the server is waited for.
     pub patience: SharedPatience,
-    /// Whether it takes part.
+    /// Whether the server takes part.
     pub health: Health,
-    /// Which meta commands it understands.
+    /// Which meta commands the server understands.
     pub dialect: Dialect,
-    /// What was done with it.
+    /// The server's counters.
     pub counts: ServerCounts,
-    /// When it is to be made to forget everything once more, in seconds of Unix; 0: not.
+    /// When the server is to be flushed once more, in Unix seconds; 0: never.
     flush_again_s: AtomicU64,
 }
 
 impl Server {
-    /// `host:port` or `unix:PATH`.
+    /// The server's name: `host:port` or `unix:PATH`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.backend.name
     }
 }
 
-/// Names and values that stand in `stats`.
+/// Names and values that `stats` adds to the tier's own.
 pub type About = dyn Fn() -> Vec<(&'static str, String)> + Send + Sync;
 
-/// What is in force, as it was written, and which servers its groups have.
+/// The layout in force, as it was written, and which servers its groups have.
 #[derive(Default)]
 struct Wanted {
     layout: Layout,
@@ -81,38 +81,39 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// The names of its groups, those of which nobody knows a server included: others were written to meanwhile.
+    /// The names of the layout's groups, also of those for which no server has been found: an earlier answer may have
+    /// had servers that were written to.
     fn groups(&self) -> HashSet<String> {
         groups(&self.layout).into_iter().map(|group| group.name).collect()
     }
 }
 
-/// Whom and what to believe.
+/// Which servers to trust, and whom to ask for names.
 #[derive(Clone, Debug)]
 pub struct Beliefs {
-    /// Among servers that speak TLS.
+    /// Whom to trust among servers that speak TLS.
     pub trust: Trust,
-    /// Of names.
+    /// Where names are looked up.
     pub directory: Directory,
 }
 
 impl Default for Beliefs {
-    /// The system's certificates, and its names.
+    /// The system's certificates and name servers.
     fn default() -> Self {
         let trust = Trust { check: Check::SignerAndName, roots: None, own: None };
         Self { trust, directory: Directory::default() }
     }
 }
 
-/// All servers of all times, and the table in force.
+/// All servers that any table has named, and the table in force.
 pub struct Fleet {
-    /// Where who brings servers back waits.
+    /// Where the prober waits for news.
     pub watch: Arc<Watch>,
-    /// Who writes which key.
+    /// Which thread may write a key now.
     pub claims: Claims,
-    /// Flushes beside those.
+    /// Flushes under way.
     pub flushes: Flushes,
-    /// Which tables keys are written by.
+    /// By which tables threads still write without a claim.
     pub handover: Handover,
     /// Keys that gets found.
     pub hits: AtomicU64,
@@ -120,15 +121,15 @@ pub struct Fleet {
     pub misses: AtomicU64,
     /// What `stats` says of the process around it, once there is one.
     pub about: OnceLock<Box<About>>,
-    /// The date when the program's clock began, in seconds of Unix.
+    /// The date when the program's clock began, in Unix seconds.
     pub began_s: u64,
-    /// That moment.
+    /// The moment when the program's clock began.
     began: Instant,
-    /// How many want writes to wait.
+    /// How many callers want writes to wait.
     pub pauses: AtomicUsize,
-    /// When the `flush_all` that was asked for last is due, in seconds of Unix; 0: at once.
+    /// When the `flush_all` that was asked for last is due, in Unix seconds; 0: at once.
     flush_due_s: AtomicU64,
-    /// How many of the servers are of before the meta commands of today.
+    /// How many of the servers are older than today's meta commands.
     olds: Arc<AtomicUsize>,
     ejects: bool,
     trust: Trust,
@@ -142,7 +143,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// The servers of this layout. `ejects`: those that are lost leave until they are well again.
+    /// A fleet with the servers of this layout. `ejects`: a server that is lost is left out until it is back.
     ///
     /// # Errors
     /// A sentence that names the server that cannot be found.
@@ -150,7 +151,8 @@ impl Fleet {
         Self::believing(layout, ejects, Beliefs::default(), Events::default())
     }
 
-    /// The same, and whom to believe. What servers go through is left at `events`.
+    /// Does as [`Fleet::new`], with `beliefs` instead of the system's defaults. Losses, returns and wishes go to
+    /// `events`.
     ///
     /// # Errors
     /// As [`Fleet::new`]; or there are no certificates to trust.
@@ -189,9 +191,9 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Puts a new table in force, with the files of [`Trust`] read again and groups looked up, or leaves everything as it is. A server
-    /// that nobody finds is one that is not there, unless none is found; a group that nobody finds keeps the servers that it
-    /// had, and is one that is not there if it had none.
+    /// Puts a new table in force, with the files of [`Trust`] read again and groups looked up, or leaves everything
+    /// as it is. A server that cannot be found counts as not there, unless none is found; a group that cannot be
+    /// found keeps the servers that it had, or counts as one server that is not there.
     ///
     /// # Errors
     /// A sentence that names the server that cannot be found, or the file that cannot be used.
@@ -211,38 +213,38 @@ impl Fleet {
             }
         }
         let done = self.put_in_force(&expanded(layout, &finds), &wanted.groups());
-        // That nobody knows a server of a group may be why: then it is told why that is.
+        // The reason may be that no server of a group is found: then the error says why.
         done.map_err(|error| [vec![error], unknown.clone()].concat().join("; "))?;
         unknown.iter().for_each(|error| tracing::warn!("{error}; it is asked again and again"));
         *wanted = Wanted { layout: layout.clone(), finds };
         Ok(())
     }
 
-    /// The layout as it was written, and what is known of its groups.
+    /// Returns the layout as it was written, and the servers found for its groups.
     #[must_use]
     pub fn wanted(&self) -> (Layout, Finds) {
         let wanted = lock(&self.wanted);
         (wanted.layout.clone(), wanted.finds.clone())
     }
 
-    /// The layout in force, with servers in the place of groups.
+    /// Returns the layout in force, with servers in the place of groups.
     #[must_use]
     pub fn layout(&self) -> Layout {
         let wanted = lock(&self.wanted);
         expanded(&wanted.layout, &wanted.finds)
     }
 
-    /// Who is asked where names are.
+    /// Returns the directory that names are looked up in.
     #[must_use]
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// These groups were looked up. If they have other servers now, a new table is in force; what was found of groups that no
-    /// table names any more is nothing to it. True: it is.
+    /// Takes the result of looking groups up, and puts a new table in force if groups of the layout have other
+    /// servers now. Ignores groups that the layout does not name any more. Returns whether there is a new table.
     ///
     /// # Errors
-    /// It cannot be: as [`Fleet::load`].
+    /// The table cannot be put in force: as [`Fleet::load`].
     pub fn found(&self, news: Finds) -> Result<bool, String> {
         let mut wanted = lock(&self.wanted);
         let mut finds = wanted.finds.clone();
@@ -256,8 +258,8 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Puts a new table in force. A server that was in a pool earlier, or may have been, since it comes by a group that had
-    /// others before, missed what was written since: it forgets what it holds before it is asked.
+    /// Puts a new table in force. Servers that may hold old values ([`strangers`]) are flushed first; `known` are the
+    /// groups of the table before.
     fn put_in_force(&self, layout: &Layout, known: &HashSet<String>) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let backends = self.backends(layout)?;
@@ -286,7 +288,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Where the servers of a layout are.
+    /// Parses and looks up the servers of a layout.
     fn backends(&self, layout: &Layout) -> Result<Vec<Backend>, String> {
         let mut backends = Vec::new();
         for pool in &layout.pools {
@@ -298,7 +300,7 @@ impl Fleet {
         Ok(backends)
     }
 
-    /// These servers, and behind them those of the backends that are not among them.
+    /// Returns these servers, and behind them new ones for backends that are not among them.
     fn with_newcomers(
         &self,
         servers: &[Arc<Server>],
@@ -331,8 +333,8 @@ impl Fleet {
         Ok(grown)
     }
 
-    /// What encrypts connections to each server, by its name; None: nothing does. Files are read only if somebody speaks
-    /// TLS.
+    /// Returns what encrypts connections to each server, by its name; None: nothing does. Files are read only if some
+    /// server speaks TLS.
     fn encryption(&self, backends: &[Backend]) -> Result<HashMap<String, Option<Connector>>, String> {
         let opened = backends.iter().any(|backend| backend.speaks_tls).then(|| Connector::open(&self.trust));
         let connector =
@@ -353,44 +355,46 @@ impl Fleet {
         Arc::clone(&lock(&self.table))
     }
 
-    /// The number of the table in force, which grows with every table. In one order with what routers say of those that they
-    /// go by.
+    /// The number of the table in force, which grows with every table. Sequentially consistent with what routers say
+    /// of the tables that they go by (`handover`).
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// A `flush_all` was asked for that is due then, in seconds of Unix; it takes the place of the one before.
+    /// Notes that a `flush_all` was asked for that is due at this Unix second; it takes the place of the one before.
     pub fn note_flush(&self, due_s: u64) {
         self.flush_due_s.store(due_s, Ordering::Release);
     }
 
-    /// In how many seconds servers are to forget everything, if they are; `now` is on the program's clock.
+    /// In how many seconds the last `flush_all` is due, if it still lies ahead; `now` is on the program's clock in
+    /// nanoseconds.
     #[must_use]
     pub fn flush_rest_s(&self, now: u64) -> Option<u64> {
         let due_s = self.flush_due_s.load(Ordering::Acquire);
         due_s.checked_sub(self.began_s + now / 1_000_000_000).filter(|rest| *rest > 0)
     }
 
-    /// A server that was made to forget everything, or was started anew perhaps, knows nothing of a `flush_all` that is due later. Nor
-    /// may it be told: memcached knows one time, and for one that lies ahead it shows again what an earlier one has hidden. It is to
-    /// be made to forget everything once more when that has come.
+    /// Marks a server that was flushed, or perhaps started anew, to be flushed once more when a delayed `flush_all`
+    /// is due: it knows nothing of that one. It must not be told ahead: memcached keeps a single time, and setting
+    /// one in the future makes visible again what an earlier flush has hidden.
     pub fn remind(&self, server: &Server, now: u64) {
         let due_s = self.flush_due_s.load(Ordering::Acquire);
         let again_s = if self.flush_rest_s(now).is_some() { due_s } else { 0 };
         server.flush_again_s.store(again_s, Ordering::Release);
     }
 
-    /// The same with the time that it is now.
+    /// Does as [`Fleet::remind`] at the present time.
     pub(super) fn remind_now(&self, server: &Server) {
         self.remind(server, u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Whether the time has come that a server was to be reminded of. Whoever asks does.
+    /// Takes the reminder of [`Fleet::remind`] once its time has come. Returns true if so: the caller must flush the
+    /// server.
     #[must_use]
     pub fn take_reminder(&self, server: &Server, now: u64) -> bool {
         let again_s = server.flush_again_s.load(Ordering::Acquire);
-        // Another one has taken its place: of that the server was told, or has it noted.
+        // Another flush has taken its place: the server was told of that one, or it is noted for it as missed.
         let is_replaced = again_s != self.flush_due_s.load(Ordering::Acquire);
         if again_s == 0 || !is_replaced && self.flush_rest_s(now).is_some() {
             return false;
@@ -399,26 +403,26 @@ impl Fleet {
         !is_replaced
     }
 
-    /// Whether writes are to wait.
+    /// Returns whether writes are to wait.
     #[must_use]
     pub fn are_writes_paused(&self) -> bool {
         self.pauses.load(Ordering::Acquire) > 0
     }
 
-    /// Whether a server is of before the meta commands of today.
+    /// Returns whether some server is older than today's meta commands.
     #[must_use]
     pub fn has_olds(&self) -> bool {
         self.olds.load(Ordering::Acquire) > 0
     }
 
-    /// Whether servers that are lost leave.
+    /// Returns whether servers that are lost are left out.
     #[must_use]
     pub fn ejects(&self) -> bool {
         self.ejects
     }
 }
 
-/// If nobody knows any of these servers, that is most likely a mistake.
+/// Refuses a layout of which no server can be found: most likely a mistake.
 fn refuse_if_nobody_is_found(backends: &[Backend], servers: &[Arc<Server>]) -> Result<(), String> {
     let is_found = |backend: &Backend| {
         backend.address().is_ok() || servers.iter().any(|server| server.name() == backend.name)
@@ -429,7 +433,7 @@ fn refuse_if_nobody_is_found(backends: &[Backend], servers: &[Arc<Server>]) -> R
     }
 }
 
-/// How long each server is waited for, by its name.
+/// Returns how long each server is waited for, by its name.
 fn patience(layout: &Layout) -> Result<HashMap<String, Patience>, String> {
     let mut of_servers = HashMap::new();
     for pool in &layout.pools {
@@ -446,7 +450,7 @@ fn patience(layout: &Layout) -> Result<HashMap<String, Patience>, String> {
     Ok(of_servers)
 }
 
-/// A server that stands in a pool by two names would have its keys twice, or be two owners.
+/// Refuses a server that stands in a pool by two names: it would have its keys twice, or be two owners.
 fn refuse_second_names(pool: &str, backends: &[Backend]) -> Result<(), String> {
     let mut names = HashMap::new();
     for backend in backends {

@@ -1,4 +1,4 @@
-//! Questions to a server over a connection of the prober's own, on which the answers are waited for.
+//! Questions to a server over a connection of the caller's own, on which it waits for the answers.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Write as _};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::fleet::Server;
 use super::identity::{self, Run};
 use super::patience::Patience;
 
-/// How long a server may take for each answer to the prober.
+/// How long a server may take for each answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The same, for a connection of its own.
+/// The limits for such a connection.
 pub(super) const OWN: Patience = Patience { connect: PATIENCE, answer: PATIENCE, depth: usize::MAX };
 
-/// Sends commands and reads so many lines, each of which must be a good one.
+/// Sends commands and reads this many lines, each of which must satisfy `is_good`.
 pub(super) fn ask(
     link: &mut BufReader<Dialed>,
     commands: &[u8],
@@ -35,7 +35,7 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// Whether this is a version, which is taken note of.
+/// Takes note of the version in this answer, and returns whether it is one.
 pub(super) fn tells_version(server: &Server, said: &[u8]) -> bool {
     if server.dialect.note(said) {
         tracing::warn!(
@@ -49,7 +49,7 @@ pub(super) fn tells_version(server: &Server, said: &[u8]) -> bool {
     said.starts_with(b"VERSION")
 }
 
-/// Asks a server which run of it answers, if it tells that.
+/// Asks a server which run of it answers; None if it does not tell.
 pub(super) fn ask_run(server: &Server, link: &mut Dialed) -> Option<Run> {
     let told = identity::ask(link);
     told.inspect_err(|error| tracing::debug!(server = %server.name(), "it does not tell who it is: {error}"))

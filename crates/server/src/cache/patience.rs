@@ -1,23 +1,25 @@
-//! How long a server is waited for, and for how much at once.
+//! How long a server is waited for, and how many answers it may owe at once.
 //!
-//! A server's connections are shared by all pools that name it, so they agree about it; another file may say something else.
+//! A server's connections are shared by all pools that name it, so these must agree. Another configuration may change
+//! it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a server may take.
+/// Limits for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// To take a connection.
+    /// How long the server may take to accept a connection.
     pub connect: Duration,
-    /// To say something while it owes an answer.
+    /// How long the server may say nothing while it owes an answer.
     pub answer: Duration,
-    /// Most answers that it may owe over one connection.
+    /// Most answers that the server may owe over one connection.
     pub depth: usize,
 }
 
 impl Patience {
-    /// The longer one: the system may give a connection up no sooner, but should not hold on to it for longer either.
+    /// The longer of the two times: the system must not give a connection up sooner, and should not hold on to it for
+    /// longer.
     #[must_use]
     pub fn longest(self) -> Duration {
         self.connect.max(self.answer)
@@ -30,7 +32,7 @@ impl Default for Patience {
     }
 }
 
-/// The same, as every thread may read it while it changes.
+/// A server's [`Patience`], which every thread may read while it changes.
 #[derive(Debug, Default)]
 pub struct SharedPatience {
     connect_ns: AtomicU64,
@@ -39,7 +41,7 @@ pub struct SharedPatience {
 }
 
 impl SharedPatience {
-    /// What holds from now on.
+    /// Sets the limits that hold from now on.
     pub fn set(&self, patience: Patience) {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.connect_ns.store(ns(patience.connect), Ordering::Relaxed);
@@ -47,14 +49,14 @@ impl SharedPatience {
         self.depth.store(patience.depth, Ordering::Relaxed);
     }
 
-    /// What holds now.
+    /// Returns the limits that hold now.
     #[must_use]
     pub fn get(&self) -> Patience {
         let time = |ns: &AtomicU64| Duration::from_nanos(ns.load(Ordering::Relaxed));
         Patience { connect: time(&self.connect_ns), answer: time(&self.answer_ns), depth: self.depth() }
     }
 
-    /// Most answers that it may owe over one connection now.
+    /// Returns how many answers the server may owe over one connection.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)

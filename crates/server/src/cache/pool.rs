@@ -1,4 +1,4 @@
-//! A pool: servers that share keys or hold the same ones, whom of them a request asks, and who stands in for them.
+//! A pool: servers that share keys or all hold the same ones, which of them a request asks, and which pools stand in.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Longest expiry that servers take as a number of seconds and not as a date: 30 days.
 pub const LONGEST_EXPIRY_S: u64 = 30 * 24 * 3600;
 
-/// The second and the count in it share 64 bits.
+/// Bits of `failovers` that count; the second stands above them.
 const COUNT_BITS: u32 = 32;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
@@ -26,31 +26,32 @@ const COUNT: u64 = (1 << COUNT_BITS) - 1;
 pub struct Member {
     /// The server.
     pub server: Arc<Server>,
-    /// The name that keys are placed by.
+    /// The name that keys are placed by, as configured; without one, the server's own (which some rules shorten).
     pub label: String,
-    /// Its share of the keys, beside the others'.
+    /// The server's share of the keys, in proportion to the weights of the others.
     pub weight: u32,
-    /// Where it stands, if that is said.
+    /// The zone that the server stands in, if the configuration says so.
     pub zone: Option<String>,
-    /// It stands where we do.
+    /// The server stands in our own zone.
     pub is_near: bool,
-    /// The group that it was found by.
+    /// The group that the server was found by.
     pub group: Option<String>,
 }
 
 /// Another pool that stands in for this one.
 pub struct StandIn {
-    /// The other pool.
+    /// The other pool, as its place in the table.
     pub pool: usize,
-    /// What is stored there lives at most so many seconds.
+    /// Most seconds that a value stored there lives; None: as long as the client says.
     pub expiry_s: Option<u32>,
-    /// Until when it may hold what was stored there for this pool, on the program's clock; shared by all tables.
+    /// Until when it may hold what was stored there for this pool, in nanoseconds of the program's clock; shared by
+    /// all tables.
     holds_until: Arc<AtomicU64>,
 }
 
 impl StandIn {
-    /// Something is sent there now, which a server that takes its time may store so much later. Then its life begins, and
-    /// memcached's clock has whole seconds.
+    /// Notes that something is sent there now. A slow server may store it as much as `latest` nanoseconds later; only
+    /// then its life begins, and one second is added since memcached's clock has whole seconds.
     pub fn note(&self, now: u64, latest: u64) {
         let life = |expiry: u32| (u64::from(expiry) + 1) * NS_PER_S;
         let until =
@@ -58,60 +59,62 @@ impl StandIn {
         self.holds_until.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Whether it may hold something that was stored there for this pool.
+    /// Returns whether it may hold something that was stored there for this pool.
     #[must_use]
     pub fn may_hold(&self, now: u64) -> bool {
         self.holds_until.load(Ordering::Relaxed) > now
     }
 }
 
-/// What a pool did that its servers' counts do not tell; the same for all tables that have a pool of its name.
+/// What a pool did that its servers' counters do not tell; shared by all tables that have a pool of this name.
 #[derive(Debug, Default)]
 pub struct PoolCounts {
-    /// Requests that another pool took.
+    /// Requests that a stand-in took.
     pub failovers: AtomicU64,
-    /// Requests that another pool was not allowed to take, because there were too many.
+    /// Requests that no stand-in was allowed to take, because of `failover_limit`.
     pub failovers_refused: AtomicU64,
-    /// Keys looked for in the source.
+    /// Keys looked for in [`Pool::source`].
     pub looked_up: AtomicU64,
-    /// Keys filled from the source.
+    /// Keys filled from [`Pool::source`].
     pub filled: AtomicU64,
 }
 
 /// Servers and the rules by which requests are spread over them.
 pub struct Pool {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Its servers, in the order given.
+    /// The pool's servers, in the configured order.
     pub members: Vec<Member>,
-    /// The rules.
+    /// The rules by which requests are spread.
     pub rules: Rules,
     /// What multi-gets cost.
     pub costs: Costs,
-    /// Other pools that stand in for it.
+    /// Other pools that stand in for this one, in the order in which they are tried.
     pub stand_ins: Vec<StandIn>,
-    /// Those that did so by an earlier file alone.
+    /// Pools that stood in for this one by an earlier configuration and do not by this one.
     former: Vec<StandIn>,
-    /// Most requests in a second that they do so for.
+    /// Most requests in a second that stand-ins may take.
     pub failover_limit: Option<u32>,
-    /// Where it looks for what it does not have.
+    /// The pool where keys are looked for that this one does not have.
     pub source: Option<Source>,
     /// Other pools in which a key is deleted too when it is deleted here.
     pub deletes_to: Vec<usize>,
-    /// What it did.
+    /// The pool's counters.
     pub counts: Arc<PoolCounts>,
-    /// Slots of servers that were in it by an earlier table and are not by this one: what was written since they do not have.
+    /// Slots of servers that were in the pool by an earlier table and are not by this one: they lack what was written
+    /// since.
     pub left: HashSet<usize>,
     placement: Placement,
-    /// Some servers stand where we do, and others elsewhere.
+    /// Some servers stand in our own zone.
     has_near: bool,
     turn: AtomicUsize,
-    /// The second, and the requests in it that others stood in for.
+    /// The current second (above [`COUNT_BITS`]), and the requests in it that stand-ins took.
     failovers: AtomicU64,
 }
 
 impl Pool {
-    /// A pool as planned; `server` finds the server of an address, `holds_until` what is known of a pool that stands in.
+    /// Builds a pool as planned. `server` finds the server of an address, `holds_until` the shared time of a pool
+    /// that stands in.
     #[must_use]
     pub fn new(
         plan: &PoolPlan,
@@ -156,16 +159,16 @@ impl Pool {
         }
     }
 
-    /// Another pool stood in for this one by an earlier file, if not by this one.
+    /// Notes that another pool stood in for this one by an earlier configuration, unless it does by this one too.
     pub(super) fn note_former(&mut self, pool: usize, holds_until: Arc<AtomicU64>) {
         let is_known = self.stand_ins.iter().any(|other| other.pool == pool);
-        // What is behind this one gets every write, or has it deleted, in any case.
+        // The source gets every write, or has the key deleted, in any case.
         if !is_known && self.source.map(Source::pool) != Some(pool) {
             self.former.push(StandIn { pool, expiry_s: None, holds_until });
         }
     }
 
-    /// It takes the place of a pool of its name: it goes on counting, and knows who was in that one.
+    /// Carries over from the pool of this name in the table before: its counters, and which servers were in it.
     pub(super) fn follow(&mut self, former: &Self) {
         self.counts = Arc::clone(&former.counts);
         let were_in =
@@ -173,30 +176,31 @@ impl Pool {
         self.left = were_in.filter(|slot| !self.has(*slot)).collect();
     }
 
-    /// Whether the server of a slot is in it.
+    /// Returns whether the server of a slot is in the pool.
     #[must_use]
     pub fn has(&self, slot: usize) -> bool {
         self.members.iter().any(|member| member.server.slot == slot)
     }
 
-    /// Pools that may hold what they took for this one, by this file or by an earlier one.
+    /// Iterates over pools that may hold what they took for this one, by this configuration or an earlier one.
     pub fn strays(&self, now: u64) -> impl Iterator<Item = &StandIn> {
         self.stand_ins.iter().chain(&self.former).filter(move |other| other.may_hold(now))
     }
 
-    /// Whether every server is to hold every key.
+    /// Returns whether every server is to hold every key.
     #[must_use]
     pub fn is_replicated(&self) -> bool {
         self.rules.writes == Writes::All && self.members.len() > 1
     }
 
-    /// Whether it may get more servers, each of which is to hold every key: a write under way then is one of several.
+    /// Returns whether the pool may get more servers, each of which is to hold every key. A write under way then is
+    /// one of several.
     #[must_use]
     pub fn may_grow(&self) -> bool {
         self.rules.writes == Writes::All && self.members.iter().any(|member| member.group.is_some())
     }
 
-    /// The member that a key is placed on, whether it is there or not.
+    /// The member that a key is placed on, whether it takes part or not.
     #[must_use]
     pub fn home(&self, key: &[u8]) -> usize {
         let part = self.rules.key_part.of(key);
@@ -207,9 +211,9 @@ impl Pool {
         }
     }
 
-    /// The server that decides about a key. Among replicas the next one that takes part stands in for the owner, and for one that
-    /// came back: what that one lacks, those hold that have been there for longer. Otherwise keys stay where they are, whether their
-    /// owner is there or not.
+    /// The server that decides about a key. Among replicas it is, from the owner on, the first of those that take
+    /// part and have been there for the longest: a replica that came back may lack what those hold. Shards keep their
+    /// keys, whether they take part or not.
     #[must_use]
     pub fn owner(&self, key: &[u8]) -> &Server {
         let home = self.home(key);
@@ -217,7 +221,8 @@ impl Pool {
         live.min_by_key(|server| server.health.came()).unwrap_or(&self.members[home].server)
     }
 
-    /// Whether this replica decides nothing here, since another one that takes part has been there for longer.
+    /// Returns whether this replica decides nothing here, since another one that takes part has been there for
+    /// longer.
     #[must_use]
     pub fn is_late(&self, server: &Server) -> bool {
         let health = |member: &Member| (member.server.health.is_live(), member.server.health.came());
@@ -234,7 +239,7 @@ impl Pool {
         members.iter().map(|member| &*member.server)
     }
 
-    /// The server that is read for a key when that is not free to choose.
+    /// The server that is read for a key where the rules leave no choice.
     #[must_use]
     pub fn owner_to_read(&self, key: &[u8]) -> &Server {
         let home = self.home(key);
@@ -242,19 +247,19 @@ impl Pool {
         if first.health.is_live() { first } else { self.first_from(home, |server| server.health.is_live()) }
     }
 
-    /// The first replica from here on that will do; else, or where there are no replicas, the one here.
+    /// The first replica from `home` on that `will_do`; else, or where there are no replicas, the member at `home`.
     fn first_from(&self, home: usize, will_do: impl Fn(&Server) -> bool) -> &Server {
         self.from(home).find(|server| will_do(server)).unwrap_or(&self.members[home].server)
     }
 
-    /// The replicas from here on; where there are none, the server here.
+    /// The replicas from `home` on, once around; where there are none, the member at `home` alone.
     fn from(&self, home: usize) -> impl Iterator<Item = &Server> {
         let count = self.members.len();
         let steps = if self.is_replicated() { count } else { 1 };
         (0..steps).map(move |step| &*self.members[(home + step) % count].server)
     }
 
-    /// The replica that reads next; `load` says how much a server has to do.
+    /// The replica that serves the next read; `load` says how much a server (by slot) has to do.
     #[must_use]
     pub fn reader(&self, load: impl Fn(usize) -> usize) -> &Server {
         let count = self.members.len();
@@ -264,10 +269,10 @@ impl Pool {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let servers = || self.members.iter().map(|member| &*member.server);
         let readable = || self.readers();
-        // Turns go round those that can be read, so that a lost server's share is spread over all others.
+        // The turn goes round servers that can be read, so that a lost server's share is spread over all others.
         let choices = readable().count().max(1);
         let first = turn % choices;
-        // One that is away has nothing to do, since nobody asks it.
+        // A server that is away has nothing to do, since nothing is sent to it: it must not look idle.
         let busy = |server: &&Server| (server.health.is_away(), load(server.slot));
         let chosen = match self.rules.reads {
             Reads::RoundRobin | Reads::Owner => readable().nth(first),
@@ -276,7 +281,7 @@ impl Pool {
                 let (one, other) = two(any(turn), choices);
                 [one, other].into_iter().filter_map(|n| readable().nth(n)).min_by_key(busy)
             }
-            // Turns settle which of several with equally little to do is taken.
+            // The turn settles which of several equally idle servers is taken.
             Reads::Nearest => readable().skip(first).chain(readable().take(first)).min_by_key(busy),
         };
         chosen
@@ -286,7 +291,8 @@ impl Pool {
             .unwrap_or(&self.members[turn % count].server)
     }
 
-    /// The replicas that reads are spread over: those that can be read, and of these the near ones, if there are some.
+    /// The replicas that reads are spread over: those that can be read, and of these only the near ones if there are
+    /// any.
     pub fn readers(&self) -> impl Iterator<Item = &Server> + Clone {
         let readable = |member: &&Member| member.server.health.is_readable();
         let only_near =
@@ -295,7 +301,7 @@ impl Pool {
         readers.map(|member| &*member.server)
     }
 
-    /// Whether what this replica misses is looked for on another one.
+    /// Returns whether what this replica misses is looked for on another one.
     #[must_use]
     pub fn repairs(&self, server: &Server) -> bool {
         let may_lack = match self.rules.read_repair {
@@ -306,7 +312,8 @@ impl Pool {
         may_lack && self.is_replicated()
     }
 
-    /// The replica to look on for what the one in this slot missed: the next one, rather one that is not cold itself.
+    /// The replica to look on for what the one in this slot missed: the next readable one, preferably one that is not
+    /// cold itself.
     #[must_use]
     pub fn other(&self, slot: usize) -> Option<&Server> {
         let place = self.members.iter().position(|member| member.server.slot == slot)?;
@@ -316,7 +323,8 @@ impl Pool {
         readable.clone().find(|server| !server.health.is_cold()).or_else(|| readable.next())
     }
 
-    /// Whether somebody here can take a key now. One that is spared can: what is written to it must be read there.
+    /// Returns whether the pool can take a key now. A server that is spared can: what is written to it must be read
+    /// there.
     #[must_use]
     pub fn can_take(&self, key: &[u8]) -> bool {
         if self.is_replicated() {
@@ -325,7 +333,7 @@ impl Pool {
         self.members[self.home(key)].server.health.is_live()
     }
 
-    /// Whether one more request in this second may go to another pool.
+    /// Returns whether one more request in this second may go to another pool, and counts it as taken or refused.
     #[must_use]
     pub fn may_fail_over(&self, now: u64) -> bool {
         let Some(limit) = self.failover_limit else {
@@ -343,14 +351,15 @@ impl Pool {
         may
     }
 
-    /// Whether it matters which server of the pool is asked to read.
+    /// Returns whether it matters which server of the pool is asked to read.
     #[must_use]
     pub fn reads_owner(&self) -> bool {
         self.members.len() > 1 && (self.rules.writes == Writes::Owner || self.rules.reads == Reads::Owner)
     }
 }
 
-/// What looks like chance: the number of a turn, mixed as in SplitMix64 (Steele, Lea and Flood 2014, figure 16).
+/// Mixes the number of a turn so that it looks like chance, as SplitMix64 does (Steele, Lea and Flood 2014, figure
+/// 16).
 fn any(turn: usize) -> usize {
     let mut mixed = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -358,20 +367,20 @@ fn any(turn: usize) -> usize {
     (mixed ^ (mixed >> 31)) as usize
 }
 
-/// Two different ones of so many choices; of one, that one twice.
+/// Returns two different numbers below `choices`; if there is only one, that one twice.
 fn two(chance: usize, choices: usize) -> (usize, usize) {
     let one = chance % choices;
     let further = if choices > 1 { 1 + (chance / choices) % (choices - 1) } else { 0 };
     (one, (one + further) % choices)
 }
 
-/// Calls `with` with the key of a request as it was before base64.
+/// Calls `with` with the key of a request as it was before its base64 encoding.
 pub fn plain_key<T>(request: &Request, bytes: &[u8], with: impl FnOnce(&[u8]) -> T) -> T {
     let key = request.key.of(bytes);
     let mut space = [0; 192]; // of the longest key in base64
     match request.base64.then(|| decode_base64(key, &mut space)) {
         Some(Some(plain)) => with(plain),
-        // Not base64 at all: the server will say so.
+        // Not base64 at all: the server answers with the error.
         _ => with(key),
     }
 }

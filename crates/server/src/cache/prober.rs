@@ -1,11 +1,12 @@
-//! Tells whether servers are there, and has those brought back that were lost: one for the process, so that a server that
-//! recovers is asked once and not by everybody.
+//! Finds out whether servers are there, and brings back those that were lost: one prober for the process, so that a
+//! server that recovers is asked once and not by every thread.
 //!
-//! A server that is new is connected to, so that the log and readiness can say at once whether it is there. So is one that was asked
-//! nothing for a while, or closed an idle connection: it may have gone unnoticed. It is asked for its version too, and which run of
-//! it that is (see `identity.rs`), but need not answer: one that is slow while nobody needs it is not lost.
+//! A new server is connected to, so that the log and readiness can say at once whether it is there. So is a server
+//! that was asked nothing for a while, or closed an idle connection: it may be gone unnoticed. It is asked for its
+//! version too, and which run of it answers (see `identity.rs`), but need not reply: a server that is slow while
+//! nobody needs it is not lost.
 //!
-//! It asks each server that is away again and again, less and less often, at random moments. When the server answers, it comes
+//! A server that is away is asked again and again, less and less often, at random moments. When it answers, it comes
 //! back as `homecoming` says.
 
 use std::io::{self, BufReader, ErrorKind};
@@ -21,19 +22,20 @@ use super::homecoming::{bring_back, flush_again};
 use super::identity;
 use super::inquiry::{OWN, ask, ask_run, tells_version};
 
-/// The first wait after a loss; the next ones are each half as long again.
+/// The first wait after a loss; each further one is half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
-/// The longest wait.
+/// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// A server that was asked nothing for so long is looked after.
+/// How long a server may be asked nothing before it is looked after.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Errands at once, each with a thread while it lasts: a server that says nothing keeps no other waiting.
+/// Most errands at once, each with a thread while it lasts, so that a server that does not answer keeps no other
+/// waiting.
 const ERRANDS_MAX: usize = 32;
 
-/// The thread and the way to stop it.
+/// The prober's thread and the way to stop it.
 pub struct Prober {
     stop: Arc<AtomicBool>,
     hall: Arc<Hall>,
@@ -41,10 +43,10 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Starts it.
+    /// Starts the prober's thread.
     ///
     /// # Errors
-    /// The system's, when it gives no thread.
+    /// The system gives no thread.
     pub fn start(hall: Arc<Hall>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (its_hall, its_stop) = (Arc::clone(&hall), Arc::clone(&stop));
@@ -52,7 +54,7 @@ impl Prober {
         Ok(Self { stop, hall, thread })
     }
 
-    /// Ends it.
+    /// Stops the prober's thread and waits for its end.
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.hall.fleet.watch.wake();
@@ -70,14 +72,14 @@ enum Errand {
     BringBack,
 }
 
-/// What is known of one server's care.
+/// What the prober remembers of one server.
 struct Care {
     /// An errand for it is under way.
     is_busy: bool,
-    /// When it is asked next if it is away, and how long that is from one time to the next.
+    /// When the server is asked next if it is away, and the wait from one attempt to the next.
     next: Option<Instant>,
     wait: Duration,
-    /// What it had been asked when that was last looked at, and until when it may be quiet.
+    /// The number of requests when it was last looked at, and until when it may stay the same.
     requests: u64,
     until: Instant,
 }
@@ -87,7 +89,7 @@ impl Care {
         Self { is_busy: false, next: None, wait: FIRST_WAIT, requests: 0, until: Instant::now() + QUIET }
     }
 
-    /// What is to be done about a server now.
+    /// Returns what is to be done about a server now.
     fn due(&mut self, server: &Server, hall: &Hall) -> Option<Errand> {
         if server.health.is_untried() {
             return Some(Errand::Introduce);
@@ -107,7 +109,7 @@ impl Care {
         (next <= Instant::now()).then_some(Errand::BringBack)
     }
 
-    /// Whether a server may have gone unnoticed.
+    /// Returns whether a server may be gone unnoticed.
     fn is_quiet(&mut self, server: &Server) -> bool {
         let requests = server.counts.requests.load(Ordering::Relaxed);
         let is_quiet = requests == self.requests;
@@ -118,7 +120,8 @@ impl Care {
         is_due
     }
 
-    /// An errand is done; `can_be_asked` false: it was to bring back a server that does not answer, or could not be run.
+    /// Notes that an errand ended. `can_be_asked` false: a server to be brought back did not answer, or there was no
+    /// thread.
     fn done(&mut self, can_be_asked: bool) {
         self.is_busy = false;
         if !can_be_asked {
@@ -152,7 +155,7 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
                 (Arc::clone(server), Arc::clone(hall), Arc::clone(stop), done.clone());
             let go = move || {
                 let can_be_asked = run_errand(errand, &server, &hall, &stop);
-                // Who waits for it may have been stopped.
+                // Fails only if the thread of the prober has panicked.
                 let _ = done.send((server.slot, can_be_asked));
                 hall.fleet.watch.wake();
             };
@@ -168,12 +171,12 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
         let until_flush = fleet.flush_rest_s(hall.clock.now()).map(Duration::from_secs);
         fleet.watch.wait(until_flush.map_or(wait, |until| until.min(wait)));
     }
-    // Those under way have not long to go.
+    // Errands under way have not long to go.
     drop(done);
     ended.iter().for_each(drop);
 }
 
-/// Does it. False: the server that is to be brought back cannot be asked.
+/// Runs an errand. Returns false if the server that is to be brought back cannot be asked.
 fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -> bool {
     match errand {
         Errand::Introduce => introduce(server, hall),
@@ -193,12 +196,12 @@ fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -
     true
 }
 
-/// Up to half more, so that many routers do not ask at the same moment.
+/// Returns the wait, longer by 5 to 50 %, so that many routers do not ask at the same moment.
 fn jittered(wait: Duration) -> Duration {
     wait + wait.mul_f64(0.05 + 0.45 * fastrand::f64())
 }
 
-/// Looks whether a new server takes connections, and asks it who it is.
+/// Connects to a new server, and asks which run it is.
 fn introduce(server: &Server, hall: &Hall) {
     let mut dialed = server.backend.dial(OWN);
     for _ in 1..server.backend.addresses() {
@@ -222,14 +225,14 @@ fn introduce(server: &Server, hall: &Hall) {
     }
 }
 
-/// Looks whether a server is there that may have gone unnoticed.
+/// Connects to a server that may be gone unnoticed.
 fn look_after(server: &Server, hall: &Hall) {
     let error = match server.backend.dial(OWN) {
-        // Another one may have taken its place while nothing was asked.
+        // Another server may have taken its place while nothing was asked.
         Ok(link) => return ask_who(server, hall, link),
         Err(error) => error,
     };
-    // What we lack ourselves (descriptors, ports) says nothing of it.
+    // What we lack ourselves (descriptors, ports) says nothing of the server.
     let is_gone = matches!(
         error.kind(),
         ErrorKind::ConnectionRefused
@@ -246,8 +249,8 @@ fn look_after(server: &Server, hall: &Hall) {
     }
 }
 
-/// Asks a server which memcached it is, and which run of it. It is not lost if it does not say, and is asked again when it is looked
-/// after.
+/// Asks a server for its version, and which run of it answers. A server that does not tell is not lost; it is asked
+/// again when it is looked after.
 fn ask_who(server: &Server, hall: &Hall, link: Dialed) {
     let mut link = BufReader::new(link);
     if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said)) {

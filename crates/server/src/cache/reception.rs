@@ -84,9 +84,9 @@ pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &T
 }
 
 /// Flushes servers, several at once; those that cannot be flushed are away until they have been, and `emptied` is
-/// called with each that was. No request sent before a server left its pool is still to come: such a connection has
-/// been answered or given up (with the server away) after at most the server's timeout, which is less than the time
-/// between lookups by default.
+/// called with each that was. Requests sent before a server left its pool are answered by then, or their connection
+/// was given up and the server is away: that takes at most the server's timeout, which is less than the time between
+/// lookups by default.
 pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl Fn(&Server) + Sync) {
     let coming = servers.first().map_or(0, |server| server.health.next_coming());
     let one = |server: &Server| {

@@ -1,16 +1,16 @@
-//! How a server stands, and how people want it to.
+//! How a server stands, and how operators want it to.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What people want of a server.
+/// What an operator wants of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// It takes part as far as it can.
+    /// The server takes part as far as it can.
     Up,
-    /// It is read only where nobody else can answer; writes still reach it.
+    /// The server is read only where no other can answer; writes still reach it.
     Drain,
-    /// It takes no part.
+    /// The server takes no part.
     Down,
 }
 
@@ -27,16 +27,16 @@ impl FromStr for Wish {
     }
 }
 
-/// How a server is.
+/// How a server stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It takes part.
+    /// The server takes part.
     Live,
-    /// It takes part, but is read only where nobody else can answer.
+    /// The server takes part, but is read only where no other can answer.
     Draining,
-    /// It was lost; it is asked until it answers.
+    /// The server was lost; it is asked until it answers.
     Away,
-    /// It was taken out.
+    /// An operator took the server out.
     Down,
 }
 

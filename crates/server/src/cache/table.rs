@@ -1,8 +1,9 @@
 //! The table of routes: which pool a key goes to by its beginning and the command, and which servers that means.
 //!
-//! The longest prefix that has a route for the command decides. Routes are kept sorted by prefix; each knows the one that
-//! follows when it will not do (the same prefix for other commands, else the longest prefix of its prefix). The last
-//! route that is not behind the key begins with the key's longest prefix, so a search and a few steps up find it.
+//! The longest prefix that has a route for the command decides. Routes are kept sorted by prefix; each knows the next
+//! to try when it does not fit (the same prefix for other commands, else the longest prefix of its prefix). The
+//! prefix of the last route that does not sort behind the key begins with the key's longest prefix, so a search and a
+//! few steps up find the route.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,16 +21,16 @@ use super::pool::{Member, Pool, StandIn};
 use super::renaming::Renaming;
 use crate::front::accept::ListenAddress;
 
-/// What a route did.
+/// Counters of one route.
 #[derive(Default)]
 pub struct RouteCounts {
-    /// Requests; of multi-gets each key.
+    /// Requests; a multi-get counts once for each key.
     pub requests: AtomicU64,
-    /// Those that were refused because they were too many.
+    /// Requests refused because of the route's limit.
     pub refused: AtomicU64,
-    /// Those that took longer than they may.
+    /// Requests that took longer than the route's timeout.
     pub timed_out: AtomicU64,
-    /// How long answers took. One to keys of several routes counts for that of its first key.
+    /// How long answers took. An answer to keys of several routes counts for the route of its first key.
     pub latency: Latency,
 }
 
@@ -37,38 +38,38 @@ pub struct RouteCounts {
 pub struct Route {
     /// What a key must begin with.
     pub prefix: Vec<u8>,
-    /// What its servers see of a key.
+    /// How keys are renamed for the pool's servers.
     pub renaming: Renaming,
-    /// The commands.
+    /// The commands that the route takes.
     pub verbs: Verbs,
-    /// The pool.
+    /// The pool, as its place in [`Table::pools`].
     pub pool: usize,
-    /// A copy of a share of it.
+    /// Which pool gets a copy of the requests for a share of the keys.
     pub shadow: Option<ShadowPlan>,
-    /// Most requests, if there is a limit.
+    /// The most requests in a time, if there is a limit.
     pub limit: Option<Limit>,
     /// How long a request may take.
     pub timeout_ns: u64,
-    /// What it did; the same for all tables that have this route.
+    /// The route's counters, shared by all tables that have this route.
     pub counts: Arc<RouteCounts>,
-    /// Where to look when this one will not do.
+    /// The route to try next when this one does not fit.
     next: Option<usize>,
 }
 
 impl Route {
-    /// Whether every key can go by it, as often as it likes.
+    /// Returns whether every key may take this route unchanged, as often as it likes.
     #[must_use]
     pub fn takes_all(&self) -> bool {
         self.renaming.is_none() && self.limit.is_none()
     }
 
-    /// Whether it takes no more now.
+    /// Returns whether the route's limit is reached now.
     #[must_use]
     pub fn is_exhausted(&self, now: u64) -> bool {
         self.limit.as_ref().is_some_and(|limit| limit.is_exhausted(now))
     }
 
-    /// It took so many.
+    /// Counts requests that took this route.
     pub fn count(&self, requests: u64, now: u64) {
         self.counts.requests.fetch_add(requests, Ordering::Relaxed);
         if let Some(limit) = &self.limit {
@@ -82,33 +83,33 @@ impl Route {
 pub struct Taker {
     /// The pool.
     pub pool: usize,
-    /// What is stored lives at most so many seconds.
+    /// Most seconds that a value stored there lives; None: as long as the client says.
     pub expiry_s: Option<u32>,
 }
 
-/// Until when pools may hold what they took for others, by the names of both (of whose it was first). It is the same through
-/// all tables: what is held does not go with the file that led there.
+/// Until when pools may hold what they took for others, by the names of both (of the pool it was meant for first).
+/// Shared by all tables: what is held does not go away with the configuration that led there.
 pub type Strays = HashMap<(String, String), Arc<AtomicU64>>;
 
-/// Pools, routes, and all servers of all times by slot.
+/// Pools, routes, and all servers that any table has named.
 #[derive(Default)]
 pub struct Table {
-    /// By slot.
+    /// The servers by slot.
     pub servers: Vec<Arc<Server>>,
     /// The pools.
     pub pools: Vec<Pool>,
     /// The routes, by prefix.
     pub routes: Vec<Route>,
-    /// What holds for all.
+    /// Settings for the whole table.
     pub settings: Settings,
-    /// How long any request may take that is on no route.
+    /// How long a request may take that is on no route.
     pub timeout_ns: u64,
     in_use: Vec<usize>,
 }
 
 impl Table {
-    /// The table of a layout over these servers, which include all that it names. Pools that stand in for others for the first
-    /// time are added to `strays`.
+    /// Builds the table of a layout over these servers, which include all that it names. Pairs of pools that stand in
+    /// for the first time are added to `strays`.
     #[must_use]
     pub fn new(layout: &Layout, servers: Vec<Arc<Server>>, strays: &mut Strays) -> Self {
         let find = |address: &str| {
@@ -137,8 +138,8 @@ impl Table {
         Self { routes, settings: layout.settings, timeout_ns, servers, pools, in_use }
     }
 
-    /// The same that takes the place of the one before it: it goes on counting, for pools of the same name and for routes of the
-    /// same prefix and commands to such a pool, and knows which servers were in its pools.
+    /// Carries over what outlives the table before this one: counters, for pools of the same name and for routes of
+    /// the same prefix and commands to such a pool, and which servers were in its pools.
     #[must_use]
     pub fn following(mut self, former: &Self) -> Self {
         for pool in &mut self.pools {
@@ -160,7 +161,7 @@ impl Table {
         self
     }
 
-    /// The shortest and the longest time that a request may take.
+    /// The shortest and the longest time that a request may take, in nanoseconds.
     #[must_use]
     pub fn timeouts_ns(&self) -> (u64, u64) {
         let all = || self.routes.iter().map(|route| route.timeout_ns).chain([self.timeout_ns]);
@@ -173,13 +174,14 @@ impl Table {
         &self.in_use
     }
 
-    /// How many of those take part.
+    /// How many of the servers in use take part.
     #[must_use]
     pub fn live(&self) -> usize {
         self.in_use.iter().filter(|slot| !self.servers[**slot].health.is_away()).count()
     }
 
-    /// Whether one of them takes part and answered when it was last asked; None: not all have been asked yet.
+    /// Returns whether a server in use takes part and answered when it was last asked; None: not all have been asked
+    /// yet.
     #[must_use]
     pub fn answers(&self) -> Option<bool> {
         let mut health = self.in_use.iter().map(|slot| &self.servers[*slot].health);
@@ -196,7 +198,7 @@ impl Table {
         (self.routes.len() == 1 && is_all(&self.routes[0])).then_some(0)
     }
 
-    /// The route of a key that is asked for by this command.
+    /// The route of a key for this command.
     #[must_use]
     pub fn route(&self, verb: Verb, key: &[u8]) -> Option<usize> {
         if let Some(only) = self.only_route() {
@@ -228,8 +230,8 @@ impl Table {
         }
     }
 
-    /// A request that this pool's taker gets gives what it reads another life: if that is another pool, it may hold it so much
-    /// longer.
+    /// Notes that a request to this pool's taker prolongs the life of what it reads: if the taker is another pool, it
+    /// may hold that for longer.
     pub fn prolong(&self, pool: usize, taker: Taker, now: u64) {
         let other = self.pools[pool].stand_ins.iter().find(|other| other.pool == taker.pool);
         if let Some(other) = other {
@@ -247,7 +249,7 @@ impl Table {
         own.stand_ins.iter().find(|other| self.pools[other.pool].can_take(key))
     }
 
-    /// Calls `each` with every server that is to hold a key of this pool: once, also where the pool below it has it too.
+    /// Calls `each` once with every server that is to hold a key of this pool, those of the pool below it included.
     pub fn each_copy(&self, pool: usize, key: &[u8], each: &mut impl FnMut(&Server)) {
         let own = self.pools[pool].holders(key);
         own.clone().for_each(&mut *each);
@@ -257,8 +259,8 @@ impl Table {
         }
     }
 
-    /// Calls `each` with every server, but those that are to hold it, that a key of this pool is read from too: in the pool whose
-    /// place this one takes.
+    /// Calls `each` with every further server that a key of this pool is read from: those of the pool whose place
+    /// this one takes, except the servers that are to hold the key anyway.
     pub fn each_old(&self, pool: usize, key: &[u8], each: &mut impl FnMut(&Server)) {
         if let Some(Source::Old(old)) = self.pools[pool].source {
             let mut own = Vec::new();
@@ -271,9 +273,9 @@ impl Table {
         }
     }
 
-    /// Calls `each` with every server that must forget a key of this pool when it is written: in the pool whose place
-    /// this one takes, and where it may have been stored while others stood in, for that pool or the one below too: another file
-    /// may lead there again.
+    /// Calls `each` with every server that must forget a key of this pool when it is written: those of the pool whose
+    /// place this one takes, and those of pools where the key may have been stored while they stood in for this pool
+    /// or the one behind it, since another configuration may read it there again.
     pub fn each_stray(&self, pool: usize, key: &[u8], now: u64, each: &mut impl FnMut(&Server)) {
         let own = &self.pools[pool];
         if let Some(Source::Old(old)) = own.source {
@@ -285,8 +287,8 @@ impl Table {
         }
     }
 
-    /// Calls `each` with every server of other pools where a key that is deleted in this pool is deleted too: of those pools, and
-    /// of where else they look for it.
+    /// Calls `each` with every server of other pools where a key deleted in this pool is deleted too: of the pools
+    /// that deletions go to, and of where else those look for the key.
     pub fn each_elsewhere(&self, pool: usize, key: &[u8], now: u64, each: &mut impl FnMut(&Server)) {
         for other in &self.pools[pool].deletes_to {
             self.each_copy(*other, key, each);
@@ -294,7 +296,8 @@ impl Table {
         }
     }
 
-    /// Whether a request for a key of this pool may lead to a server that is so: of its own, behind it, or of a pool that stands in.
+    /// Returns whether a request for a key of this pool may reach a server (by slot) for which `is_so` holds: in the
+    /// pool itself, the one behind it, or one that stands in.
     #[must_use]
     pub fn leads_to(&self, pool: usize, key: &[u8], is_so: impl Fn(usize) -> bool) -> bool {
         let own = &self.pools[pool];
@@ -307,14 +310,14 @@ impl Table {
         })
     }
 
-    /// Whether what is stored for this pool may be stored where it lives only so long.
+    /// Returns whether a value stored for this pool may end up in a stand-in that limits how long it lives.
     #[must_use]
     pub fn limits_lives(&self, pool: usize) -> bool {
         self.pools[pool].stand_ins.iter().any(|other| other.expiry_s.is_some())
     }
 
-    /// Another server of one of its pools that is at this address: as a second name of that one a server would have its keys twice,
-    /// or be two owners.
+    /// Finds another server at this address in one of the pools of `server`. With two names for one server, keys
+    /// would be stored twice, or be of two owners.
     #[must_use]
     pub fn neighbour(&self, server: &Server, address: &ListenAddress) -> Option<&Arc<Server>> {
         let is_it = |member: &Member| member.server.slot == server.slot;
@@ -323,20 +326,21 @@ impl Table {
         others.find(|other| other.server.backend.is_at(address)).map(|other| &other.server)
     }
 
-    /// Whether one server is all that a write of a key concerns.
+    /// Returns whether a write of a key concerns a single server.
     #[must_use]
     pub fn is_simple(&self, pool: usize, now: u64) -> bool {
         let own = &self.pools[pool];
         !own.is_replicated() && !own.may_grow() && own.source.is_none() && own.strays(now).next().is_none()
     }
 
-    /// Whether a key may be read from several servers: its copies, and where it is looked for when they miss it.
+    /// Returns whether a key may be read from several servers: its copies, and where it is looked for when they miss
+    /// it.
     #[must_use]
     pub fn has_several(&self, pool: usize) -> bool {
         self.pools[pool].is_replicated() || self.pools[pool].source.is_some()
     }
 
-    /// Whether several servers hold a key.
+    /// Returns whether several servers hold a key.
     #[must_use]
     pub fn has_copies(&self, pool: usize) -> bool {
         self.pools[pool].is_replicated() || matches!(self.pools[pool].source, Some(Source::Below(_)))
@@ -356,7 +360,7 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The routes by prefix; of one prefix those for all commands last, so that the others go before them.
+/// Sorts routes by prefix; of one prefix those for all commands first, since a search begins at the end.
 fn sorted(plans: &[RoutePlan], timeout_ns: u64) -> Vec<Route> {
     let mut plans: Vec<&RoutePlan> = plans.iter().collect();
     plans.sort_by(|a, b| a.prefix.cmp(&b.prefix).then((b.verbs == Verbs::ALL).cmp(&(a.verbs == Verbs::ALL))));
