@@ -1,4 +1,4 @@
-//! What goes back to clients: answers in the order of the requests, and how much of it we hold.
+//! Answers on their way back to clients, in the order of the requests, and how many bytes are held for them.
 //!
 //! A request stands in its client's line from the moment it is taken until its answer has been passed on. The first
 //! in line writes to the client's output directly; an answer that is ready earlier than its turn waits with its
@@ -10,29 +10,29 @@ use super::limits;
 use crate::front::buffers::{Buffers, shed};
 use crate::front::slots::Slots;
 
-/// One client's line.
+/// One client's requests in order, and its output.
 #[derive(Default)]
 struct Client {
     /// Its number, which is never used twice.
     number: u64,
     line: VecDeque<u32>,
-    /// So many of those in line were taken together, and their answers leave together.
+    /// How many of the requests at the front of `line` were taken together; their answers leave together.
     burst: usize,
     output: Vec<u8>,
-    /// Bytes of the output that are written.
+    /// Bytes of `output` that are written.
     written: usize,
     held: usize,
-    /// What its requests under way take.
+    /// Bytes that the client's requests under way take.
     asked: usize,
     keys: usize,
-    /// What its values take, lately; 0: no value yet.
+    /// About what one value takes, by the largest of late; 0: no value yet.
     value_bytes: usize,
     /// A request under way must take effect before the next one is looked at.
     fenced: bool,
 }
 
 impl Client {
-    /// What a value of it is reckoned to take.
+    /// What a value of this client is expected to take, in bytes.
     fn value_bytes(&self) -> usize {
         if self.value_bytes == 0 { limits::VALUE_BYTES_UNKNOWN } else { self.value_bytes }
     }
@@ -42,14 +42,14 @@ impl Client {
 #[derive(Default)]
 pub struct Answers {
     clients: Vec<Client>,
-    /// All bytes, those of requests too.
+    /// Bytes held for all clients, those of requests under way included.
     held: usize,
     touched: Slots,
     buffers: Buffers,
 }
 
 impl Answers {
-    /// A client of this number took this slot.
+    /// Notes that the client of this number took this slot.
     pub fn enter(&mut self, slot: usize, number: u64) {
         if slot >= self.clients.len() {
             self.clients.resize_with(slot + 1, Client::default);
@@ -63,7 +63,7 @@ impl Answers {
         self.clients[slot].number
     }
 
-    /// The client left: its requests.
+    /// Removes a client that left, and returns its requests under way.
     pub fn leave(&mut self, slot: usize) -> VecDeque<u32> {
         self.keep_output(slot);
         let client = std::mem::take(&mut self.clients[slot]);
@@ -71,7 +71,7 @@ impl Answers {
         client.line
     }
 
-    /// Whether a client may ask more: not too much under way, and what it got was read.
+    /// Returns whether a client may ask more: not too much is under way, and it has read most of its answers.
     #[must_use]
     pub fn may_ask(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
@@ -83,26 +83,26 @@ impl Answers {
             && client.asked < limits::ASKED_BYTES_PAUSE
     }
 
-    /// Whether the next request must wait for the last one to take effect.
+    /// Sets whether the client's next request must wait for the last one to take effect.
     pub fn fence(&mut self, slot: usize, fenced: bool) {
         self.clients[slot].fenced = fenced;
         self.touch(slot);
     }
 
-    /// Whether nothing is under way or to be written.
+    /// Returns whether nothing is under way or to be written for a client.
     #[must_use]
     pub fn is_idle(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
         client.line.is_empty() && client.output.is_empty() && !client.fenced
     }
 
-    /// Whether a client has requests under way.
+    /// Returns whether a client has requests under way.
     #[must_use]
     pub fn is_waiting(&self, slot: usize) -> bool {
         !self.clients[slot].line.is_empty()
     }
 
-    /// A request for so many keys, which takes so many bytes, takes its place in line.
+    /// Puts a request behind the client's others; it is for `keys` keys and takes `bytes` bytes.
     pub fn line_up(&mut self, slot: usize, request: u32, keys: usize, bytes: usize) {
         self.clients[slot].line.push_back(request);
         self.clients[slot].keys += keys;
@@ -110,13 +110,13 @@ impl Answers {
         self.held += bytes;
     }
 
-    /// Whether a request is the first in line.
+    /// Returns whether a request is the first of its client.
     #[must_use]
     pub fn is_first(&self, slot: usize, request: u32) -> bool {
         self.clients[slot].line.front() == Some(&request)
     }
 
-    /// The first in line, which was lined up so, is done; the next one.
+    /// Removes the client's first request, which is done and was lined up with these numbers. Returns the next one.
     pub fn step(&mut self, slot: usize, keys: usize, bytes: usize) -> Option<u32> {
         self.touch(slot);
         let client = &mut self.clients[slot];
@@ -128,7 +128,7 @@ impl Answers {
         client.line.front().copied()
     }
 
-    /// What is in line now was taken together, unless others before it are not answered yet.
+    /// Notes that the requests in line now were taken together, unless an earlier burst is not answered yet.
     pub fn close_burst(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
         if client.burst == 0 {
@@ -136,25 +136,25 @@ impl Answers {
         }
     }
 
-    /// Whether more of what was taken together is to be answered.
+    /// Returns whether answers of requests taken together are still missing.
     #[must_use]
     pub fn is_amid_burst(&self, slot: usize) -> bool {
         self.clients[slot].burst > 0
     }
 
-    /// So many bytes more are held for a client, wherever they are.
+    /// Counts bytes held for a client, wherever they are.
     pub fn hold(&mut self, slot: usize, bytes: usize) {
         self.clients[slot].held += bytes;
         self.held += bytes;
     }
 
-    /// A value of so many bytes came for a client: the next ones are reckoned to be like the largest of late.
+    /// Notes the size of a value for a client: its next values are expected to be like the largest of late.
     pub fn note_value(&mut self, slot: usize, bytes: usize) {
         let client = &mut self.clients[slot];
         client.value_bytes = bytes.max(client.value_bytes() / 8 * 7);
     }
 
-    /// What is to be written to a client; whoever adds to it calls `hold` too.
+    /// The output of a client. A caller that adds to it must call [`Answers::hold`] too.
     pub fn output(&mut self, slot: usize) -> &mut Vec<u8> {
         self.touch(slot);
         let output = &mut self.clients[slot].output;
@@ -164,31 +164,32 @@ impl Answers {
         output
     }
 
-    /// Something about a client has changed: whether it can be written to or may ask.
+    /// Marks a client as changed: whether it can be written to or may ask.
     pub fn touch(&mut self, slot: usize) {
         self.touched.add(slot);
     }
 
-    /// Adds an answer whose turn it is.
+    /// Adds an answer to the output of a client, whose turn it is.
     pub fn write(&mut self, slot: usize, bytes: &[u8]) {
         self.output(slot).extend_from_slice(bytes);
         self.hold(slot, bytes.len());
     }
 
-    /// What is to be written to a client, to be looked at.
+    /// The part of a client's output that is not written yet.
     #[must_use]
     pub fn unwritten(&self, slot: usize) -> &[u8] {
         let client = &self.clients[slot];
         &client.output[client.written..]
     }
 
-    /// Whether a part of a client's output was written, and a part was not.
+    /// Returns whether a client's output was written in part.
     #[must_use]
     pub fn is_amid_write(&self, slot: usize) -> bool {
         self.clients[slot].written > 0
     }
 
-    /// So many bytes more of a client's output were written. When all are, its buffer may be used for somebody else.
+    /// Notes that this many more bytes of a client's output were written. Once all are, its buffer may serve another
+    /// client.
     pub fn written(&mut self, slot: usize, bytes: usize) {
         let client = &mut self.clients[slot];
         client.written += bytes;
@@ -207,12 +208,12 @@ impl Answers {
         self.buffers.keep(std::mem::take(&mut client.output));
     }
 
-    /// The clients about whom something has changed.
+    /// The clients marked as changed.
     pub fn touched(&mut self) -> &mut Slots {
         &mut self.touched
     }
 
-    /// Bytes held for one client, and of its requests under way.
+    /// Bytes of answers and of requests under way held for one client.
     #[must_use]
     pub fn all_held_for(&self, slot: usize) -> usize {
         self.clients[slot].held + self.clients[slot].asked
@@ -224,7 +225,7 @@ impl Answers {
         self.clients[slot].held
     }
 
-    /// Bytes held for all, and of their requests under way.
+    /// Bytes of answers and of requests under way held for all clients.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held

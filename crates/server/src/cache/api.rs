@@ -1,5 +1,5 @@
-//! What the console asks of the cache tier beside its figures, servers and routes: the page itself, how the tier is, and
-//! who is connected, which only the network threads know, so they are asked.
+//! What the console asks of the cache tier beside its figures, servers and routes: the page itself, the tier's
+//! status, and its clients. Only the network threads know those, so the threads are asked.
 //!
 //! The tier has no accounts. A browser sends requests wherever a page tells it to, so as for the queue tier with open
 //! accounts, nobody's clients are shown or closed for somebody else's page.
@@ -17,11 +17,11 @@ use crate::front::mailbox::Mailbox;
 use crate::http::{self, Listing, Path, Problem, Query, SameOrigin};
 use crate::info::VERSION;
 
-/// Clients shown at once, unless asked otherwise, and at most: a network thread looks each of them up.
+/// Clients shown at once by default, and at most: a network thread looks each of them up.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
 
-/// The paths. `is_local`: only this machine can ask; others may look, but close nobody's connection.
+/// The paths. `is_local`: only this machine can reach them; where others can, they may look but close no connection.
 pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
     let close = if is_local { delete(close_client) } else { delete(refuse_to_close) };
     Routes::new()
@@ -34,7 +34,7 @@ pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
         .with_state(Arc::clone(hall))
 }
 
-/// What the tier is and how it is.
+/// Answers what the tier is, and whether it is well.
 async fn status(_: SameOrigin, State(hall): State<Arc<Hall>>) -> Json<Value> {
     let trouble = hall.trouble();
     let table = hall.fleet.table();
@@ -50,7 +50,7 @@ async fn status(_: SameOrigin, State(hall): State<Arc<Hall>>) -> Json<Value> {
     }))
 }
 
-/// Who is connected, by id.
+/// Answers the connected clients, by id.
 async fn clients(
     _: SameOrigin,
     State(hall): State<Arc<Hall>>,
@@ -80,12 +80,12 @@ async fn close_client(_: SameOrigin, State(hall): State<Arc<Hall>>, Path(id): Pa
     Json(json!({ "closed": closed.into_iter().filter(|closed| *closed).count() }))
 }
 
-/// The same where anybody could ask.
+/// Answers `DELETE /v1/clients/{id}` where other machines could ask.
 async fn refuse_to_close() -> Problem {
     Problem::forbidden("connections are closed only where --http is an address of this machine alone")
 }
 
-/// Asks every network thread. One that has ended says nothing.
+/// Asks every network thread. A thread that has ended gives no answer.
 async fn ask_all<T>(hall: &Hall, mail: impl Fn(oneshot::Sender<T>) -> Mail) -> Vec<T> {
     let ask = |mailbox: &Arc<Mailbox<Mail>>| {
         let (answer, told) = oneshot::channel();

@@ -1,7 +1,8 @@
-//! Where a server is: its name, the address behind it, which may change while we run, and how to connect to it.
+//! A server's address: its name, the address behind that, which may change while we run, and how to connect to it.
 //!
-//! `tls:` before a server says that it speaks TLS. It is no part of the name, so keys stay where they are when a server
-//! learns it. What encrypts may change while we run, as the address may: connections made from then on get it.
+//! `tls:` before a server says that it speaks TLS. It is no part of the name, so keys stay where they are when a
+//! server learns TLS. The encryption may change while we run, as the address may: it holds for connections made from
+//! then on.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -26,34 +27,34 @@ use crate::front::accept::{ListenAddress as Address, Socket};
 /// memcached's own port.
 const PORT: u16 = 11211;
 
-/// One server.
+/// A server's name and address.
 pub struct Backend {
-    /// `host:port` or `unix:PATH`; keys are placed by it.
+    /// The name that keys are placed by: `host:port` or `unix:PATH`.
     pub name: String,
-    /// Whether `tls:` stood before it when it was parsed.
+    /// Whether the text that was parsed began with `tls:`.
     pub speaks_tls: bool,
     directory: Directory,
-    /// Where it might be when it was first looked up.
+    /// The addresses of the name when it was first looked up.
     places: Vec<String>,
     address: Mutex<Result<Address, String>>,
-    /// Where it last took part.
+    /// The address at which the server last took part.
     served: Mutex<Option<Address>>,
-    /// How often it was moved while it took part.
+    /// How often the server was moved while it took part.
     moves: AtomicU64,
     tls: Mutex<Option<Connector>>,
 }
 
-/// A connection whose reads and writes wait. What is written ends where a request does.
+/// A connection with blocking reads and writes. Each write ends where a request does.
 pub enum Dialed {
-    /// As it is.
+    /// Without encryption.
     Plain(socket2::Socket),
-    /// Encrypted.
+    /// With TLS.
     Tls(Box<StreamOwned<ClientConnection, socket2::Socket>>, Records),
 }
 
 impl Backend {
-    /// Reads `HOST`, `HOST:PORT` or `unix:PATH`; `tls:` may stand before a host, and then it is not to be connected to
-    /// before it knows what encrypts ([`Backend::encrypt`]). That nobody knows where it is may pass ([`Backend::address`]).
+    /// Reads `HOST`, `HOST:PORT` or `unix:PATH`. With `tls:` before a host, [`Backend::encrypt`] must come before the
+    /// first connection. It is no error if the address is not found: it may be later ([`Backend::address`]).
     ///
     /// # Errors
     /// A sentence that names the server and what to write instead.
@@ -61,7 +62,7 @@ impl Backend {
         Self::parse_by(text, &Directory::default())
     }
 
-    /// The same, its name looked up there.
+    /// Does as [`Backend::parse`], with names looked up in `directory`.
     ///
     /// # Errors
     /// As [`Backend::parse`].
@@ -82,10 +83,10 @@ impl Backend {
         })
     }
 
-    /// The name of the server that such a text means. Nobody is asked where it is.
+    /// The name of the server that such a text means, without looking it up.
     ///
     /// # Errors
-    /// It has another form, in a sentence that names the server and what to write instead.
+    /// The text has another form; the error names the server and what to write instead.
     pub fn named(text: &str) -> Result<String, String> {
         if let Some(group) = Group::of(text) {
             return group.map(|group| group.name);
@@ -93,7 +94,7 @@ impl Backend {
         let name = full_name(text);
         let wrong =
             |why: &str| Err(format!("server {}: {why}; write HOST:PORT or unix:PATH", name.escape_debug()));
-        // With a port behind it, it would be one of these words and what stands behind them.
+        // `full_name` added a port, which would turn one of these words into a host.
         let host = text.strip_prefix("tls:").unwrap_or(text);
         if ["tls", "unix", "dns", "srv"].contains(&host) || host.starts_with("tls:") {
             return wrong(
@@ -154,7 +155,7 @@ impl Backend {
         }
     }
 
-    /// Connects and waits for it; every later wait on it has the same limit.
+    /// Connects and waits for it; `patience` also limits every later wait on the connection.
     ///
     /// # Errors
     /// The system's.
@@ -162,7 +163,7 @@ impl Backend {
         self.dial_at(self.found()?, patience)
     }
 
-    /// The same, at another address.
+    /// Does as [`Backend::dial`], at another address.
     ///
     /// # Errors
     /// The system's.
@@ -188,27 +189,28 @@ impl Backend {
         }
     }
 
-    /// Whether this text, in the form that `parse` reads, means this server.
+    /// Returns whether a text, in the form that [`Backend::parse`] reads, means this server.
     #[must_use]
     pub fn is_named(&self, text: &str) -> bool {
         self.name == full_name(text)
     }
 
-    /// Its address as it was last found.
+    /// The server's address as it was last found.
     ///
     /// # Errors
-    /// Nobody knew it yet, in a sentence that names the server.
+    /// The address was never found, in a sentence that names the server.
     pub fn address(&self) -> Result<Address, String> {
         lock(&self.address).clone()
     }
 
-    /// Where it might be when it was first looked up, in the same words for all names of one server; nowhere: nobody knew.
+    /// The addresses of the name when it was first looked up, written the same for all names of one server; empty:
+    /// not found.
     #[must_use]
     pub fn places(&self) -> &[String] {
         &self.places
     }
 
-    /// Whether it is at this address now, as far as is known.
+    /// Returns whether the server is at this address now, as far as is known.
     #[must_use]
     pub fn is_at(&self, address: &Address) -> bool {
         self.address().is_ok_and(|own| in_words(&own) == in_words(address))
@@ -218,22 +220,23 @@ impl Backend {
         self.address().map_err(|error| io::Error::new(ErrorKind::NotFound, error))
     }
 
-    /// Asks for its address again, because it does not answer at the one that it had; if nobody knows, that stays what it was.
-    /// Of several addresses it is the next one: a name often has two, and the server listens to one of them.
+    /// Looks the address up again, because the server does not answer at the one that it had; if this fails, that one
+    /// stays. Of several addresses the next one is taken: a name often has two, and the server listens at one of
+    /// them.
     pub fn resolve_again(&self) {
         let Ok(addresses) = resolve(&self.name, &self.directory) else { return };
         let mut address = lock(&self.address);
         *address = next_of(addresses, address.as_ref().ok()).ok_or_else(|| no_address(&self.name));
     }
 
-    /// How many addresses its name has now.
+    /// How many addresses the server's name has now; 0: the lookup failed.
     #[must_use]
     pub fn addresses(&self) -> usize {
         resolve(&self.name, &self.directory).map_or(0, |addresses| addresses.len())
     }
 
-    /// Where its name leads now, if its present address is not there any more: its server is at one of these. One that is written as
-    /// an address never moves.
+    /// The addresses of the server's name, if its present address is none of them any more; else none. A server that
+    /// is written as an address never moves.
     #[must_use]
     pub fn moved_to(&self) -> Vec<Address> {
         let Ok(present) = self.address() else { return Vec::new() };
@@ -241,47 +244,48 @@ impl Backend {
         if addresses.contains(&present) { Vec::new() } else { addresses }
     }
 
-    /// Whether an address is none of its name's any more, as far as is known.
+    /// Returns whether an address is none of the name's any more, as far as is known.
     #[must_use]
     pub fn has_left(&self, place: SocketAddr) -> bool {
         let (addresses, left) = (resolve(&self.name, &self.directory), in_words(&Address::Tcp(place)));
         addresses.is_ok_and(|addresses| !addresses.iter().any(|address| in_words(address) == left))
     }
 
-    /// From now on it is there: connections made from now on lead to that address, and those made before are to be given up when
-    /// nothing is under way on them.
+    /// Moves the server: connections made from now on lead to this address, and those made before are to be given up
+    /// when nothing is under way on them.
     pub fn move_to(&self, address: Address) {
         *lock(&self.served) = Some(address.clone());
         *lock(&self.address) = Ok(address);
         self.moves.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often it was moved.
+    /// How often the server was moved.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.moves.load(Ordering::Acquire)
     }
 
-    /// It takes part, at the address that it has now.
+    /// Notes that the server takes part, at the address that it has now.
     pub fn serves(&self) {
         *lock(&self.served) = self.address().ok();
     }
 
-    /// Whether it is where it did not take part before, and where it did is no address of its name any more: then it is most likely
-    /// another server.
+    /// Returns whether the server's address is not the one where it last took part, which its name does not have any
+    /// more either: then it is most likely another server.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
         let served = lock(&self.served).clone();
         let Some(served) = served.filter(|served| Ok(served) != self.address().as_ref()) else {
             return false;
         };
-        // Where nobody says, it may be.
+        // If the lookup fails, assume so.
         !resolve(&self.name, &self.directory).is_ok_and(|addresses| addresses.contains(&served))
     }
 }
 
-/// Has the system give up a connection whose peer is gone: what it has not acknowledged is not to reach it when it is back, and
-/// one that waits for its end, with nothing to send, is asked now and then. A system without the options does without.
+/// Has the system give up a connection whose peer is gone. Bytes that the peer has not acknowledged must not reach it
+/// when it is back, and a connection with nothing to send is probed now and then. A system without these options does
+/// without.
 fn notice_loss(socket: SockRef<'_>, patience: Patience) {
     let _ = socket.set_tcp_user_timeout(Some(patience.longest()));
     let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(1));
@@ -292,7 +296,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// With memcached's own port if there is none.
+/// The full name that a text means, with memcached's own port if it has none.
 fn full_name(text: &str) -> String {
     if let Some(Ok(group)) = Group::of(text) {
         return group.name;
@@ -300,7 +304,7 @@ fn full_name(text: &str) -> String {
     with_port(text.strip_prefix("tls:").unwrap_or(text))
 }
 
-/// A host with a port.
+/// The text of a host, with memcached's own port if it has none.
 pub(super) fn with_port(text: &str) -> String {
     let has_port =
         text.starts_with("unix:") || text.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
@@ -308,8 +312,8 @@ pub(super) fn with_port(text: &str) -> String {
 }
 
 impl Dialed {
-    /// Whether the server has closed it, or said what nobody asked for, while nothing was under way on it: what is sent now may
-    /// never be read.
+    /// Returns whether the server has closed the connection, or sent something unasked, while nothing was under way
+    /// on it: what is sent now may never be read.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let socket = match self {
@@ -319,7 +323,7 @@ impl Dialed {
         !matches!(recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(Errno::AGAIN))
     }
 
-    /// Every later wait for what the server says has this limit.
+    /// Sets the limit for every later wait for an answer.
     ///
     /// # Errors
     /// The system's.
@@ -331,13 +335,13 @@ impl Dialed {
         socket.set_read_timeout(Some(limit))
     }
 
-    /// Tells the server that nothing more comes. The descriptor is left, for whoever waits until it has understood.
+    /// Tells the server that nothing more comes. Returns the socket, to be read until the server has closed it too.
     pub fn shut(self) -> OwnedFd {
         let socket = match self {
             Self::Plain(socket) => socket,
             Self::Tls(mut tls, _) => {
                 tls.conn.send_close_notify();
-                // A peer that is gone needs no telling.
+                // Fails if the peer is gone, which then needs no telling.
                 let _ = tls.flush();
                 tls.sock
             }
@@ -388,17 +392,17 @@ fn resolve(name: &str, directory: &Directory) -> Result<Vec<Address>, String> {
     Ok(found.into_iter().map(Address::Tcp).collect())
 }
 
-/// The address behind this one, or the first.
+/// The address that follows this one, or the first; None: there are none.
 fn next_of(mut addresses: Vec<Address>, last: Option<&Address>) -> Option<Address> {
     let behind = addresses.iter().position(|address| Some(address) == last).map_or(0, |place| place + 1);
     let next = if behind < addresses.len() { behind } else { 0 };
     (!addresses.is_empty()).then(|| addresses.swap_remove(next))
 }
 
-/// An address in the same words however it is written.
+/// The address in the same words, however it is written.
 fn in_words(address: &Address) -> String {
     match address {
-        // Sockets take an IPv4 address written as one of IPv6 for what it is.
+        // Sockets take an IPv4-mapped IPv6 address for the IPv4 address that it is.
         Address::Tcp(place) => SocketAddr::new(place.ip().to_canonical(), place.port()).to_string(),
         Address::Unix(_) => address.to_string(),
     }

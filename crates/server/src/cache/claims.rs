@@ -1,14 +1,14 @@
-//! Who may write a key now.
+//! Which thread may write a key now.
 //!
 //! Two writes of one key that reach two replicas in different orders leave them different for good. Writes that one
 //! thread sends over its own connections arrive everywhere in the order in which it sent them. So a write that goes
-//! to several servers first claims its key for its thread: others of the thread may join, those of other threads
-//! wait until the last of them is answered. A write that is decided by one server before the others hear of it
-//! claims the key for itself alone.
+//! to several servers first claims its key for its thread: other writes of the thread may join, those of other
+//! threads wait until the last of them is answered. A write that one server decides before the others get it claims
+//! the key for itself alone.
 //!
-//! Who gives a key back that another thread waits for does not take it again at once: its next request is there before the
-//! other thread has heard of it, and would be so every time. The others have a moment to take it. If none does (who waited may
-//! have gone), it is free for all.
+//! A thread that gives back a key for which another thread waits does not take it again at once: its next request is
+//! ready before the other thread has heard of it, and would be every time. The other threads have a moment to take
+//! it. If none does (the client that waited may have gone), it is free for all.
 //!
 //! Keys share claims by their hash, which costs a wait now and then and keeps the table small: 64 KiB, no locks.
 
@@ -22,14 +22,15 @@ const PLACES: usize = 8192;
 const COUNT: u64 = 0xffff_ffff;
 const OWNER_SHIFT: u32 = 32;
 const OWNER: u64 = 0xffff << OWNER_SHIFT;
-/// When it was given back to those who wait, in milliseconds, which begin anew after eight seconds: who comes then may wait a
-/// moment for nobody.
+/// When a claim was given back to threads that wait, in milliseconds modulo 8192. So a later claim may happen to wait
+/// a moment for nobody.
 const SINCE_SHIFT: u32 = 48;
 const SINCE: u64 = 0x1fff;
-/// Another thread waits. Of what is given back: the owner is who had it, and leaves it to the others for a moment.
+/// Another thread waits. In a claim that was given back: its owner field names the thread that had it and leaves it
+/// to the others for a moment.
 const WANTED_ELSEWHERE: u64 = 1 << 61;
 const ALONE: u64 = 1 << 62;
-/// Somebody waits.
+/// A request waits, of whatever thread.
 const WANTED: u64 = 1 << 63;
 
 /// The table of claims, shared by all threads.
@@ -46,14 +47,14 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// Claims the key with this hash for the thread `who`, at this time. None: somebody else has it; who releases it will be told
-    /// that it is wanted. Or others come first; it is to be tried again.
+    /// Claims the key with this hash for the thread `who`, at this time in nanoseconds. None: another has it, or
+    /// other threads come first; the claim is noted as wanted and is to be tried again.
     #[must_use]
     pub fn claim(&self, hash: u64, who: u16, alone: bool, now: u64) -> Option<Claim> {
         self.take(hash, who, alone, now, WANTED)
     }
 
-    /// Claims the key for itself alone. None: it is not free, and it will not be tried again.
+    /// Claims the key alone for the thread `who`. None: it is not free, and the caller does not try again.
     #[must_use]
     pub fn claim_if_free(&self, hash: u64, who: u16, now: u64) -> Option<Claim> {
         self.take(hash, who, true, now, 0)
@@ -74,7 +75,7 @@ impl Claims {
             if is_left && wanted != 0 {
                 return Some(state | wanted);
             }
-            // Others wait for it still, or who left it to us does.
+            // Other threads still wait for it, or the thread that left it to this one does.
             let is_wanted = is_left || is_elsewhere && state & WANTED != 0;
             Some(mine | if is_wanted { WANTED | WANTED_ELSEWHERE } else { 0 } | 1)
         };
@@ -83,7 +84,8 @@ impl Claims {
         taken.then_some(Claim(place))
     }
 
-    /// Gives a claim back, at this time. True: somebody wants it, and all threads must be told to try again.
+    /// Gives a claim back, at this time. Returns whether a request waits for it: then all threads must be told to try
+    /// again.
     #[must_use]
     pub fn release(&self, claim: Claim, now: u64) -> bool {
         let change = |state: u64| {
@@ -100,7 +102,7 @@ impl Claims {
     }
 }
 
-/// Whether who had a key, of which this is the state since, leaves it to the others now.
+/// Returns whether the thread that had a key, of which `state` is left, leaves it to the others now.
 fn leaves_to_others(state: u64, now: u64) -> bool {
     let since = millis(now).wrapping_sub(state >> SINCE_SHIFT) & SINCE;
     state & WANTED_ELSEWHERE != 0 && u128::from(since) < LATER_PATIENCE.as_millis()

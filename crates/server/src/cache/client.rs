@@ -1,4 +1,4 @@
-//! One client of the cache tier: its peer, and how far it is with what it says. Its answers stand in the thread's
+//! One client of the cache tier: its connection, and the state of its requests. Its answers are in the thread's
 //! [`super::answers::Answers`], where the router writes them.
 
 use std::sync::Arc;
@@ -12,13 +12,13 @@ pub struct Client {
     pub(super) peer: Peer,
     /// How much it may ask, if there is a limit.
     pub(super) limit: Option<Arc<Limit>>,
-    /// It stands in the list of those whose request could not be taken yet.
+    /// The client is in the list of those whose next request could not be taken yet.
     pub(super) later: bool,
-    /// Bytes that are still to come and mean nothing.
+    /// Bytes still to come that belong to a refused request and are dropped.
     pub(super) swallow: usize,
-    /// Since when its answers wait for more of them, see [`super::cork`].
+    /// Since when the client's answers wait to leave together, see [`super::cork`].
     pub(super) held_since_ns: Option<u64>,
-    /// What those answer, to be counted when they leave.
+    /// The requests whose answers wait, to be counted when the answers leave.
     pub(super) held: Vec<Finished>,
 }
 

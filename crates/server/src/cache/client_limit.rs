@@ -1,7 +1,8 @@
-//! A limit of requests for each address that clients come from: one program that asks without end, over however many connections,
-//! leaves the servers to the others.
+//! A limit of requests for each address that clients come from, so that one program that asks without end, over
+//! however many connections, leaves the servers to others.
 //!
-//! Those without an address, over unix sockets, are one. Addresses of version 6 count by their first 64 bits, as they do at the gate.
+//! Clients without an address, over unix sockets, share one limit. IPv6 addresses count by their first 64 bits, as
+//! for the limits on connections.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,10 +13,10 @@ use super::layout::LimitPlan;
 use super::limit::Limit;
 use crate::front::newcomers::holder;
 
-/// Addresses beyond which those are forgotten that have asked little lately.
+/// Number of addresses from which on those are forgotten whose limit is untouched.
 const ADDRESSES_KEPT: usize = 4096;
 
-/// What a client is told who asks for too much.
+/// The answer to a request beyond the limit.
 pub const TOO_MANY: &[u8] = b"SERVER_ERROR too many requests: the limit of this client is reached\r\n";
 
 /// The limits of all addresses.
@@ -27,19 +28,19 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// So many requests a second from each address; None: as many as they like.
+    /// Limits with this many requests a second from each address; None: no limits.
     #[must_use]
     pub fn new(per_second: Option<u32>) -> Self {
         Self { per_second, ..Self::default() }
     }
 
-    /// The limit of somebody who comes from there, if there are limits.
+    /// The limit of a client from this address, if there are limits.
     #[must_use]
     pub fn of(&self, origin: Option<IpAddr>, now_ns: u64) -> Option<Arc<Limit>> {
         let per_second = self.per_second?;
         let mut limits = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
         if limits.len() >= ADDRESSES_KEPT {
-            // Whoever has a whole limit loses nothing when it is made anew.
+            // A limit that is whole loses nothing when it is made anew.
             limits.retain(|_, limit| Arc::strong_count(limit) > 1 || !limit.is_whole(now_ns));
         }
         let plan = LimitPlan { per_second, burst: per_second };
@@ -47,7 +48,7 @@ impl ClientLimits {
         Some(Arc::clone(limit))
     }
 
-    /// A request was refused.
+    /// Counts a request that was refused.
     pub fn note_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
-//! Answers that wait for those that were asked for together with them, so that all of them leave in one write.
+//! Answers that wait for those to requests taken together with theirs, so that all of them leave in one write.
 //!
-//! memcached sends a pipelined request's answer as soon as it has it, so a router that passes on what came in each turn
-//! writes once for each. Only what was taken together waits, and only for each other: a client that sends one request at
-//! a time, or shares a connection among many askers, waits for nothing that came later. Nothing waits long, because a
-//! server may be slow, and nothing large.
+//! memcached sends a pipelined request's answer as soon as it has it, so a router that passes on what came in each
+//! turn writes once for each. Only answers to requests taken together wait, and only for each other: a client that
+//! sends one request at a time, or shares a connection among many threads, waits for nothing that came later. The
+//! wait is short, because a server may be slow, and large answers do not wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::front::tier::Tier;
 const WAIT_MAX: Duration = Duration::from_millis(1);
 const WAIT_NS_MAX: u64 = WAIT_MAX.as_nanos() as u64;
 
-/// Bytes that wait for one client at most. What a larger write would save is little.
+/// Most bytes that wait for one client: a larger write would save little.
 pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024;
 
-/// Since when answers of which client wait.
+/// A client whose answers wait, and since when.
 #[derive(Clone, Copy)]
 struct Held {
     since_ns: u64,
@@ -29,22 +29,22 @@ struct Held {
     number: u64,
 }
 
-/// Those of a thread whose answers wait.
+/// The clients of a thread whose answers wait, in the order in which the waits began.
 #[derive(Default)]
 pub(super) struct Cork {
     now_ns: u64,
     held: VecDeque<Held>,
-    /// Lists of what was answered that nobody uses.
+    /// Empty lists for [`Client::held`], kept for reuse.
     spare: Vec<Vec<Finished>>,
 }
 
 impl Cork {
-    /// A turn begins.
+    /// Begins a turn of the thread.
     pub(super) fn begin(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Whether a client's answers may wait for more of them. Then they do, from now on if they did not.
+    /// Returns whether a client's answers may wait for more. If so they wait, from now on unless they did already.
     pub(super) fn hold(&mut self, slot: usize, client: &mut Client) -> bool {
         match client.held_since_ns {
             Some(since_ns) => self.now_ns < since_ns + WAIT_NS_MAX,
@@ -57,7 +57,7 @@ impl Cork {
         }
     }
 
-    /// What was answered is counted when the answer leaves.
+    /// Keeps an answered request, to be counted when the answer leaves.
     pub(super) fn hold_count(&mut self, client: &mut Client, done: Finished) {
         if client.held.capacity() == 0 {
             client.held = self.spare.pop().unwrap_or_default();
@@ -65,7 +65,7 @@ impl Cork {
         client.held.push(done);
     }
 
-    /// A client's answers leave now: what they answer joins the `finished`.
+    /// Ends a client's wait: the requests whose answers leave now join `finished`.
     pub(super) fn release(&mut self, client: &mut Client, finished: &mut Vec<Finished>) {
         if client.held_since_ns.take().is_some() && !client.held.is_empty() {
             let mut held = std::mem::take(&mut client.held);
@@ -76,7 +76,7 @@ impl Cork {
         }
     }
 
-    /// The slots of those whose answers have waited long enough.
+    /// The slots of clients whose answers have waited long enough.
     pub(super) fn due<T>(&mut self, connections: &mut Connections<T>) -> impl Iterator<Item = usize>
     where
         T: Tier<Connection = Client>,
@@ -91,7 +91,7 @@ impl Cork {
         })
     }
 
-    /// How long the thread may sleep for their sake.
+    /// How long the thread may sleep while answers wait.
     #[must_use]
     pub(super) fn patience(&self) -> Option<Duration> {
         (!self.held.is_empty()).then_some(WAIT_MAX)

@@ -1,40 +1,40 @@
 //! What multi-gets cost whole and split, measured: the choice of `--multiget auto`.
 //!
 //! For each number of keys the mean time with the servers is kept for both ways, as a moving mean over some 16
-//! requests. The cheaper way is taken; one request in 32 goes the other way, so that the figures stay true when the
-//! load changes. A get whose keys go by several routes takes as long as the slowest of them: it goes the cheaper way and is no
-//! figure. Threads write the same figures without locks: a lost update is one sample in a mean.
+//! requests. The cheaper way is taken; one request in 32 goes the other way, so that the means stay true when the
+//! load changes. A get whose keys go by several routes takes as long as the slowest of them: it goes the cheaper way
+//! and is not measured. Threads write the same means without locks: a lost update is one sample in a mean.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers of keys with figures of their own; more keys count as this many.
+/// Numbers of keys with means of their own; more keys count as this many.
 const KEYS_MAX: usize = 64;
 
-/// One request in so many goes the other way.
+/// One request in this many goes the way that costs more.
 const TRY_OTHER: u64 = 32;
 
-/// A sample's weight in the mean is one in so many.
+/// A sample's weight in the mean is 1 divided by this.
 const WEIGHT: u64 = 16;
 
 /// One way of spreading a multi-get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To one server.
+    /// All keys to one server.
     Whole,
-    /// Over all.
+    /// The keys shared out among the servers.
     Split,
 }
 
-/// Figures for one number of keys.
+/// Means for one number of keys.
 #[derive(Default)]
 struct Row {
     asked: AtomicU64,
-    /// Nanoseconds, whole and split; 0: not known.
+    /// Mean nanoseconds, whole and split; 0: not known.
     mean_ns: [AtomicU64; 2],
 }
 
-/// The figures.
+/// The means of one pool, by the number of keys.
 pub struct Costs(Vec<Row>);
 
 impl Default for Costs {
@@ -49,7 +49,7 @@ impl Row {
         [0, 1].map(|way| self.mean_ns[way].load(Ordering::Relaxed))
     }
 
-    /// The way that costs less, as far as is known.
+    /// The way that costs less; `Whole` while nothing is known.
     fn better(&self) -> Way {
         let [whole, split] = self.means_ns();
         if split != 0 && (whole == 0 || split < whole) { Way::Split } else { Way::Whole }
@@ -57,13 +57,13 @@ impl Row {
 }
 
 impl Costs {
-    /// The way that costs less for so many keys, as far as is known: for requests whose time teaches nothing.
+    /// The way that costs less for this many keys, as far as is known: for requests that are not measured.
     #[must_use]
     pub fn better(&self, keys: usize) -> Way {
         self.0[keys.min(KEYS_MAX)].better()
     }
 
-    /// The way for so many keys.
+    /// The way for a measured request of this many keys.
     #[must_use]
     pub fn choose(&self, keys: usize) -> Way {
         let row = &self.0[keys.min(KEYS_MAX)];
@@ -74,7 +74,7 @@ impl Costs {
         if is_unknown || asked % TRY_OTHER == TRY_OTHER - 1 { other } else { better }
     }
 
-    /// A request for so many keys took so long this way.
+    /// Notes how long a request for this many keys took this way.
     pub fn note(&self, keys: usize, way: Way, ns: u64) {
         let mean = &self.0[keys.min(KEYS_MAX)].mean_ns[way as usize];
         let before = mean.load(Ordering::Relaxed);
@@ -82,7 +82,8 @@ impl Costs {
         mean.store(after.max(1), Ordering::Relaxed);
     }
 
-    /// The figures as lines for `stats`, each name with `named` before it: what each number of keys costs, and so what is chosen.
+    /// Writes the means as lines for `stats`, each name with `named` before it: what each number of keys costs, and
+    /// which way is chosen.
     pub fn describe(&self, named: &str, text: &mut String) {
         for (keys, row) in self.0.iter().enumerate().filter(|(_, row)| row.asked.load(Ordering::Relaxed) > 0)
         {
@@ -103,7 +104,7 @@ impl Costs {
 mod tests {
     use super::*;
 
-    /// How often the way is chosen in so many requests that cost `whole` and `split`.
+    /// How often `Split` is chosen in this many requests that cost `whole` and `split`.
     fn splits(costs: &Costs, keys: usize, requests: u32, whole: u64, split: u64) -> u32 {
         (0..requests)
             .filter(|_| {

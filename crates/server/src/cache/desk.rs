@@ -1,4 +1,5 @@
-//! What people ask and wish of the cache tier: its servers, pools and routes, and what is to become of a server.
+//! What operators ask of the cache tier and tell it: its servers, pools and routes, and what is to become of a
+//! server.
 //!
 //! `stats`, HTTP, the console and `posthaste admin` all ask here, so that they say the same.
 
@@ -14,72 +15,72 @@ use super::rules::KeyPart;
 use super::standing::Wish;
 use super::table::{Route, Table};
 
-/// One server.
+/// One server, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerCard {
-    /// `host:port` or `unix:PATH`.
+    /// The server's name: `host:port` or `unix:PATH`.
     pub name: String,
-    /// The names by which pools place its keys, where these are others.
+    /// The names by which pools place the server's keys, where these are others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Where that is; empty: nobody knows.
+    /// The server's address; empty: it is not known.
     pub address: String,
     /// Whether TLS is spoken to it.
     pub tls: bool,
     /// `live`, `draining`, `away` or `down`.
     pub state: String,
-    /// The version that it told last; empty: none yet.
+    /// The version that the server told last; empty: none yet.
     pub version: String,
-    /// The pools that it is in.
+    /// The pools that the server is in.
     pub pools: Vec<String>,
-    /// Commands sent to it since the start.
+    /// Commands sent to the server since the start.
     pub requests: u64,
-    /// Its part of all commands sent, 0 to 1, to four places.
+    /// The server's part of all commands sent, 0 to 1, rounded to four places.
     pub share: f64,
-    /// Keys asked of it.
+    /// Keys asked of the server.
     pub keys: u64,
-    /// Errors it answered, and answers it did not give.
+    /// Errors that the server answered, and answers that it did not give.
     pub errors: u64,
-    /// How often it was lost.
+    /// How often the server was lost.
     pub losses: u64,
-    /// How long its replies took since the start: pairs of a time in microseconds, and how many took less than it but not
-    /// less than the time of the pair before.
+    /// How long the server's replies took since the start: pairs of a time in microseconds, and how many took less
+    /// than it but not less than the time of the pair before.
     pub replies_below_us: Vec<(f64, u64)>,
 }
 
-/// A server in a pool.
+/// A server in a pool, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemberCard {
-    /// The server.
+    /// The server's name.
     pub server: String,
-    /// The name that keys are placed by.
+    /// The name that keys are placed by, as configured; without one, the server's own.
     pub name: String,
-    /// Its share of the keys, beside the others'.
+    /// The server's share of the keys, in proportion to the others' weights.
     pub weight: u32,
-    /// Where it stands, if that is said.
+    /// The zone that the server stands in, if the configuration says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The group that it was found by: `dns:HOST:PORT` or `srv:NAME`.
+    /// The group that the server was found by: `dns:HOST:PORT` or `srv:NAME`.
     pub group: Option<String>,
-    /// How the server is.
+    /// How the server stands: `live`, `draining`, `away` or `down`.
     pub state: String,
 }
 
-/// Another pool that stands in.
+/// A pool that stands in for another, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
 pub struct StandInCard {
-    /// The pool.
+    /// The pool's name.
     pub pool: String,
-    /// What is stored there lives at most so many seconds.
+    /// Most seconds that a value stored there lives; none: as long as the client says.
     pub expiry_s: Option<u32>,
 }
 
-/// One pool.
+/// One pool, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolCard {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Its servers.
+    /// The pool's servers.
     pub servers: Vec<MemberCard>,
     /// `all` or `owner`.
     pub writes: String,
@@ -87,21 +88,21 @@ pub struct PoolCard {
     pub reads: String,
     /// `whole`, `split` or `auto`.
     pub multiget: String,
-    /// Who owns a key.
+    /// The rule by which keys are placed.
     pub hash: String,
     /// The part of a key that it is placed by, if that is not all of it.
     pub key_part: Option<String>,
-    /// What is put behind that before it is hashed.
+    /// What is put behind the key, or that part of it, before it is hashed.
     pub hash_salt: Option<String>,
     /// When a write is answered.
     pub answer: String,
     /// When a miss of one replica is looked for on another.
     pub read_repair: String,
-    /// What a get is answered whose server does not answer: `error` or `miss`.
+    /// What a get is answered if its server does not reply: `error` or `miss`.
     pub get_errors: String,
-    /// Other pools that stand in for it, the first first.
+    /// Pools that stand in for this one, in the order in which they are tried.
     pub failover: Vec<StandInCard>,
-    /// Most requests in a second that they do so for.
+    /// Most requests in a second that stand-ins may take.
     pub failover_limit: Option<u32>,
     /// The pool below, which gets all writes too.
     pub below: Option<String>,
@@ -109,17 +110,17 @@ pub struct PoolCard {
     pub warm_from: Option<String>,
     /// Other pools in which a key is deleted too when it is deleted here.
     pub deletes_to: Vec<String>,
-    /// Requests that another pool took.
+    /// Requests that a stand-in took.
     pub failovers: u64,
-    /// Requests that another pool was not allowed to take.
+    /// Requests that no stand-in was allowed to take, because of the limit.
     pub failovers_refused: u64,
     /// Keys looked for in the second pool, or on another replica.
     pub looked_up: u64,
-    /// Keys filled from there.
+    /// Keys filled from the second pool, or from another replica.
     pub filled: u64,
 }
 
-/// One route.
+/// One route, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouteCard {
     /// What a key must begin with.
@@ -128,28 +129,28 @@ pub struct RouteCard {
     pub strip: bool,
     /// Servers see the key with this before it.
     pub add_prefix: Option<String>,
-    /// The commands; none: all.
+    /// The commands that the route takes; none: all.
     pub commands: Option<Vec<&'static str>>,
-    /// The pool.
+    /// The pool that the route leads to.
     pub pool: String,
-    /// The pool that a share of it is repeated in.
+    /// The pool that gets a copy of the requests for a share of the keys.
     pub shadow: Option<String>,
-    /// That share, 0 to 1.
+    /// The share of keys whose requests are copied, 0 to 1.
     pub shadow_share: Option<f64>,
     /// Most requests in a second; of multi-gets each key is one.
     pub limit: Option<u32>,
-    /// Most at once, after a pause.
+    /// Most requests at once, after a pause.
     pub burst: Option<u32>,
-    /// Requests; of multi-gets each key.
+    /// Requests; a multi-get counts once for each key.
     pub requests: u64,
-    /// Requests that were errors because of the limit.
+    /// Requests refused because of the limit.
     pub refused: u64,
     /// How long a request may take, in seconds.
     pub timeout_s: f64,
-    /// Requests that took longer.
+    /// Requests that took longer than that.
     pub timed_out: u64,
-    /// How long answers took since the start, from when their requests were read, as [`ServerCard::replies_below_us`]. One to
-    /// keys of several routes counts for one of them.
+    /// How long answers took since the start, from when their requests were read, in the form of
+    /// [`ServerCard::replies_below_us`]. An answer to keys of several routes counts for one of them.
     pub answers_below_us: Vec<(f64, u64)>,
 }
 
@@ -186,7 +187,7 @@ fn server_card(table: &Table, server: &Server, all_requests: u64) -> ServerCard 
     }
 }
 
-/// The names that pools have for a server, beside its own.
+/// The names that pools have for a server, other than its own.
 fn labels(table: &Table, server: &Server) -> Vec<String> {
     let members = table.pools.iter().flat_map(|pool| &pool.members);
     let of_it = members.filter(|member| member.server.slot == server.slot && member.label != server.name());
@@ -196,7 +197,7 @@ fn labels(table: &Table, server: &Server) -> Vec<String> {
     labels
 }
 
-/// The pools.
+/// All pools of a table.
 #[must_use]
 pub fn pools(table: &Table) -> Vec<PoolCard> {
     table.pools.iter().map(|pool| pool_card(table, pool)).collect()
@@ -255,13 +256,13 @@ fn key_part(part: &KeyPart) -> Option<String> {
     }
 }
 
-/// The routes, by prefix.
+/// All routes of a table, by prefix.
 #[must_use]
 pub fn routes(table: &Table) -> Vec<RouteCard> {
     table.routes.iter().map(|route| route_card(table, route)).collect()
 }
 
-/// One of them.
+/// One route, as shown to operators.
 #[must_use]
 pub fn route_card(table: &Table, route: &Route) -> RouteCard {
     RouteCard {
@@ -283,11 +284,11 @@ pub fn route_card(table: &Table, route: &Route) -> RouteCard {
     }
 }
 
-/// Does as people wish with a server, which may be called as a pool calls it. Whoever calls this then tells the threads to
-/// look again.
+/// Does as an operator wishes with a server, which may be called by the name that a pool has for it. The caller must
+/// then tell the threads to look again.
 ///
 /// # Errors
-/// There is no such server, or several; the text names those that are there.
+/// There is no such server, or several; the text names the ones to choose from.
 pub fn wish(fleet: &Fleet, name: &str, wish: Wish) -> Result<(), String> {
     let table = fleet.table();
     let in_use = || table.in_use().iter().map(|slot| &table.servers[*slot]);
@@ -309,7 +310,7 @@ pub fn wish(fleet: &Fleet, name: &str, wish: Wish) -> Result<(), String> {
     }
 }
 
-/// Servers as people may call them: `10.0.0.1:11211 (users-1)`.
+/// Names servers as an operator may call them: `10.0.0.1:11211 (users-1)`.
 fn names<'a>(table: &Table, servers: impl Iterator<Item = &'a Arc<Server>>) -> String {
     let name = |server: &Arc<Server>| match labels(table, server).join(", ") {
         labels if labels.is_empty() => server.name().to_owned(),

@@ -1,26 +1,27 @@
 //! Which meta commands a server understands, by the version that it tells.
 //!
-//! Before 1.6.10 memcached had others, or none: `ms` told the length of its data by a flag. As it is written today it is
-//! refused there, and what was to be its data is taken for commands, whose answers nobody expects. So a server that is older
+//! Before 1.6.10 memcached had other meta commands, or none: `ms` told the length of its data by a flag. In today's
+//! form it is refused there, and its data are taken for commands, whose answers nothing expects. So an older server
 //! gets no meta commands, and no server is brought a value before it has told its version.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The first memcached with the meta commands of today.
+/// The first memcached with today's meta commands.
 pub const FIRST: &str = "1.6.10";
 const FIRST_NUMBERS: [u32; 3] = [1, 6, 10];
 
-/// What this router tells of itself: first the memcached beside which its answers are held byte for byte, for clients read from
-/// the number what may be asked, and libmemcached takes none that begins with 0 for a version; then its own.
+/// The version that this router tells. First comes the memcached whose answers it reproduces byte for byte: clients
+/// read from that number what they may ask, and libmemcached accepts no version that begins with 0. Then comes the
+/// router's own.
 pub const OURS: &str = concat!("1.6.18 posthaste-", env!("CARGO_PKG_VERSION"));
 
-/// What a server speaks, kept as a number: it has not told yet; what was spoken before; what is spoken today.
+/// Values of `spoken`: the server has not told its version yet; it is older than today's meta commands; it has them.
 const UNTOLD: u8 = 0;
 const OLD: u8 = 1;
 const TODAYS: u8 = 2;
 
-/// What one server speaks.
+/// The meta commands that one server speaks.
 #[derive(Debug, Default)]
 pub struct Dialect {
     spoken: AtomicU8,
@@ -30,14 +31,14 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// Of a server that has told nothing yet; `olds` counts all of its fleet that are old.
+    /// A dialect of a server that has told nothing yet; `olds` counts the old servers of its fleet.
     #[must_use]
     pub fn new(olds: Arc<AtomicUsize>) -> Self {
         Self { spoken: AtomicU8::new(UNTOLD), version: Mutex::default(), olds }
     }
 
-    /// Takes note of what it answered to `version`: another one may have taken its place since it was last asked. True: it is
-    /// old, and that is news.
+    /// Takes note of a server's answer to `version`: another server may have taken its place since the last one.
+    /// Returns whether it is newly known to be old.
     pub fn note(&self, answer: &[u8]) -> bool {
         let Some(version) = answer.strip_prefix(b"VERSION ") else { return false };
         let version = String::from_utf8_lossy(version.trim_ascii()).into_owned();
@@ -52,26 +53,27 @@ impl Dialect {
         is_old && !was_old
     }
 
-    /// The version that it told last; empty: none yet.
+    /// The version that the server told last; empty: none yet.
     #[must_use]
     pub fn version(&self) -> String {
         self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It is known to speak what was spoken before.
+    /// Returns whether the server is known to be older than today's meta commands.
     #[must_use]
     pub fn is_old(&self) -> bool {
         self.spoken.load(Ordering::Acquire) == OLD
     }
 
-    /// It is known to speak what is spoken today.
+    /// Returns whether the server is known to have today's meta commands.
     #[must_use]
     pub fn is_todays(&self) -> bool {
         self.spoken.load(Ordering::Acquire) == TODAYS
     }
 }
 
-/// Whether a memcached that tells this version has not the meta commands of today. What else tells one is taken at its word.
+/// Returns whether a memcached of this version is older than today's meta commands. A version in another form counts
+/// as new.
 #[must_use]
 pub fn is_old(version: &str) -> bool {
     let word = version.split_whitespace().next().unwrap_or_default();

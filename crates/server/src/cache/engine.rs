@@ -13,61 +13,62 @@ use super::router::{Asked, Finished};
 /// A client of a network thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
-    /// Its slot.
+    /// The client's slot.
     pub slot: usize,
-    /// Its number, which is never used twice.
+    /// The client's number, which is never used twice.
     pub number: u64,
 }
 
-/// What takes requests.
+/// What takes the requests of a network thread's clients.
 pub trait Engine {
-    /// Answers to the thread's clients.
+    /// The answers to the thread's clients.
     fn answers(&self) -> &Answers;
 
-    /// The same, to be written.
+    /// The answers to the thread's clients, to be changed.
     fn answers_mut(&mut self) -> &mut Answers;
 
-    /// A turn begins.
+    /// Begins a turn of the thread, at this time in nanoseconds.
     fn begin(&mut self, now: u64);
 
-    /// A client came.
+    /// Notes that a client came.
     fn enter(&mut self, asker: Asker);
 
-    /// It left.
+    /// Notes that the client in this slot left.
     fn leave(&mut self, slot: usize);
 
-    /// A request, of `end` bytes at the beginning of `input`.
+    /// Takes a request, of `end` bytes at the beginning of `input`.
     fn ask(&mut self, asker: Asker, request: &Request, input: &[u8], end: usize) -> Asked;
 
-    /// A request whose value is too large and not there.
+    /// Takes a request whose value is too large and was not read.
     fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked;
 
-    /// Words of our own for a client, in its turn, who sent so many bytes.
+    /// Answers a client with our own `words`, in its turn, for a request of this many bytes.
     fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize);
 
-    /// Something happened to the socket of this server.
+    /// Takes note of an event of this server's socket.
     fn note(&mut self, server: usize, event: &Event);
 
-    /// A worker has answered.
+    /// Takes back a parcel that a worker has answered; `is_there`: its client still is.
     fn take_back(&mut self, parcel: Box<Parcel>, is_there: bool);
 
-    /// Sends what was asked.
+    /// Sends the commands that requests led to.
     fn send(&mut self, registry: &Registry);
 
-    /// Reads what servers say, using `buffer`.
+    /// Reads what servers reply, using `buffer`.
     fn receive(&mut self, registry: &Registry, buffer: &mut [u8]);
 
-    /// What was answered, for the record.
+    /// The requests that were answered, for the record.
     fn finished(&mut self) -> &mut Vec<Finished>;
 
     /// How long the thread may sleep.
     fn patience(&self) -> Option<Duration>;
 
-    /// Requests that wait, if several servers are asked; 0 if it is one, which says what it says at once.
+    /// Requests that wait for replies, if several servers are connected; 0 if at most one is, whose replies come
+    /// together anyway.
     fn waits_for_several(&self) -> usize {
         0
     }
 
-    /// Everything under way has been answered.
+    /// Returns whether everything under way has been answered.
     fn is_idle(&self) -> bool;
 }

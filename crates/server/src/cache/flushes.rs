@@ -1,11 +1,13 @@
-//! Flushes that are under way, for writes beside them.
+//! Flushes under way, for the writes beside them.
 //!
-//! A `flush_all` claims no key, and so may come before a write of another thread on one replica and after it on the next: the one has
-//! the value then and the other one not. So whoever gives a claim back looks whether a flush was under way meanwhile. If so the key
-//! is deleted on all that hold it, and the write counts as one from before the flush.
+//! A `flush_all` claims no key. So it may come before a write of another thread on one replica and after it on the
+//! next, and then only one of them has the value. So a thread that gives a claim back looks whether a flush was under
+//! way meanwhile. If so the key is deleted on all servers that hold it, and the write counts as one from before the
+//! flush.
 //!
-//! A thread's own flushes are in one order with its writes everywhere, but for those that one server decides before the others hear of
-//! them. So its own are counted apart: what a client writes behind its flush is there.
+//! A thread's own flushes and writes reach every server in one order, except for writes that one server decides
+//! before the others get them. So a thread's own flushes are counted apart: what a client writes behind its flush
+//! stays.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,51 +18,54 @@ pub struct Flushes {
     ended: AtomicU64,
 }
 
-/// Those of one thread.
+/// The flushes of one thread.
 #[derive(Debug, Default)]
 pub struct OwnFlushes {
     begun: u64,
     ended: u64,
 }
 
-/// Where they stood when a key was claimed.
+/// The state of the counters when a key was claimed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Of other threads: how many had begun. None: not all of those had ended.
+    /// How many flushes other threads had begun. None: not all of those had ended.
     others: Option<u64>,
-    /// The thread's own, if they are not in one order with what the claim is for.
+    /// How many the thread itself had begun, if the claim is for a write whose order with them differs between
+    /// servers.
     own: Option<u64>,
 }
 
 impl Flushes {
-    /// A thread begins one: before anything of it is sent.
+    /// Notes that a thread begins a flush: to be called before anything of it is sent.
     pub fn begin(&self, own: &mut OwnFlushes) {
         own.begun += 1;
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// All servers have answered it, or never will.
+    /// Notes that all servers have answered a thread's flush, or never will.
     pub fn end(&self, own: &mut OwnFlushes) {
         own.ended += 1;
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Where they stand now, for a thread that claims a key; `decides`: what comes of that is sent to some servers later than to others.
+    /// Marks the present state for a thread that claims a key. `decides`: one server decides the write, and the
+    /// others get it later.
     #[must_use]
     pub fn mark(&self, own: &OwnFlushes, decides: bool) -> Mark {
-        // In this order: one that begins meanwhile is one that has not ended.
+        // In this order: a flush that begins meanwhile counts as not ended.
         let ended = self.ended.load(Ordering::SeqCst) - own.ended;
         let begun = self.begun(own);
         Mark { others: (begun == ended).then_some(begun), own: decides.then_some(own.begun) }
     }
 
-    /// Whether one was under way since then that may have come before on one server and after on the next.
+    /// Returns whether a flush was under way since then that may have come before the write on one server and after
+    /// it on the next.
     #[must_use]
     pub fn was_any(&self, own: &OwnFlushes, since: &Mark) -> bool {
         since.others != Some(self.begun(own)) || since.own.is_some_and(|begun| begun != own.begun)
     }
 
-    /// How many other threads have begun.
+    /// How many flushes other threads have begun.
     fn begun(&self, own: &OwnFlushes) -> u64 {
         self.begun.load(Ordering::SeqCst) - own.begun
     }

@@ -1,13 +1,14 @@
-//! Whether a table is the only one by which keys are written.
+//! Whether all routers write by the newest table.
 //!
-//! What concerns several servers is claimed, and a claim holds whatever table a request goes by. A write to the only server that is
-//! to hold a key claims nothing, which keeps it cheap. By the next table that key may have more copies, or be looked for in a second
-//! pool, and a write of which nobody knows could leave them different. So who goes by a new table neither writes to several servers nor brings
-//! values from one to another until all routers have come to it and are done with such writes by earlier ones: a turn of each
-//! thread and a round trip later.
+//! A write that concerns several servers is claimed, and a claim holds whatever table a request goes by. A write to
+//! the only server that is to hold a key claims nothing, which keeps it cheap. By the next table that key may have
+//! more copies, or be looked for in a second pool, and an unclaimed write by the old one could leave them different.
+//! So a router on a new table neither writes to several servers nor brings values from one to another until all
+//! routers have come to it and are done with unclaimed writes by earlier ones: a turn of each thread and a round trip
+//! later.
 //!
-//! Each router says which is the oldest table by which it may write so, and looks at what the others say only until all have come. To
-//! count these writes where every thread sees it would cost each of them as much as a claim.
+//! Each router says which is the oldest table by which it may still write so, and looks at what the others say only
+//! until all have come. To count these writes where every thread sees it would cost each of them as much as a claim.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,11 +20,11 @@ const NONE: u64 = u64::MAX;
 #[derive(Default)]
 pub struct Handover(Mutex<Vec<Weak<AtomicU64>>>);
 
-/// What one of them says, as long as it is there.
+/// What one router says, until it is dropped.
 pub struct Party(Arc<AtomicU64>);
 
 impl Handover {
-    /// For one more router, which goes by no table yet.
+    /// Adds one more router, which goes by no table yet.
     #[must_use]
     pub fn join(&self) -> Party {
         let party = Arc::new(AtomicU64::new(NONE));
@@ -33,7 +34,7 @@ impl Handover {
         Party(party)
     }
 
-    /// Whether all have come to the table of this number, or to a later one.
+    /// Returns whether all routers have come to the table of this number, or to a later one.
     #[must_use]
     pub fn is_done(&self, table: u64) -> bool {
         let has_come = |party: Arc<AtomicU64>| party.load(Ordering::SeqCst) >= table;
@@ -46,8 +47,9 @@ impl Handover {
 }
 
 impl Party {
-    /// The oldest table by which this router may write without a claim; None: it does not by any. Whoever says that it goes by one
-    /// must look afterwards whether there is a newer one, and then go by that: who put it in force may have looked before.
+    /// Says which is the oldest table by which this router may write without a claim; None: it does not by any.
+    /// Having said it, the router must look whether there is a newer table, and then go by that: the thread that put
+    /// it in force may have looked before.
     pub fn say(&self, oldest: Option<u64>) {
         self.0.store(oldest.unwrap_or(NONE), Ordering::SeqCst);
     }

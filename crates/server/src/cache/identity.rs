@@ -1,10 +1,10 @@
-//! Which run of a server it is that answers. A memcached that was started anew holds nothing, though it answers where the one before
-//! did, and whoever was connected to nobody has seen nothing of that.
+//! Which run of a server answers. A memcached that was started anew holds nothing, though it answers at the same
+//! address, and where no connection was open nothing shows that.
 //!
-//! So a server is asked which it is (`stats`): when it is new, comes back or is looked after, and over every connection to it before
-//! anything else is sent there. One that is another run than before counts as one that came back with nothing, and what it was to
-//! decide goes to whoever decides now. What holds nothing itself, as another router, or does not tell, has no run; then nobody
-//! notices.
+//! So a server is asked which run it is (`stats`): when it is new, comes back or is looked after, and over every
+//! connection to it before anything else is sent there. If the run is another than before, the server counts as one
+//! that came back with nothing, and what it was to decide goes to the server that decides now. A server that holds
+//! nothing itself, as another router, or does not tell, has no run; then a new start goes unnoticed.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
@@ -13,16 +13,16 @@ use super::fleet::{Fleet, Server};
 use super::link;
 use super::router::Broken;
 
-/// Why a connection is given up over which a server was to decide that has nothing.
+/// Why a connection is given up on which a server was to decide that holds nothing now.
 pub(super) const STARTED_ANEW: &str = "it was started anew, and decides nothing";
 
 /// What a server is asked.
 const QUESTION: &[u8] = b"stats\r\n";
 
-/// The longest answer: memcached's own has some 3 KiB.
+/// The longest answer that is accepted: memcached's own has some 3 KiB.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// From when to when a server keeps what it is given: the number of its process, and when that began, in seconds of Unix.
+/// A run of a server, from one start to the next: the number of its process, and its start in Unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pid: u64,
@@ -30,15 +30,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether this is the same one. memcached tells the same second every time, others may read the clock twice. In a container every
-    /// run may have one number.
+    /// Returns whether both are the same run. memcached tells the same second every time; other servers may read the
+    /// clock twice, so starts may differ by one second. The process number alone is not enough: in a container every
+    /// run may have the same.
     #[must_use]
     pub fn is(self, other: Self) -> bool {
         self.pid == other.pid && self.began_s.abs_diff(other.began_s) <= 1
     }
 }
 
-/// What a server tells of itself, as it comes.
+/// A server's answer about its run, read as it comes.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     /// How much of the question was sent.
@@ -52,20 +53,20 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    /// What of the question is to be sent.
+    /// Returns the part of the question that is still to be sent.
     pub(super) fn question(&self) -> &'static [u8] {
         &QUESTION[self.asked..]
     }
 
-    /// So much of it was.
+    /// Notes that this many more bytes of the question were sent.
     pub(super) fn asked(&mut self, bytes: usize) {
         self.asked += bytes;
     }
 
-    /// Takes what the server says. True: that was all.
+    /// Takes bytes of the answer. Returns whether it is complete.
     ///
     /// # Errors
-    /// It is no answer to the question.
+    /// The bytes are no answer to the question.
     pub(super) fn take(&mut self, said: &[u8]) -> Result<bool, Broken> {
         self.bytes += said.len();
         let mut is_whole = false;
@@ -85,7 +86,7 @@ impl Telling {
         Ok(is_whole)
     }
 
-    /// Takes note of a line. None: it is none of such an answer.
+    /// Takes note of a line of the answer. None: the line does not belong in such an answer.
     fn note(&mut self) -> Option<()> {
         let line = self.line.strip_prefix(b"STAT ")?.trim_ascii_end();
         let mut words = line.splitn(2, |byte| *byte == b' ');
@@ -101,17 +102,17 @@ impl Telling {
         Some(())
     }
 
-    /// Which run it is, as far as was told.
+    /// Returns the run, if the answer told all of it and the server holds values.
     pub(super) fn run(&self) -> Option<Run> {
         let began_s = self.time_s?.checked_sub(self.up_s?)?;
         Some(Run { pid: self.pid?, began_s }).filter(|_| self.holds)
     }
 }
 
-/// Asks over a connection on which nothing is under way, and waits for the answer.
+/// Asks for the run over a connection on which nothing is under way, and waits for the answer.
 ///
 /// # Errors
-/// It does not come, or is none.
+/// The answer does not come, or is none.
 pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
     let (mut telling, mut buffer) = (Telling::default(), [0; 4096]);
     dialed.write_all(telling.question())?;
@@ -126,8 +127,8 @@ pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
     }
 }
 
-/// A server tells that it is this run. If it is another one than before it has nothing from now on, as far as anybody knows, and has
-/// not heard of a flush that is due later.
+/// Takes note that a server tells this run. If it is another than before, the server holds nothing from now on and
+/// has not heard of a delayed flush.
 pub(super) fn meet(fleet: &Fleet, server: &Server, run: Run) {
     if !server.health.meets(run) {
         fleet.remind_now(server);

@@ -1,10 +1,11 @@
-//! Looks names up again: one thread for the process, which waits for name servers so that nobody else does.
+//! Looks names up again, in one thread for the process, so that no other has to wait for name servers.
 //!
-//! A server whose name leads elsewhere while it is well is moved: it is looked for at the new address, made to forget what it holds
-//! there, and then connections are made there, while those to the old address end with what is under way. It is another
-//! server as far as anybody can know, but no request fails for it. One that is away is looked for by who brings it back.
+//! A server whose name leads elsewhere while it is well is moved: it is connected to at the new address and flushed
+//! there, and then new connections are made there, while those to the old address end when nothing is under way on
+//! them. As far as can be known it is another server, but no request fails for it. A server that is away is looked up
+//! by the prober.
 //!
-//! Groups that have other servers get a new table. A lookup that fails changes nothing, and is told once.
+//! Groups that have other servers get a new table. A lookup that fails changes nothing, and is logged once.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,20 +20,20 @@ use super::hall::Hall;
 use super::homecoming;
 use crate::front::accept::ListenAddress;
 
-/// How long a group that nobody knows yet waits for the next question.
+/// How long to wait before a group that is still unknown is looked up again.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(2);
 
-/// The thread and the way to stop it.
+/// The namer's thread and the way to stop it.
 pub(super) struct Namer {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Namer {
-    /// Starts it.
+    /// Starts the namer's thread. `every`: the time between lookups; None: only unknown groups are looked up.
     ///
     /// # Errors
-    /// The system's, when it gives no thread.
+    /// The system gives no thread.
     pub(super) fn start(hall: Arc<Hall>, every: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let mut rounds = Rounds { hall, every, last: Instant::now(), told: HashMap::new() };
@@ -44,7 +45,7 @@ impl Namer {
         Ok(Self { stop, thread })
     }
 
-    /// Ends it. What it asks just now it does not wait for: that changes nothing any more.
+    /// Stops the namer. A lookup under way is not waited for: it changes nothing any more.
     pub(super) fn stop(self) {
         drop(self.stop);
         if self.thread.is_finished() {
@@ -58,12 +59,13 @@ struct Rounds {
     hall: Arc<Hall>,
     every: Option<Duration>,
     last: Instant,
-    /// What was told of each group and server that could not be looked up or moved.
+    /// What was last logged of each group and server that could not be looked up or moved.
     told: HashMap<String, String>,
 }
 
 impl Rounds {
-    /// Until it looks again. Groups that nobody knows may be those of a file that was read meanwhile.
+    /// How long to wait for the next round. Never longer than [`UNKNOWN_WAIT`]: a configuration read meanwhile may
+    /// have unknown groups.
     fn wait(&self) -> Duration {
         let left = self.every.map(|every| every.saturating_sub(self.last.elapsed()));
         left.unwrap_or(UNKNOWN_WAIT).min(UNKNOWN_WAIT)
@@ -134,7 +136,7 @@ impl Rounds {
             } else if let Ok(address) = server.backend.address()
                 && let Some(other) = table.neighbour(server, &address)
             {
-                // Who brings it back tries again and again, and does not say so.
+                // The prober tries again and again, and does not log why it fails.
                 self.tell(
                     server.name().to_owned(),
                     format!("{} stays away: {}", server.name(), homecoming::why_taken(other)),
@@ -167,7 +169,7 @@ impl Rounds {
         homecoming::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.came_empty();
         self.hall.fleet.remind(server, self.hall.clock.now());
-        // Before it is there: nobody is to look for the other one.
+        // Before the move: the run of the server at the old address says nothing of the new one.
         server.health.set_run(None);
         server.backend.move_to(address.clone());
         server.health.doubt();
@@ -176,7 +178,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Once, until it can be done; of tables, which may fail for another reason each time, once for each.
+    /// Logs a problem once, until it is gone; of tables, which may fail for another reason each time, once for each
+    /// reason.
     fn tell(&mut self, of: String, what: String) {
         let is_told = |before: &String| of != TABLE || *before == what;
         if !self.told.get(&of).is_some_and(is_told) {
@@ -186,10 +189,10 @@ impl Rounds {
     }
 }
 
-/// What tables that cannot be read are told under.
+/// The key in `told` for tables that cannot be put in force.
 const TABLE: &str = "";
 
-/// Who came and who went.
+/// Says which servers of a group came and which went.
 fn difference(name: &str, before: &[Found], found: &[Found]) -> String {
     let addresses = |found: &[Found], others: &[Found]| {
         let is_missing = |one: &&Found| !others.iter().any(|other| other.address == one.address);
