@@ -1,11 +1,12 @@
-//! Who knows where names are: the system, or name servers that were named.
+//! Where names are looked up: by the system, or at the name servers that the configuration names.
 //!
-//! Names of hosts are asked of the system, as every program does, with its files and its cache. Records of services it does not
-//! look up, so those are asked of its name servers by a library. Where name servers are named, everything is asked of them, but
-//! for `localhost`, which the library knows.
+//! Host names are asked of the system, as every program does, with its files and its cache. It does not look up
+//! records of services, so those are asked of its name servers by a library. Where name servers are configured,
+//! everything is asked of them, except `localhost`, which the library knows.
 //!
-//! Whoever asks waits, so nobody does on the path of requests. The library lives on an asynchronous runtime, which is made for
-//! each question on a thread of its own: a question is rare, and so the system's `resolv.conf` is always read as it is now.
+//! A lookup blocks, so it must not run on the path of requests. The library needs an asynchronous runtime, which is
+//! made for each question on a thread of its own: questions are rare, and so the system's `resolv.conf` is always
+//! read as it is now.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -19,7 +20,7 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 
-/// How long a name server that was named may take for an answer; it is asked once more then.
+/// How long a configured name server may take for an answer; it is asked once more then.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const NO_RECORDS: &str = "there are no such records";
@@ -30,25 +31,25 @@ const PORT: u16 = 53;
 /// One record of a service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Service {
-    /// The host, without a dot at its end.
+    /// The server's host, without a dot at its end.
     pub host: String,
-    /// The port.
+    /// The server's port.
     pub port: u16,
-    /// Records of the lowest one go before all others.
+    /// The priority: only the servers of the lowest number are used.
     pub priority: u16,
-    /// Its share beside those of its priority.
+    /// The server's weight among those of its priority.
     pub weight: u16,
 }
 
-/// Who is asked.
+/// Who is asked for names.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    /// None: the system.
+    /// The name servers; empty: the system is asked.
     servers: Arc<[SocketAddr]>,
 }
 
 impl Directory {
-    /// These name servers, or if there are none the system.
+    /// A directory that asks these name servers, or if there are none the system.
     #[must_use]
     pub fn asking(servers: Vec<SocketAddr>) -> Self {
         Self { servers: servers.into() }
@@ -57,7 +58,7 @@ impl Directory {
     /// All addresses of `HOST:PORT`, each once.
     ///
     /// # Errors
-    /// Nobody knows it, or there is no answer.
+    /// The name is unknown, or there is no answer.
     pub fn addresses(&self, name: &str) -> Result<Vec<SocketAddr>, String> {
         let mut addresses = Vec::new();
         for address in self.all_addresses(name)? {
@@ -75,7 +76,7 @@ impl Directory {
                 let host = absolute(host)?;
                 self.ask(async |resolver| {
                     let mut addresses = Vec::new();
-                    // Both: what is known of one kind alone would look as if the others were gone.
+                    // Both kinds, or an error: half an answer would look as if the other addresses were gone.
                     for kind in [RecordType::A, RecordType::AAAA] {
                         match resolver.lookup(host.clone(), kind).await {
                             Ok(found) => addresses
@@ -94,10 +95,11 @@ impl Directory {
         }
     }
 
-    /// The records of a service, `_memcached._tcp.example.org` for example, in one order for all who ask.
+    /// The records of a service, `_memcached._tcp.example.org` for example, in an order that is the same for every
+    /// router.
     ///
     /// # Errors
-    /// Nobody knows it, or there is no answer.
+    /// The name is unknown, or there is no answer.
     pub fn services(&self, name: &str) -> Result<Vec<Service>, String> {
         let name =
             if self.servers.is_empty() { Name::from_ascii(name).map_err(in_words)? } else { absolute(name)? };
@@ -112,7 +114,7 @@ impl Directory {
                 }),
                 _ => None,
             });
-            // The root says that there is no such service.
+            // The root as a target says that there is no such service.
             Ok(services.filter(|service| !service.host.is_empty()).collect::<Vec<_>>())
         })?;
         services.sort_unstable();
@@ -120,7 +122,7 @@ impl Directory {
         Ok(services)
     }
 
-    /// Asks on a thread of its own.
+    /// Asks the library, on a thread of its own.
     fn ask<T: Send>(
         &self,
         question: impl AsyncFnOnce(TokioResolver) -> Result<T, String> + Send,
@@ -154,28 +156,29 @@ impl Directory {
     }
 }
 
-/// A name server of the text `IP` or `IP:PORT`.
+/// Reads a name server from the text `IP` or `IP:PORT`.
 ///
 /// # Errors
-/// It has another form.
+/// The text has another form.
 pub fn name_server(text: &str) -> Result<SocketAddr, String> {
     let bare = || text.trim_matches(['[', ']']).parse().map(|ip: IpAddr| SocketAddr::new(ip, PORT));
     text.parse().or_else(|_| bare()).map_err(|_| "write an address: IP or IP:PORT".into())
 }
 
-/// Whether a host is written as an address.
+/// Returns whether a host is written as an address.
 fn is_address(host: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
-/// A name that is looked up as it is, with nothing behind it.
+/// A name that is looked up as it is, without the system's search domains.
 fn absolute(name: &str) -> Result<Name, String> {
     let mut name = Name::from_ascii(name).map_err(in_words)?;
     name.set_fqdn(true);
     Ok(name)
 }
 
-/// The library shows the question with it that there are no records; whoever asked knows it.
+/// Says why there is no answer. The library's own words for missing records repeat the question, which the caller
+/// knows.
 fn of_answer(error: NetError) -> String {
     if error.is_no_records_found() { NO_RECORDS.into() } else { error.to_string() }
 }

@@ -16,79 +16,79 @@ use crate::front::gate::Gate;
 use crate::front::mailbox::Mailbox;
 use crate::slow::SlowLog;
 
-/// Kinds of requests that memcached counts together. Classic gets are counted by their keys.
+/// Kinds of requests that memcached counts together. Classic gets are missing: their keys are counted instead.
 const META_GETS: &[&str] = &["meta_get"];
 const STORES: &[&str] = &["set", "add", "replace", "append", "prepend", "cas", "meta_set"];
 const DELETES: &[&str] = &["delete", "meta_delete"];
 
-/// Something for a network thread.
+/// A message to a network thread.
 pub enum Mail {
     /// A request that a worker has answered.
     Answered(Box<Parcel>),
-    /// Look again: a claim that somebody waits for was released, a server's state was set, or routes are new.
+    /// Look again: a claim that a request waits for was released, a server's state was set, or routes are new.
     Retry,
-    /// Tell of the `most` clients whose ids come next after this one.
+    /// Describe the `most` clients whose ids come next after this one.
     List {
-        /// The id.
+        /// The id before the first one.
         after: u64,
-        /// How many.
+        /// Most clients to describe.
         most: usize,
-        /// Where to tell.
+        /// Where to answer.
         answer: oneshot::Sender<Vec<Card>>,
     },
     /// Close the connection of this client.
     Close {
-        /// Its id.
+        /// The client's id.
         id: u64,
-        /// Whether it was here.
+        /// Answers whether the client was on this thread.
         answer: oneshot::Sender<bool>,
     },
 }
 
-/// A client, for people.
+/// One client, as shown to operators.
 #[derive(Debug)]
 pub struct Card {
-    /// Its number, from 1.
+    /// The client's number, from 1.
     pub id: u64,
-    /// Its address.
+    /// The client's address.
     pub peer: String,
-    /// When it came, on the clock of the stamps.
+    /// When the client connected, on the clock of the stamps.
     pub connected_ns: u64,
-    /// Requests read from it.
+    /// Requests read from the client.
     pub requests: u64,
-    /// Bytes that are held for it.
+    /// Bytes that are held for the client.
     pub held_bytes: usize,
 }
 
-/// The shared parts, made once at the start.
+/// What all threads share, made once at the start.
 pub struct Hall {
     /// Servers and routes.
     pub fleet: Arc<Fleet>,
-    /// With workers: where requests wait for them.
+    /// Where requests wait for workers, in that mode.
     pub line: Line,
-    /// The instrument.
+    /// What the tier's measurements are noted in.
     pub meter: Arc<Meter>,
-    /// The time of the stamps.
+    /// The clock of the stamps.
     pub clock: Clock,
     /// The network threads' mailboxes.
     pub mailboxes: Vec<Arc<Mailbox<Mail>>>,
-    /// What clients may send.
+    /// How large a request of a client may be.
     pub limits: Limits,
-    /// How much of it.
+    /// How many requests clients may send.
     pub client_limits: ClientLimits,
-    /// Bytes that may be held for clients, by each network thread.
+    /// Most bytes that each network thread may hold for clients.
     pub memory_per_thread: usize,
-    /// Who is let in.
+    /// How connections are let in, and whether the tier stops.
     pub gate: Arc<Gate>,
-    /// What workers wait for.
+    /// How long workers wait for servers.
     pub reads: Reads,
     /// Clients cut because they held too much memory.
     pub cut: AtomicU64,
-    /// Who is told of requests that took too long.
+    /// The log of requests that took too long.
     pub slow: Option<SlowLog>,
 }
 
-/// As long as this lives, writes wait.
+/// A guard that has writes wait as long as it lives.
 pub struct Pause<'a>(&'a Hall);
 
 impl Drop for Pause<'_> {
@@ -99,20 +99,20 @@ impl Drop for Pause<'_> {
 }
 
 impl Hall {
-    /// Has writes wait that have not begun. Not for long: their clients do too.
+    /// Has writes wait that have not begun. Drop the guard soon: their clients wait too.
     #[must_use]
     pub fn pause_writes(&self) -> Pause<'_> {
         self.fleet.pauses.fetch_add(1, Ordering::AcqRel);
         Pause(self)
     }
 
-    /// Tells all threads to look again.
+    /// Tells all threads to look again ([`Mail::Retry`]).
     pub fn tell_retry(&self) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Retry));
         self.line.claims_released();
     }
 
-    /// Whether there is a server to ask; None: nobody knows yet, since the tier has just started.
+    /// Returns whether there is a server to ask; None: not known yet, since the tier has just started.
     #[must_use]
     pub fn is_ready(&self) -> Option<bool> {
         if self.gate.is_closing() {
@@ -122,7 +122,7 @@ impl Hall {
         if table.settings.mock.is_some() { Some(true) } else { table.answers() }
     }
 
-    /// Why it is not ready, in a sentence that says what helps; None: it is, or nobody knows yet.
+    /// Why the tier is not ready, in a sentence that says what helps; None: it is ready, or that is not known yet.
     #[must_use]
     pub fn trouble(&self) -> Option<&'static str> {
         match self.is_ready() {
@@ -132,7 +132,7 @@ impl Hall {
         }
     }
 
-    /// The lines that stand in `stats` beside the fleet's.
+    /// The lines that `stats` adds to the fleet's.
     #[must_use]
     pub fn about(&self) -> Vec<(&'static str, String)> {
         let now_ns = self.clock.now();
@@ -156,8 +156,8 @@ impl Hall {
         lines
     }
 
-    /// What clients asked, under memcached's names and counted as it counts: of gets each key, of the others those that were
-    /// no errors.
+    /// What clients asked, under memcached's names and counted as it counts: of gets each key, of other commands
+    /// those that were no errors.
     fn commands(&self) -> [(&'static str, u64); 7] {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let done = |kinds: &[&str]| self.meter.ended_so_far(kinds, Ending::Ok);

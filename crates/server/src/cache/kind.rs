@@ -1,8 +1,8 @@
-//! What a request of the cache tier counts as.
+//! Kinds of requests, by which the cache tier counts them.
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
-/// Names of kinds, in the order of their numbers.
+/// The names of kinds, in the order of their numbers.
 pub const NAMES: &[&str] = &[
     "get",
     "multiget",
@@ -49,5 +49,5 @@ pub fn kind(request: &Request) -> u8 {
     }
 }
 
-/// Requests that are answered here, or not understood.
+/// The kind of requests that are answered here, or not understood.
 pub const OTHER: u8 = 17;

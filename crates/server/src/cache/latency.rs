@@ -1,19 +1,20 @@
-//! How long a server takes to answer, or a route: counts in buckets that all threads add to.
+//! How long a server's replies or a route's answers take: counts in buckets that all threads add to.
 //!
-//! The stages are kept by kind of request; which of ten servers is the slow one they cannot say. So each reply is counted
-//! once more, by its server, from its command's place in the lane to its last byte; and each answer by its route, from when
-//! its request was read. That costs one addition without a lock: eight buckets to a doubling, so that no figure is off by more than an eighth, and no sum beside them.
+//! The stages of requests are measured by kind, which does not show the slow one of ten servers. So each reply is
+//! counted once more, by its server, from its command's place in the lane to its last byte; and each answer by its
+//! route, from when its request was read. That costs one addition without a lock: eight buckets to a doubling, so
+//! that no time is off by more than an eighth, and no sum beside them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Times are counted in units of 2^7 ns, since no server answers faster than that.
 const UNIT_BITS: u32 = 7;
 
-/// 2^3 buckets to each doubling.
+/// Bits of 8, the number of buckets to each doubling.
 const FINE_BITS: u32 = 3;
 const FINE: usize = 1 << FINE_BITS;
 
-/// The last one holds whatever takes longer than a minute; a server is lost before that.
+/// The last bucket holds whatever takes longer than a minute; a server is lost before that.
 const BUCKETS: usize = 27 * FINE;
 
 /// The counts of one server or route.
@@ -27,12 +28,13 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// A reply took so many nanoseconds.
+    /// Counts a reply or an answer that took this long.
     pub fn note(&self, ns: u64) {
         self.0[bucket(ns)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The buckets that hold something: the time that their replies stayed below in microseconds, and how many there are.
+    /// The buckets that are not empty: the time in microseconds that their replies stayed below, and how many there
+    /// are.
     #[must_use]
     pub fn counts(&self) -> Vec<(f64, u64)> {
         let all = self.0.iter().enumerate().map(|(at, count)| (below_us(at), count.load(Ordering::Relaxed)));
@@ -40,7 +42,7 @@ impl Latency {
     }
 }
 
-/// Where a time is counted: small ones each, larger ones by their four highest bits.
+/// The bucket of a time: short ones each have their own, longer ones are told apart by their four highest bits.
 fn bucket(ns: u64) -> usize {
     let units = ns >> UNIT_BITS;
     let doublings = (u64::BITS - units.leading_zeros()).saturating_sub(FINE_BITS + 1);

@@ -1,4 +1,4 @@
-//! A limit of requests: so many in a second, and so many at once after a pause.
+//! A limit of requests: a number in a second, and a number at once after a pause.
 //!
 //! The generic cell rate algorithm (ITU-T I.371, virtual scheduling): all that is remembered is when the requests taken so
 //! far would be done, one after the other at the limit's pace.
@@ -9,38 +9,38 @@ use super::layout::LimitPlan;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Most requests in a second that a limit can say: beyond it the pace is no longer a whole number of nanoseconds, nearly.
+/// Most requests in a second that a limit can have: beyond it the pace would hardly be a whole number of nanoseconds.
 pub const PER_SECOND_MAX: u32 = 1_000_000;
 
 /// A limit and what was taken of it.
 #[derive(Debug)]
 pub struct Limit {
-    /// As planned.
+    /// The limit as configured.
     pub plan: LimitPlan,
     done_at: AtomicU64,
 }
 
 impl Limit {
-    /// Nothing is taken yet.
+    /// A limit of which nothing is taken yet.
     #[must_use]
     pub fn new(plan: LimitPlan) -> Self {
         Self { plan, done_at: AtomicU64::new(0) }
     }
 
-    /// Whether no more may be taken now, in nanoseconds of any clock that goes on.
+    /// Returns whether no more may be taken now, in nanoseconds of any monotonic clock.
     #[must_use]
     pub fn is_exhausted(&self, now: u64) -> bool {
         let ahead = self.done_at.load(Ordering::Relaxed).saturating_sub(now);
         ahead > self.pace_ns().saturating_mul(u64::from(self.plan.burst.max(1)) - 1)
     }
 
-    /// Whether nothing is taken of it now.
+    /// Returns whether nothing is taken of the limit now.
     #[must_use]
     pub fn is_whole(&self, now: u64) -> bool {
         self.done_at.load(Ordering::Relaxed) <= now
     }
 
-    /// Takes so many, whether there are as many left or not: what is too much is missing afterwards.
+    /// Takes requests, even more than are left: the excess is missing afterwards.
     pub fn take(&self, requests: u64, now: u64) {
         let took =
             |done_at: u64| Some(done_at.max(now).saturating_add(self.pace_ns().saturating_mul(requests)));

@@ -1,7 +1,7 @@
 //! The waiting line of `--workers N`: bounded, first come first served, one request at a time.
 //!
-//! It is the queue tier's line without its reason to be: there a worker takes all that waits, here it takes one, as in
-//! the report this mode stands for.
+//! Unlike the queue tier's line, from which a worker takes all that waits, this one gives a worker one request, as in
+//! the report that this mode reproduces.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,32 +14,32 @@ use super::limits;
 
 /// One request on its way to a worker and back.
 pub struct Parcel {
-    /// Its network thread.
+    /// The network thread that read the request.
     pub thread: usize,
-    /// Its client's slot there, and its client's number.
+    /// The client's slot on that thread, and the client's number.
     pub client: (usize, u64),
-    /// What is asked.
+    /// The request as it was read.
     pub request: Request,
-    /// The value announced with it is too large.
+    /// The value that the request announces is too large.
     pub is_too_large: bool,
     /// The request's bytes.
     pub bytes: Vec<u8>,
-    /// Its answer.
+    /// The answer to the request.
     pub answer: Vec<u8>,
-    /// Its answer became more than may be held: it was given up, and its client is to be cut.
+    /// The answer grew larger than may be held: it was given up, and its client is to be cut.
     pub is_cut: bool,
-    /// What it counts as.
+    /// The number of the request's kind.
     pub kind: u8,
-    /// How it ended.
+    /// How the request ended.
     pub ending: Ending,
-    /// When it passed each station.
+    /// When the request passed each station.
     pub stamps: Stamps,
-    /// Reads from servers that it took.
+    /// How many reads from servers the request took.
     pub server_reads: u32,
 }
 
 impl Parcel {
-    /// For this request, with everything else still to be filled in.
+    /// A parcel for this request, with everything else still to be filled in.
     #[must_use]
     pub fn new(request: Request) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Parcel {
         }
     }
 
-    /// Empties it for another use, keeping its buffers unless they grew large.
+    /// Empties the parcel for another use, keeping its buffers unless they grew large.
     pub fn reset(&mut self) {
         for buffer in [&mut self.bytes, &mut self.answer] {
             buffer.clear();
@@ -67,7 +67,7 @@ impl Parcel {
     }
 }
 
-/// The line.
+/// The waiting line, shared by network threads and workers.
 pub struct Line {
     state: Mutex<State>,
     arrival: Condvar,
@@ -79,13 +79,13 @@ pub struct Line {
 #[derive(Default)]
 struct State {
     parcels: VecDeque<Box<Parcel>>,
-    /// Bytes of those requests.
+    /// Bytes of the requests in `parcels`.
     bytes: usize,
     closed: bool,
 }
 
 impl Line {
-    /// A line for at most so many requests of so many bytes altogether.
+    /// A line for at most `parcels_max` requests of `bytes_max` bytes altogether.
     #[must_use]
     pub fn new(parcels_max: usize, bytes_max: usize) -> Self {
         let (arrival, release) = (Condvar::new(), Condvar::new());
@@ -108,7 +108,7 @@ impl Line {
         (0..taken).for_each(|_| self.arrival.notify_one());
     }
 
-    /// The next request; waits for one. None: the line is closed.
+    /// Takes the next request; waits for one. None: the line is closed.
     #[must_use]
     pub fn take(&self) -> Option<Box<Parcel>> {
         let waits = |state: &mut State| state.parcels.is_empty() && !state.closed;
@@ -118,7 +118,8 @@ impl Line {
         Some(parcel)
     }
 
-    /// For a worker that wants a claim: waits until one is released, but not long, as it may have just been.
+    /// Has a worker that wants a claim wait until one is released. Waits at most 1 ms, since that may have just
+    /// happened.
     pub fn wait_for_claim(&self) {
         let state = self.lock();
         drop(
@@ -128,18 +129,18 @@ impl Line {
         );
     }
 
-    /// A claim was released.
+    /// Wakes workers up that wait for a claim, since one was released.
     pub fn claims_released(&self) {
         self.release.notify_all();
     }
 
-    /// Nobody waits for an answer any more: workers finish what they are at and stop.
+    /// Closes the line, when no answer is waited for any more: workers finish their request and stop.
     pub fn close(&self) {
         *self.lock() = State { closed: true, ..State::default() };
         self.arrival.notify_all();
     }
 
-    /// Requests that wait now.
+    /// How many requests wait now.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().parcels.len()
@@ -151,7 +152,7 @@ impl Line {
         self.parcels_max
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no request waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -16,7 +16,7 @@ use super::router::Broken;
 use crate::front::accept::Socket;
 use crate::front::buffers::empty;
 
-/// A server has ended a connection, with a word or without one.
+/// The error for a connection that the server has closed.
 pub(super) fn closed() -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection")
 }
@@ -31,52 +31,52 @@ impl From<Broken> for io::Error {
 #[derive(Default)]
 pub(super) struct Link {
     socket: Option<Socket>,
-    /// Since when it is being opened.
+    /// Since when the connection is being opened.
     opening: Option<Instant>,
     pub(super) can_read: bool,
     can_write: bool,
-    /// Its server is asked which run it is, before anything else is sent.
+    /// The server's answer to which run it is, before anything else is sent.
     telling: Option<Telling>,
     /// An event told that the server sends no more; what it sent before may still have to be read.
     hung_up: bool,
     has_served: bool,
-    /// How often its server had been moved when it was opened.
+    /// How often the server had been moved when the connection was opened.
     moves: u64,
-    /// When it was last heard, on the clock of the stamps.
+    /// When the server last sent something, on the clock of the stamps.
     pub(super) heard_ns: u64,
-    /// The beginning of a reply.
+    /// The beginning of a reply that is not whole yet.
     pub(super) input: Vec<u8>,
-    /// Where one that is encrypted stands among the requests it sends.
+    /// How requests are cut into TLS records, if the connection is encrypted.
     records: Records,
 }
 
 impl Link {
-    /// Whether there is a connection, or will be.
+    /// Returns whether there is a connection, or one is being opened.
     pub(super) fn is_open(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Since when it is being opened; None: it is open, or there is none.
+    /// Since when the connection is being opened; None: it is open, or there is none.
     pub(super) fn opening(&self) -> Option<Instant> {
         self.opening
     }
 
-    /// Whether what is for the server can be sent now.
+    /// Returns whether requests can be sent now.
     pub(super) fn is_ready(&self) -> bool {
         self.opening.is_none() && self.telling.is_none()
     }
 
-    /// Its server is to tell first which run it is.
+    /// Has the server tell first which run it is.
     pub(super) fn ask_first(&mut self) {
         self.telling = Some(Telling::default());
     }
 
-    /// Whether it is to tell that still.
+    /// Returns whether the server has still to tell which run it is.
     pub(super) fn is_telling(&self) -> bool {
         self.telling.is_some()
     }
 
-    /// Takes what the server tells of that; which run it is, when it has.
+    /// Takes bytes of what the server tells of its run; returns the run once it is known.
     pub(super) fn learn(&mut self, said: &[u8]) -> Result<Option<Run>, Broken> {
         let Some(telling) = self.telling.as_mut() else { return Ok(None) };
         if !telling.take(said)? {
@@ -85,17 +85,17 @@ impl Link {
         Ok(self.telling.take().and_then(|telling| telling.run()))
     }
 
-    /// Whether the server sends no more.
+    /// Returns whether the server sends no more.
     pub(super) fn has_hung_up(&self) -> bool {
         self.hung_up
     }
 
-    /// Whether there is one, and its server is at another address now.
+    /// Returns whether there is a connection and its server is at another address now.
     pub(super) fn is_outdated(&self, backend: &Backend) -> bool {
         self.is_open() && self.moves != backend.moves()
     }
 
-    /// Whether the server has said something over it.
+    /// Returns whether the server has replied to a request over this connection.
     pub(super) fn has_served(&self) -> bool {
         self.has_served
     }
@@ -108,7 +108,8 @@ impl Link {
         token: Token,
         registry: &Registry,
     ) -> io::Result<()> {
-        // Before the address is read: one too many costs a connection, one too few would keep an old one.
+        // Before the address is read: a move in between then costs a connection, while the other order would keep an
+        // old one.
         let moves = backend.moves();
         let mut socket = backend.open(patience)?;
         let interests = Interest::READABLE | Interest::WRITABLE;
@@ -140,7 +141,8 @@ impl Link {
         }
     }
 
-    /// Sends as much as the server takes; how many bytes that was. They end where a request does.
+    /// Sends as much of `bytes`, which end where a request does, as the server takes. Returns how many bytes that
+    /// was.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(question) = self.telling.as_ref().map(Telling::question) else { return self.write(bytes) };
         let asked = self.write(question)?;
@@ -180,13 +182,14 @@ impl Link {
         loop {
             let read = socket.read(buffer);
             if was_handshaking && !socket.is_handshaking() {
-                // Until now encryption took only so much, whatever the kernel had room for: no event tells of that.
+                // During the handshake TLS took only little, whatever room the kernel had: no event tells that it
+                // takes more now.
                 self.can_write = true;
             }
             match read {
                 Ok(0) => return Err(closed()),
                 Ok(n) => {
-                    // Who only tells what it is has done nothing yet.
+                    // An answer about its run does not show that the server does its work.
                     self.has_served |= self.telling.is_none();
                     self.can_read = n == buffer.len() || self.hung_up || socket.has_ended();
                     return Ok(n);
@@ -209,7 +212,7 @@ impl Link {
         self.input.extend_from_slice(rest);
     }
 
-    /// So many bytes of the input are done with.
+    /// Removes this many bytes of the input, which were used.
     pub(super) fn used(&mut self, bytes: usize) {
         if bytes == self.input.len() {
             empty(&mut self.input, limits::READ_BYTES);
@@ -218,7 +221,7 @@ impl Link {
         }
     }
 
-    /// Gives the connection up. What is left of it, its sending side closed, if it was open.
+    /// Gives the connection up, closes its sending side, and returns what is left of it if it was open.
     pub(super) fn close(&mut self, registry: &Registry) -> Option<OwnedFd> {
         let was_open = self.opening.is_none();
         let mut socket = std::mem::take(self).socket?;

@@ -1,40 +1,41 @@
 //! Short sleeps that let answers of several servers come together, as network cards moderate their interrupts.
 //!
-//! Each server answers when it pleases, so a thread with several is woken for each of them, with few answers at a time: the
-//! turn's cost is shared by few, and the next gets leave in small commands, which cost the servers more too. Two dozen
-//! microseconds later there would be answers of all. What one server says comes together without that.
+//! Each server answers in its own time, so a thread with several is woken up for each of them, with few answers at a
+//! time: few share the turn's cost, and the next gets leave in small commands, which cost the servers more too. Two
+//! dozen microseconds later there would be answers of all. Replies of a single server come together without that.
 
 use std::time::Duration;
 
-/// A sleep is at most this part of a response time, by which response times grow at most.
+/// A sleep is at most a response time divided by this, and response times grow by at most that.
 const PART: u64 = 8;
 
-/// A shorter one is not worth its timer.
+/// The shortest sleep: a shorter one is not worth its timer.
 const SHORTEST_NS: u64 = 8_000;
 
-/// By then enough has come.
+/// The longest sleep: by then enough answers have come.
 const LONGEST_NS: u64 = 20_000;
 
-/// So many answers share a turn's cost well enough.
+/// Answers in a turn that share its cost well enough without a sleep.
 const MANY: u64 = 16;
 
-/// Answers that a sleep should bring, in hundredths. One alone is lost again where the router shares its cores with others.
+/// Answers that a sleep should bring, in hundredths. A single one is lost again where the router shares its cores
+/// with others.
 const GAIN_PERCENT: u64 = 150;
 
-/// What a turn tells of the sleep after it.
+/// What is known of a turn for the sleep after it.
 #[derive(Debug, Default)]
 pub(super) struct Moderation {
     answers: u64,
-    /// The shortest response time.
+    /// The shortest response time in this turn.
     quickest_ns: u64,
-    /// Whom the last answer was for.
+    /// The client that the last answer was for.
     last: Option<usize>,
-    /// A client that has several requests under way has them answered together anyway.
+    /// A client got several answers: it has several requests under way, which are answered together anyway.
     is_pipelined: bool,
 }
 
 impl Moderation {
-    /// A client's request was answered in this turn, after this time.
+    /// Notes that a client's request was answered in this turn, after this time.
     pub(super) fn answered(&mut self, client: Option<usize>, response_ns: u64) {
         self.is_pipelined |= client.is_some() && client == self.last;
         self.quickest_ns = if self.answers == 0 { response_ns } else { self.quickest_ns.min(response_ns) };
@@ -42,7 +43,8 @@ impl Moderation {
         self.last = client;
     }
 
-    /// The turn ends, and so many requests wait for several servers: how long to sleep, if that does good.
+    /// Ends the turn, in which `under_way` requests wait for several servers. Returns how long to sleep, if that
+    /// pays.
     pub(super) fn pause(&mut self, under_way: usize) -> Option<Duration> {
         let turn = std::mem::take(self);
         let under_way = under_way as u64;
@@ -50,7 +52,7 @@ impl Moderation {
             return None;
         }
         let pause_ns = (turn.quickest_ns / PART).min(LONGEST_NS);
-        // By Little's law, requests / response time are answered in a second.
+        // By Little's law, requests divided by response time are answered in a second.
         let gains = (under_way + turn.answers) * pause_ns >= GAIN_PERCENT * turn.quickest_ns / 100;
         (gains && pause_ns >= SHORTEST_NS).then(|| Duration::from_nanos(pause_ns))
     }

@@ -20,10 +20,10 @@ use super::link::{self, Link};
 use super::router::{Asked, Finished, Router};
 use crate::front::network::FIRST_OF_TIER;
 
-/// Why a server is given up that says nothing.
+/// Why a connection is given up on which a server sends nothing.
 pub(super) const LATE: &str = "no answer in time (--server-timeout)";
 
-/// Why a server is given up that does not come to the end of an answer.
+/// Why a connection is given up on which a server does not end an answer.
 pub(super) const UNENDING: &str = "no whole answer in time (--request-timeout)";
 
 /// The router of a network thread and its connections.
@@ -31,12 +31,12 @@ pub struct Pipelined {
     hall: Arc<Hall>,
     router: Router,
     links: Vec<Link>,
-    /// Servers whose connection turned out to be broken when an event told so.
+    /// Servers whose connection turned out to be broken at an event, with the reason.
     broken: Vec<(usize, io::Error)>,
 }
 
 impl Pipelined {
-    /// For the thread of this number.
+    /// The router for the network thread of this number.
     #[must_use]
     pub fn new(thread: usize, hall: Arc<Hall>) -> Self {
         let router = Router::new(Arc::clone(&hall.fleet), thread as u16);
@@ -50,7 +50,7 @@ impl Pipelined {
             if !link.has_served() {
                 return Err(link::closed());
             }
-            // It was idle when the server closed it: another one tells whether the server is there.
+            // It was idle when the server closed it: a new one shows whether the server is there.
             drop(link.close(registry));
         }
         let its = &self.router.servers()[server];
@@ -83,7 +83,7 @@ impl Pipelined {
 
     fn receive_from(&mut self, server: usize, buffer: &mut [u8]) -> io::Result<()> {
         let link = &mut self.links[server];
-        // The beginning of a reply is moved before what comes, unless it is long: replies are many and beginnings few.
+        // The beginning of a reply is copied in front of what is read, unless it is long: few reads end amid a reply.
         let kept = if link.input.len() < buffer.len() / 2 { link.input.len() } else { 0 };
         buffer[..kept].copy_from_slice(&link.input[..kept]);
         let n = link.read(&mut buffer[kept..])?;
@@ -110,11 +110,11 @@ impl Pipelined {
         Ok(())
     }
 
-    /// The connection to a server is of no more use. Whatever the server still does with what it got, it must be done before
-    /// it is asked again: what is left of the connection is read to its end.
+    /// Gives the connection to a server up. What the server still does with what it got must be done before it takes
+    /// part again: so what is left of the connection is read to its end.
     fn lose(&mut self, server: usize, why: &dyn Display, registry: &Registry) {
         let rest = self.links[server].close(registry);
-        // Nothing was to come over it? Servers may close what is idle. Who looks after it finds out more.
+        // If no reply was to come, the server may only have closed an idle connection: the prober finds out more.
         if self.router.expected(server) == 0 {
             self.router.servers()[server].health.doubt();
             return self.router.let_go(server);
@@ -122,13 +122,13 @@ impl Pipelined {
         if self.router.lose(server, rest) {
             let its = &self.router.servers()[server];
             tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.meaning());
-            // Others may sleep with connections to it on which nothing is under way.
+            // Other threads may sleep with idle connections to the server.
             self.hall.tell_retry();
         }
     }
 
-    /// A server that is away is waited for until nobody uses it, one that has moved is somewhere else, and one that no pool names any
-    /// more will not be asked again: connections on which nothing is under way are closed.
+    /// Closes connections on which nothing is under way: to a server that is away, which stays so until nobody uses
+    /// it; to one that has moved; and to one that no pool names any more.
     fn close_unused(&mut self, registry: &Registry) {
         for server in 0..self.links.len() {
             let is_unused = self.links[server].is_open() && self.router.expected(server) == 0;
@@ -144,13 +144,13 @@ impl Pipelined {
         }
     }
 
-    /// What has not come in time, if anything has not.
+    /// Says what has not come in time, if anything.
     fn late(&self, server: usize, now: u64) -> Option<&'static str> {
         let patience = self.router.servers()[server].patience.get();
         if self.links[server].opening().is_some_and(|since| since.elapsed() > patience.connect) {
             return Some("it does not connect in time (--connect-timeout)");
         }
-        // What waits for a connection to be made waits by that limit.
+        // What waits for a connection being made has that limit.
         if self.links[server].opening().is_some() {
             return None;
         }
@@ -159,7 +159,8 @@ impl Pipelined {
         is_late.then_some(LATE)
     }
 
-    /// Since when a server that owes something has said nothing. One that has much to say is not late as long as it says it.
+    /// Since when a server that owes replies has sent nothing. A server that sends much is not late as long as it
+    /// sends.
     fn silent_since(&self, server: usize) -> Option<u64> {
         self.router.waiting_since(server).map(|since| since.max(self.links[server].heard_ns))
     }
@@ -206,7 +207,7 @@ impl Engine for Pipelined {
         if let Err(error) = link.note(event) {
             self.broken.push((server, error));
         } else if was_opening && link.opening().is_none() {
-            // Its time to answer begins when it can be asked.
+            // The server's time to answer begins when it can be asked.
             link.heard_ns = self.hall.clock.now();
         }
     }
@@ -225,7 +226,7 @@ impl Engine for Pipelined {
             }
         }
         self.router.stamp_sent(self.hall.clock.stamp());
-        // Here, and not where replies come in: what cannot be sent gives its claims back too.
+        // Here, and not where replies come in: requests that cannot be sent give their claims back too.
         if std::mem::take(&mut self.router.claim_released) {
             self.hall.tell_retry();
         }
@@ -234,7 +235,7 @@ impl Engine for Pipelined {
     fn receive(&mut self, registry: &Registry, buffer: &mut [u8]) {
         let now = self.hall.clock.now();
         for server in 0..self.links.len() {
-            // It may be we who were stopped, and what it said may wait to be read.
+            // We may have been stopped ourselves, and what the server sent may wait to be read.
             let is_due = self.links[server].can_read || self.late(server, now).is_some();
             if is_due && let Err(error) = self.receive_from(server, buffer) {
                 self.lose(server, &error, registry);
@@ -269,7 +270,7 @@ impl Engine for Pipelined {
             Some(patience().answer.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
         };
         let look = self.router.until_look(now);
-        // A moment longer, so that what is waited for is over when the thread wakes.
+        // A moment longer, so that the deadline has passed when the thread wakes up.
         let links = self.links.iter().enumerate().filter_map(left);
         links.chain(look).min().map(|wait| wait + Duration::from_millis(1))
     }

@@ -1,6 +1,7 @@
-//! `--workers N`: a network thread reads and writes, and hands each request to the waiting line.
+//! `--workers N`: a network thread reads and writes, and passes each request to the waiting line.
 //!
-//! A client has one request in the line at a time, as a client of the report has. That alone keeps its order.
+//! A client has one request in the line at a time, as in the report that this mode reproduces. That alone keeps its
+//! order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::limits;
 use super::line::Parcel;
 use super::router::{Asked, Finished};
 
-/// A network thread's way to the line.
+/// What connects a network thread to the line.
 pub struct Queued {
     hall: Arc<Hall>,
     thread: usize,
@@ -31,7 +32,7 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// For the thread of this number.
+    /// The engine of the network thread of this number.
     #[must_use]
     pub fn new(thread: usize, hall: Arc<Hall>) -> Self {
         Self {

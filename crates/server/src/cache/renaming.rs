@@ -1,4 +1,4 @@
-//! Routes that rename: the servers see a key without its beginning, or with another one; the client sees it as it wrote it.
+//! Routes that rename: servers see a key without its prefix, or with another one; the client sees it as it wrote it.
 
 use std::borrow::Cow;
 
@@ -10,17 +10,17 @@ use posthaste_wire::span::Span;
 
 use super::pool::plain_key;
 
-/// What a route changes of the keys that go by it.
+/// What a route changes of its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renaming {
-    /// What is taken off: the route's prefix, or nothing. All its keys begin so.
+    /// The bytes taken off: the route's prefix, with which all its keys begin, or nothing.
     pub taken: Vec<u8>,
-    /// What is put in its place.
+    /// The bytes put in their place.
     pub added: Vec<u8>,
 }
 
 impl Renaming {
-    /// Whether servers see keys as clients write them.
+    /// Returns whether servers see keys as clients write them.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.taken.is_empty() && self.added.is_empty()
@@ -33,26 +33,27 @@ impl Renaming {
         if self.added.is_empty() { rest.into() } else { [&self.added, rest].concat().into() }
     }
 
-    /// How many bytes longer a key is where servers see it.
+    /// How many bytes longer a key is for servers than for clients.
     #[must_use]
     pub fn lengthens(&self) -> i64 {
         self.added.len() as i64 - self.taken.len() as i64
     }
 
-    /// Whether servers can have a key of this length under its other name.
+    /// Returns whether a key of this length is a key for servers too: renamed, neither empty nor too long.
     #[must_use]
     pub fn allows(&self, key_bytes: usize) -> bool {
         key_bytes > self.taken.len() && key_bytes - self.taken.len() + self.added.len() <= KEY_BYTES_MAX
     }
 
-    /// Whether a server means this key by that name.
+    /// Returns whether servers know this key by that name.
     #[must_use]
     pub fn is_same(&self, key: &[u8], server_key: &[u8]) -> bool {
         server_key.strip_prefix(&self.added[..]) == key.get(self.taken.len()..)
     }
 
-    /// Writes the request to `out` with the key that servers see. None: servers cannot have such a key or would hang up on the
-    /// line that is longer by it, or the key is to be base64 and is not, so that nobody can say how it begins.
+    /// Writes the request to `out` with the key that servers see. None: servers cannot have such a key; or the line
+    /// grows so long that they would close the connection; or the key is not the base64 that it should be, so that
+    /// its prefix is unknown.
     #[must_use]
     pub fn request(&self, request: &Request, input: &[u8], out: &mut Vec<u8>) -> Option<Request> {
         let (written, mut space) = (request.key.of(input), [0; KEY_BYTES_MAX]);
@@ -81,7 +82,7 @@ impl Renaming {
         })
     }
 
-    /// A meta reply with the client's key where it repeats the key; `sent` has the request as servers see it.
+    /// Puts the client's key into a meta reply where it repeats the key; `sent` has the request as servers see it.
     #[must_use]
     pub fn reply<'a>(&self, request: &Request, sent: &[u8], reply: &'a [u8]) -> Cow<'a, [u8]> {
         let end = reply.iter().position(|byte| *byte == b'\r').unwrap_or(reply.len());
@@ -89,8 +90,8 @@ impl Renaming {
         let mut words = line.split(|byte| *byte == b' ');
         let mut restored = words.next().unwrap_or_default().to_vec();
         let mut is_key_next = request.verb == Verb::MetaDebug && restored == b"ME";
-        // The server repeats a key in base64 where it was stored by one, and says so; but `me` does not say, and it is the key that
-        // was asked for which tells.
+        // The server repeats a key in base64 if it was stored by one, and says so. But `me` does not say it: compare
+        // with the key that was asked for.
         let base64 = match is_key_next {
             true => plain_key(request, sent, |key| words.clone().next().is_some_and(|word| word != key)),
             false => words.clone().any(|word| word == b"b"),
@@ -113,7 +114,7 @@ impl Renaming {
         Cow::Owned(restored)
     }
 
-    /// Writes a `VALUE` that a server sent, with the client's key, to `out`.
+    /// Writes a server's `VALUE` reply to `out`, with the client's key.
     pub fn value(&self, value: &[u8], out: &mut Vec<u8>) {
         const WORD: &[u8] = b"VALUE ";
         let rest = value.get(WORD.len() + self.added.len()..).unwrap_or_default();
@@ -121,7 +122,7 @@ impl Renaming {
         [WORD, &self.taken, rest].iter().for_each(|part| out.extend_from_slice(part));
     }
 
-    /// A key that a server wrote, as the client knows it, written as it came.
+    /// The client's key for one that a server wrote, in the encoding in which it came.
     fn client_key(&self, base64: bool, key: &[u8]) -> Vec<u8> {
         let whole = |key: &[u8]| [&self.taken, key.strip_prefix(&self.added[..]).unwrap_or(key)].concat();
         match base64.then(|| STANDARD.decode(key)) {

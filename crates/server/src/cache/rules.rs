@@ -25,20 +25,20 @@ pub enum Reads {
     Owner,
     /// To the server with the fewest requests under way.
     Nearest,
-    /// To any server.
+    /// To a server chosen at random.
     Random,
-    /// To that of any two with fewer requests under way.
+    /// To the one with fewer requests under way of two servers chosen at random.
     TwoChoices,
 }
 
 /// How a multi-get is spread over replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multiget {
-    /// To one server.
+    /// All keys to one server.
     Whole,
-    /// Evenly over all.
+    /// The keys evenly over all servers.
     Split,
-    /// Whichever costs less, as measured.
+    /// The way that costs less, as measured.
     #[default]
     Auto,
 }
@@ -46,7 +46,7 @@ pub enum Multiget {
 /// When a key that one replica misses is looked for on another, and brought from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadRepair {
-    /// While a replica that was lost may lack what others have.
+    /// While a replica that was lost may lack what other replicas have.
     #[default]
     AfterLoss,
     /// Always.
@@ -55,21 +55,21 @@ pub enum ReadRepair {
     Never,
 }
 
-/// What a get is answered for keys of a server that does not answer, where nobody else can.
+/// How a get is answered for keys of a server that does not reply, where no other can.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GetErrors {
-    /// An error.
+    /// With an error.
     #[default]
     Told,
     /// As if the keys were not there.
     Missed,
 }
 
-/// Gives an enumeration of words its names, both ways.
+/// Gives an enumeration its names, both ways.
 macro_rules! words {
     ($kind:ty: $($value:path = $word:literal),+) => {
         impl $kind {
-            /// All that can be written.
+            /// The names of all values.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
         }
 
@@ -108,26 +108,26 @@ words!(
 words!(GetErrors: GetErrors::Told = "error", GetErrors::Missed = "miss");
 words!(Multiget: Multiget::Whole = "whole", Multiget::Split = "split", Multiget::Auto = "auto");
 
-/// When a write that goes to several servers is answered, and how.
+/// When a write that goes to several servers is answered, and with what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answer {
-    /// When all that take part have answered: done if all did it, else the last error.
+    /// When all that take part have answered: with success if all succeeded, else with the last error.
     #[default]
     All,
-    /// When one did it.
+    /// When one has succeeded.
     Any,
-    /// When more than half did it, of all that there are.
+    /// When more than half of all servers have succeeded, those that are away counted among all.
     Majority,
-    /// When so many did it.
+    /// When this many have succeeded.
     Count(usize),
     /// When the first in order that takes part has answered.
     First,
-    /// At once, before anybody is asked.
+    /// At once, before any server is asked.
     None,
 }
 
 impl Answer {
-    /// How many of so many servers must have done it; None: it is not a matter of counting.
+    /// How many of `of` servers must have succeeded; None: the rule counts none.
     #[must_use]
     pub fn needed(self, of: usize) -> Option<usize> {
         match self {
@@ -173,17 +173,17 @@ impl FromStr for Answer {
 /// The part of a key that it is placed by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeyPart {
-    /// All of it.
+    /// The whole key.
     #[default]
     Whole,
-    /// What stands between these two, if something does: `{user:7}:cart` goes where `{user:7}:name` goes.
+    /// What stands between these two bytes, if something does: `{user:7}:cart` is placed as `{user:7}:name` is.
     Tag(u8, u8),
-    /// What stands before this, which may be nothing, as it may be to mcrouter.
+    /// What stands before these bytes; it may be empty, as with mcrouter.
     Before(Vec<u8>),
 }
 
 impl KeyPart {
-    /// The part of a key.
+    /// Returns the part of a key that it is placed by.
     #[must_use]
     pub fn of<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         let part = match self {
@@ -207,17 +207,17 @@ pub struct Rules {
     pub reads: Reads,
     /// How multi-gets are spread.
     pub multiget: Multiget,
-    /// Who owns a key.
+    /// How a key is placed on a server.
     pub hash: Hash,
-    /// By which part of it.
+    /// The part of a key that it is placed by.
     pub key_part: KeyPart,
-    /// What is put behind that before it is hashed.
+    /// What is put behind that part before it is hashed.
     pub salt: Vec<u8>,
     /// When a write is answered.
     pub answer: Answer,
     /// When a miss of one replica is looked for on another.
     pub read_repair: ReadRepair,
-    /// What a get is answered whose server does not answer.
+    /// How a get is answered if its server does not reply.
     pub get_errors: GetErrors,
 }
 

@@ -27,44 +27,44 @@ use super::worker::{Reads, Worker};
 use crate::front::lifecycle::{self, Prepared, Running, Stopped, start_workers};
 use crate::slow::SlowLog;
 
-/// What a client is told that speaks plain text where TLS is spoken.
+/// What a client is told that speaks plain text to a TLS port.
 const SPEAK_TLS: &[u8] = b"SERVER_ERROR this port speaks TLS: connect with it\r\n";
 
-/// What is measured: the six stamps of a tier, by kind of request; and how many reads from servers each one took.
+/// What is measured: the six stamps of a tier, by kind of request, and how many reads from servers each request took.
 const SCHEME: Scheme =
     Scheme::tier(kind::NAMES, None).counting(Counted { each: "server_reads", mean: "server_reads_mean" });
 
 /// How to run a cache tier.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How it is reached.
+    /// How the tier is reached.
     pub front: lifecycle::Options,
     /// Servers, pools and routes.
     pub layout: Layout,
-    /// Servers that are lost leave until they are well again.
+    /// Whether servers that are lost are left out until they are back.
     pub eject: bool,
-    /// Whom we trust, and who we are, among servers that speak TLS; and who is asked where servers are.
+    /// Which servers to trust and how to identify ourselves, with TLS; and whom to ask for names.
     pub beliefs: Beliefs,
     /// How often names of servers are looked up again; None: never.
     pub resolve_every: Option<Duration>,
-    /// Workers, each with connections of its own; None: pipelined.
+    /// Number of workers, each with connections of its own; None: pipelined.
     pub workers: Option<usize>,
     /// Most requests that wait for a worker.
     pub line_requests_max: usize,
-    /// Largest value in bytes.
+    /// The largest value in bytes.
     pub value_bytes_max: usize,
     /// Most requests in a second from one address.
     pub client_limit: Option<u32>,
-    /// Bytes that may be held for clients altogether.
+    /// Most bytes that may be held for clients altogether.
     pub memory_limit: usize,
 }
 
 /// Why a cache tier could not be started.
 #[derive(Debug)]
 pub enum StartError {
-    /// There is no such server.
+    /// A server cannot be found, or a file of TLS to servers cannot be used.
     Server(String),
-    /// What any tier needs is not available.
+    /// The front cannot be started.
     Front(lifecycle::StartError),
 }
 
@@ -113,7 +113,7 @@ impl Server {
         let prepared = Prepared::open(&options.front, tls, SCHEME, clock, events, false)?;
         let hall = Arc::new(furnish(&options, fleet, &prepared)?);
         let weak = Arc::downgrade(&hall);
-        // Nobody has told before: the fleet is new.
+        // Not set before: the fleet is new.
         let _ = hall
             .fleet
             .about
@@ -124,34 +124,34 @@ impl Server {
         Ok(Self { hall, prober, namer, running })
     }
 
-    /// Where it is reached.
+    /// The running front, which knows the addresses.
     #[must_use]
     pub fn running(&self) -> &Running<Mail> {
         &self.running
     }
 
-    /// How many servers its pools have; one that several have counts once.
+    /// How many servers the pools have; a server in several pools counts once.
     #[must_use]
     pub fn servers(&self) -> usize {
         self.hall.fleet.table().in_use().len()
     }
 
-    /// Puts other pools and routes in force, and the files of TLS as they are now, or leaves everything as it is. What is
-    /// under way goes on as it began, and so do connections.
+    /// Puts other pools and routes in force, and reads the files of TLS again, or leaves everything as it is.
+    /// Requests under way and connections go on as they began.
     ///
     /// # Errors
     /// A sentence that names the server that cannot be found, or the file that cannot be used.
     pub fn reload(&self, layout: &Layout) -> Result<(), String> {
         let renew = self.running.read_certificates().map_err(|error| error.to_string())?;
         self.hall.fleet.load(layout)?;
-        // Nothing can fail any more.
+        // Nothing can fail from here on.
         renew();
         self.hall.tell_retry();
         Ok(())
     }
 
-    /// Stops accepting, finishes what is under way, writes the last answers.
-    /// Connections that take longer than `drain` are cut.
+    /// Stops accepting, finishes the requests under way, and writes the last answers. Connections that take longer
+    /// than `drain` are cut.
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
         let stopped = self.running.stop(drain, || self.hall.line.close());
@@ -178,7 +178,7 @@ fn furnish(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io::Re
     })
 }
 
-/// Starts the threads: with workers the network threads hand requests to them, else they route them themselves.
+/// Starts the threads: network threads that pass requests to workers, or that route them themselves.
 fn serve(options: &Options, prepared: Prepared<Mail>, hall: &Arc<Hall>) -> io::Result<Running<Mail>> {
     let routes = |address: SocketAddr| web::routes(hall, address.ip().is_loopback());
     let Some(workers) = options.workers else {
@@ -193,12 +193,12 @@ fn serve(options: &Options, prepared: Prepared<Mail>, hall: &Arc<Hall>) -> io::R
     prepared.start(workers, tier, gauges(hall), routes)
 }
 
-/// The levels that stand in every window: what waits, who is there, and what each server was sent so far.
+/// The gauges of every window: what waits, who is connected, and what each server was sent so far.
 fn gauges(hall: &Arc<Hall>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
     let hall = Arc::clone(hall);
     // Names of gauges live as long as the program; there are as many as servers, made once.
     let leak = |name: String| -> &'static str { Box::leak(name.into_boxed_str()) };
-    // A record's columns stay the same for its life: servers of later files have none.
+    // A record's columns stay the same for its life: servers of later configurations have none.
     let servers = hall.fleet.table().servers.clone();
     let names: Vec<_> = (1..=servers.len())
         .map(|number| [leak(format!("server_{number}_requests")), leak(format!("server_{number}_keys"))])

@@ -1,8 +1,8 @@
 //! What a network thread of the cache tier does between reading and writing: requests are given to the engine, and in
 //! pipelined mode servers are talked to in the same loop.
 //!
-//! What is for the servers is sent in one write each, and what they have said is read, once a turn: a request alone costs
-//! two reads and two writes, many at once share them.
+//! Once a turn, what is for the servers is sent in one write each, and what they have sent is read. So a single
+//! request costs two reads and two writes, and many at once share them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::front::slots::Slots;
 use crate::front::tier::Tier;
 use crate::slow::{Slow, SlowLog};
 
-/// A connection that begins with this byte speaks the binary protocol, which ends no line that one could wait for.
+/// First byte of the binary protocol, which has no line ends to wait for.
 const BINARY: u8 = 0x80;
 
 /// The cache tier's part of a network thread.
@@ -38,7 +38,7 @@ pub struct CacheTier<E> {
     hall: Arc<Hall>,
     engine: E,
     recorder: Recorder,
-    /// Clients whose request could not be taken.
+    /// Clients whose next request could not be taken yet.
     later: Vec<usize>,
     cork: Cork,
     moderation: Moderation,
@@ -83,10 +83,10 @@ impl<E: Engine> Tier for CacheTier<E> {
                     self.cut_one(slot, connections);
                 }
             }
-            // Whoever waits is asked again in every turn.
+            // Nothing to do: clients in `later` are tried again in every turn.
             Mail::Retry => {}
             Mail::List { after, most, answer } => {
-                // Who asked may have gone.
+                // Fails if the one who asked has gone.
                 let _ = answer.send(self.cards(after, most, connections));
             }
             Mail::Close { id, answer } => {
@@ -174,7 +174,7 @@ impl<E: Engine> Tier for CacheTier<E> {
 }
 
 impl<E: Engine> CacheTier<E> {
-    /// With this engine.
+    /// The tier of a network thread with this engine.
     #[must_use]
     pub fn new(hall: Arc<Hall>, engine: E) -> Self {
         Self {
@@ -187,12 +187,12 @@ impl<E: Engine> CacheTier<E> {
         }
     }
 
-    /// Whether a client that was not hung up on may ask.
+    /// Returns whether a client may ask and its connection is not being closed.
     fn asks_on(&self, slot: usize, client: &Client) -> bool {
         client.peer.life == Life::Open && self.may_ask(slot, client)
     }
 
-    /// Whether there are answers for a client that may wait for more of them.
+    /// Returns whether answers are ready for a client that may wait for more of them.
     fn may_wait(&self, slot: usize, client: &Client) -> bool {
         let answers = self.engine.answers();
         let bytes = answers.unwritten(slot).len();
@@ -200,7 +200,7 @@ impl<E: Engine> CacheTier<E> {
         answers.is_amid_burst(slot) && is_new && bytes > 0 && bytes < WAITING_BYTES_MAX
     }
 
-    /// Hands on the request at the beginning of `input`; how many bytes it took. None: it has to wait.
+    /// Passes on the request at the beginning of `input`, and returns how many bytes it took. None: it has to wait.
     fn take_one(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> Option<usize> {
         let asker = Asker { slot, number: client.peer.number };
         if client.peer.requests == 0 && input.first() == Some(&BINARY) {
@@ -248,7 +248,7 @@ impl<E: Engine> CacheTier<E> {
         }
     }
 
-    /// Whether a request is one too many.
+    /// Returns whether a request exceeds its client's limit, and counts it as refused then.
     fn asks_too_much(&self, client: &Client, request: &Request) -> bool {
         let Some(limit) = client.limit.as_ref().filter(|_| request.verb != Verb::Quit) else { return false };
         let is_too_much = limit.is_exhausted(self.hall.clock.now());
@@ -258,21 +258,22 @@ impl<E: Engine> CacheTier<E> {
         is_too_much
     }
 
-    /// Answers a request that is one too many. Returns how many bytes it took.
+    /// Answers a request beyond the limit. Returns how many bytes it took.
     fn refuse(&mut self, asker: Asker, request: &Request, end: usize) -> usize {
         let words: &[u8] = if request.noreply.is_some() { b"" } else { TOO_MANY };
         self.engine.say(asker, words, end);
         end
     }
 
-    /// Counts a request that was taken: one that waits is asked again and again. Each key of a get is one.
+    /// Counts a request against the limit, once it is taken: one that waits is asked again and again. Each key of a
+    /// get counts.
     fn take_from_limit(&self, client: &Client, request: &Request) {
         if let Some(limit) = &client.limit {
             limit.take(u64::from(request.keys).max(1), self.hall.clock.now());
         }
     }
 
-    /// What a client sends is nothing that could be answered: its connection ends after these words. Returns what it sent.
+    /// Closes a client's connection after `words`, since what it sends is no request. Returns how many bytes it sent.
     fn hang_up(&mut self, asker: Asker, client: &mut Client, words: &[u8], sent: usize) -> usize {
         client.peer.close();
         self.engine.say(asker, words, sent);
@@ -285,7 +286,7 @@ impl<E: Engine> CacheTier<E> {
         None
     }
 
-    /// Requests that could not be taken may be now.
+    /// Tries requests again that could not be taken.
     fn ask_again(&mut self, connections: &mut Connections<Self>) {
         for slot in std::mem::take(&mut self.later) {
             if let Some(client) = connections.get_mut(slot) {
@@ -295,7 +296,8 @@ impl<E: Engine> CacheTier<E> {
         }
     }
 
-    /// The next clients by number, as few as were asked for: for each the system is asked who it is.
+    /// The next clients by number. At most as many as were asked for, since for each the system is asked for its
+    /// peer.
     fn cards(&self, after: u64, most: usize, connections: &Connections<Self>) -> Vec<Card> {
         let mut found: Vec<_> = connections.iter().filter(|(_, client)| client.peer.number > after).collect();
         found.sort_unstable_by_key(|(_, client)| client.peer.number);
@@ -311,7 +313,7 @@ impl<E: Engine> CacheTier<E> {
         found.into_iter().map(card).collect()
     }
 
-    /// Closes a client's connection; false: it is not here.
+    /// Closes a client's connection. Returns false if the client is not on this thread.
     fn close(&mut self, number: u64, connections: &mut Connections<Self>) -> bool {
         let found = connections.iter().find(|(_, client)| client.peer.number == number);
         let Some(slot) = found.map(|(slot, _)| slot) else { return false };
@@ -319,7 +321,7 @@ impl<E: Engine> CacheTier<E> {
         true
     }
 
-    /// As long as all hold more memory than they may, the client that holds most is cut.
+    /// Cuts the clients that hold most, until all together hold no more memory than they may.
     fn cut(&mut self, connections: &mut Connections<Self>) {
         while self.engine.answers().held() + connections.input_bytes() > self.hall.memory_per_thread {
             let answers = self.engine.answers();
@@ -335,7 +337,7 @@ impl<E: Engine> CacheTier<E> {
         connections.remove(self, slot);
     }
 
-    /// Counts everything whose answer was handed to the network in this turn.
+    /// Counts every request whose answer was passed to the network in this turn.
     fn count(&mut self, connections: &mut Connections<Self>) {
         if self.engine.finished().is_empty() {
             return;
@@ -366,7 +368,7 @@ impl<E: Engine> CacheTier<E> {
     }
 }
 
-/// Tells of a request that took too long.
+/// Reports a request if it took too long.
 fn tell_slow(log: &SlowLog, client: Option<&Client>, noted: &Noted) {
     if log.is_slow(noted.trail.response()) {
         log.tell(Slow {

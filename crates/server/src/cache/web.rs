@@ -21,13 +21,14 @@ use crate::http::metrics::page;
 use crate::http::{self, Body, LastWindows, Problem, Query};
 use crate::metrics::router;
 
-/// When to look again whether it is known if a server is there.
+/// How long to wait before asking again whether a server is there.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The paths of the cache tier.
 ///
-/// `is_local`: only this machine can ask, so whoever asks by another name was sent here by somebody else's page. Health and
-/// figures for Prometheus are told by any name: they are the same for everybody, and monitoring has names of its own.
+/// `is_local`: only this machine can ask, so a request for another host name was sent by a foreign web page. Health
+/// and figures for Prometheus are answered for any name: they are the same for everybody, and monitoring uses names
+/// of its own.
 pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
     let (for_ready, for_figures, meter) = (Arc::clone(hall), Arc::clone(hall), Arc::clone(&hall.meter));
     Routes::new()
@@ -69,15 +70,15 @@ fn servers(hall: &Hall) -> Json<Value> {
     named("servers", desk::servers(&hall.fleet.table()))
 }
 
-/// A list by its name.
+/// A list under its name.
 fn named(name: &str, list: impl Serialize) -> Json<Value> {
     Json(json!({ name: list }))
 }
 
-/// What all threads share.
+/// The state of every handler.
 type Shared = State<Arc<Hall>>;
 
-/// Which key, and what is asked of it.
+/// The key to explain, and the command for it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -96,7 +97,7 @@ async fn explain_key(State(hall): Shared, Query(asked): Query<Asked>) -> Result<
     explained.map(Json).map_err(|error| Problem::bad_request(&error))
 }
 
-/// What is wished of a server.
+/// The state that an operator wants a server to have.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wished {
@@ -104,7 +105,7 @@ struct Wished {
     state: String,
 }
 
-/// `POST /v1/servers/state`. A body in JSON is something that a page of another site cannot send unasked.
+/// Answers `POST /v1/servers/state`. The body is JSON, which a page of another site cannot send unasked.
 async fn set_state(State(hall): Shared, Body(wished): Body<Wished>) -> Result<Json<Value>, Problem> {
     let wish: Wish =
         wished.state.parse().map_err(|error: String| Problem::bad_request(&format!("state: {error}")))?;
@@ -114,7 +115,7 @@ async fn set_state(State(hall): Shared, Body(wished): Body<Wished>) -> Result<Js
     Ok(servers(&hall))
 }
 
-/// Ready means that there is a server to ask. A tier that has just started waits until it knows.
+/// Answers whether there is a server to ask. A tier that has just started waits until that is known.
 async fn ready(hall: &Hall) -> (StatusCode, String) {
     while hall.is_ready().is_none() {
         tokio::time::sleep(LOOK_AGAIN).await;

@@ -23,22 +23,22 @@ const CLIENT: usize = 0;
 /// Time that workers spent waiting in reads from servers, and how many reads that were.
 #[derive(Debug, Default)]
 pub struct Reads {
-    /// Nanoseconds.
+    /// Nanoseconds that workers waited.
     pub waited_ns: AtomicU64,
-    /// System calls.
+    /// Reads, each a system call.
     pub calls: AtomicU64,
 }
 
-/// A connection, how many connections to its server had been lost when it was made, and how long it waits.
+/// A connection, with the state of its server when it was made.
 struct Link {
     dialed: Dialed,
     lost_before: u64,
-    /// How often its server had been moved.
+    /// How often the server had been moved.
     moves: u64,
     patience: Patience,
 }
 
-/// One worker.
+/// One worker of `--workers N`.
 pub struct Worker {
     hall: Arc<Hall>,
     router: Router,
@@ -48,7 +48,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The worker of this number.
+    /// A worker with this number.
     #[must_use]
     pub fn new(number: usize, hall: Arc<Hall>) -> Self {
         let mut router = Router::new(Arc::clone(&hall.fleet), number as u16);
@@ -58,7 +58,7 @@ impl Worker {
         Self { hall, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
     }
 
-    /// Works until the line is closed.
+    /// Takes requests from the line until it is closed.
     pub fn run(mut self) {
         let hall = Arc::clone(&self.hall);
         while let Some(mut parcel) = hall.line.take() {
@@ -99,14 +99,14 @@ impl Worker {
         if std::mem::take(&mut self.router.claim_released) {
             self.hall.tell_retry();
         }
-        // The line's stamps are the parcel's; those between, the router's.
+        // The stamps of the line are in the parcel already; those between come from the router.
         for done in self.router.finished.drain(..) {
             (parcel.ending, parcel.server_reads) = (done.ending, done.server_reads);
             (parcel.stamps.sent, parcel.stamps.answered) = (done.stamps.sent, done.stamps.answered);
         }
     }
 
-    /// Goes by the table in force from now on.
+    /// Takes up the table in force.
     fn take_up(&mut self) {
         self.router.take_up();
         self.links.resize_with(self.router.servers().len(), || None);
@@ -114,8 +114,8 @@ impl Worker {
         self.close_outdated();
     }
 
-    /// Closes connections to servers that somebody has lost since (most likely they are dead, and would be lost again) or that
-    /// have moved, those that wait as long as another file said, and those to servers that no pool names any more.
+    /// Closes connections to servers that a thread has lost since (most likely they are dead, and would be lost
+    /// again), that have moved, whose timeouts have changed, or that no pool names any more.
     fn close_outdated(&mut self) {
         for (slot, (server, link)) in self.router.servers().iter().zip(&mut self.links).enumerate() {
             link.take_if(|link| {
@@ -127,7 +127,7 @@ impl Worker {
         }
     }
 
-    /// Gives the request to the router, when the claim it needs is free: by the table that is in force by then.
+    /// Gives the request to the router once the claim that it needs is free, by the table that is in force then.
     fn ask(&mut self, parcel: &Parcel) {
         let Parcel { request, bytes, stamps, .. } = parcel;
         loop {
@@ -149,7 +149,7 @@ impl Worker {
         (0..self.links.len()).any(|server| self.router.expected(server) > 0)
     }
 
-    /// Nobody is given an answer that is too large to be held. What is still to come of it is read for nobody.
+    /// Drops an answer that is too large to be held, and has its client cut. The rest of it is read and dropped.
     fn cut_if_large(&mut self, parcel: &mut Parcel) {
         if parcel.answer.len() + self.router.answers.held_for(CLIENT) > limits::OUTPUT_BYTES_MAX {
             (parcel.answer, parcel.is_cut) = (Vec::new(), true);
@@ -158,7 +158,7 @@ impl Worker {
         }
     }
 
-    /// Takes over what the router has for the client.
+    /// Moves what the router has for the client into the parcel's answer.
     fn drain_output(&mut self, parcel: &mut Parcel) {
         let output = self.router.answers.unwritten(CLIENT);
         let bytes = output.len();
@@ -171,8 +171,8 @@ impl Worker {
 
     fn send(&mut self, server: usize) -> io::Result<()> {
         if !self.router.owes(server) {
-            // It was idle when the server closed it: another one tells whether the server is there. Or the server moved while this
-            // request waited for its claim.
+            // It was idle when the server closed it: a new one shows whether the server is there. Or the server moved
+            // while this request waited for its claim.
             let its = &self.router.servers()[server];
             let is_over = |link: &mut Link| link.moves != its.backend.moves() || link.dialed.has_ended();
             if self.links[server].take_if(is_over).is_some() {
@@ -206,7 +206,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads from a server once, and takes what it says.
+    /// Reads from a server once, and gives what it sent to the router.
     fn receive(&mut self, server: usize) {
         let begin = Instant::now();
         let read = match &mut self.links[server] {
@@ -235,7 +235,7 @@ impl Worker {
         }
     }
 
-    /// Gives a connection up. Whatever the server still does with what it got, it must be done before it is asked again:
+    /// Gives a connection up. What the server still does with what it got must be done before it takes part again: so
     /// what is left of the connection is read to its end.
     fn lose(&mut self, server: usize, why: &dyn Display) {
         self.inputs[server].clear();
