@@ -12,26 +12,26 @@ use super::router::shadows_key;
 use super::rules::Writes;
 use super::table::{Route, Table};
 
-/// The way of a key.
+/// All that becomes of a key.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// The key.
+    /// The key as the client writes it.
     pub key: String,
-    /// The command.
+    /// The command that asks for it.
     pub command: String,
-    /// Its route; none: the answer is an error.
+    /// The key's route; none: the answer is an error.
     pub route: Option<RouteCard>,
     /// The key as servers see it.
     pub server_key: Option<String>,
-    /// The pool that takes it now.
+    /// The pool that takes the key now.
     pub pool: Option<String>,
-    /// The servers that may be asked, or are all written to.
+    /// The servers of which one may be asked, or which are all written to.
     pub servers: Vec<String>,
-    /// All of it in sentences.
+    /// The whole explanation in sentences.
     pub sentences: Vec<String>,
 }
 
-/// Explains what becomes of a key that is asked for by this command, `get` or `set` for example.
+/// Explains what becomes of a key with this command, `get` or `set` for example.
 ///
 /// # Errors
 /// There is no such command for keys.
@@ -103,12 +103,13 @@ fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &m
     }
 }
 
-/// Whether a read is for the server that decides, and for no other. (Of an `mg` that depends on its flags.)
+/// Returns whether a read is only for the server that decides. (Of an `mg` that depends on its flags, which are not
+/// known here.)
 fn asks_decider(verb: Verb) -> bool {
     matches!(verb, Verb::Gets | Verb::Gats | Verb::MetaDebug)
 }
 
-/// The servers that a pool asks for a key, and why those.
+/// The servers that a pool asks for a key, and why these.
 fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Vec<String>, String) {
     use Verb::{Add, Append, Cas, Decr, Incr, MetaArithmetic, Prepend, Replace};
     let (taking, mut servers) = (&table.pools[pool], Vec::new());
@@ -153,7 +154,7 @@ fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Ve
     (servers, sentence)
 }
 
-/// What happens beside the answer.
+/// Says what happens beside the answer.
 fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
     let own = &table.pools[route.pool];
     let name = |pool: usize| &table.pools[pool].name;
@@ -163,7 +164,7 @@ fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
             sentences
                 .push(format!("a miss is looked up in pool {}, and filled from there", name(source.pool())));
         }
-        // It leaves the old value where it is.
+        // A touch leaves the old value where it is.
         (Some(Source::Old(old)), Verb::Touch) => {
             sentences.push(format!("its expiry is moved in pool {} too", name(old)))
         }

@@ -1,36 +1,36 @@
-//! The answer to a get: what several servers send, merged in the order in which the keys were asked.
+//! The answer to a get: the replies of several servers, merged in the order in which the keys were asked.
 //!
-//! Each server answers a share of the keys, hits only, in the share's order. A hit therefore also tells that the keys
-//! before it in that share were missed. What can be passed on at once is; what came too early is held.
-//! Keys are told apart by their place, not by their name: who asks for one key twice is answered twice.
+//! Each server answers a share of the keys, hits only, in the share's order. So a hit also tells that the keys before
+//! it in that share were missed. Values whose turn it is are passed on at once; values that came too early are held.
+//! Keys are told apart by their place, not by their name: a client that asks for one key twice is answered twice.
 //!
-//! What one server missed may be asked of another: a share can collect its misses instead of settling them. Then they
-//! belong to no share until they are assigned to one again, and what comes behind them waits.
+//! Keys that one server missed may be asked of another: a share can collect its misses instead of settling them. Then
+//! they belong to no share until they are assigned to one again, and values behind them wait.
 
 use std::collections::VecDeque;
 
-/// Shares whose memory is kept for the next get. More are seldom needed: as many as a get asks servers.
+/// Shares whose memory is kept for the next get: as many as a get asks servers, usually.
 const SHARES_KEPT: usize = 16;
 
-/// The share of keys that are in none.
+/// Stands for a share where a key is in none.
 const NOBODY: u16 = u16::MAX;
 
 /// One server's part in the answer.
 #[derive(Default)]
 struct Share {
-    /// Places of its keys, ascending.
+    /// Places of the share's keys, ascending.
     keys: Vec<u32>,
-    /// How many of them are settled.
+    /// How many of the keys are settled.
     settled: usize,
-    /// Values that came too early, back to back.
+    /// Values that came too early, one after the other.
     held: Vec<u8>,
-    /// Of those: place of the key, and bytes.
+    /// Place of the key and number of bytes of each value in `held`.
     values: VecDeque<(u32, u32)>,
     /// Bytes of `held` that were passed on.
     passed: usize,
-    /// Keys that it missed are to be asked elsewhere.
+    /// Keys that the share missed are to be asked elsewhere.
     collects: bool,
-    /// Those so far.
+    /// Keys missed and collected so far.
     misses: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Share {
         self.keys.get(self.settled).is_none_or(|next| *next > place)
     }
 
-    /// Passes on the first of the values that came too early.
+    /// Passes on the first value that came too early.
     fn pass_on(&mut self, out: &mut Vec<u8>) {
         let Some((_, bytes)) = self.values.pop_front() else { return };
         let end = self.passed + bytes as usize;
@@ -57,19 +57,19 @@ impl Share {
 pub struct Gather {
     shares: Vec<Share>,
     used: usize,
-    /// Which share each key is in.
+    /// The share that each key is in.
     share_of: Vec<u16>,
-    /// Keys before this place are answered.
+    /// The first place that is not answered yet.
     next: u32,
     /// Values passed on or held.
     hits: u32,
 }
 
 impl Gather {
-    /// What it remembers of each key for as long as the answer is not whole.
+    /// What is remembered of each key as long as the answer is not complete.
     pub const BYTES_PER_KEY: usize = size_of::<u16>();
 
-    /// Forgets everything, keeps the memory unless it grew large.
+    /// Forgets everything, but keeps the memory unless it grew large.
     pub fn clear(&mut self, kept_bytes: usize) {
         self.reuse_shares(kept_bytes);
         self.shares.truncate(SHARES_KEPT);
@@ -78,7 +78,7 @@ impl Gather {
         (self.next, self.hits) = (0, 0);
     }
 
-    /// All keys so far are answered: their shares, and the shares' numbers, are free for others.
+    /// Frees the shares and their numbers for other keys: all keys so far are answered.
     pub fn reuse_shares(&mut self, kept_bytes: usize) {
         for share in &mut self.shares[..self.used] {
             share.keys.clear();
@@ -93,7 +93,7 @@ impl Gather {
         self.used = 0;
     }
 
-    /// A new share, without keys.
+    /// Makes a new share, without keys.
     pub fn share(&mut self) -> u16 {
         if self.used == self.shares.len() {
             self.shares.push(Share::default());
@@ -102,23 +102,23 @@ impl Gather {
         (self.used - 1) as u16
     }
 
-    /// So many more keys are asked; each is to be assigned before anything is answered.
+    /// Makes room for this many more keys; each is to be assigned before anything is answered.
     pub fn open(&mut self, keys: usize) {
         self.share_of.resize(self.share_of.len() + keys, NOBODY);
     }
 
-    /// Puts a key into this share, behind those that are in it.
+    /// Puts a key into this share, behind its others.
     pub fn assign(&mut self, place: u32, share: u16) {
         self.share_of[place as usize] = share;
         self.shares[usize::from(share)].keys.push(place);
     }
 
-    /// What this share misses is to be asked elsewhere.
+    /// Has the keys that this share misses collected, to be asked elsewhere.
     pub fn collect_misses(&mut self, share: u16) {
         self.shares[usize::from(share)].collects = true;
     }
 
-    /// Keys that are or were in some share.
+    /// How many keys are or were in some share.
     #[must_use]
     pub fn assigned(&self) -> usize {
         self.share_of.len()
@@ -130,21 +130,21 @@ impl Gather {
         &self.shares[usize::from(share)].keys
     }
 
-    /// Those of them that are not settled.
+    /// The places of a share's keys that are not settled.
     #[must_use]
     pub fn unsettled(&self, share: u16) -> &[u32] {
         let part = &self.shares[usize::from(share)];
         &part.keys[part.settled..]
     }
 
-    /// Values that came.
+    /// How many values came.
     #[must_use]
     pub fn hits(&self) -> u32 {
         self.hits
     }
 
-    /// A value came for the first unsettled key of this share that `is_key` accepts. False: there is none, so this is
-    /// not the answer to what was asked.
+    /// Takes a value, for the first unsettled key of this share that `is_key` accepts. Returns false if there is
+    /// none: then this is no answer to what was asked.
     pub fn value(
         &mut self,
         share: u16,
@@ -172,12 +172,12 @@ impl Gather {
         true
     }
 
-    /// What this share misses from now on is missed for good.
+    /// Ends the collecting: what this share misses from now on is missed for good.
     pub fn stop_collecting(&mut self, share: u16) {
         self.shares[usize::from(share)].collects = false;
     }
 
-    /// Steps over the next keys of a share, which it missed.
+    /// Steps over the share's next keys, which it missed.
     fn skip(&mut self, share: u16, keys: usize) {
         let part = &mut self.shares[usize::from(share)];
         let missed = part.settled..part.settled + keys;
@@ -188,19 +188,19 @@ impl Gather {
         part.settled += keys;
     }
 
-    /// This share is answered: its other keys were missed.
+    /// Ends a share's answer: its unsettled keys were missed.
     pub fn end(&mut self, share: u16, out: &mut Vec<u8>) {
         let part = &self.shares[usize::from(share)];
         self.skip(share, part.keys.len() - part.settled);
         self.pass_on(out);
     }
 
-    /// The keys that a share missed and collected, to be assigned to others.
+    /// Takes the keys that a share missed and collected, to be assigned to others.
     pub fn take_misses(&mut self, share: u16) -> Vec<u32> {
         std::mem::take(&mut self.shares[usize::from(share)].misses)
     }
 
-    /// This share will not be answered further: its unsettled keys, to be assigned to others.
+    /// Takes the unsettled keys of a share that will not be answered further, to be assigned to others.
     pub fn take_unsettled(&mut self, share: u16) -> Vec<u32> {
         let part = &mut self.shares[usize::from(share)];
         let keys = part.keys.split_off(part.settled);
@@ -208,7 +208,7 @@ impl Gather {
         keys
     }
 
-    /// Passes on everything that came, without what is still to come before it.
+    /// Passes on all values that came, without those still to come before them.
     pub fn pass_on_all(&mut self, out: &mut Vec<u8>) {
         let first = |shares: &[Share]| {
             let places = shares
@@ -222,7 +222,7 @@ impl Gather {
         }
     }
 
-    /// Passes on what stands next, and steps over what was missed.
+    /// Passes on the values whose turn it is, and steps over keys that were missed.
     fn pass_on(&mut self, out: &mut Vec<u8>) {
         while let Some(share) = self.share_of.get(self.next as usize) {
             let Some(part) = self.shares.get_mut(usize::from(*share)) else { return };

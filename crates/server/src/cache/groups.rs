@@ -1,9 +1,9 @@
-//! Seats that stand for as many servers as a name has: `dns:HOST:PORT`, a server at each address, and `srv:NAME`, one for each
-//! record of a service.
+//! Seats that stand for as many servers as a name has: `dns:HOST:PORT` for a server at each address, and `srv:NAME`
+//! for one for each record of a service.
 //!
-//! A layout is written with groups; what is put in force has the servers that were found in their place. Servers of a group are
-//! in one order whoever asks, since some rules place keys by it, and named by address or by target, since others place them by
-//! that. A group that nobody knows yet is one server that is away.
+//! A layout is written with groups; the table in force has the servers found in their place. Servers of a group are
+//! in the same order for every router, since some rules place keys by it, and named by address or by target, since
+//! other rules place them by that. A group of which no server has been found is one server that is away.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,22 +12,22 @@ use super::directory::{Directory, Service};
 use super::layout::{Layout, PoolPlan, Seat};
 use super::placement::Hash;
 
-/// A server that was found.
+/// A server found for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// `HOST:PORT`.
+    /// The server's address, `HOST:PORT`.
     pub address: String,
-    /// What the record says of its weight, if there is one.
+    /// The weight in the server's record, if it has one.
     pub weight: Option<u16>,
 }
 
-/// What was found of each group, by its name.
+/// The servers found for each group, by its name.
 pub type Finds = HashMap<String, Vec<Found>>;
 
-/// A group.
+/// A group as written in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// What it is called: all of its text but `tls:`.
+    /// The group's name: all of its text except `tls:`.
     pub name: String,
     kind: Kind,
     speaks_tls: bool,
@@ -40,10 +40,10 @@ enum Kind {
 }
 
 impl Group {
-    /// The group that a text means; None: it means none.
+    /// The group that a text names; None: it names none.
     ///
     /// # Errors
-    /// It is said what it is the group of, in a wrong form: a sentence with what to write.
+    /// The text begins like a group and is none: a sentence with what to write.
     #[must_use]
     pub fn of(text: &str) -> Option<Result<Self, String>> {
         let bare = text.strip_prefix("tls:").unwrap_or(text);
@@ -66,21 +66,21 @@ impl Group {
         Some(if is_name { Ok(group) } else { Err(wrong()) })
     }
 
-    /// Whether its records say weights.
+    /// Returns whether the group's records have weights.
     #[must_use]
     pub fn has_weights(&self) -> bool {
         self.kind == Kind::Services
     }
 
-    /// Looks its servers up: at least one.
+    /// Looks the group's servers up: at least one.
     ///
     /// # Errors
-    /// Nobody knows any, in a sentence that names the group.
+    /// No server is found; the sentence names the group.
     pub fn find(&self, directory: &Directory) -> Result<Vec<Found>, String> {
         let (_, name) = self.name.split_once(':').unwrap_or_default();
         let found = match self.kind {
             Kind::Hosts => directory.addresses(name).map(|mut addresses| {
-                // A host that has both kinds is one server, not two.
+                // A host with both kinds of addresses is one server, not two: the IPv4 ones are taken.
                 if addresses.iter().any(|address| address.is_ipv4()) {
                     addresses.retain(|address| address.is_ipv4());
                 }
@@ -106,7 +106,7 @@ impl Group {
     }
 }
 
-/// Whether a record names a server. Whoever writes records does not say by them what sockets and groups there are.
+/// Returns whether a record names a server. Whoever writes records must not be able to name sockets or groups by them.
 fn is_server(service: &Service) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let address = address(service);
@@ -125,7 +125,7 @@ fn address(service: &Service) -> String {
 pub fn groups(layout: &Layout) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for seat in layout.pools.iter().flat_map(|pool| &pool.seats) {
-        // What is no good group is found out where the layout is read.
+        // Malformed groups are refused where the layout is read.
         if let Some(Ok(group)) = Group::of(&seat.address)
             && !groups.contains(&group)
         {
@@ -135,7 +135,7 @@ pub fn groups(layout: &Layout) -> Vec<Group> {
     groups
 }
 
-/// The layout with servers in the place of groups; a group that nobody knows stays.
+/// The layout with servers in the place of groups; a group of which no server has been found stays.
 #[must_use]
 pub fn expanded(layout: &Layout, finds: &Finds) -> Layout {
     let mut expanded = layout.clone();
@@ -145,7 +145,8 @@ pub fn expanded(layout: &Layout, finds: &Finds) -> Layout {
     expanded
 }
 
-/// A server that stands in a pool by itself, or in two of its groups, has one seat.
+/// The seats of a pool with servers in the place of groups. A server that stands in the pool by itself, or in two of
+/// its groups, has one seat.
 fn seats(pool: &PoolPlan, finds: &Finds) -> Vec<Seat> {
     let own = |seat: &&Seat| Group::of(&seat.address).is_none();
     let mut taken: HashSet<String> =
@@ -172,15 +173,15 @@ fn seats(pool: &PoolPlan, finds: &Finds) -> Vec<Seat> {
     seats
 }
 
-/// What a rule makes of the weights of records: nothing, where none says any. Where weights are parts of a full one, the heaviest
-/// has that.
+/// The weights that a rule makes of the weights in records; none if no record has one. Where a rule counts parts of a
+/// full weight, the heaviest server has the full one.
 fn weights(found: &[Found], hash: Hash) -> Vec<Option<u32>> {
     let most = found.iter().filter_map(|found| found.weight).max().unwrap_or(0);
     let weight = |found: &Found| {
         let weight = found.weight.filter(|_| most > 0 && hash.takes_weights())?;
         let full = hash.usual_weight();
         let part = if full > 1 { u32::from(weight) * full / u32::from(most) } else { u32::from(weight) };
-        // None at all would be a server for nothing; the smallest part is what the records mean by 0.
+        // A weight of 0 would make the server useless; the smallest part is what the records mean by 0.
         Some(part.max(1))
     };
     found.iter().map(weight).collect()

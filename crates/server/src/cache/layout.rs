@@ -1,7 +1,7 @@
-//! What a configuration says of servers, pools and routes: plain data, checked, names replaced by numbers.
+//! What a configuration says of servers, pools and routes: plain data, checked, with names replaced by numbers.
 //!
-//! Flags and files become a layout, a layout becomes a [`super::table::Table`]. So what can be wrong with words is found
-//! before anything is touched, and a table never is half a table.
+//! Options and files become a layout, and a layout becomes a [`super::table::Table`]. So mistakes in words are found
+//! before anything changes, and no table is half a table.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::rules::Rules;
 /// The pool that `--server` makes.
 pub const DEFAULT_POOL: &str = "default";
 
-/// How many times as long as a server may be silent a request may take, if nothing else is said.
+/// The default request timeout, as a multiple of the server timeout.
 pub const REQUEST_TIMEOUTS: u32 = 10;
 
 /// A server's place in a pool.
@@ -23,11 +23,11 @@ pub struct Seat {
     pub address: String,
     /// The name that keys are placed by; None: the address.
     pub name: Option<String>,
-    /// Its share of the keys, beside the others'; None: the usual one of the pool's rule.
+    /// The server's share of the keys, in proportion to the others' weights; None: the usual weight of the pool's rule.
     pub weight: Option<u32>,
-    /// Where it stands, if that is said.
+    /// The zone that the server stands in, if the configuration says so.
     pub zone: Option<String>,
-    /// The group that it was found by, if it was.
+    /// The group that the server was found by, if it was.
     pub group: Option<String>,
 }
 
@@ -39,26 +39,26 @@ impl Seat {
     }
 }
 
-/// Where keys go whose own pool cannot take them.
+/// Another pool that takes a pool's keys when that cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// The other pool.
+    /// The other pool, as its place in the layout.
     pub pool: usize,
-    /// What is stored there lives at most so long; None: as long as the client said.
+    /// How long a value stored there lives at most; None: as long as the client says.
     pub expiry: Option<Duration>,
 }
 
-/// Where a pool looks for what it does not have.
+/// Where a pool looks for keys that it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A larger pool below, which gets all writes too and decides where one must decide.
+    /// A larger pool below, which gets all writes too and decides where one server must decide.
     Below(usize),
-    /// The pool whose place this one takes: keys that are written here are deleted there.
+    /// The pool whose place this one takes: keys written here are deleted there.
     Old(usize),
 }
 
 impl Source {
-    /// The other pool.
+    /// The other pool, as its place in the layout.
     #[must_use]
     pub fn pool(self) -> usize {
         match self {
@@ -67,72 +67,72 @@ impl Source {
     }
 }
 
-/// One pool.
+/// One pool as configured.
 #[derive(Clone, Debug, Default)]
 pub struct PoolPlan {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Its servers; at least one.
+    /// The pool's servers; at least one.
     pub seats: Vec<Seat>,
-    /// How requests are spread over them.
+    /// How requests are spread over the servers.
     pub rules: Rules,
-    /// Other pools that stand in for it, the first first.
+    /// Other pools that stand in for this one, in the order in which they are tried.
     pub fallbacks: Vec<Fallback>,
-    /// Most requests in a second that others stand in for; None: all.
+    /// Most requests in a second that stand-ins may take; None: no limit.
     pub failover_limit: Option<u32>,
-    /// Where it looks for what it does not have.
+    /// Where the pool looks for keys that it does not have.
     pub source: Option<Source>,
     /// Other pools in which a key is deleted too when it is deleted here.
     pub deletes_to: Vec<usize>,
-    /// How long its servers are waited for.
+    /// How long the pool's servers are waited for.
     pub patience: Patience,
 }
 
-/// Requests that are repeated elsewhere, with nobody waiting for the answers.
+/// Requests that are repeated in another pool, where no client waits for the answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShadowPlan {
-    /// Where.
+    /// The other pool, as its place in the layout.
     pub pool: usize,
     /// The share of keys, above 0 and at most 1.
     pub share: f64,
 }
 
-/// So many requests and no more.
+/// A limit of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitPlan {
-    /// In a second; at least 1.
+    /// Most requests in a second; at least 1.
     pub per_second: u32,
-    /// At once, after a pause; at least 1.
+    /// Most requests at once, after a pause; at least 1.
     pub burst: u32,
 }
 
-/// One route: keys that begin so, asked by these commands, go there.
+/// One route as configured: keys with a prefix, asked by some commands, go to a pool.
 #[derive(Clone, Debug, Default)]
 pub struct RoutePlan {
     /// What a key must begin with; may be empty.
     pub prefix: Vec<u8>,
-    /// Servers see the key without it.
+    /// Servers see the key without the prefix.
     pub strip: bool,
     /// Servers see the key with this before it.
     pub add_prefix: Vec<u8>,
-    /// The commands.
+    /// The commands that the route takes.
     pub verbs: Verbs,
-    /// The pool.
+    /// The pool, as its place in the layout.
     pub pool: usize,
-    /// A copy of a share of it.
+    /// Which pool gets a copy of the requests for a share of the keys.
     pub shadow: Option<ShadowPlan>,
-    /// Most requests; of multi-gets each key is one.
+    /// Most requests; each key of a multi-get counts.
     pub limit: Option<LimitPlan>,
-    /// How long a request may take; None: as long as any.
+    /// How long a request may take; None: as long as the settings say.
     pub timeout: Option<Duration>,
 }
 
-/// What holds for all pools.
+/// What holds for all pools and routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `flush_all` is passed on.
+    /// Whether `flush_all` is passed on.
     pub flush_all: bool,
-    /// Fixed answers with values of so many bytes, and no servers.
+    /// Fixed answers instead of servers, with values of this many bytes.
     pub mock: Option<usize>,
     /// How long a request may take.
     pub request_timeout: Duration,
@@ -144,28 +144,28 @@ impl Default for Settings {
     }
 }
 
-/// A configuration.
+/// A configuration of servers, pools and routes.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    /// Its pools.
+    /// The pools.
     pub pools: Vec<PoolPlan>,
-    /// Its routes; no two say different things of the same keys and commands.
+    /// The routes; no two say different things of the same keys and commands.
     pub routes: Vec<RoutePlan>,
-    /// What holds for all.
+    /// The settings for all of them.
     pub settings: Settings,
-    /// Where we stand, if that is said: servers of the same zone are read before others.
+    /// Our own zone, if the configuration says so: its servers are read before others.
     pub zone: Option<String>,
 }
 
 impl Layout {
-    /// The same, its servers waited for so long.
+    /// This layout, with all servers waited for as `patience` says.
     #[must_use]
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.pools.iter_mut().for_each(|pool| pool.patience = patience);
         self
     }
 
-    /// One pool for every key.
+    /// A layout of one pool for every key.
     #[must_use]
     pub fn of_one_pool(seats: Vec<Seat>, rules: Rules) -> Self {
         let pool = PoolPlan { name: DEFAULT_POOL.into(), seats, rules, ..PoolPlan::default() };
@@ -200,7 +200,7 @@ const WORDS: [(&str, Verb); 19] = [
     ("md", Verb::MetaDelete),
 ];
 
-/// How many of them read; the rest write, and the last two of those delete.
+/// How many of [`WORDS`] read (the first ones), and how many delete (the last ones); all but the first write.
 const READS: usize = 6;
 const DELETES: usize = 2;
 
@@ -237,32 +237,32 @@ impl Verbs {
         WORDS.iter().find(|(name, _)| *name == word).map(|(_, verb)| *verb)
     }
 
-    /// Both.
+    /// All commands of both sets.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// All that are not among them.
+    /// All commands that are not in the set.
     #[must_use]
     pub fn others(self) -> Self {
         Self(!self.0)
     }
 
-    /// What both have.
+    /// The commands that both sets have; None: there are none.
     #[must_use]
     pub fn common(self, other: Self) -> Option<Self> {
         let common = self.0 & other.0;
         (common != 0).then_some(Self(common))
     }
 
-    /// Whether a command is among them.
+    /// Returns whether a command is in the set.
     #[must_use]
     pub fn has(self, verb: Verb) -> bool {
         self.0 & bit(verb) != 0
     }
 
-    /// Their names.
+    /// The names of the set's commands.
     #[must_use]
     pub fn names(self) -> Vec<&'static str> {
         WORDS.iter().filter(|(_, verb)| self.has(*verb)).map(|(name, _)| *name).collect()

@@ -14,31 +14,31 @@ pub mod limits;
 
 pub mod layout; // what a configuration says
 
-pub mod directory; // where names are
+pub mod directory; // where names are looked up
 
-pub mod groups; // seats of as many servers as a name has
+pub mod groups; // names that stand for several servers
 
 pub mod fleet; // servers, and the table in force
 
-mod reception; // servers that come
+mod reception; // servers that come into a pool
 
-pub mod handover; // from one table to the next
+pub mod handover; // whether all threads have come to the newest table
 
-pub mod table; // routes: which pool, which servers
+pub mod table; // which route, pool and servers a key has
 
-pub mod renaming; // keys that servers know by other names
+pub mod renaming; // routes that change keys
 
 pub mod patience; // how long a server is waited for
 
-pub mod limit; // so many requests and no more
+pub mod limit; // a limit of requests
 
-pub mod client_limit; // the same for each address that asks
+pub mod client_limit; // a limit for each client address
 
-pub mod pool; // servers, and whom of them a request asks
+pub mod pool; // servers, and which of them a request asks
 
 pub mod rules; // how requests are spread
 
-pub mod placement; // who owns a key
+pub mod placement; // which server owns a key
 
 pub mod router; // requests in, commands out; replies in, answers out
 
@@ -46,33 +46,33 @@ pub mod answers; // what goes back to clients, in order
 
 pub mod gather; // values of several servers, merged
 
-pub mod claims; // who writes a key now
+pub mod claims; // which thread may write a key now
 
-pub mod flushes; // and what is flushed meanwhile
+pub mod flushes; // flushes beside writes
 
-pub mod health; // who takes part
+pub mod health; // whether a server takes part
 
-pub mod standing; // how servers stand, and how people want them to
+pub mod standing; // states of servers, and what operators want
 
 pub mod missed; // what servers missed while they were away
 
-pub mod identity; // whether it is still the same server that answers
+pub mod identity; // which run of a server answers
 
 mod deletion; // how a key is deleted
 
-pub mod chronicle; // what the record tells of them
+pub mod chronicle; // losses and returns of servers, for the record
 
 pub mod costs; // what multi-gets cost
 
-pub mod latency; // how long servers take
+pub mod latency; // how long servers and routes take
 
-pub mod kind; // what requests count as
+pub mod kind; // kinds of requests
 
 pub mod mock; // fixed answers
 
-pub mod stats; // figures for clients
+pub mod stats; // the answers to stats
 
-pub mod desk; // what people ask and wish: servers, pools, routes
+pub mod desk; // servers, pools and routes, for operators
 
 pub mod explain; // the way of a key
 
@@ -82,9 +82,9 @@ mod web; // what it serves over HTTP
 
 pub use web::routes as http_routes;
 
-mod api; // the console, and the clients
+mod api; // the console, and the clients that are connected
 
-pub mod hall; // what its threads share
+pub mod hall; // what all threads share
 
 pub mod tier; // between reading and writing, on each network thread
 
@@ -100,18 +100,18 @@ mod link; // a connection to a server, in pipelined mode
 
 pub mod queued;
 
-pub mod line; // with workers: where requests wait
+pub mod line; // where requests wait for workers
 
 pub mod worker;
 
-pub mod backend; // where a server is
+pub mod backend; // a server's name and address
 
-pub mod dialect; // which meta commands it understands
+pub mod dialect; // which meta commands a server understands
 
-pub mod prober; // tells whether servers are there
+pub mod prober; // finds out whether servers are there
 
-mod homecoming; // how one that was lost comes back
+mod homecoming; // how a lost server comes back
 
-mod inquiry; // asks a server, and waits for its answers
+mod inquiry; // questions to a server, with answers waited for
 
 mod namer; // looks names up again

@@ -1,18 +1,19 @@
 //! mcrouter's default, which it calls ch3: a walk down a binary tree of servers, by bits that are drawn from the key.
 //!
-//! The first bits say how deep the server stands, the next ones which of that depth it is; a number that no server has
-//! draws again from there on. Adding servers moves only the keys that go to the new ones.
+//! The first bits say how deep in the tree the server stands, the next ones which server of that depth it is. If
+//! there is no server of that number, the walk goes on from there with more bits. Adding servers moves only the keys
+//! that go to the new ones.
 
 /// The seed of mcrouter's MurmurHash64A.
 pub(super) const SEED: u64 = 4_193_360_111;
 
-/// Draws before the first server is taken.
+/// Draws after which the first server is taken.
 const DRAWS: u32 = 32;
 
-/// How far apart the bits of one draw stand, so that draws from different depths are different ones.
+/// How far apart the bits of one draw are, so that draws at different depths use different bits.
 const STRIDE: usize = 23;
 
-/// The server of so many that owns a key.
+/// The server, of `servers`, that owns a key.
 pub(super) fn owner(key: &[u8], servers: usize) -> usize {
     let mut bits = Bits { words: vec![murmur_64a(key, SEED)] };
     let mut depth = servers.next_power_of_two().trailing_zeros() as usize;
@@ -41,7 +42,7 @@ pub(super) fn owner(key: &[u8], servers: usize) -> usize {
     0
 }
 
-/// As many bits as are asked for: the hash of the key, then the hash of that, and so on.
+/// An endless row of bits: the hash of the key, then the hash of that, and so on.
 struct Bits {
     words: Vec<u64>,
 }

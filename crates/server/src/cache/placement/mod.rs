@@ -1,4 +1,4 @@
-//! Which server owns a key: the rules that clients use, so that a cache filled through them is found through us.
+//! Which server owns a key, by the rules of existing clients, so that a cache filled through them is found through us.
 //!
 //! | name | as in |
 //! | --- | --- |
@@ -16,7 +16,7 @@
 //! | `mcrouter-crc32` | its CRC-32 modulo the number of servers |
 //! | `mcrouter-shard` | its const-shard |
 //!
-//! Each is held to values that those programs computed.
+//! The tests hold each rule to values that those programs computed.
 
 mod furc;
 mod numbered;
@@ -34,40 +34,40 @@ use ring::{Near, Ring, md5_points, md5_words, sha1_points};
 use scores::Scores;
 use weighted_furc::WeightedFurc;
 
-/// mcrouter's weight of 1.0, in the thousandths that weights of its rules are.
+/// mcrouter's weight of 1.0: weights of its rules are in thousandths.
 const FULL_WEIGHT: u32 = 1000;
 
-/// A rule.
+/// A rule by which keys are placed on servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hash {
-    /// libmemcached's.
+    /// libmemcached's weighted ketama.
     #[default]
     Ketama,
     /// Jump consistent hashing over XXH3.
     Jump,
-    /// pymemcache's.
+    /// pymemcache's rendezvous hashing.
     Rendezvous,
     /// CRC-32 modulo the number of servers.
     ModuloCrc32,
-    /// Dalli's.
+    /// Dalli's ring.
     Dalli,
     /// spymemcached's ring.
     Spymemcached,
     /// Java's hash code modulo the number of servers.
     SpymemcachedModulo,
-    /// twemproxy's.
+    /// twemproxy's ketama over 64-bit FNV-1a.
     Twemproxy,
-    /// mcrouter's.
+    /// mcrouter's ch3.
     Mcrouter,
     /// mcrouter's ch3 with weights.
     McrouterWeighted,
     /// mcrouter's rendezvous hashing.
     McrouterRendezvous,
-    /// The same with weights.
+    /// mcrouter's rendezvous hashing with weights.
     McrouterWeightedRendezvous,
-    /// mcrouter's CRC-32.
+    /// mcrouter's CRC-32 modulo the number of servers.
     McrouterCrc32,
-    /// A number in the key.
+    /// mcrouter's const-shard: a number in the key.
     McrouterShard,
 }
 
@@ -89,31 +89,31 @@ impl Hash {
         (Self::McrouterShard, "mcrouter-shard"),
     ];
 
-    /// Clients whose placement has a name of its own.
+    /// Other names of rules, by the clients that place keys so.
     const CLIENTS: [(Self, &'static str); 3] =
         [(Self::Ketama, "libmemcached"), (Self::Rendezvous, "pymemcache"), (Self::ModuloCrc32, "gomemcache")];
 
-    /// Whether servers may have weights.
+    /// Returns whether servers may have weights.
     #[must_use]
     pub fn takes_weights(self) -> bool {
         matches!(self, Self::Ketama | Self::Dalli | Self::Twemproxy) || self.has_full_weight()
     }
 
-    /// Whether weights are thousandths of a full one, as with mcrouter, and not shares beside the others'.
+    /// Returns whether weights are thousandths of a full weight, as in mcrouter, and not shares in proportion to each other.
     #[must_use]
     pub fn has_full_weight(self) -> bool {
         matches!(self, Self::McrouterWeighted | Self::McrouterWeightedRendezvous)
     }
 
-    /// What a server is placed by that is given no name: its address, of which twemproxy leaves out memcached's own port, as
-    /// libmemcached does. A given name it takes as it is.
+    /// The name by which a server is placed that is given none: its address. twemproxy leaves out memcached's own
+    /// port in it, as libmemcached does, but takes a given name as it is.
     #[must_use]
     pub fn name_of(self, address: &str) -> &str {
         if self == Self::Twemproxy { without_usual_port(address) } else { address }
     }
 
-    /// What tells a server apart from the others of its pool when keys are placed: the name that it is given, or else its address.
-    /// None: its place among them does.
+    /// What tells a server apart from others of its pool when keys are placed: its given name, or else its address.
+    /// None: its position does.
     #[must_use]
     pub fn mark<'a>(self, name: Option<&'a str>, address: &'a str) -> Option<&'a str> {
         match self {
@@ -170,7 +170,7 @@ impl FromStr for Hash {
     }
 }
 
-/// A rule applied to a pool.
+/// A rule, applied to the servers of a pool.
 pub struct Placement(Rule);
 
 enum Rule {
@@ -189,8 +189,8 @@ enum Rule {
 }
 
 impl Placement {
-    /// For servers with these names, given ones or [those of their addresses](Hash::name_of), and weights, in this order; at
-    /// least one.
+    /// Applies a rule to at least one server, in this order: their names, given ones or [those of their
+    /// addresses](Hash::name_of), and weights.
     #[must_use]
     pub fn new(hash: Hash, servers: &[(&str, u32)]) -> Self {
         let names = || servers.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect::<Vec<_>>();
@@ -219,7 +219,7 @@ impl Placement {
         })
     }
 
-    /// The owner of a key.
+    /// The owner of a key, as its place among the servers.
     #[must_use]
     pub fn owner(&self, key: &[u8]) -> usize {
         match &self.0 {
@@ -230,7 +230,7 @@ impl Placement {
             Rule::Rendezvous(rendezvous) => rendezvous.owner(key),
             Rule::ModuloCrc32(servers) => crc32fast::hash(key) as usize % servers,
             Rule::ModuloJava(servers) => java_hash(key) as usize % servers,
-            // mcrouter reckons without the sign.
+            // mcrouter drops the sign bit.
             Rule::ModuloCrc31(servers) => (crc32fast::hash(key) & 0x7fff_ffff) as usize % servers,
             Rule::Furc(servers) => furc::owner(key, *servers),
             Rule::WeightedFurc(furc) => furc.owner(key),
@@ -244,12 +244,12 @@ fn without_usual_port(address: &str) -> &str {
     address.strip_suffix(":11211").unwrap_or(address)
 }
 
-/// What libhashkit and twemproxy call 64-bit FNV-1a: its lower 32 bits, from constants cut to 32 bits.
+/// The lower 32 bits of FNV-1a with its 64-bit constants cut to 32 bits: what libhashkit and twemproxy call 64-bit FNV-1a.
 fn fnv1a(key: &[u8]) -> u32 {
     key.iter().fold(0x8422_2325, |hash: u32, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0000_01b3))
 }
 
-/// `String.hashCode` of Java, without its sign. Java counts in UTF-16; what is no UTF-8 is taken byte by byte.
+/// Java's `String.hashCode`, read as an unsigned number. Java counts in UTF-16; a key that is not UTF-8 is hashed byte by byte.
 fn java_hash(key: &[u8]) -> u32 {
     let add = |hash: u32, unit: u16| hash.wrapping_mul(31).wrapping_add(u32::from(unit));
     match std::str::from_utf8(key) {
@@ -258,7 +258,7 @@ fn java_hash(key: &[u8]) -> u32 {
     }
 }
 
-/// Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014.
+/// Jump consistent hashing (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014).
 fn jump(mut hash: u64, servers: usize) -> usize {
     let (mut found, mut next) = (0, 0);
     while next < servers {

@@ -1,5 +1,5 @@
-//! mcrouter's const-shard: a key says its server itself, as a number between its first two colons; `users:3:name` is on the
-//! fourth server. A key that names none goes where ch3 puts it.
+//! mcrouter's const-shard: a key names its server itself, by a number between its first two colons; `users:3:name` is
+//! on the fourth server. A key that names none is placed by ch3.
 
 use super::furc;
 
@@ -7,12 +7,12 @@ pub(super) fn owner(key: &[u8], servers: usize) -> usize {
     number(key).filter(|number| *number < servers).unwrap_or_else(|| furc::owner(key, servers))
 }
 
-/// The number between the first two colons, all digits.
+/// The number between the first two colons, if only digits stand there.
 fn number(key: &[u8]) -> Option<usize> {
     let start = memchr::memchr(b':', key)? + 1;
     let behind = &key[start..];
     let digits = &behind[..memchr::memchr(b':', behind)?];
-    // A sign would be read as part of a number.
+    // `parse` would accept a sign.
     let text =
         std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     text.parse().ok()

@@ -8,7 +8,7 @@ impl Rendezvous {
         Self(servers.iter().map(|(name, _)| (*name).to_owned()).collect())
     }
 
-    /// The highest score wins, among equals the greatest name.
+    /// The server with the highest score; of equal scores, the one with the greatest name.
     pub(super) fn owner(&self, key: &[u8]) -> usize {
         let score = |name: &String| murmur3_32([name.as_bytes(), b"-", key].into_iter().flatten().copied());
         let scores = self.0.iter().map(|name| (score(name), name)).enumerate();

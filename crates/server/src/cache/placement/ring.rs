@@ -1,28 +1,28 @@
-//! A continuum: points on a circle of 32 bits, each a server's. A key's hash is a place on it, and a point near that
-//! place says who owns the key.
+//! A continuum: points on a circle of 32 bits, each of which belongs to a server. A key's hash is a place on it, and
+//! a point near that place says which server owns the key.
 
 use md5::{Digest as _, Md5};
 
-/// Points that a server has where all weigh the same.
+/// Points of each server if all have the same weight.
 const POINTS: u32 = 160;
 
-/// Which point decides.
+/// Which point near a key's hash decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Near {
-    /// The first that is not below the key; behind the last, the first of all.
+    /// The first point that is not below the hash; behind the last point, the first of all.
     Next,
-    /// The last that is not above the key; before the first, the last of all.
+    /// The last point that is not above the hash; before the first point, the last of all.
     Last,
 }
 
-/// The points, in order.
+/// The points of all servers, in order.
 pub(super) struct Ring {
     points: Vec<(u32, usize)>,
     near: Near,
 }
 
 impl Ring {
-    /// Of equal points the one of the earlier server goes first.
+    /// Sorts the points; of equal points that of the earlier server comes first.
     pub(super) fn new(mut points: Vec<(u32, usize)>, near: Near) -> Self {
         points.sort_unstable();
         Self { points, near }
@@ -44,8 +44,8 @@ impl Ring {
     }
 }
 
-/// Points from MD5, four for each digest of `NAME-i`, as libmemcached has them. How many digests a server gets is reckoned in
-/// single precision there, and so it is here: rounding decides about whole digests.
+/// Points from MD5, four for each digest of `NAME-i`, as libmemcached has them. It computes the number of a server's
+/// digests in single precision, and so must this: rounding decides about whole digests.
 pub(super) fn md5_points(names: &[(String, u32)]) -> Vec<(u32, usize)> {
     let total: u32 = names.iter().map(|(_, weight)| weight).sum();
     let mut points = Vec::new();

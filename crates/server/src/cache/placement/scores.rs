@@ -1,7 +1,7 @@
-//! mcrouter's rendezvous hashing: of every server's score with a key the highest wins. A score mixes two hashes, the server's name's
-//! and the key's, so a name is hashed once and not for every key.
+//! mcrouter's rendezvous hashing: the server with the highest score for a key owns it. A score mixes two hashes, of
+//! the server's name and of the key, so a name is hashed once and not for every key.
 //!
-//! With weights a score becomes weight / -ln(score between 0 and 1), by which a server gets keys in proportion to its weight.
+//! With weights a score becomes weight / -ln(score between 0 and 1), so that a server gets keys in proportion to its weight.
 
 use super::FULL_WEIGHT;
 use super::furc::murmur_64a;
@@ -9,7 +9,7 @@ use super::furc::murmur_64a;
 /// The seed of keys' hashes.
 const SEED: u64 = 2_718_281_828;
 
-/// Bits of a score that fill a double.
+/// Bits of a score that a double holds exactly.
 const DOUBLE_BITS: u32 = 53;
 
 /// The hashes of servers' names, with their weights.
@@ -19,7 +19,7 @@ pub(super) struct Scores {
 }
 
 impl Scores {
-    /// Of names and weights in thousandths, which count if `is_weighted`.
+    /// Hashes the names. The weights, in thousandths, count if `is_weighted`.
     pub(super) fn new(servers: &[(&str, u32)], is_weighted: bool) -> Self {
         let hashed = |(name, weight): &(&str, u32)| {
             (murmur_64a(name.as_bytes(), super::furc::SEED), f64::from(*weight) / f64::from(FULL_WEIGHT))
@@ -31,7 +31,7 @@ impl Scores {
         let key = murmur_64a(key, SEED);
         let scores = self.servers.iter().map(|(name, weight)| (mixed(*name, key), weight));
         if !self.is_weighted {
-            // mcrouter compares doubles, where close scores are equal; the later server wins then.
+            // mcrouter compares doubles, in which close scores are equal; then the later server wins.
             let scores = scores.map(|(score, _)| score as f64).enumerate();
             return scores.max_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(server, _)| server);
         }
@@ -47,7 +47,7 @@ impl Scores {
     }
 }
 
-/// Two hashes as one, in the manner of Murmur.
+/// Mixes two hashes into one, in the manner of Murmur.
 fn mixed(upper: u64, lower: u64) -> u64 {
     const M: u64 = 0x9ddf_ea08_eb38_2d69;
     let mix = |hash: u64| {

@@ -1,12 +1,12 @@
 //! SpookyHash, version 2 (Jenkins, 2012, in the public domain): its lower 32 bits, from one seed for both halves.
 //!
-//! mcrouter asks it whether a server of less than full weight takes a key. Its steps stand here as loops over a table of rotations,
-//! since each differs from the one before only in the words that it touches.
+//! mcrouter uses it to draw whether a server of less than full weight takes a key. Its steps are written as loops
+//! over a table of rotations, since each step differs from the one before only in the words that it touches.
 
-/// What fills the state where neither seed nor message does.
+/// What fills the words of the state that neither seed nor message fills.
 const FILL: u64 = 0xdead_beef_dead_beef;
 
-/// Bytes of one block of a long message; a message of two is long.
+/// Bytes in a block of a long message; a message of two blocks or more is long.
 const BLOCK: usize = 96;
 
 const SHORT_MIX: [u32; 12] = [50, 52, 30, 41, 54, 48, 38, 37, 62, 34, 5, 36];
@@ -25,7 +25,7 @@ fn short(message: &[u8], seed: u64) -> u64 {
     let mut pairs = message.chunks_exact(16);
     for (number, pair) in (&mut pairs).enumerate() {
         let (first, second) = (word(&pair[..8]), word(&pair[8..]));
-        // Of 32 bytes the first half is mixed in, the second comes between two mixings.
+        // Of each 32 bytes the first half is mixed in, and the second is added between two mixings.
         if number % 2 == 0 {
             state[2] = state[2].wrapping_add(first);
             state[3] = state[3].wrapping_add(second);

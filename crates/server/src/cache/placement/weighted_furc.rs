@@ -1,8 +1,8 @@
-//! mcrouter's weighted ch3: the server that ch3 names takes a key with a chance that is its weight; otherwise the key is asked for
-//! again with a number behind it, up to so many times.
+//! mcrouter's weighted ch3: the server that ch3 names takes a key with a chance that is its weight; otherwise ch3 is
+//! asked again for the key with a number behind it, up to [`ATTEMPTS`] times.
 //!
-//! A server of full weight keeps every key that ch3 gives it, so lowering the weight of one moves only keys of that one. Where all
-//! weights are low, most attempts fail, and the last one decides whatever the weights.
+//! A server of full weight keeps every key that ch3 gives it, so lowering the weight of one server moves only its own
+//! keys. If all weights are low, most attempts fail, and the last one decides whatever the weights.
 
 use super::FULL_WEIGHT;
 use super::furc;
@@ -14,13 +14,13 @@ const SEED: u32 = 0xface_2014;
 /// Attempts; the last one's server is taken in any case.
 const ATTEMPTS: usize = 32;
 
-/// What each server's draw must stay below.
+/// The limit of each server, below which its draw must stay.
 pub(super) struct WeightedFurc(Vec<u32>);
 
 impl WeightedFurc {
-    /// From weights in thousandths.
+    /// Computes the limits from weights in thousandths.
     pub(super) fn new(weights: impl Iterator<Item = u32>) -> Self {
-        // mcrouter reckons in doubles and cuts off; a thousandth as a quotient is the double that its parser reads.
+        // mcrouter computes in doubles and truncates; a thousandth as a quotient is the double that its parser reads.
         let limit = |weight: u32| f64::from(weight) / f64::from(FULL_WEIGHT) * f64::from(u32::MAX);
         Self(weights.map(|weight| limit(weight) as u32).collect())
     }
@@ -47,7 +47,7 @@ impl WeightedFurc {
 mod tests {
     use super::*;
 
-    /// What mcrouter's tests make of many owners: one number.
+    /// The number that mcrouter's tests compute from many owners.
     fn checksum(servers: usize, weight: u32, keys: impl Iterator<Item = String>) -> u32 {
         let rule = WeightedFurc::new(std::iter::repeat_n(weight, servers));
         keys.fold(0, |sum: u32, key| sum.wrapping_mul(31).wrapping_add(rule.owner(key.as_bytes()) as u32))
