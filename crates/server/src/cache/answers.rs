@@ -13,7 +13,7 @@ use crate::front::slots::Slots;
 /// One client's requests in order, and its output.
 #[derive(Default)]
 struct Client {
-    /// Its number, which is never used twice.
+    /// The client's number, which is never used twice.
     number: u64,
     line: VecDeque<u32>,
     /// How many of the requests at the front of `line` were taken together; their answers leave together.
@@ -71,7 +71,7 @@ impl Answers {
         client.line
     }
 
-    /// Returns whether a client may ask more: not too much is under way, and it has read most of its answers.
+    /// Returns whether a client may ask more: not too much is under way, and not too many bytes are held for it.
     #[must_use]
     pub fn may_ask(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
@@ -188,8 +188,7 @@ impl Answers {
         self.clients[slot].written > 0
     }
 
-    /// Notes that this many more bytes of a client's output were written. Once all are, its buffer may serve another
-    /// client.
+    /// Notes that this many more bytes of a client's output were written. Once all are, its buffer may serve another client.
     pub fn written(&mut self, slot: usize, bytes: usize) {
         let client = &mut self.clients[slot];
         client.written += bytes;

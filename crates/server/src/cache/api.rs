@@ -2,7 +2,7 @@
 //! status, and its clients. Only the network threads know those, so the threads are asked.
 //!
 //! The tier has no accounts. A browser sends requests wherever a page tells it to, so as for the queue tier with open
-//! accounts, nobody's clients are shown or closed for somebody else's page.
+//! accounts, clients are not shown to or closed for a foreign web page.
 
 use std::sync::Arc;
 

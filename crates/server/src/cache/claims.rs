@@ -1,10 +1,9 @@
 //! Which thread may write a key now.
 //!
-//! Two writes of one key that reach two replicas in different orders leave them different for good. Writes that one
-//! thread sends over its own connections arrive everywhere in the order in which it sent them. So a write that goes
-//! to several servers first claims its key for its thread: other writes of the thread may join, those of other
-//! threads wait until the last of them is answered. A write that one server decides before the others get it claims
-//! the key for itself alone.
+//! Two writes of one key that reach two replicas in different orders leave them different for good. Writes that one thread
+//! sends over its own connections arrive everywhere in the order in which it sent them. So a write that goes to several
+//! servers first claims its key for its thread: other writes of the thread may join, those of other threads wait until the
+//! last of them is answered. A write that one server decides before the others get it claims the key for itself alone.
 //!
 //! A thread that gives back a key for which another thread waits does not take it again at once: its next request is
 //! ready before the other thread has heard of it, and would be every time. The other threads have a moment to take
@@ -84,8 +83,7 @@ impl Claims {
         taken.then_some(Claim(place))
     }
 
-    /// Gives a claim back, at this time. Returns whether a request waits for it: then all threads must be told to try
-    /// again.
+    /// Gives a claim back, at this time. Returns whether a request waits for it: then all threads must be told to try again.
     #[must_use]
     pub fn release(&self, claim: Claim, now: u64) -> bool {
         let change = |state: u64| {
@@ -173,7 +171,7 @@ mod tests {
         assert_eq!(claims.claim(7, 1, false, 8194 * ms), None);
         let again = claims.claim(7, 1, false, 8195 * ms).unwrap();
         assert!(!claims.release(again, 8195 * ms));
-        // Who waits on the thread that has it keeps nobody waiting, and who does not wait neither.
+        // No other thread waits here: one request waits on the thread that has the claim, one does not wait.
         let alone = claims.claim(7, 1, true, 0).unwrap();
         assert_eq!((claims.claim(7, 1, true, 0), claims.claim_if_free(7, 2, 0)), (None, None));
         assert!(claims.release(alone, 0));

@@ -13,7 +13,7 @@ use super::layout::LimitPlan;
 use super::limit::Limit;
 use crate::front::newcomers::holder;
 
-/// Number of addresses from which on those are forgotten whose limit is untouched.
+/// Addresses from which on those are forgotten that have no client and nothing taken from their limit.
 const ADDRESSES_KEPT: usize = 4096;
 
 /// The answer to a request beyond the limit.

@@ -1,5 +1,4 @@
-//! What operators ask of the cache tier and tell it: its servers, pools and routes, and what is to become of a
-//! server.
+//! What operators ask of the cache tier and tell it: its servers, pools and routes, and what is to become of a server.
 //!
 //! `stats`, HTTP, the console and `posthaste admin` all ask here, so that they say the same.
 

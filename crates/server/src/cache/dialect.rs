@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub const FIRST: &str = "1.6.10";
 const FIRST_NUMBERS: [u32; 3] = [1, 6, 10];
 
-/// The version that this router tells. First comes the memcached whose answers it reproduces byte for byte: clients
-/// read from that number what they may ask, and libmemcached accepts no version that begins with 0. Then comes the
-/// router's own.
+/// The version that this router tells. First comes the memcached whose answers it reproduces byte for byte: clients read from
+/// that number what they may ask, and libmemcached accepts no version that begins with 0. Then comes the router's own.
 pub const OURS: &str = concat!("1.6.18 posthaste-", env!("CARGO_PKG_VERSION"));
 
 /// Values of `spoken`: the server has not told its version yet; it is older than today's meta commands; it has them.
@@ -72,8 +71,7 @@ impl Dialect {
     }
 }
 
-/// Returns whether a memcached of this version is older than today's meta commands. A version in another form counts
-/// as new.
+/// Returns whether a memcached of this version is older than today's meta commands. A version in another form counts as new.
 #[must_use]
 pub fn is_old(version: &str) -> bool {
     let word = version.split_whitespace().next().unwrap_or_default();

@@ -4,9 +4,8 @@
 //! records of services, so those are asked of its name servers by a library. Where name servers are configured,
 //! everything is asked of them, except `localhost`, which the library knows.
 //!
-//! A lookup blocks, so it must not run on the path of requests. The library needs an asynchronous runtime, which is
-//! made for each question on a thread of its own: questions are rare, and so the system's `resolv.conf` is always
-//! read as it is now.
+//! A lookup blocks, so it must not run on the path of requests. The library needs an asynchronous runtime, which is made for
+//! each question on a thread of its own: questions are rare, and so the system's `resolv.conf` is always read as it is now.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -41,7 +40,7 @@ pub struct Service {
     pub weight: u16,
 }
 
-/// Who is asked for names.
+/// Whom to ask for names: the system or name servers.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     /// The name servers; empty: the system is asked.
@@ -95,8 +94,7 @@ impl Directory {
         }
     }
 
-    /// The records of a service, `_memcached._tcp.example.org` for example, in an order that is the same for every
-    /// router.
+    /// The records of a service, `_memcached._tcp.example.org` for example, in an order that is the same for every router.
     ///
     /// # Errors
     /// The name is unknown, or there is no answer.
@@ -177,8 +175,7 @@ fn absolute(name: &str) -> Result<Name, String> {
     Ok(name)
 }
 
-/// Says why there is no answer. The library's own words for missing records repeat the question, which the caller
-/// knows.
+/// Says why there is no answer. The library's own words for missing records repeat the question, which the caller knows.
 fn of_answer(error: NetError) -> String {
     if error.is_no_records_found() { NO_RECORDS.into() } else { error.to_string() }
 }
@@ -202,7 +199,7 @@ mod tests {
 
     #[test]
     fn an_address_is_asked_of_nobody() {
-        // Where no name server is.
+        // No name server is there.
         let directory = Directory::asking(vec![SocketAddr::from(([127, 0, 0, 1], 1))]);
         for name in ["127.0.0.1:7", "[::1]:7"] {
             assert_eq!(directory.addresses(name), Ok(vec![name.parse().unwrap()]));

@@ -151,8 +151,7 @@ impl Fleet {
         Self::believing(layout, ejects, Beliefs::default(), Events::default())
     }
 
-    /// Does as [`Fleet::new`], with `beliefs` instead of the system's defaults. Losses, returns and wishes go to
-    /// `events`.
+    /// Does as [`Fleet::new`], with `beliefs` instead of the system's defaults. Losses, returns and wishes go to `events`.
     ///
     /// # Errors
     /// As [`Fleet::new`]; or there are no certificates to trust.
@@ -389,8 +388,7 @@ impl Fleet {
         self.remind(server, u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Takes the reminder of [`Fleet::remind`] once its time has come. Returns true if so: the caller must flush the
-    /// server.
+    /// Takes the reminder of [`Fleet::remind`] once its time has come. Returns true if so: the caller must flush the server.
     #[must_use]
     pub fn take_reminder(&self, server: &Server, now: u64) -> bool {
         let again_s = server.flush_again_s.load(Ordering::Acquire);
@@ -510,7 +508,7 @@ mod tests {
         let have_less = || table.servers.iter().map(|server| server.health.is_cold()).collect::<Vec<_>>();
         assert_eq!(have_less(), [false, false, true, false]);
         assert!((0..100).all(|key| table.pools[0].owner(format!("k{key}").as_bytes()).slot != 2));
-        // It stays, and so does what it was found to be.
+        // The server stays in the pool, and so does what was found out about it.
         fleet.load(&grown).unwrap();
         table.servers[2].health.missed_keys(u32::MAX);
         fleet.load(&grown).unwrap();
@@ -530,7 +528,7 @@ mod tests {
             let fleet = Fleet::new(&plan, true).unwrap();
             plan.pools[0].rules.writes = to;
             fleet.load(&plan).unwrap();
-            // Nobody is there who could forget anything.
+            // No server answers that could be flushed: those to be flushed are away.
             let health = |server: &Arc<Server>| server.health.is_away();
             assert_eq!(fleet.table().servers.iter().any(health), are_away, "{servers}: {from} to {to}");
             assert_eq!(fleet.table().servers.iter().all(health), are_away, "{servers}: {from} to {to}");

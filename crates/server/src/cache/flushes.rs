@@ -1,13 +1,11 @@
 //! Flushes under way, for the writes beside them.
 //!
-//! A `flush_all` claims no key. So it may come before a write of another thread on one replica and after it on the
-//! next, and then only one of them has the value. So a thread that gives a claim back looks whether a flush was under
-//! way meanwhile. If so the key is deleted on all servers that hold it, and the write counts as one from before the
-//! flush.
+//! A `flush_all` claims no key. So it may come before a write of another thread on one replica and after it on the next, and
+//! then only one of them has the value. So a thread that gives a claim back looks whether a flush was under way meanwhile. If
+//! so the key is deleted on all servers that hold it, and the write counts as one from before the flush.
 //!
-//! A thread's own flushes and writes reach every server in one order, except for writes that one server decides
-//! before the others get them. So a thread's own flushes are counted apart: what a client writes behind its flush
-//! stays.
+//! A thread's own flushes and writes reach every server in one order, except for writes that one server decides before the
+//! others get them. So a thread's own flushes are counted apart: what a client writes behind its flush stays.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,8 +28,7 @@ pub struct OwnFlushes {
 pub struct Mark {
     /// How many flushes other threads had begun. None: not all of those had ended.
     others: Option<u64>,
-    /// How many the thread itself had begun, if the claim is for a write whose order with them differs between
-    /// servers.
+    /// How many the thread itself had begun, if the claim is for a write whose order with them differs between servers.
     own: Option<u64>,
 }
 
@@ -88,7 +85,7 @@ mod tests {
             let after = flushes.mark(&mine, decides);
             assert!(flushes.was_any(&mine, &before) && flushes.was_any(&mine, &meanwhile));
             assert!(!flushes.was_any(&mine, &after));
-            // The order of one's own is known.
+            // The order of the thread's own flushes and writes is known.
             flushes.begin(&mut mine);
             let behind = flushes.mark(&mine, decides);
             assert_eq!(flushes.was_any(&mine, &after), decides);

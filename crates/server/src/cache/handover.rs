@@ -1,11 +1,10 @@
 //! Whether all routers write by the newest table.
 //!
-//! A write that concerns several servers is claimed, and a claim holds whatever table a request goes by. A write to
-//! the only server that is to hold a key claims nothing, which keeps it cheap. By the next table that key may have
-//! more copies, or be looked for in a second pool, and an unclaimed write by the old one could leave them different.
-//! So a router on a new table neither writes to several servers nor brings values from one to another until all
-//! routers have come to it and are done with unclaimed writes by earlier ones: a turn of each thread and a round trip
-//! later.
+//! A write that concerns several servers is claimed, and a claim holds whatever table a request goes by. A write to the only
+//! server that is to hold a key claims nothing, which keeps it cheap. By the next table that key may have more copies, or be
+//! looked for in a second pool, and an unclaimed write by the old one could leave them different. So a router on a new table
+//! neither writes to several servers nor brings values from one to another until all routers have come to it and are done
+//! with unclaimed writes by earlier ones: a turn of each thread and a round trip later.
 //!
 //! Each router says which is the oldest table by which it may still write so, and looks at what the others say only
 //! until all have come. To count these writes where every thread sees it would cost each of them as much as a claim.

@@ -50,7 +50,7 @@ impl Watch {
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
 
-    /// Reports news, which wakes up whoever is in [`Watch::wait`].
+    /// Reports news, which wakes the prober up in [`Watch::wait`].
     pub fn wake(&self) {
         *self.news.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.arrival.notify_all();
@@ -70,7 +70,7 @@ pub struct Health {
     left_out: AtomicBool,
     spared: AtomicBool,
     out: AtomicBool,
-    /// The server refused to forget what it missed, since it is away.
+    /// The server has refused to forget what it missed while it was away.
     refuses: AtomicBool,
     losses: AtomicU64,
     connections_lost: AtomicU64,
@@ -161,8 +161,7 @@ impl Health {
         self.cold.load(Ordering::Relaxed) > 0
     }
 
-    /// The number of the server's last coming: of two servers, the one with the lower number may have what the other
-    /// lacks.
+    /// The number of the server's last coming: of two servers, the one with the lower number may have what the other lacks.
     #[must_use]
     pub fn came(&self) -> u64 {
         self.came.load(Ordering::Acquire)
@@ -186,8 +185,7 @@ impl Health {
         self.journal().run.is_some()
     }
 
-    /// Takes note of the run that answers. Returns false if it is another than the one known: that server holds
-    /// nothing.
+    /// Takes note of the run that answers. Returns false if it is another than the one known: that server holds nothing.
     #[must_use]
     pub fn meets(&self, run: Run) -> bool {
         let mut journal = self.journal();
@@ -280,7 +278,7 @@ impl Health {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts out a thread: nothing that it sent can still be read, except over connections that it gave up.
+    /// Notes that a thread uses the server no more: only connections that it gave up may still be read.
     pub fn leave(&self) {
         let users = self.users.fetch_sub(1, Ordering::AcqRel);
         if users == 1 && self.is_away() {
@@ -342,8 +340,7 @@ impl Health {
             tell(&mut journal.chronicle);
         }
         if self.ejects {
-            // Set before `away` and cleared after it: whoever finds the server away looks for others that are counted
-            // on.
+            // Set before `away` and cleared after it: a thread that finds the server away looks for others that are counted on.
             self.left_out.store(true, Ordering::Release);
         }
         self.away.store(true, Ordering::Release);
@@ -366,8 +363,7 @@ impl Health {
         away
     }
 
-    /// For the prober: takes what must be done before the server may take part. With [`Before::Nothing`] it takes
-    /// part now.
+    /// For the prober: takes what must be done before the server may take part. With [`Before::Nothing`] it takes part now.
     #[must_use]
     pub fn before(&self) -> Before {
         let mut journal = self.journal();
@@ -387,7 +383,7 @@ impl Health {
         Before::Nothing
     }
 
-    /// Notes that the server does not forget what it missed. Returns whether this is the first time since it is away.
+    /// Notes that the server does not forget what it missed. Returns whether this is the first time since it was lost.
     pub fn is_first_refusal(&self) -> bool {
         !self.refuses.swap(true, Ordering::Relaxed)
     }

@@ -145,8 +145,7 @@ pub(super) fn welcome(server: &Server, hall: &Hall) {
     }
 }
 
-/// Flushes a server at this address (None: its own). When this returns, the server serves nothing that it held
-/// before.
+/// Flushes a server at this address (None: its own). When this returns, the server serves nothing that it held before.
 /// # Errors
 /// The server cannot be asked, or refuses.
 pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {
@@ -161,13 +160,13 @@ pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Resu
 
 /// Has a server forget everything that was asked to do so later, when another flush took the place of that.
 pub(super) fn flush_again(server: &Server, hall: &Hall) {
-    // A write beside it may come before it here, and other replicas are not flushed now.
+    // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
     let (flushes, mut own) = (&hall.fleet.flushes, OwnFlushes::default());
     flushes.begin(&mut own);
     let emptied = empty(server, None);
     flushes.end(&mut own);
     match emptied {
-        // One that refuses has refused it to clients before.
+        // A server that refuses has refused it to clients before.
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             tracing::debug!(server = %server.name(), "it does not forget what it holds: {error}");
         }
@@ -217,7 +216,7 @@ fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[Missed]) -> io:
             lines += 1;
         }
     }
-    // Clients choose keys. Where the server says that this is none, it holds nothing under it either.
+    // Clients choose keys: if the server says that one is none, it holds nothing under it either.
     ask(link, &commands, lines, |said| said.starts_with(b"CLIENT_ERROR") || !is_error(said))
 }
 
@@ -227,8 +226,8 @@ fn drain(sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
     while let Some(socket) = sockets.pop() {
         match read_to_end(&socket) {
             Ok(()) => {}
-            // Nothing more of it reaches the server. What has may still be read there, but hardly so long as until it is asked
-            // again.
+            // Nothing more of the connection reaches the server. What has may still be read there, but hardly for so
+            // long as until the server is asked again.
             Err(error) if error.kind() == ErrorKind::TimedOut => done = Err(error),
             Err(error) => {
                 sockets.push(socket);

@@ -33,8 +33,7 @@ impl Latency {
         self.0[bucket(ns)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The buckets that are not empty: the time in microseconds that their replies stayed below, and how many there
-    /// are.
+    /// The buckets that are not empty: the time in microseconds that their replies stayed below, and how many there are.
     #[must_use]
     pub fn counts(&self) -> Vec<(f64, u64)> {
         let all = self.0.iter().enumerate().map(|(at, count)| (below_us(at), count.load(Ordering::Relaxed)));

@@ -71,7 +71,7 @@ pub const SPARE_MAX: usize = 1024;
 /// when keys move from one server to another.
 pub const SERVERS_MAX: usize = 999;
 
-// A client that pauses must be able to have its answers to one step of small values.
+// A client that pauses must be able to get its answers to one step of small values.
 const _: () = assert!(OUTPUT_BYTES_PAUSE / KEYS_UNDER_WAY_MAX >= 1024);
 // The longest line fits many reads, and a paused client's memory is of that order.
 const _: () = assert!(LINE_BYTES_MAX <= OUTPUT_BYTES_PAUSE && READ_BYTES <= LINE_BYTES_MAX);

@@ -118,8 +118,7 @@ impl Line {
         Some(parcel)
     }
 
-    /// Has a worker that wants a claim wait until one is released. Waits at most 1 ms, since that may have just
-    /// happened.
+    /// Has a worker that wants a claim wait until one is released. Waits at most 1 ms, since that may have just happened.
     pub fn wait_for_claim(&self) {
         let state = self.lock();
         drop(

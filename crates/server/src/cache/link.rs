@@ -108,8 +108,7 @@ impl Link {
         token: Token,
         registry: &Registry,
     ) -> io::Result<()> {
-        // Before the address is read: a move in between then costs a connection, while the other order would keep an
-        // old one.
+        // Before the address is read: a move in between then costs a connection, while the other order would keep an old one.
         let moves = backend.moves();
         let mut socket = backend.open(patience)?;
         let interests = Interest::READABLE | Interest::WRITABLE;
@@ -141,8 +140,7 @@ impl Link {
         }
     }
 
-    /// Sends as much of `bytes`, which end where a request does, as the server takes. Returns how many bytes that
-    /// was.
+    /// Sends as much of `bytes`, which end where a request does, as the server takes. Returns how many bytes that was.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(question) = self.telling.as_ref().map(Telling::question) else { return self.write(bytes) };
         let asked = self.write(question)?;

@@ -43,8 +43,7 @@ impl Moderation {
         self.last = client;
     }
 
-    /// Ends the turn, in which `under_way` requests wait for several servers. Returns how long to sleep, if that
-    /// pays.
+    /// Ends the turn, in which `under_way` requests wait for several servers. Returns how long to sleep, if that pays.
     pub(super) fn pause(&mut self, under_way: usize) -> Option<Duration> {
         let turn = std::mem::take(self);
         let under_way = under_way as u64;
@@ -93,7 +92,7 @@ mod tests {
             moderation.answered(Some(client), 80_000);
         }
         assert_eq!(moderation.pause(20), None);
-        // Nor does the next turn know of the last.
+        // The next turn knows nothing of the last.
         moderation.answered(Some(3), 80_000);
         assert!(moderation.pause(20).is_some());
     }

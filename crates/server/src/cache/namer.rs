@@ -1,9 +1,8 @@
 //! Looks names up again, in one thread for the process, so that no other has to wait for name servers.
 //!
-//! A server whose name leads elsewhere while it is well is moved: it is connected to at the new address and flushed
-//! there, and then new connections are made there, while those to the old address end when nothing is under way on
-//! them. As far as can be known it is another server, but no request fails for it. A server that is away is looked up
-//! by the prober.
+//! A server whose name leads elsewhere while it is well is moved: it is connected to at the new address and flushed there,
+//! and then new connections are made there, while those to the old address end when nothing is under way on them. As far as
+//! can be known it is another server, but no request fails for it. A server that is away is looked up by the prober.
 //!
 //! Groups that have other servers get a new table. A lookup that fails changes nothing, and is logged once.
 
@@ -169,7 +168,7 @@ impl Rounds {
         homecoming::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.came_empty();
         self.hall.fleet.remind(server, self.hall.clock.now());
-        // Before the move: the run of the server at the old address says nothing of the new one.
+        // Before the move: the run of the server at the old address says nothing of the server at the new one.
         server.health.set_run(None);
         server.backend.move_to(address.clone());
         server.health.doubt();
@@ -178,8 +177,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Logs a problem once, until it is gone; of tables, which may fail for another reason each time, once for each
-    /// reason.
+    /// Logs a problem once, until it is gone; of tables, which may fail for another reason each time, once for each reason.
     fn tell(&mut self, of: String, what: String) {
         let is_told = |before: &String| of != TABLE || *before == what;
         if !self.told.get(&of).is_some_and(is_told) {

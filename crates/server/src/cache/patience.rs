@@ -1,7 +1,6 @@
 //! How long a server is waited for, and how many answers it may owe at once.
 //!
-//! A server's connections are shared by all pools that name it, so these must agree. Another configuration may change
-//! it.
+//! A server's connections are shared by all pools that name it, so these must agree. Another configuration may change it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,8 +17,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// The longer of the two times: the system must not give a connection up sooner, and should not hold on to it for
-    /// longer.
+    /// The longer of the two times: the system must not give a connection up sooner, and should not hold on to it for longer.
     #[must_use]
     pub fn longest(self) -> Duration {
         self.connect.max(self.answer)

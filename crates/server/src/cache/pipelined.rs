@@ -58,7 +58,7 @@ impl Pipelined {
         if link.is_outdated(&its.backend) {
             match self.router.is_even(server) {
                 true => drop(link.close(registry)),
-                // The rest of a command goes where its beginning went; later ones wait for what is under way.
+                // The rest of a command goes where its beginning went; later commands wait for what is under way.
                 false if !self.router.is_cut(server) => return Ok(()),
                 false => is_left = true,
             }
@@ -159,8 +159,7 @@ impl Pipelined {
         is_late.then_some(LATE)
     }
 
-    /// Since when a server that owes replies has sent nothing. A server that sends much is not late as long as it
-    /// sends.
+    /// Since when a server that owes replies has sent nothing. A server that sends much is not late as long as it sends.
     fn silent_since(&self, server: usize) -> Option<u64> {
         self.router.waiting_since(server).map(|since| since.max(self.links[server].heard_ns))
     }

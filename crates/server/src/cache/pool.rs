@@ -101,8 +101,7 @@ pub struct Pool {
     pub deletes_to: Vec<usize>,
     /// The pool's counters.
     pub counts: Arc<PoolCounts>,
-    /// Slots of servers that were in the pool by an earlier table and are not by this one: they lack what was written
-    /// since.
+    /// Slots of servers that were in the pool by an earlier table and are not by this one: they lack what was written since.
     pub left: HashSet<usize>,
     placement: Placement,
     /// Some servers stand in our own zone.
@@ -221,8 +220,7 @@ impl Pool {
         live.min_by_key(|server| server.health.came()).unwrap_or(&self.members[home].server)
     }
 
-    /// Returns whether this replica decides nothing here, since another one that takes part has been there for
-    /// longer.
+    /// Returns whether this replica decides nothing here, since another one that takes part has been there for longer.
     #[must_use]
     pub fn is_late(&self, server: &Server) -> bool {
         let health = |member: &Member| (member.server.health.is_live(), member.server.health.came());
@@ -291,8 +289,7 @@ impl Pool {
             .unwrap_or(&self.members[turn % count].server)
     }
 
-    /// The replicas that reads are spread over: those that can be read, and of these only the near ones if there are
-    /// any.
+    /// The replicas that reads are spread over: those that can be read, and of these only the near ones if there are any.
     pub fn readers(&self) -> impl Iterator<Item = &Server> + Clone {
         let readable = |member: &&Member| member.server.health.is_readable();
         let only_near =
@@ -323,8 +320,7 @@ impl Pool {
         readable.clone().find(|server| !server.health.is_cold()).or_else(|| readable.next())
     }
 
-    /// Returns whether the pool can take a key now. A server that is spared can: what is written to it must be read
-    /// there.
+    /// Returns whether the pool can take a key now. A server that is spared can: what is written to it must be read there.
     #[must_use]
     pub fn can_take(&self, key: &[u8]) -> bool {
         if self.is_replicated() {
@@ -358,8 +354,7 @@ impl Pool {
     }
 }
 
-/// Mixes the number of a turn so that it looks like chance, as SplitMix64 does (Steele, Lea and Flood 2014, figure
-/// 16).
+/// Mixes the number of a turn so that it looks like chance, as SplitMix64 does (Steele, Lea and Flood 2014, figure 16).
 fn any(turn: usize) -> usize {
     let mut mixed = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

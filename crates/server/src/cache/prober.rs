@@ -1,10 +1,9 @@
 //! Finds out whether servers are there, and brings back those that were lost: one prober for the process, so that a
 //! server that recovers is asked once and not by every thread.
 //!
-//! A new server is connected to, so that the log and readiness can say at once whether it is there. So is a server
-//! that was asked nothing for a while, or closed an idle connection: it may be gone unnoticed. It is asked for its
-//! version too, and which run of it answers (see `identity.rs`), but need not reply: a server that is slow while
-//! nobody needs it is not lost.
+//! A new server is connected to, so that the log and readiness can say at once whether it is there. So is a server that was
+//! asked nothing for a while, or closed an idle connection: it may be gone unnoticed. It is asked for its version too, and
+//! which run of it answers (see `identity.rs`), but need not reply: a server that is slow while nobody needs it is not lost.
 //!
 //! A server that is away is asked again and again, less and less often, at random moments. When it answers, it comes
 //! back as `homecoming` says.
@@ -31,8 +30,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long a server may be asked nothing before it is looked after.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Most errands at once, each with a thread while it lasts, so that a server that does not answer keeps no other
-/// waiting.
+/// Most errands at once, each with a thread while it lasts, so that a server that does not answer keeps no other waiting.
 const ERRANDS_MAX: usize = 32;
 
 /// The prober's thread and the way to stop it.
@@ -74,7 +72,7 @@ enum Errand {
 
 /// What the prober remembers of one server.
 struct Care {
-    /// An errand for it is under way.
+    /// An errand for the server is under way.
     is_busy: bool,
     /// When the server is asked next if it is away, and the wait from one attempt to the next.
     next: Option<Instant>,
@@ -120,8 +118,7 @@ impl Care {
         is_due
     }
 
-    /// Notes that an errand ended. `can_be_asked` false: a server to be brought back did not answer, or there was no
-    /// thread.
+    /// Notes that an errand ended. `can_be_asked` false: a server to be brought back did not answer, or there was no thread.
     fn done(&mut self, can_be_asked: bool) {
         self.is_busy = false;
         if !can_be_asked {
@@ -171,7 +168,7 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
         let until_flush = fleet.flush_rest_s(hall.clock.now()).map(Duration::from_secs);
         fleet.watch.wait(until_flush.map_or(wait, |until| until.min(wait)));
     }
-    // Errands under way have not long to go.
+    // Waits for the errands under way, which end soon.
     drop(done);
     ended.iter().for_each(drop);
 }
@@ -184,7 +181,7 @@ fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -
         Errand::FlushAgain => flush_again(server, hall),
         Errand::BringBack => match bring_back(server, hall, stop) {
             Ok(true) => tracing::info!(server = %server.name(), "server takes part again"),
-            // Threads still use it.
+            // It has to wait: threads still use it, or it was taken out.
             Ok(false) => {}
             Err(error) => {
                 tracing::debug!(server = %server.name(), "still away: {error}");
@@ -244,7 +241,7 @@ fn look_after(server: &Server, hall: &Hall) {
     );
     if is_gone && server.health.lose(Vec::new(), None) {
         tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.meaning());
-        // Threads may sleep with connections to it on which nothing is under way.
+        // Threads may sleep with idle connections to the server.
         hall.tell_retry();
     }
 }

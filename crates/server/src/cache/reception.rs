@@ -23,8 +23,7 @@ const AT_ONCE: usize = 32;
 /// * those of a pool whose servers shared keys and are all to hold every key now: what one holds of the others' keys,
 ///   from an earlier time, is old.
 ///
-/// A server that shares keys and comes back keeps what it holds: else all of it would be fetched again from behind
-/// the cache.
+/// A server that shares keys and comes back keeps what it holds: else all of it would be fetched again from behind the cache.
 pub(super) fn strangers<'a>(
     servers: &'a [Arc<Server>],
     layout: &Layout,
@@ -83,16 +82,15 @@ pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &T
     }
 }
 
-/// Flushes servers, several at once; those that cannot be flushed are away until they have been, and `emptied` is
-/// called with each that was. Requests sent before a server left its pool are answered by then, or their connection
-/// was given up and the server is away: that takes at most the server's timeout, which is less than the time between
-/// lookups by default.
+/// Flushes servers, several at once; those that cannot be flushed are away until they have been, and `emptied` is called with
+/// each that was. Requests sent before a server left its pool are answered by then, or their connection was given up and the
+/// server is away: that takes at most the server's timeout, which is less than the time between lookups by default.
 pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl Fn(&Server) + Sync) {
     let coming = servers.first().map_or(0, |server| server.health.next_coming());
     let one = |server: &Server| {
         server.health.comes(coming);
         server.health.may_be_another();
-        // Nobody has looked up its name since it left. A server that another pool has is moved by the namer.
+        // Its name has not been looked up since it left. A server that another pool has is moved by the namer.
         if !in_use.contains(&server.slot)
             && let Some(address) = server.backend.moved_to().into_iter().next()
         {
@@ -116,8 +114,7 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl 
     at_once(servers, |server| one(server));
 }
 
-/// Does `work` for each element and returns the results in order. Runs [`AT_ONCE`] threads, since the work is mostly
-/// waiting.
+/// Does `work` for each element and returns the results in order. Runs [`AT_ONCE`] threads, since the work is mostly waiting.
 pub(super) fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let some = |some: &[T]| {
         thread::scope(|scope| {

@@ -281,7 +281,7 @@ mod tests {
         let mut other = client(&server, b"mn\r\n");
         let mut answer = [0; 4];
         other.read_exact(&mut answer).unwrap();
-        // The thread has looked at both, and nothing happens to it any more.
+        // The thread has looked at both requests, and gets no event any more.
         let wanted = held.into_iter().map(|claim| claims.release(claim, 0));
         assert_eq!(wanted.filter(|wanted| *wanted).count(), 1);
         let mut answer = [0; 12];

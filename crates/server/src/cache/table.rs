@@ -180,8 +180,7 @@ impl Table {
         self.in_use.iter().filter(|slot| !self.servers[**slot].health.is_away()).count()
     }
 
-    /// Returns whether a server in use takes part and answered when it was last asked; None: not all have been asked
-    /// yet.
+    /// Returns whether a server in use takes part and answered when it was last asked; None: not all have been asked yet.
     #[must_use]
     pub fn answers(&self) -> Option<bool> {
         let mut health = self.in_use.iter().map(|slot| &self.servers[*slot].health);
@@ -333,8 +332,7 @@ impl Table {
         !own.is_replicated() && !own.may_grow() && own.source.is_none() && own.strays(now).next().is_none()
     }
 
-    /// Returns whether a key may be read from several servers: its copies, and where it is looked for when they miss
-    /// it.
+    /// Returns whether a key may be read from several servers: its copies, and where it is looked for when they miss it.
     #[must_use]
     pub fn has_several(&self, pool: usize) -> bool {
         self.pools[pool].is_replicated() || self.pools[pool].source.is_some()
@@ -474,7 +472,7 @@ mod tests {
         assert_eq!(table.taker(0, b"key", false, 1), Taker { pool: 1, expiry_s: Some(10) });
         assert!(!table.is_simple(0, 2));
         assert_eq!(strays(&table, 2), [2]);
-        // Ten seconds from the second in which it is stored, which may be late.
+        // Ten seconds from the second in which the value is stored, which may be late.
         let last = 1 + table.timeouts_ns().1 + 11_000_000_000;
         assert_eq!(strays(&table, last - 1), [2]);
         assert_eq!(strays(&table, last), [0; 0], "it has expired there");

@@ -86,7 +86,7 @@ impl<E: Engine> Tier for CacheTier<E> {
             // Nothing to do: clients in `later` are tried again in every turn.
             Mail::Retry => {}
             Mail::List { after, most, answer } => {
-                // Fails if the one who asked has gone.
+                // Fails if the one that asked has gone.
                 let _ = answer.send(self.cards(after, most, connections));
             }
             Mail::Close { id, answer } => {
@@ -296,8 +296,7 @@ impl<E: Engine> CacheTier<E> {
         }
     }
 
-    /// The next clients by number. At most as many as were asked for, since for each the system is asked for its
-    /// peer.
+    /// The next clients by number. At most as many as were asked for, since for each the system is asked for its peer.
     fn cards(&self, after: u64, most: usize, connections: &Connections<Self>) -> Vec<Card> {
         let mut found: Vec<_> = connections.iter().filter(|(_, client)| client.peer.number > after).collect();
         found.sort_unstable_by_key(|(_, client)| client.peer.number);

@@ -26,9 +26,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The paths of the cache tier.
 ///
-/// `is_local`: only this machine can ask, so a request for another host name was sent by a foreign web page. Health
-/// and figures for Prometheus are answered for any name: they are the same for everybody, and monitoring uses names
-/// of its own.
+/// `is_local`: only this machine can ask, so a request for another host name was sent by a foreign web page. Health and
+/// figures for Prometheus are answered for any name: they are the same for everybody, and monitoring uses names of its own.
 pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
     let (for_ready, for_figures, meter) = (Arc::clone(hall), Arc::clone(hall), Arc::clone(&hall.meter));
     Routes::new()

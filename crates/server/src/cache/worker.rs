@@ -115,7 +115,7 @@ impl Worker {
     }
 
     /// Closes connections to servers that a thread has lost since (most likely they are dead, and would be lost
-    /// again), that have moved, whose timeouts have changed, or that no pool names any more.
+    /// again), that have moved, whose limits have changed, or that no pool names any more.
     fn close_outdated(&mut self) {
         for (slot, (server, link)) in self.router.servers().iter().zip(&mut self.links).enumerate() {
             link.take_if(|link| {
