@@ -146,6 +146,7 @@ pub(super) fn welcome(server: &Server, hall: &Hall) {
 }
 
 /// Flushes a server at this address (None: its own). When this returns, the server serves nothing that it held before.
+///
 /// # Errors
 /// The server cannot be asked, or refuses.
 pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {

@@ -73,9 +73,9 @@ pub struct PoolCounts {
     pub failovers: AtomicU64,
     /// Requests that no stand-in was allowed to take, because of `failover_limit`.
     pub failovers_refused: AtomicU64,
-    /// Keys looked for in [`Pool::source`].
+    /// Keys looked for elsewhere: in [`Pool::source`], or on another replica.
     pub looked_up: AtomicU64,
-    /// Keys filled from [`Pool::source`].
+    /// Keys filled from [`Pool::source`], or from another replica.
     pub filled: AtomicU64,
 }
 
@@ -95,7 +95,7 @@ pub struct Pool {
     former: Vec<StandIn>,
     /// Most requests in a second that stand-ins may take.
     pub failover_limit: Option<u32>,
-    /// The pool where keys are looked for that this one does not have.
+    /// The pool in which keys are looked for that this one does not have.
     pub source: Option<Source>,
     /// Other pools in which a key is deleted too when it is deleted here.
     pub deletes_to: Vec<usize>,
