@@ -121,12 +121,12 @@ impl Backend {
         }
     }
 
-    /// What encrypts connections made from now on; None: nothing does.
+    /// Sets what encrypts connections made from now on; None: nothing does.
     pub fn encrypt(&self, connector: Option<Connector>) {
         *lock(&self.tls) = connector;
     }
 
-    /// Whether TLS is spoken over connections made from now on.
+    /// Returns whether connections made from now on are encrypted with TLS.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         lock(&self.tls).is_some()
@@ -139,7 +139,7 @@ impl Backend {
     /// Begins to connect; an event tells when it is done.
     ///
     /// # Errors
-    /// The system's, when it cannot even be tried.
+    /// The system cannot even try.
     pub fn open(&self, patience: Patience) -> io::Result<Socket> {
         let socket = Socket::connect(&self.found()?)?;
         if let Socket::Tcp(stream) = &socket {

@@ -10,7 +10,7 @@ use crate::front::peer::Peer;
 /// One client.
 pub struct Client {
     pub(super) peer: Peer,
-    /// How much it may ask, if there is a limit.
+    /// The limit of the client's address, if there are limits.
     pub(super) limit: Option<Arc<Limit>>,
     /// The client is in the list of those whose next request could not be taken yet.
     pub(super) later: bool,

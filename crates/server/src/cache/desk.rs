@@ -24,9 +24,9 @@ pub struct ServerCard {
     pub labels: Vec<String>,
     /// The server's address; empty: it is not known.
     pub address: String,
-    /// Whether TLS is spoken to it.
+    /// Whether connections to the server are encrypted with TLS.
     pub tls: bool,
-    /// `live`, `draining`, `away` or `down`.
+    /// How the server stands: `live`, `draining`, `away` or `down`.
     pub state: String,
     /// The version that the server told last; empty: none yet.
     pub version: String,
@@ -81,11 +81,11 @@ pub struct PoolCard {
     pub name: String,
     /// The pool's servers.
     pub servers: Vec<MemberCard>,
-    /// `all` or `owner`.
+    /// Where writes go: `all` or `owner`.
     pub writes: String,
-    /// `round-robin`, `random`, `nearest`, `two-choices` or `owner`.
+    /// Where reads go: `round-robin`, `random`, `nearest`, `two-choices` or `owner`.
     pub reads: String,
-    /// `whole`, `split` or `auto`.
+    /// How multi-gets are spread: `whole`, `split` or `auto`.
     pub multiget: String,
     /// The rule by which keys are placed.
     pub hash: String,
@@ -124,7 +124,7 @@ pub struct PoolCard {
 pub struct RouteCard {
     /// What a key must begin with.
     pub prefix: String,
-    /// Servers see the key without it.
+    /// Servers see the key without the prefix.
     pub strip: bool,
     /// Servers see the key with this before it.
     pub add_prefix: Option<String>,
@@ -136,7 +136,7 @@ pub struct RouteCard {
     pub shadow: Option<String>,
     /// The share of keys whose requests are copied, 0 to 1.
     pub shadow_share: Option<f64>,
-    /// Most requests in a second; of multi-gets each key is one.
+    /// Most requests in a second; each key of a multi-get counts.
     pub limit: Option<u32>,
     /// Most requests at once, after a pause.
     pub burst: Option<u32>,

@@ -21,7 +21,7 @@ pub struct Explanation {
     pub command: String,
     /// The key's route; none: the answer is an error.
     pub route: Option<RouteCard>,
-    /// The key as servers see it.
+    /// The key as servers see it; none: there is no route, or servers cannot have such a key.
     pub server_key: Option<String>,
     /// The pool that takes the key now.
     pub pool: Option<String>,

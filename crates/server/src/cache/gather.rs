@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Puts so many keys into one share.
+    /// Puts this many keys into one share.
     fn with_one_share(keys: u32) -> (Gather, u16) {
         let mut gather = Gather::default();
         let share = gather.share();

@@ -159,7 +159,7 @@ pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Resu
     ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))
 }
 
-/// Has a server forget everything that was asked to do so later, when another flush took the place of that.
+/// Flushes a server for a delayed `flush_all`, of which it was not told ([`Fleet::remind`](super::fleet::Fleet::remind)).
 pub(super) fn flush_again(server: &Server, hall: &Hall) {
     // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
     let (flushes, mut own) = (&hall.fleet.flushes, OwnFlushes::default());
@@ -179,15 +179,15 @@ pub(super) fn flush_again(server: &Server, hall: &Hall) {
     }
 }
 
-/// Makes a server that comes back forget everything, now and when clients wanted it.
+/// Flushes a server that comes back, now and, if a delayed `flush_all` is due later, once more then.
 fn flush(link: &mut BufReader<Dialed>, server: &Server, hall: &Hall) -> io::Result<()> {
     ask(link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
     hall.fleet.remind(server, hall.clock.now());
     Ok(())
 }
 
-/// Deletes these keys. Those that are left are not done, should it fail. If many are left when writes have waited `until` then, it is
-/// by a flush.
+/// Deletes keys from the end of `keys`; if that fails, the rest stays in it. If many are left after `until`, flushes
+/// the server instead, since writes have waited long enough.
 fn delete_all(
     link: &mut BufReader<Dialed>,
     server: &Server,
@@ -207,7 +207,7 @@ fn delete_all(
     Ok(())
 }
 
-/// Deletes these keys, as far as a server that has told its version may hold them.
+/// Deletes those of these keys that a server of the version told may hold.
 fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[Missed]) -> io::Result<()> {
     let (mut commands, mut lines) = (Vec::new(), 0);
     for Missed { key, base64 } in keys {
@@ -221,7 +221,7 @@ fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[Missed]) -> io:
     ask(link, &commands, lines, |said| said.starts_with(b"CLIENT_ERROR") || !is_error(said))
 }
 
-/// Reads connections to their ends, and leaves those that have none yet.
+/// Reads connections to their ends; those whose end has not come yet stay in `sockets`.
 fn drain(sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
     let mut done = Ok(());
     while let Some(socket) = sockets.pop() {
@@ -239,10 +239,10 @@ fn drain(sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
     done
 }
 
-/// Reads until the server has closed a connection that was given up: then it has done all it was sent.
+/// Reads until the server has closed a connection that was given up: then it has executed all that it was sent.
 ///
 /// # Errors
-/// `TimedOut`: it was away for so long that the system gave the connection up. Others: it is not at its end.
+/// `TimedOut`: the server was away for so long that the system gave the connection up. Others: the end has not come.
 fn read_to_end(socket: &OwnedFd) -> io::Result<()> {
     let mut socket = Socket::from(socket.try_clone()?);
     socket.set_nonblocking(false)?;

@@ -16,7 +16,7 @@ use super::router::Broken;
 /// Why a connection is given up on which a server was to decide that holds nothing now.
 pub(super) const STARTED_ANEW: &str = "it was started anew, and decides nothing";
 
-/// What a server is asked.
+/// The question to a server.
 const QUESTION: &[u8] = b"stats\r\n";
 
 /// The longest answer that is accepted: memcached's own has some 3 KiB.

@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// How many of requests at these times are taken.
+    /// How many requests at these times are taken.
     fn taken(limit: &Limit, times: impl IntoIterator<Item = u64>) -> u64 {
         let asks = |now: &u64| {
             let may = !limit.is_exhausted(*now);

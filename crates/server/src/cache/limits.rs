@@ -64,7 +64,7 @@ pub const SHADOW_BYTES_MAX: usize = 64 * 1024;
 /// Longest line of a multi-get: 10,000 keys of some 100 bytes.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Buffers and the like that a thread keeps for reuse.
+/// Most requests, parcels and lists that a thread keeps for reuse, of each kind.
 pub const SPARE_MAX: usize = 1024;
 
 /// Most servers in the life of a program: their numbers must fit 16 bits, and so must those of a multi-get's shares

@@ -223,7 +223,7 @@ impl Link {
     pub(super) fn close(&mut self, registry: &Registry) -> Option<OwnedFd> {
         let was_open = self.opening.is_none();
         let mut socket = std::mem::take(self).socket?;
-        // It leaves the poll in any case when it is closed.
+        // Closing the socket takes it out of the poll in any case.
         let _ = registry.deregister(&mut socket);
         socket.shut_write();
         was_open.then(|| socket.into_fd()).flatten()

@@ -12,7 +12,7 @@ pub(super) const MISSED_KEYS_MAX: usize = 16 * 1024;
 /// A key as it is written in a command.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Missed {
-    /// The key.
+    /// The key's bytes, as they stand in the command.
     pub key: Vec<u8>,
     /// The key is written in base64.
     pub base64: bool,
@@ -21,15 +21,15 @@ pub struct Missed {
 /// What must be done before a server may take part again.
 #[derive(Debug)]
 pub enum Before {
-    /// Wait: it was taken out, or threads still use it.
+    /// Wait: the server was taken out, or threads still use it.
     Wait,
     /// Read these connections to their ends.
     Drain(Vec<OwnedFd>),
     /// Delete these keys.
     Delete(Vec<Missed>),
-    /// Forget everything.
+    /// Flush the server.
     Flush,
-    /// Nothing: it takes part from now on.
+    /// Nothing: the server takes part from now on.
     Nothing,
 }
 

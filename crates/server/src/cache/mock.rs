@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
-/// Writes the answer to a request, with values of so many bytes.
+/// Writes the answer to a request, with values of this many bytes.
 pub fn answer(request: &Request, input: &[u8], bytes: usize, out: &mut Vec<u8>) {
     let value = |out: &mut Vec<u8>| {
         out.resize(out.len() + bytes, b'x');

@@ -517,7 +517,7 @@ mod tests {
             let rules = Rules { writes: Writes::Owner, hash: Hash::Twemproxy, ..Rules::default() };
             let layout = Layout::of_one_pool(vec![first, Seat::of("10.0.0.2:11212")], rules);
             let table = Fleet::new(&layout, true).unwrap().table();
-            // Where keys differ at their ends alone, FNV puts them side by side.
+            // FNV places keys side by side that differ only in their last bytes.
             (0..100).map(|i| table.pools[0].home(format!("{i} of the keys").as_bytes())).collect::<Vec<_>>()
         };
         let named = |name: &str| homes(Seat { name: Some(name.into()), ..Seat::of("10.0.0.9:1") });

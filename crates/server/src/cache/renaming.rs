@@ -26,7 +26,7 @@ impl Renaming {
         self.taken.is_empty() && self.added.is_empty()
     }
 
-    /// A key as the servers see it.
+    /// The key that servers see for a client's key.
     #[must_use]
     pub fn server_key<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         let rest = &key[self.taken.len()..];

@@ -263,7 +263,7 @@ mod tests {
         Server::start(options).unwrap()
     }
 
-    /// A client of it that has asked this.
+    /// A client of this server that has sent `text`.
     fn client(server: &Server, text: &[u8]) -> TcpStream {
         let [ListenAddress::Tcp(addr)] = server.running().addresses() else { panic!("one address") };
         let mut client = TcpStream::connect(addr).unwrap();

@@ -1,4 +1,4 @@
-//! The table of routes: which pool a key goes to by its beginning and the command, and which servers that means.
+//! The table of routes: which pool a key goes to by its prefix and the command, and which servers that means.
 //!
 //! The longest prefix that has a route for the command decides. Routes are kept sorted by prefix; each knows the next
 //! to try when it does not fit (the same prefix for other commands, else the longest prefix of its prefix). The
@@ -215,7 +215,7 @@ impl Table {
         None
     }
 
-    /// The pool that takes a key of this pool now: itself, or another one that stands in for it.
+    /// The pool that takes a key of this pool now: this one, or another one that stands in for it.
     #[must_use]
     pub fn taker(&self, pool: usize, key: &[u8], reads: bool, now: u64) -> Taker {
         match self.stand_in(pool, key) {

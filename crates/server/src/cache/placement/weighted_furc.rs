@@ -11,7 +11,7 @@ use super::spooky;
 /// The seed of mcrouter's draw.
 const SEED: u32 = 0xface_2014;
 
-/// Attempts; the last one's server is taken in any case.
+/// Most attempts; the last one's server is taken in any case.
 const ATTEMPTS: usize = 32;
 
 /// The limit of each server, below which its draw must stay.
