@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// What a message's body is.
+/// The fingerprint of a message's body, which identifies the message within a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Body([u64; 2]);
 
@@ -16,7 +16,7 @@ pub struct Body([u64; 2]);
 pub type Key = NonZeroU64;
 
 impl Body {
-    /// Of these bytes.
+    /// Returns the fingerprint of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_bits(xxh3_128(bytes))
@@ -37,7 +37,7 @@ impl fmt::Display for Body {
     }
 }
 
-/// Of a key, a receipt, headers; None for no bytes.
+/// Returns the fingerprint of a key, a receipt or headers; None if `bytes` is empty.
 #[must_use]
 pub fn fingerprint(bytes: &[u8]) -> Option<Key> {
     if bytes.is_empty() { None } else { Some(Key::new(xxh3_64(bytes)).unwrap_or(Key::MAX)) }

@@ -1,4 +1,4 @@
-//! All rules, one after the other.
+//! Judges a history by all rules, one after the other.
 
 use crate::history::History;
 use crate::message::Fate;

@@ -7,57 +7,59 @@ use crate::operation::{Call, Delivery, Outcome};
 use crate::story::Op;
 use crate::{NEVER, Time, millis};
 
-/// Servers count leases in whole milliseconds.
+/// How much too early a lease or a delay may seem to end, because servers count in whole milliseconds.
 pub(crate) const ROUNDED: Time = millis(2);
 
 /// A message that a POP or the drain handed out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handed<'a> {
-    /// Of the story's messages.
+    /// Index of the message in `Story::messages`.
     pub(crate) message: u32,
-    /// Of the story's operations.
+    /// Index of the pop in `Story::ops`.
     pub(crate) op: usize,
-    /// What the answer said.
+    /// The message as the answer showed it.
     pub(crate) delivery: &'a Delivery,
-    /// None: taken for good.
+    /// The lease under which it was handed out; None if it was taken for good.
     pub(crate) lease: Option<Lease>,
 }
 
 /// What the journals say of a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
-    /// It cannot have ended before this.
+    /// Time before which the lease cannot have ended.
     pub(crate) lasts: Time,
-    /// Nobody else can have had the message before this: the lease lasted, or it was given back with a delay.
+    /// Earliest time at which another client can have been given the message: the end of the lease, or of the delay
+    /// with which it was given back.
     pub(crate) free_from: Time,
-    /// If nobody did anything it had ended by this, and what was given back with a delay could be had.
+    /// Time by which the lease had run out with all its extensions, and the delay of a return was over.
     pub(crate) over_by: Time,
-    /// If it was given back it could be had by this; a delay may be late.
+    /// Time by which a message that was given back was available again, even if the timer of its delay was late; None
+    /// if it was not given back.
     pub(crate) given_back_by: Option<Time>,
-    /// The acknowledgement that counted, of the story's operations.
+    /// Index in `Story::ops` of the acknowledgement that took effect.
     pub(crate) won: Option<usize>,
-    /// Acknowledgements that counted.
+    /// Number of acknowledgements that took effect.
     pub(crate) wins: u32,
-    /// When an acknowledgement began of which nobody knows whether it counted.
+    /// Earliest begin of an acknowledgement of unknown outcome; [`NEVER`] if there was none.
     pub(crate) maybe_won: Time,
-    /// When the last of these was over.
+    /// Latest end of an acknowledgement of unknown outcome; 0 if there was none.
     pub(crate) maybe_won_by: Time,
-    /// The last extension or return that counted.
+    /// Index in `Story::ops` of the last extension or return that took effect.
     pub(crate) held: Option<usize>,
 }
 
 impl Handed<'_> {
-    /// The operation by which the message went for good, if it did.
+    /// Returns the operation that took the message for good, if one did: the pop, or the acknowledgement of its lease.
     pub(crate) fn taken_by(&self) -> Option<usize> {
         self.lease.map_or(Some(self.op), |lease| lease.won)
     }
 
-    /// The last extension or return of its lease that counted.
+    /// Returns the last extension or return of the lease that took effect.
     pub(crate) fn held(&self) -> Option<usize> {
         self.lease.and_then(|lease| lease.held)
     }
 
-    /// Nobody else can have been given the message before this time.
+    /// Returns the earliest time at which another client can have been given the message.
     pub(crate) fn free_from(&self) -> Time {
         match self.lease {
             Some(lease) if lease.won.is_none() => lease.free_from,
@@ -83,7 +85,7 @@ impl Lease {
     }
 }
 
-/// The lease with which a pop hands out, if it does.
+/// Returns the lease under which a pop hands out messages, if it asks for one.
 pub(crate) fn lease(op: &Op<'_>) -> Option<Lease> {
     match op.call {
         Call::Pop(select) if select.lease_ms > 0 => Some(Lease::of(op, select.lease_ms)),
@@ -91,7 +93,8 @@ pub(crate) fn lease(op: &Op<'_>) -> Option<Lease> {
     }
 }
 
-/// Enters what holders did with their leases; says which delivery a receipt is of.
+/// Enters acknowledgements, extensions and returns in the leases; returns the index in `handed` of each receipt's
+/// delivery.
 pub(crate) fn follow_leases(ops: &[Op<'_>], handed: &mut [Handed<'_>], late: Time) -> HashMap<Key, usize> {
     let mut by_receipt: HashMap<Key, usize> = HashMap::new();
     for (i, one) in handed.iter().enumerate() {
@@ -142,7 +145,7 @@ pub(crate) fn follow_leases(ops: &[Op<'_>], handed: &mut [Handed<'_>], late: Tim
 }
 
 impl Lease {
-    /// An extension or a return.
+    /// Sets `held` to an extension or return that took effect, if it began later than the one before.
     fn hold(&mut self, ops: &[Op<'_>], number: usize) {
         let is_later = self.held.is_none_or(|held| ops[held].begin < ops[number].begin);
         if ops[number].counted() && is_later {
@@ -160,13 +163,13 @@ impl Lease {
     }
 }
 
-/// What was done with a lease, but for its acknowledgement.
+/// The extensions and returns of one lease.
 struct Course {
-    /// Begin, end, and until when the lease then lasted at least.
+    /// Extensions that took effect: begin, end, and the time up to which the lease then lasted at least.
     extensions: Vec<(Time, Time, Time)>,
-    /// From here on it may have been given up, or shortened.
+    /// Time from which the lease may be over by a return, or by an extension of unknown outcome that shortened it.
     given_up: Time,
-    /// It was given back, and from here on the message can have been had.
+    /// Time from which the message can have been handed out again, if it was given back.
     back_from: Option<Time>,
 }
 
@@ -193,8 +196,8 @@ impl Course {
         }
     }
 
-    /// The last extension that counted says when the lease ended, for it held until then; of those that overlap any may
-    /// be the last.
+    /// Returns the earliest time at which the lease can have ended by its last extension that took effect. Of
+    /// extensions that overlap in time, any may be the last.
     fn last_extension(&self) -> Option<Time> {
         let last_begin = self.extensions.iter().map(|(begin, ..)| *begin).max();
         let may_be_last = |(_, end, _): &&(Time, Time, Time)| last_begin.is_some_and(|begin| *end >= begin);
@@ -202,7 +205,7 @@ impl Course {
     }
 }
 
-/// The lease of an acknowledgement, a return or an extension.
+/// Returns the receipt that an acknowledgement, a return or an extension names.
 pub(crate) fn receipt(call: &Call) -> Option<Key> {
     match call {
         Call::Ack { receipt } | Call::Nack { receipt, .. } | Call::Extend { receipt, .. } => Some(*receipt),

@@ -1,4 +1,4 @@
-//! All journals of a history, in one set of names.
+//! All journals of a history, their names translated to one common set.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,16 @@ use crate::journal::{Entry, Journal};
 use crate::names::{Name, Names};
 use crate::operation::{Answer, Call, Delivery, Kind, Outcome, Send};
 
-/// What is to be judged.
+/// A history: the journals of all clients, and what else is needed to judge them.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// For so long after an operation of unknown outcome was given up it may still take effect, or be undone: a transaction
-    /// that the database has not noticed the end of yet. What a pop may hold is hidden from others meanwhile, so nulls and
-    /// orders of that time are not judged. 0 where nothing outlives the process that was killed.
+    /// How long after its client gave it up an operation of unknown outcome may still take effect, or be undone: the
+    /// database may not have noticed yet that its transaction has ended. Messages that a pop may hold are hidden from
+    /// other readers meanwhile, so nulls and orders of that time are not judged. 0 where nothing outlives the process
+    /// that was killed.
     pub limbo: Time,
-    /// How late a lease, a delay or a time to live may end. Servers promise 200 ms; a machine that is busy with other things
-    /// is given more.
+    /// How late a lease, a delay or a time to live may end. Servers promise 200 ms; a machine that is busy with other
+    /// things is allowed more.
     pub timers_late: Time,
     names: Names,
     journals: Vec<Record>,
@@ -24,7 +25,7 @@ pub struct History {
     cut: Option<Time>,
 }
 
-/// A journal in the history's names.
+/// A journal whose names are those of the history.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) client: u32,
@@ -33,12 +34,12 @@ pub(crate) struct Record {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// By how much a server's counter of requests grew between two quiet moments around all journals.
+/// The growth of a server's counter of requests between two idle moments, one before and one after all journals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests {
-    /// Of this kind.
+    /// The kind of the requests counted.
     pub kind: Kind,
-    /// That ended so.
+    /// How the requests counted ended.
     pub ending: Ending,
     /// The counter's growth.
     pub counted: u64,
@@ -47,11 +48,11 @@ pub struct Requests {
 /// How servers say that a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// Answered.
+    /// Answered with a result.
     Ok,
-    /// Nothing was there.
+    /// Answered with null: there was no message.
     Null,
-    /// An error.
+    /// Answered with an error.
     Error,
 }
 
@@ -70,7 +71,7 @@ impl Default for History {
 }
 
 impl History {
-    /// An empty one with this [`limbo`](Self::limbo).
+    /// Creates an empty history with this [`limbo`](Self::limbo).
     #[must_use]
     pub fn with_limbo(limbo: Time) -> Self {
         Self { limbo, ..Self::default() }
@@ -81,32 +82,32 @@ impl History {
         self.record(journal, false);
     }
 
-    /// Adds the final drain, or a reader's part of it: every message that was left when all clients were silent. Without
-    /// one rule A cannot be decided.
+    /// Adds the journal of the final drain, or of one reader's part of it: every message that was left when all clients
+    /// had stopped. Without a drain rule A cannot be decided.
     pub fn drain(&mut self, journal: &Journal) {
         self.drained = true;
         self.record(journal, true);
     }
 
-    /// Adds what a server counted.
+    /// Adds the growth of one of a server's counters.
     pub fn count(&mut self, requests: Requests) {
         self.requests.push(requests);
     }
 
-    /// How many requests of a kind are in the journals.
+    /// Returns how many requests of a kind are in the journals.
     #[must_use]
     pub fn requests_of(&self, kind: Kind) -> u64 {
         let entries = self.journals.iter().flat_map(|journal| &journal.entries);
         entries.filter(|entry| entry.call.kind() == kind).count() as u64
     }
 
-    /// Only operations that began before `at` were kept, by all clients. What was done later is unknown, so what no rule
-    /// can say without it stays undecided.
+    /// Declares that all journals hold only operations that began before `at`. Whatever a rule cannot decide without
+    /// later operations stays undecided.
     pub fn cut(&mut self, at: Time) {
         self.cut = Some(self.cut.map_or(at, |cut| cut.min(at)));
     }
 
-    /// The words of names.
+    /// Returns the names of the history, with their words.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
@@ -120,12 +121,12 @@ impl History {
         &self.requests
     }
 
-    /// Whether everything that was left is known.
+    /// Returns whether all operations are known, and all messages that were left at the end.
     pub(crate) fn is_whole(&self) -> bool {
         self.drained && self.cut.is_none()
     }
 
-    /// From here on operations are not all known.
+    /// Returns the time from which on not all operations are known; `Time::MAX` if all are.
     pub(crate) fn known_until(&self) -> Time {
         self.cut.unwrap_or(Time::MAX)
     }
@@ -139,7 +140,7 @@ impl History {
     }
 }
 
-/// From a journal's names to the history's.
+/// Translates a journal's names to those of the history.
 struct Translation<'a> {
     from: &'a Names,
     to: &'a mut Names,

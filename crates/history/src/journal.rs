@@ -1,21 +1,21 @@
 //! What one client asked and was told, in program order.
 //!
-//! An operation is written down before its bytes leave, so that a client that dies leaves no effect without a cause.
+//! An operation is recorded before its bytes are sent, so that a client that dies leaves no effect without a cause.
 
 use crate::Time;
 use crate::names::{Name, Names};
 use crate::operation::{Call, Outcome};
 
-/// One operation.
+/// One operation of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Before this its bytes had not left.
+    /// Time before which none of the request's bytes had been sent.
     pub begin: Time,
-    /// At this its answer was there, or was given up; the latest time there is, while neither is so.
+    /// Time at which the answer had been received or was given up; `Time::MAX` while the operation is under way.
     pub end: Time,
-    /// What was asked.
+    /// The request.
     pub call: Call,
-    /// What was told.
+    /// How the request ended.
     pub outcome: Outcome,
 }
 
@@ -40,57 +40,57 @@ impl Journal {
         Self { client, account, names, entries: Vec::new() }
     }
 
-    /// The same where all names are [numbers](Name::number).
+    /// Creates a journal in which all names are [numbers](Name::number).
     #[must_use]
     pub fn numbered(client: u32, account: Name) -> Self {
         Self { client, account, names: Names::default(), entries: Vec::new() }
     }
 
-    /// Which client.
+    /// Returns the number of the client.
     #[must_use]
     pub fn client(&self) -> u32 {
         self.client
     }
 
-    /// Who it was logged in as.
+    /// Returns the account that the client was logged in as.
     #[must_use]
     pub fn account(&self) -> Name {
         self.account
     }
 
-    /// Its names.
+    /// Returns the names of the journal, with their words.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// The name of a queue or account.
+    /// Returns the [`Name`] for the word of a queue or account.
     pub fn name(&mut self, word: &str) -> Name {
         self.names.name(word)
     }
 
-    /// Its operations, by number.
+    /// Returns the operations, by number.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Begins an operation and gives its number.
+    /// Records that an operation begins, and returns its number.
     pub fn begin(&mut self, at: Time, call: Call) -> usize {
         self.entries.push(Entry { begin: at, end: Time::MAX, call, outcome: Outcome::Info });
         self.entries.len() - 1
     }
 
-    /// Ends operation `number`, which may have been done before: then the last word counts.
+    /// Records how operation `number` ended; a later call replaces what an earlier one recorded.
     ///
     /// # Panics
-    /// It never began.
+    /// If the operation never began.
     pub fn end(&mut self, number: usize, at: Time, outcome: Outcome) {
         let entry = &mut self.entries[number];
         (entry.end, entry.outcome) = (at, outcome);
     }
 
-    /// The client is known to have been gone at `at`: what was under way has ended, nobody knows how.
+    /// Ends all operations under way with unknown outcome: the client is known to have been gone at `at`.
     pub fn close(&mut self, at: Time) {
         for entry in self.entries.iter_mut().filter(|entry| entry.end == Time::MAX) {
             entry.end = at.max(entry.begin);

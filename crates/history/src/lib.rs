@@ -43,10 +43,10 @@ pub use verdict::{At, Counts, Rule, Verdict, Violation};
 /// Nanoseconds of the one clock that all journals of a history share.
 pub type Time = u64;
 
-/// A time that does not come.
+/// A time that is never reached.
 pub(crate) const NEVER: Time = Time::MAX;
 
-/// Milliseconds as the clock counts them.
+/// Converts milliseconds to the nanoseconds of [`Time`].
 pub(crate) const fn millis(ms: u64) -> Time {
     ms.saturating_mul(1_000_000)
 }

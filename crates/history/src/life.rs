@@ -11,13 +11,13 @@ use crate::{NEVER, Time};
 /// What happened to one queue as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
-    /// Deletions and purges that took place or may have, by their begin.
+    /// Deletions and purges that took place or may have, ordered by begin.
     pub(crate) ends: Vec<End>,
-    /// Begins of creations that took place or may have, in their order, each with the last end of those up to it.
+    /// Begin of each creation that took place or may have, in order, with the latest end of all creations up to it.
     creations: Vec<(Time, Time)>,
-    /// For each of `ends` the first end of those certain ones that began no earlier.
+    /// For each of `ends`, the earliest end among the certain ones that began no earlier.
     certain: Vec<Option<(Time, At)>>,
-    /// Ends in their order, each with the first begin of those that ended no earlier.
+    /// End of each deletion or purge, in order, with the earliest begin among those that ended no earlier.
     possible: Vec<(Time, Time)>,
 }
 
@@ -27,15 +27,15 @@ pub(crate) struct End {
     pub(crate) at: At,
     pub(crate) begin: Time,
     pub(crate) end: Time,
-    /// It certainly took place.
+    /// Whether it certainly took place.
     pub(crate) certain: bool,
-    /// The queue itself went.
+    /// Whether the queue itself was deleted.
     pub(crate) deletes: bool,
-    /// How many messages went with it; None: nobody knows.
+    /// Number of messages that it removed; None if unknown.
     pub(crate) messages: Option<u64>,
 }
 
-/// The lives of all queues.
+/// Returns the life of every queue that was created, deleted or purged.
 pub(crate) fn lives(ops: &[Op<'_>]) -> HashMap<Name, Life> {
     let mut lives: HashMap<Name, Life> = HashMap::new();
     for op in ops {
@@ -94,19 +94,20 @@ impl Life {
         }
     }
 
-    /// From when on what was sent after `time` may have gone with a deletion or purge.
+    /// Returns the earliest time at which a message sent after `time` may have gone with a deletion or purge.
     pub(crate) fn ends_from(&self, time: Time) -> Time {
         let after = self.possible.partition_point(|(end, _)| *end < time);
         self.possible.get(after).map_or(NEVER, |(_, begin)| (*begin).max(time))
     }
 
-    /// By when what was there at `time` had certainly gone with one, and with which.
+    /// Returns by when a message that was there at `time` had certainly gone with a deletion or purge, and with which
+    /// one.
     pub(crate) fn ended_by(&self, time: Time) -> Option<(Time, At)> {
         let after = self.ends.partition_point(|end| end.begin <= time);
         self.certain.get(after).copied().flatten()
     }
 
-    /// The deletion that had ended before `begin`, if the queue cannot have been created anew since by `end`.
+    /// Returns the deletion that had ended before `begin`, unless the queue can have been created anew by `end`.
     pub(crate) fn deleted_before(&self, begin: Time, end: Time) -> Option<At> {
         let earlier = &self.ends[..self.ends.partition_point(|deletion| deletion.begin < begin)];
         let done = |deletion: &&End| deletion.certain && deletion.deletes && deletion.end < begin;

@@ -1,7 +1,7 @@
-//! When messages may have been hidden by a pop of which nobody knows how it ended.
+//! When messages may have been hidden by a pop of unknown outcome.
 //!
-//! Such a pop may have taken a message and died before it could keep it: then the message was away for a while and
-//! comes back as if nothing had been. Reads of that time cannot be judged.
+//! Such a pop may have taken a message and failed before it could commit: the message was hidden for a while and then
+//! came back as if nothing had happened. Reads of that time cannot be judged.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use crate::names::Name;
 use crate::operation::Call;
 use crate::story::Op;
 
-/// Times by queue.
+/// The times during which pops of unknown outcome may have hidden messages, by queue.
 #[derive(Debug, Default)]
 pub(crate) struct Limbo {
     queues: HashMap<Name, Spans>,
-    /// Of pops that named no queue.
+    /// Times of pops that named no queue.
     anywhere: Spans,
     all: Spans,
 }
 
 impl Limbo {
-    /// Of these pops.
+    /// Collects the times of these pops.
     pub(crate) fn of<'a>(pops: impl Iterator<Item = &'a Op<'a>>) -> Self {
         let mut limbo = Self::default();
         for op in pops {
@@ -36,7 +36,8 @@ impl Limbo {
         limbo
     }
 
-    /// Whether something of `queue` (None: of any) may have been hidden at some time from `begin` to `end`.
+    /// Returns whether a message of `queue` (None: of any queue) may have been hidden at some time from `begin` to
+    /// `end`.
     pub(crate) fn covers(&self, queue: Option<Name>, begin: Time, end: Time) -> bool {
         match queue {
             None => self.all.meet(begin, end),
@@ -48,7 +49,7 @@ impl Limbo {
     }
 }
 
-/// Spans of time; merged: in order and apart.
+/// Spans of time; once merged, they are in order and disjoint.
 #[derive(Debug, Default)]
 struct Spans(Vec<(Time, Time)>);
 

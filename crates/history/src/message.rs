@@ -11,40 +11,40 @@ use crate::operation::{Select, Send};
 use crate::verdict::At;
 use crate::{NEVER, Time};
 
-/// One message that somebody tried to send.
+/// A message that a client tried to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Message<'a> {
-    /// Its send, or the first attempt.
+    /// The operation that sent it first.
     pub(crate) at: At,
-    /// Which of the send's bodies it is.
+    /// Index of the message among the bodies of its send.
     pub(crate) index: u32,
-    /// How it was sent.
+    /// The send's arguments.
     pub(crate) send: &'a Send,
-    /// By whom.
+    /// The account that sent it.
     pub(crate) sender: Name,
-    /// Before this it did not exist.
+    /// Time before which the message did not exist.
     pub(crate) begun: Time,
-    /// By this it had been acknowledged.
+    /// Time by which its send had been acknowledged; [`NEVER`] if no attempt was.
     pub(crate) acked: Time,
-    /// How often it was sent under its key.
+    /// Number of attempts to send it.
     pub(crate) attempts: u32,
-    /// How many attempts were refused.
+    /// Number of attempts that were refused.
     pub(crate) refused: u32,
-    /// What the acknowledgement said.
+    /// The id that the acknowledgement told.
     pub(crate) id: Option<u64>,
-    /// Of the story's deliveries, in the order in which it was handed out.
+    /// Range of its deliveries in `Story::handed`, in the order in which it was handed out.
     pub(crate) handed: Range<usize>,
-    /// Found in its queue at the end: of what the story was shown.
+    /// Index in `Story::shown` of the drain's answer that found it still in its queue.
     pub(crate) left: Option<usize>,
-    /// By this it was certainly there, whether acknowledged or not.
+    /// Time by which it was certainly there, whether acknowledged or not.
     pub(crate) there_by: Time,
-    /// From this on it may have gone with its queue, or its time to live.
+    /// Time from which it may have gone with its queue or by its time to live.
     pub(crate) ends_from: Time,
-    /// From this on it may have been with somebody, or gone.
+    /// Time from which a client may have held it, or it may have been gone.
     pub(crate) hidden_from: Time,
-    /// From this on it may have been gone for good.
+    /// Time from which it may have been gone for good.
     pub(crate) removed_from: Time,
-    /// By this it was certainly gone for good.
+    /// Time by which it was certainly gone for good.
     pub(crate) removed_by: Time,
 }
 
@@ -55,12 +55,12 @@ pub(crate) enum Fate {
     Acknowledged,
     /// Every attempt was refused.
     Refused,
-    /// Nobody knows.
+    /// No attempt was acknowledged, and at least one has an unknown outcome.
     InDoubt,
 }
 
 impl<'a> Message<'a> {
-    /// One that an operation tried to send.
+    /// Creates a message of which nothing is known yet but its send.
     pub(crate) fn new(at: At, index: u32, send: &'a Send, sender: Name) -> Self {
         Self {
             at,
@@ -82,7 +82,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What became of its send.
+    /// Returns what became of its send.
     pub(crate) fn fate(&self) -> Fate {
         if self.acked < NEVER {
             Fate::Acknowledged
@@ -94,7 +94,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Why a reader with these conditions must not see a message, wherever it lies; None: it may.
+/// Returns why a reader with these conditions must not see a message, whatever its queue; None if it may.
 pub(crate) fn hides(message: &Message<'_>, reader: Name, select: &Select) -> Option<&'static str> {
     if message.send.to.is_some_and(|to| to != reader) {
         Some("it is for somebody else")

@@ -22,7 +22,7 @@ impl Name {
     }
 }
 
-/// The words of names.
+/// The table of names that have a word.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     words: Vec<Box<str>>,
@@ -30,7 +30,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The name of this word, the same whenever it is asked for.
+    /// Returns the name for a word, always the same one for the same word.
     ///
     /// # Panics
     /// With more than four billion names.
@@ -44,7 +44,7 @@ impl Names {
         name
     }
 
-    /// The word of a name; its number when it has none.
+    /// Returns the word of a name, or its number if it has no word.
     #[must_use]
     pub fn word(&self, name: Name) -> Cow<'_, str> {
         match self.words.get(name.place()) {

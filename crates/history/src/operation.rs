@@ -1,4 +1,4 @@
-//! What a client asks, and what it is told.
+//! The requests of clients, and their answers.
 
 use crate::body::{Body, Key};
 use crate::names::Name;
@@ -14,51 +14,51 @@ pub enum Call {
     Peek(Select),
     /// ACK of one lease.
     Ack {
-        /// Which.
+        /// The lease's receipt.
         receipt: Key,
     },
     /// NACK of one lease.
     Nack {
-        /// Which.
+        /// The lease's receipt.
         receipt: Key,
         /// `DELAY`; 0: none.
         delay_ms: u64,
     },
     /// EXTEND of one lease.
     Extend {
-        /// Which.
+        /// The lease's receipt.
         receipt: Key,
-        /// It ends so many milliseconds from now.
+        /// Milliseconds from now after which the lease ends.
         ms: u64,
     },
-    /// QCREATE; None: a queue without a name, which is named by the id in the answer.
+    /// QCREATE.
     Create {
-        /// Which.
+        /// The queue; None: one without a name, which is then named by the id in the answer.
         queue: Option<Name>,
     },
     /// QDELETE.
     Delete {
-        /// Which.
+        /// The queue.
         queue: Name,
     },
     /// QPURGE.
     Purge {
-        /// Which.
+        /// The queue.
         queue: Name,
     },
     /// QINFO.
     Info {
-        /// Which.
+        /// The queue.
         queue: Name,
     },
     /// QBROWSE of a whole queue; only in a final drain.
     Browse {
-        /// Which.
+        /// The queue.
         queue: Name,
     },
 }
 
-/// What requests are counted by.
+/// The kind of a request, by which requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names of the commands")]
 pub enum Kind {
@@ -76,7 +76,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in journals and sentences.
+    /// Returns the kind's name in journals and sentences.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl Kind {
 }
 
 impl Call {
-    /// What it is counted by.
+    /// Returns the kind of the request.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -115,12 +115,12 @@ impl Call {
     }
 }
 
-/// Messages to a queue.
+/// The arguments of a SEND or SENDMANY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Send {
-    /// Where.
+    /// The queue that the messages are sent to.
     pub queue: Name,
-    /// None: for anyone.
+    /// The recipient; None: for anyone.
     pub to: Option<Name>,
     /// `PRIORITY`.
     pub priority: u8,
@@ -137,7 +137,7 @@ pub struct Send {
 }
 
 impl Send {
-    /// One message to anyone.
+    /// Returns a send of one message to anyone.
     #[must_use]
     pub fn new(queue: Name, body: Body) -> Self {
         let bodies = Box::new([body]);
@@ -169,13 +169,13 @@ pub struct Select {
 }
 
 impl Select {
-    /// From one queue.
+    /// Selects from one queue, without further conditions.
     #[must_use]
     pub fn queue(queue: Name) -> Self {
         Self { queue: Some(queue), ..Self::default() }
     }
 
-    /// The most messages that it may take.
+    /// Returns the largest number of messages that the request may be given.
     #[must_use]
     pub fn most(&self) -> u64 {
         self.count.max(1).into()
@@ -185,18 +185,18 @@ impl Select {
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered.
+    /// Answered without error.
     Ok(Answer),
     /// Refused, without effect: every error word but `STORE`.
     Fail,
-    /// Nobody knows: `STORE`, no answer in time, a broken connection.
+    /// Unknown: `STORE`, no answer in time, or a broken connection.
     Info,
 }
 
 /// An answer that is no error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing that matters here.
+    /// An answer whose content no rule needs.
     Done,
     /// A number: of ACK, NACK and EXTEND how many took effect, of QDELETE and QPURGE how many messages went, of QCREATE
     /// the id.

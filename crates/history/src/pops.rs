@@ -11,10 +11,10 @@ use crate::names::Name;
 use crate::operation::{Answer, Call, Outcome};
 use crate::story::Op;
 
-/// Whose key it is.
+/// Account, queue and `REQID` of pops that repeat each other.
 type Group = (Name, Option<Name>, Key);
 
-/// Marks repeats, and lets the pop that they repeat begin with its first attempt.
+/// Marks repeated pops as such, and moves the begin of the pop that they repeat to that of its first attempt.
 pub(crate) fn join(ops: &mut [Op<'_>]) {
     let mut groups: HashMap<Group, Vec<usize>> = HashMap::new();
     for (i, op) in ops.iter().enumerate() {
@@ -39,7 +39,7 @@ fn join_group(ops: &mut [Op<'_>], group: &[usize]) {
     }
 }
 
-/// Whether it was answered with messages.
+/// Returns whether an operation was answered with messages.
 pub(crate) fn gave(op: &Op<'_>) -> bool {
     matches!(op.outcome, Outcome::Ok(Answer::Messages(messages)) if !messages.is_empty())
 }

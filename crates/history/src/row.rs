@@ -1,4 +1,4 @@
-//! Messages in the order of some key, and for the first so many of them the one that stood longest.
+//! Messages ordered by a key; for each *n* it is known which of the first *n* stood longest.
 //!
 //! That turns "is there a message that was acknowledged before this time and that nobody touched until after that
 //! time?" into one binary search.
@@ -9,15 +9,15 @@ use crate::names::Name;
 /// How long a message certainly stood where it was sent, for everybody it was for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stand {
-    /// Up to this time nobody can have touched it.
+    /// Time up to which nobody can have touched it.
     pub(crate) until: Time,
-    /// Who sent it.
+    /// The account that sent it.
     pub(crate) sender: Name,
-    /// Which.
+    /// Index of the message in `Story::messages`.
     pub(crate) message: u32,
 }
 
-/// A row; `K` is what it is in order of.
+/// A row of messages, ordered by `K`.
 #[derive(Debug)]
 pub(crate) struct Row<K> {
     places: Vec<Place<K>>,
@@ -26,11 +26,11 @@ pub(crate) struct Row<K> {
 #[derive(Debug)]
 struct Place<K> {
     key: K,
-    /// Its message.
+    /// Index of the message at this place.
     own: u32,
-    /// The longest of this place and all before it; until [`Row::finish`] this place's own.
+    /// The longest stand of this place and all before it; until [`Row::finish`] runs, this place's own.
     longest: Stand,
-    /// The longest of those whose sender is another than that one's.
+    /// The longest stand so far by a sender other than that of `longest`.
     other: Option<Stand>,
 }
 
@@ -41,12 +41,12 @@ impl<K> Default for Row<K> {
 }
 
 impl<K: Ord + Copy> Row<K> {
-    /// Adds one.
+    /// Adds a message; call [`Row::finish`] after the last one.
     pub(crate) fn push(&mut self, key: K, stand: Stand) {
         self.places.push(Place { key, own: stand.message, longest: stand, other: None });
     }
 
-    /// All are there.
+    /// Sorts the row and computes the longest stands, once all messages have been added.
     pub(crate) fn finish(&mut self) {
         self.places.sort_by_key(|place| place.key);
         for i in 1..self.places.len() {
@@ -56,18 +56,19 @@ impl<K: Ord + Copy> Row<K> {
         }
     }
 
-    /// How many come before `key`.
+    /// Returns how many messages come before `key`.
     pub(crate) fn before(&self, key: K) -> usize {
         self.places.partition_point(|place| place.key < key)
     }
 
-    /// The messages of the first `count`, last first, as long as one of those that are left stood until after `time`.
+    /// Returns the messages of the first `count`, last first, as long as one of those that remain stood until after
+    /// `time`.
     pub(crate) fn back_from(&self, count: usize, time: Time) -> impl Iterator<Item = u32> {
         let places = self.places[..count].iter().rev();
         places.take_while(move |place| place.longest.until > time).map(|place| place.own)
     }
 
-    /// The one of the first `count` that stood longest; none that `not_from` sent.
+    /// Returns the message that stood longest of the first `count`, without those that `not_from` sent.
     pub(crate) fn longest(&self, count: usize, not_from: Option<Name>) -> Option<Stand> {
         let place = self.places.get(count.checked_sub(1)?)?;
         if not_from == Some(place.longest.sender) { place.other } else { Some(place.longest) }

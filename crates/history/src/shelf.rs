@@ -1,8 +1,9 @@
-//! What certainly stood in the queues, for whom, and for how long: what rules E and F ask.
+//! Which messages certainly stood in the queues, for whom and for how long: rules E and F ask this.
 //!
-//! A message stands from its acknowledgement until the first operation that can have touched it began. What was delayed
-//! stands once its delay is over, and what was given back or whose lease ran out stands again until it is touched the next
-//! time: on a shelf of their own, for they keep no order. What came and went in ways that nobody saw does not stand.
+//! A message stands from its acknowledgement until the begin of the first operation that can have touched it. On a
+//! second shelf, because they keep no order, stand delayed messages once their delay is over, and messages that were
+//! given back or whose lease ran out, until they are touched the next time. A message that may have come or gone unseen
+//! does not stand.
 
 use std::collections::HashMap;
 
@@ -16,11 +17,11 @@ use crate::{NEVER, Time, millis};
 /// Messages that a read with these conditions sees alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Slot {
-    /// None: of all queues.
+    /// The queue; None: all queues.
     queue: Option<Name>,
-    /// None: for anyone.
+    /// The recipient; None: messages for anyone.
     to: Option<Name>,
-    /// None: of all senders.
+    /// The sender; None: all senders.
     from: Option<Name>,
     priority: u8,
 }
@@ -29,23 +30,23 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     rows: HashMap<Slot, Row<Time>>,
-    /// Those in use.
+    /// The priorities in use; once finished, in order and without duplicates.
     priorities: Vec<u8>,
 }
 
-/// A read.
+/// A read, with the time in which a message must have stood for the read not to miss it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look<'a> {
     pub(crate) reader: Name,
     pub(crate) select: &'a Select,
-    /// Only those acknowledged before this.
+    /// Only messages that stood before this time count.
     pub(crate) before: Time,
-    /// Only those that nobody touched until after this.
+    /// Only messages that nobody can have touched until after this time count.
     pub(crate) until: Time,
 }
 
 impl Shelf {
-    /// Messages that nobody has had yet.
+    /// Builds the shelf of messages that nobody has had yet.
     pub(crate) fn of(messages: &[Message<'_>]) -> Self {
         let mut shelf = Self::default();
         for (number, message) in (0..).zip(messages).filter(|(_, message)| message.stands()) {
@@ -54,7 +55,7 @@ impl Shelf {
         shelf.finished()
     }
 
-    /// Messages whose delay is over, and those that came back.
+    /// Builds the shelf of messages whose delay is over and of those that came back.
     pub(crate) fn of_returned(story: &Story<'_>) -> Self {
         let mut shelf = Self::default();
         for (number, message) in (0..).zip(&story.messages) {
@@ -65,7 +66,7 @@ impl Shelf {
         shelf.finished()
     }
 
-    /// A message that stands from one time to another.
+    /// Adds a message that stands from one time to another.
     fn put(&mut self, number: u32, message: &Message<'_>, from: Time, until: Time) {
         let (sender, queue) = (message.sender, message.send.queue);
         let (to, priority) = (message.send.to, message.send.priority);
@@ -83,7 +84,7 @@ impl Shelf {
         self
     }
 
-    /// A message of one of these priorities that the read cannot have missed, if there is one.
+    /// Returns a message of one of these priorities that the read cannot have missed, if there is one.
     pub(crate) fn waiting(&self, look: Look<'_>, priorities: impl Fn(u8) -> bool) -> Option<u32> {
         let Look { reader, select, before, until } = look;
         let not_from = select.not_own.then_some(reader);
@@ -93,7 +94,7 @@ impl Shelf {
         })
     }
 
-    /// The same, of those that `counts` says yes to.
+    /// Returns a message as [`Shelf::waiting`] does, but only one that `counts` accepts.
     pub(crate) fn waiting_of(
         &self,
         look: Look<'_>,
@@ -105,7 +106,7 @@ impl Shelf {
         rows.find_map(|row| row.back_from(row.before(before), until).find(|number| counts(*number)))
     }
 
-    /// What a reader with these conditions may see.
+    /// Returns the rows of the messages that a reader with these conditions may see.
     fn rows_for(
         &self,
         reader: Name,
@@ -129,13 +130,13 @@ impl Shelf {
 }
 
 impl Message<'_> {
-    /// Whether there is a time in which it certainly stood in its queue for whoever may read it.
+    /// Returns whether there is a time at which the message certainly stood in its queue, for every reader it is for.
     pub(crate) fn stands(&self) -> bool {
         self.acked < NEVER && self.send.delay_ms == 0 && self.hidden_from > self.acked
     }
 }
 
-/// The times in which a message certainly stood in its queue after a delay, or between two deliveries.
+/// Returns the times during which a message certainly stood in its queue after a delay, or between two deliveries.
 fn returns(story: &Story<'_>, message: &Message<'_>) -> Vec<(Time, Time)> {
     let mut times = Vec::new();
     if message.send.delay_ms > 0 {
@@ -155,7 +156,7 @@ fn returns(story: &Story<'_>, message: &Message<'_>) -> Vec<(Time, Time)> {
     };
     for (one, (deliveries, touched)) in handed.iter().zip(next.chain([last])) {
         let Some(lease) = one.lease.filter(|lease| lease.won.is_none()) else { continue };
-        // Otherwise somebody had it in between, whose answer was lost.
+        // Otherwise a pop whose answer was lost had it in between.
         if deliveries == one.delivery.deliveries + 1 {
             let back = lease.given_back_by.unwrap_or(lease.over_by.saturating_add(story.timers_late));
             times.push((back, touched.min(message.ends_from)));

@@ -13,7 +13,7 @@ use crate::operation::{Answer, Call, Delivery, Outcome, Select};
 use crate::verdict::At;
 use crate::{NEVER, Time, millis, pops};
 
-/// An operation, with whose it is.
+/// An operation, with its client and account.
 #[derive(Clone, Debug)]
 pub(crate) struct Op<'a> {
     pub(crate) at: At,
@@ -22,14 +22,14 @@ pub(crate) struct Op<'a> {
     pub(crate) end: Time,
     pub(crate) call: &'a Call,
     pub(crate) outcome: &'a Outcome,
-    /// Part of the final drain.
+    /// Whether it is part of the final drain.
     pub(crate) drain: bool,
-    /// It asked again for what this other one was given.
+    /// Index of the pop that this one repeats under the same key.
     pub(crate) repeats: Option<usize>,
 }
 
 impl Op<'_> {
-    /// An ACK, a NACK or an EXTEND that took effect.
+    /// Returns whether this is an ACK, a NACK or an EXTEND that took effect.
     pub(crate) fn counted(&self) -> bool {
         matches!(self.outcome, Outcome::Ok(Answer::Number(1..)))
     }
@@ -40,7 +40,7 @@ impl Op<'_> {
 pub(crate) struct Shown<'a> {
     pub(crate) op: usize,
     pub(crate) delivery: &'a Delivery,
-    /// None: nobody sent it.
+    /// Index of the message in [`Story::messages`]; None if nobody sent it.
     pub(crate) message: Option<u32>,
 }
 
@@ -48,19 +48,19 @@ pub(crate) struct Shown<'a> {
 #[derive(Debug)]
 pub(crate) struct Story<'a> {
     pub(crate) names: &'a Names,
-    /// All operations are known, and everything that was left.
+    /// Whether all operations are known, and all messages that were left at the end.
     pub(crate) whole: bool,
     pub(crate) known_until: Time,
     /// [`History::timers_late`].
     pub(crate) timers_late: Time,
     pub(crate) ops: Vec<Op<'a>>,
     pub(crate) messages: Vec<Message<'a>>,
-    /// By message, and in the order in which it was handed out.
+    /// All deliveries, by message and in the order in which it was handed out.
     pub(crate) handed: Vec<Handed<'a>>,
     pub(crate) shown: Vec<Shown<'a>>,
-    /// By message: it was still there at some time from this on; 0 where nobody saw it.
+    /// For each message, a time at or after which it was still there; 0 if no answer showed it.
     pub(crate) seen_last: Vec<Time>,
-    /// Which delivery a receipt is of.
+    /// Index in `handed` of the delivery that each receipt is of.
     pub(crate) receipts: HashMap<Key, usize>,
     by_body: HashMap<Body, u32>,
     pub(crate) lives: HashMap<Name, Life>,
@@ -68,7 +68,7 @@ pub(crate) struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// Of a history.
+    /// Builds the story of a history.
     pub(crate) fn of(history: &'a History) -> Self {
         let known_until = history.known_until();
         let mut ops: Vec<_> = history
@@ -88,7 +88,7 @@ impl<'a> Story<'a> {
                 messages[message as usize].left = Some(i);
             }
         }
-        // A pop that was asked again may have held on to something else the first time.
+        // Repeated pops count too: the first attempt may have hidden a message other than the one given in the end.
         let limbo = Limbo::of(ops.iter().filter(|op| ended_unknown(op)));
         let mut story = Self {
             names: history.names(),
@@ -109,27 +109,27 @@ impl<'a> Story<'a> {
         story
     }
 
-    /// The deliveries of a message, in the order in which it was handed out.
+    /// Returns the deliveries of a message, in the order in which it was handed out.
     pub(crate) fn handed(&self, message: &Message<'_>) -> &[Handed<'a>] {
         &self.handed[message.handed.clone()]
     }
 
-    /// The message that an answer showed, if somebody sent it.
+    /// Returns the message that an answer showed, if a client sent it.
     pub(crate) fn message(&self, delivery: &Delivery) -> Option<&Message<'a>> {
         self.sent(&delivery.body)
     }
 
-    /// The message with this body.
+    /// Returns the message with this body.
     pub(crate) fn sent(&self, body: &Body) -> Option<&Message<'a>> {
         self.by_body.get(body).map(|number| &self.messages[*number as usize])
     }
 
-    /// Pops of which nobody knows how they ended.
+    /// Returns the pops of unknown outcome, except those that a repeat answered.
     pub(crate) fn doubtful_pops(&self) -> impl Iterator<Item = &Op<'a>> {
         doubtful_pops(&self.ops)
     }
 
-    /// What POP and PEEK answered without error: operation, conditions, messages.
+    /// Returns every POP and PEEK that was answered without error: operation, conditions, messages.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (&Op<'a>, &'a Select, &'a [Delivery])> {
         self.ops.iter().filter_map(|op| match (op.call, op.outcome) {
             (Call::Pop(select) | Call::Peek(select), Outcome::Ok(Answer::Messages(messages))) => {
@@ -139,7 +139,7 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// A message, for sentences.
+    /// Describes a message for the text of a violation.
     pub(crate) fn describe(&self, message: &Message<'_>) -> String {
         let (sender, queue) = (self.names.word(message.sender), self.names.word(message.send.queue));
         let body = match message.index {
@@ -152,7 +152,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Says of each message when it can have been there.
+    /// Computes for each message when it can have been there.
     fn date(&mut self) {
         let queue_of = |op: &Op<'_>| if let Call::Pop(select) = op.call { select.queue } else { None };
         let doubted: HashSet<Option<Name>> = self.doubtful_pops().map(queue_of).collect();
@@ -165,7 +165,7 @@ impl<'a> Story<'a> {
         self.messages = messages;
     }
 
-    /// What its deliveries, its queue and its time to live say of a message.
+    /// Computes a message's times from its deliveries, its queue's life and its time to live.
     fn came_and_went(&self, message: &mut Message<'_>) {
         let life = self.lives.get(&message.send.queue);
         let expires = match message.send.ttl_ms {
@@ -192,7 +192,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// What may have happened to it without an answer that tells.
+    /// Widens a message's times by what may have happened to it without an answer that shows it.
     fn went_unseen(&self, message: &mut Message<'_>, unseen: bool) {
         let handed = self.handed(message);
         let left = message.left.map(|shown| self.shown[shown].delivery.deliveries);
@@ -219,7 +219,8 @@ impl<'a> Story<'a> {
     }
 }
 
-/// What nobody knows the end of may still take effect for a while after its client gave it up.
+/// Returns the operations of a journal; those of unknown outcome end `limbo` later, since they may still take effect
+/// after their client gave them up.
 fn operations(record: &Record, limbo: Time) -> impl Iterator<Item = Op<'_>> {
     let after = move |outcome: &Outcome| if *outcome == Outcome::Info { limbo } else { 0 };
     record.entries.iter().zip(0..).map(move |(entry, number)| Op {
@@ -242,7 +243,7 @@ fn ended_unknown(op: &Op<'_>) -> bool {
     matches!(op.call, Call::Pop(_)) && *op.outcome == Outcome::Info
 }
 
-/// All messages that somebody tried to send. Attempts with one body are one message.
+/// Returns all messages that a client tried to send. Attempts with one body are one message.
 fn sends<'a>(ops: &[Op<'a>]) -> (Vec<Message<'a>>, HashMap<Body, u32>) {
     let mut messages: Vec<Message<'a>> = Vec::new();
     let mut by_body = HashMap::new();
@@ -283,7 +284,8 @@ fn shown<'a>(ops: &[Op<'a>], by_body: &HashMap<Body, u32>) -> Vec<Shown<'a>> {
     all
 }
 
-/// Until when each message was certainly seen. A pop that is asked again is given what need not be there any more.
+/// Returns when each message was certainly seen last. A repeated pop proves nothing: its messages need not be there any
+/// more.
 fn seen_last(ops: &[Op<'_>], shown: &[Shown<'_>], messages: usize) -> Vec<Time> {
     let mut seen = vec![0; messages];
     for shown in shown {
@@ -304,8 +306,8 @@ fn handed_out<'a>(ops: &[Op<'a>], shown: &Shown<'a>) -> Option<Handed<'a>> {
     Some(Handed { message: shown.message?, op: shown.op, delivery: shown.delivery, lease: lease(op) })
 }
 
-/// Sorts deliveries by message and by their number, and tells each message where its own are. Dead letters that are moved
-/// back are numbered anew, so theirs go by time.
+/// Sorts deliveries by message and by their number, and sets the range of each message's own. Dead letters that are
+/// moved back are numbered anew, so their deliveries are sorted by time.
 fn arrange(ops: &[Op<'_>], handed: &mut [Handed<'_>], messages: &mut [Message<'_>]) {
     let begin = |one: &Handed<'_>| ops[one.op].begin;
     handed.sort_by_key(|one| (one.message, one.delivery.deliveries, begin(one)));

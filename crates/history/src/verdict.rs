@@ -31,12 +31,12 @@ impl Rule {
         [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F, Self::G, Self::H, Self::I];
 }
 
-/// An operation: which client's, and its number there.
+/// An operation: its client, and its number in the client's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct At {
-    /// The journal's client.
+    /// Number of the client.
     pub client: u32,
-    /// Counted from 0.
+    /// Number of the operation, counted from 0.
     pub number: u32,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for At {
 /// One broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The rule that was broken.
     pub rule: Rule,
     /// The operations that show it.
     pub operations: Vec<At>,
@@ -69,7 +69,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What was counted.
+/// What [`check`](crate::check()) counted in a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Operations in all journals.
@@ -78,27 +78,28 @@ pub struct Counts {
     pub acknowledged: u64,
     /// Messages whose send was refused.
     pub refused: u64,
-    /// Messages of whose send nobody knows.
+    /// Messages whose send has an unknown outcome.
     pub in_doubt: u64,
     /// Messages that clients took for good, by a pop or an acknowledged lease.
     pub popped: u64,
     /// Messages found by the final drain.
     pub drained: u64,
-    /// Acknowledged messages that went with a deletion, a purge, their time, or a pop nobody knows of.
+    /// Missing messages that are explained: by a deletion, a purge, their time to live or delay, a lease, or an
+    /// operation of unknown outcome.
     pub excused: u64,
-    /// Rule A: acknowledged messages that are gone.
+    /// Violations of rule A: messages that are missing without an explanation.
     pub lost: u64,
-    /// Rule B.
+    /// Violations of rule B.
     pub invented: u64,
-    /// Rule C.
+    /// Violations of rule C.
     pub doubled: u64,
-    /// Rule E.
+    /// Violations of rule E.
     pub reordered: u64,
-    /// Rule F.
+    /// Violations of rule F.
     pub wrong_empties: u64,
     /// Reads that rules E and F judged.
     pub reads_judged: u64,
-    /// Reads that they could not judge: a pop of unknown outcome may have hidden something.
+    /// Reads that rules E and F could not judge: a pop of unknown outcome may have hidden something.
     pub reads_in_doubt: u64,
     /// Figures that rule H judged.
     pub figures_judged: u64,
@@ -107,9 +108,9 @@ pub struct Counts {
 /// What [`check`](crate::check()) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Broken promises, the first thousand of each rule.
+    /// The first thousand violations of each rule.
     pub violations: Vec<Violation>,
-    /// How many there are of each rule, A to I.
+    /// Number of violations of each rule, A to I.
     pub by_rule: [u64; 9],
     /// What was counted.
     pub counts: Counts,
@@ -117,23 +118,23 @@ pub struct Verdict {
     pub undecided: Vec<Rule>,
 }
 
-/// Violations of a rule that are told.
+/// Number of violations kept of each rule; further ones are only counted.
 const TOLD_MAX: u64 = 1000;
 
 impl Verdict {
-    /// Whether no promise was broken.
+    /// Returns whether no rule was broken.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.by_rule == [0; 9]
     }
 
-    /// Broken promises of a rule.
+    /// Returns the number of violations of a rule.
     #[must_use]
     pub fn broken(&self, rule: Rule) -> u64 {
         self.by_rule[rule as usize]
     }
 
-    /// Counts one, and tells it while there is room.
+    /// Counts a violation, and keeps it while there is room.
     pub(crate) fn blame(&mut self, rule: Rule, operations: &[At], text: impl FnOnce() -> String) {
         let count = &mut self.by_rule[rule as usize];
         *count += 1;

@@ -1,4 +1,4 @@
-//! What all lines of a journal have in common.
+//! The format that all lines of a journal share.
 //!
 //! ```text
 //! journal client=3 account=alice #5d1f7a0c
@@ -6,25 +6,25 @@
 //! < 0 81790 ok ids=17 #…
 //! ```
 //!
-//! A mark, the operation's number, a time, a word and fields, `name=value` or a name alone. Words of names are
-//! percent-encoded; fields that have their default are left out.
+//! A line is a mark, the operation's number, a time, a word, fields (`name=value` or a name alone) and a checksum.
+//! Names of queues and accounts are percent-encoded; fields that have their default are left out.
 
 use std::fmt::Write;
 
-/// A line with its checksum and its end.
+/// Appends the checksum and the line end.
 pub(super) fn sealed(mut line: String) -> String {
     let checksum = crc32c::crc32c(line.as_bytes());
     let _ = writeln!(line, " #{checksum:08x}"); // a String takes everything
     line
 }
 
-/// A line without them, if they are right.
+/// Returns a line without checksum and line end; None unless both are right.
 pub(super) fn unsealed(line: &str) -> Option<&str> {
     let (words, checksum) = line.strip_suffix('\n')?.rsplit_once(" #")?;
     (u32::from_str_radix(checksum, 16) == Ok(crc32c::crc32c(words.as_bytes()))).then_some(words)
 }
 
-/// A word of which no character means anything in a line.
+/// Percent-encodes a word, so that none of its characters has a meaning in a line.
 pub(super) fn encoded(word: &str) -> String {
     word.bytes().fold(String::with_capacity(word.len()), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte) {
@@ -36,7 +36,7 @@ pub(super) fn encoded(word: &str) -> String {
     })
 }
 
-/// The word again.
+/// Decodes a word that [`encoded`] made.
 pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

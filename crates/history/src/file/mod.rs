@@ -18,7 +18,7 @@ use crate::journal::Journal;
 use crate::names::{Name, Names};
 use crate::operation::{Call, Outcome};
 
-/// A journal that is written while the client lives.
+/// Writes a journal to a file while its client runs.
 #[derive(Debug)]
 pub struct Writer {
     file: File,
@@ -26,23 +26,23 @@ pub struct Writer {
     next: usize,
 }
 
-/// A journal that cannot be read.
+/// Why a journal cannot be read.
 #[derive(Debug)]
 pub enum JournalError {
-    /// The file cannot.
+    /// The file cannot be read.
     Io {
-        /// Which.
+        /// The journal's file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A line is not what was written.
+    /// A line is not as it was written.
     Line {
-        /// In this file.
+        /// The journal's file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line's number, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         what: String,
     },
 }
@@ -65,10 +65,10 @@ impl fmt::Display for JournalError {
 impl std::error::Error for JournalError {}
 
 impl Writer {
-    /// A new journal; see [`Journal::new`].
+    /// Creates a journal file; see [`Journal::new`].
     ///
     /// # Errors
-    /// The file is there already, or cannot be made.
+    /// The file exists already, or cannot be created.
     pub fn create(path: impl AsRef<Path>, client: u32, account: &str) -> io::Result<Self> {
         let file = File::options().write(true).create_new(true).open(path)?;
         let mut writer = Self { file, names: Names::default(), next: 0 };
@@ -78,12 +78,12 @@ impl Writer {
         Ok(writer)
     }
 
-    /// The name of a queue or account.
+    /// Returns the [`Name`] for the word of a queue or account.
     pub fn name(&mut self, word: &str) -> Name {
         self.names.name(word)
     }
 
-    /// Begins an operation and gives its number. To be called before its bytes leave.
+    /// Records that an operation begins, and returns its number. Must be called before the request's bytes are sent.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -94,7 +94,7 @@ impl Writer {
         Ok(number)
     }
 
-    /// Ends an operation.
+    /// Records how an operation ended.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -102,7 +102,7 @@ impl Writer {
         self.write(written::end(number, at, outcome, &self.names))
     }
 
-    /// Brings what was written to the disk, where the machine itself may fail.
+    /// Flushes what was written to the disk, for tests in which the machine itself may fail.
     ///
     /// # Errors
     /// The disk failed.
@@ -116,10 +116,10 @@ impl Writer {
 }
 
 impl Journal {
-    /// Writes down a journal that was kept in memory, as a [`Writer`] would have.
+    /// Writes a journal that was kept in memory to a file, as a [`Writer`] would have.
     ///
     /// # Errors
-    /// The file is there already, or cannot be written.
+    /// The file exists already, or cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let mut text = line::sealed(written::head(self.client(), self.account(), self.names()));
         for (number, entry) in self.entries().iter().enumerate() {
@@ -131,14 +131,14 @@ impl Journal {
         File::options().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
     }
 
-    /// Reads a journal that was [written](Self::write), or that a [`Writer`] wrote. A last line that was not written to its end is left out.
+    /// Reads a journal that [`Journal::write`] or a [`Writer`] wrote. A last line that was cut off is left out.
     ///
     /// # Errors
     /// The file cannot be read, or any other line is not what was written.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, JournalError> {
         let path = path.as_ref();
         let text = fs::read(path).map_err(|source| JournalError::Io { path: path.to_owned(), source })?;
-        // Whatever is not text is part of no line whose checksum is right.
+        // Bytes that are not UTF-8 can only be in a line whose checksum is wrong.
         let text = String::from_utf8_lossy(&text);
         let mut lines = text.split_inclusive('\n').zip(1..).peekable();
         let mut journal = None;

@@ -1,4 +1,4 @@
-//! Lines of a journal as operations and answers.
+//! Parses the lines of a journal into operations and answers.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use crate::journal::Journal;
 use crate::names::Name;
 use crate::operation::{Answer, Call, Delivery, Outcome, Select, Send};
 
-/// Reads a line: the head makes the journal, the others are entered in it.
+/// Reads a line: the first one creates the journal, every other one is entered in it.
 pub(super) fn read(line: &str, journal: &mut Option<Journal>) -> Result<(), String> {
     let mut words = line.split(' ');
     let mark = words.next().unwrap_or_default();
@@ -41,7 +41,7 @@ pub(super) fn read(line: &str, journal: &mut Option<Journal>) -> Result<(), Stri
     Ok(())
 }
 
-/// Fields of a line that is read.
+/// The fields of a line: names and values.
 struct Found<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Found<'a> {
@@ -87,7 +87,7 @@ fn number<T: FromStr>(text: Option<&str>) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?} is not the number that stood there"))
 }
 
-/// A key in hexadecimal; None for no text.
+/// Parses a key in hexadecimal; None if `text` is empty.
 fn key(text: &str) -> Result<Option<Key>, String> {
     if text.is_empty() {
         return Ok(None);

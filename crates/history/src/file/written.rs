@@ -1,4 +1,4 @@
-//! Operations and answers as lines of a journal.
+//! Formats operations and answers as lines of a journal.
 
 use std::fmt::{Display, Write};
 
@@ -8,12 +8,12 @@ use crate::body::Key;
 use crate::names::{Name, Names};
 use crate::operation::{Answer, Call, Delivery, Outcome, Select, Send};
 
-/// Whose journal it is.
+/// Returns the first line of a journal: its client and account.
 pub(super) fn head(client: u32, account: Name, names: &Names) -> String {
     Fields::new(names).line("journal").value("client", client).name("account", account).text
 }
 
-/// An operation begins.
+/// Returns the line that records the begin of an operation.
 pub(super) fn begin(number: usize, at: Time, call: &Call, names: &Names) -> String {
     let mut fields = Fields::new(names);
     let _ = write!(fields.text, "> {number} {at} {}", call.kind().name()); // a String takes everything
@@ -32,7 +32,7 @@ pub(super) fn begin(number: usize, at: Time, call: &Call, names: &Names) -> Stri
     }
 }
 
-/// An operation has ended.
+/// Returns the line that records the end and the outcome of an operation.
 pub(super) fn end(number: usize, at: Time, outcome: &Outcome, names: &Names) -> String {
     let word = match outcome {
         Outcome::Ok(_) => "ok",
@@ -52,7 +52,7 @@ pub(super) fn end(number: usize, at: Time, outcome: &Outcome, names: &Names) -> 
     }
 }
 
-/// Fields being written.
+/// A line that is built field by field.
 struct Fields<'a> {
     names: &'a Names,
     text: String,
@@ -132,7 +132,7 @@ impl<'a> Fields<'a> {
             .key("key", select.key)
     }
 
-    /// Its parts separated by commas, empty where there is none.
+    /// Adds a message: its parts separated by commas, missing ones empty.
     fn delivery(self, delivery: &Delivery) -> Self {
         let name = |name: Option<Name>| name.map(|name| encoded(&self.names.word(name))).unwrap_or_default();
         let key = |key: Option<Key>| key.map(|key| format!("{key:x}")).unwrap_or_default();

@@ -60,13 +60,13 @@ fn readings<'s>(story: &'s Story<'_>) -> impl Iterator<Item = (&'s Op<'s>, Name,
     })
 }
 
-/// Queues that messages came to in ways that nobody saw.
+/// Returns the queues that dead letters were moved to: nobody saw when, so their depth is not judged.
 fn dead_letter_queues(story: &Story<'_>) -> HashSet<Name> {
     let moved = story.shown.iter().filter(|shown| shown.delivery.first_queue.is_some());
     moved.map(|shown| shown.delivery.queue).collect()
 }
 
-/// When messages came to a queue and went, each in order of time.
+/// Times at which messages certainly or possibly came to a queue and left it, each list in order.
 #[derive(Default)]
 struct Figures {
     come: Vec<Time>,

@@ -5,10 +5,11 @@ use crate::shelf::{Look, Shelf};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
-/// **F. Honest "empty".** A read that found nothing is wrong if some message had been acknowledged before it began, was for
-/// this reader during the whole of it, and can have been touched by nobody until it ended. The same for a message whose delay
-/// was over before it began, or that had been given back, or whose lease had run out. A pop that waited must also find what
-/// came while it did, unless that was so late that news of it need not have come through.
+/// **F. Honest "empty".** A read that found nothing is wrong if some message had been acknowledged before the read
+/// began, was for this reader all the while, and cannot have been touched by anybody until the read ended. The same
+/// holds for a message whose delay or lease was over, or that had been given back, before the read began. A pop that
+/// waited must also find messages that arrived meanwhile, unless they were so late that news of them need not have
+/// reached it.
 pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
     let returned = Shelf::of_returned(story);
     for (op, select, deliveries) in story.reads() {
@@ -20,7 +21,7 @@ pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
             continue;
         }
         verdict.counts.reads_judged += 1;
-        // It gave up no sooner than it had asked for, whenever its answer came.
+        // A read waits for its whole `BLOCK` time, even if its null arrives later than that.
         let waited = op.begin.saturating_add(millis(select.block_ms)).min(op.end);
         let heard = waited.saturating_sub(story.timers_late);
         let look = Look { reader: op.account, select, before: op.begin.max(heard), until: op.end };

@@ -17,16 +17,16 @@ use crate::{Time, millis};
 /// A missing message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
-    /// Its place in the story's messages.
+    /// Index of the message in `Story::messages`.
     pub(super) number: usize,
-    /// It was there at some time from here on.
+    /// Time at or after which it was still there.
     pub(super) seen: Time,
-    /// A pop can have taken it at some time from here on, at the earliest.
+    /// Earliest time at which a pop can have taken it.
     pub(super) free: Time,
 }
 
 impl Missing {
-    /// What the story says of a message.
+    /// Collects what the story says of a missing message.
     pub(super) fn of(story: &Story<'_>, number: usize) -> Self {
         let message = &story.messages[number];
         let seen = story.seen_last[number].max(message.begun);
@@ -39,19 +39,19 @@ impl Missing {
     }
 }
 
-/// Everything that may explain something.
+/// All operations that may explain missing messages, and what they explain.
 pub(super) struct Excuses<'s> {
     story: &'s Story<'s>,
     excuses: Vec<Excuse>,
-    /// By queue; None: those of pops that named none.
+    /// Indices of the excuses by queue; None: those of pops that named no queue.
     by_queue: HashMap<Option<Name>, Vec<usize>>,
-    /// Those that a search has found to be full for good.
+    /// For each excuse, whether a search has found it to be full for good.
     exhausted: Vec<bool>,
 }
 
 struct Excuse {
     most: u64,
-    /// By then it was over.
+    /// Time by which the operation was over.
     end: Time,
     by: Taker,
     explained: Vec<Missing>,
@@ -65,7 +65,7 @@ enum Taker {
 }
 
 impl<'s> Excuses<'s> {
-    /// For these messages of a story whose drain saw everything that was there at `drained_at`.
+    /// Collects the excuses for these messages; the drain saw everything that was there at `drained_at`.
     pub(super) fn of(story: &'s Story<'s>, missing: &[Missing], drained_at: Time) -> Self {
         let mut all = Self { story, excuses: Vec::new(), by_queue: HashMap::new(), exhausted: Vec::new() };
         for (queue, life) in &story.lives {
@@ -87,10 +87,11 @@ impl<'s> Excuses<'s> {
         self.exhausted.push(false);
     }
 
-    /// Whether a message can be explained beside all those that were explained before.
+    /// Explains a message beside all those that were explained before, which may change their excuses; returns whether
+    /// it can be explained.
     pub(super) fn place(&mut self, missing: Missing) -> bool {
         let mut seen = self.exhausted.clone();
-        // Who would have each excuse that was looked at, and which of its own that one would leave for it.
+        // For each excuse looked at: the message that wants it, and the excuse that this message would leave for it.
         let mut wanted: HashMap<usize, (Missing, Option<usize>)> = HashMap::new();
         let mut waiting = VecDeque::from([(missing, None)]);
         while let Some((missing, from)) = waiting.pop_front() {
@@ -112,7 +113,7 @@ impl<'s> Excuses<'s> {
         false
     }
 
-    /// Everybody on the way to an excuse with room moves up by one.
+    /// Moves each message on the path to an excuse with room on by one excuse.
     fn settle(&mut self, mut number: usize, wanted: &HashMap<usize, (Missing, Option<usize>)>) {
         while let Some((missing, from)) = wanted.get(&number) {
             self.excuses[number].explained.push(*missing);
@@ -128,8 +129,8 @@ impl<'s> Excuses<'s> {
     }
 }
 
-/// Pops of unknown outcome, by account and conditions; by how many of the missing messages they cannot have had, for they
-/// were over before: the latest end, and how many messages all of them together can have taken.
+/// Returns the pops of unknown outcome, by account and conditions, and by how many of the missing messages were free
+/// before they were over: their latest end, and how many messages all of them together can have taken.
 fn pops(
     story: &Story<'_>,
     missing: &[Missing],

@@ -7,9 +7,9 @@ use crate::operation::{Answer, Call, Outcome};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
-/// **E. Ids.** They grow in the order of time, over all queues; those of one connection to one queue also in its own order,
-/// even when its sends were under way at the same time. No two messages have the same one, whether it was told to who sent
-/// them or to who reads them, and what is sent together has one for each.
+/// **E. Ids.** They grow in the order of time, over all queues; those of one connection to one queue also in its own
+/// order, even when its sends were under way at the same time. No two messages have the same id, whether the sender or
+/// only a reader was told it, and of messages sent together each has its own.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     let all: Vec<_> = story.messages.iter().filter_map(|message| Some((message, message.id?))).collect();
     one_each(story, verdict);
@@ -20,7 +20,7 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
 }
 
 fn twice(mut all: Vec<(&Message<'_>, u64)>, verdict: &mut Verdict) {
-    // Whose answer came later was given it again.
+    // Of two messages with one id, the one acknowledged later got it the second time.
     all.sort_by_key(|(message, _)| message.acked);
     let mut known: HashMap<u64, &Message<'_>> = HashMap::with_capacity(all.len());
     for (message, id) in all {
@@ -30,7 +30,7 @@ fn twice(mut all: Vec<(&Message<'_>, u64)>, verdict: &mut Verdict) {
     }
 }
 
-/// The ids of what nobody was told an id of, as whoever read it was shown them.
+/// Judges the ids of messages whose sender was told none, as readers were shown them.
 fn twice_shown(story: &Story<'_>, told: &[(&Message<'_>, u64)], verdict: &mut Verdict) {
     let mut known: HashMap<u64, &Message<'_>> = told.iter().map(|(message, id)| (*id, *message)).collect();
     let mut met = HashSet::new();
@@ -67,7 +67,7 @@ fn one_each(story: &Story<'_>, verdict: &mut Verdict) {
 
 fn of_connections(all: &[(&Message<'_>, u64)], verdict: &mut Verdict) {
     let mut last: HashMap<_, (&Message<'_>, u64)> = HashMap::new();
-    // Those of a connection stand here in its order. What was sent twice under a key took effect at one of two places.
+    // Messages of one connection stand here in its order. One sent twice under a key took effect at one of two places.
     for (message, id) in all.iter().filter(|(message, _)| message.attempts == 1) {
         let before = last.insert((message.at.client, message.send.queue), (message, *id));
         if let Some((earlier, higher)) = before.filter(|(_, higher)| higher > id) {

@@ -34,7 +34,7 @@ fn acknowledged_once(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// What the holder of a lease does, in a word.
+/// Names what the holder of a lease did, for the text of a violation.
 fn deed(call: &Call) -> &'static str {
     match call {
         Call::Ack { .. } => "acknowledgement",
@@ -62,7 +62,7 @@ fn refused_in_time(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// What counted though the lease had ended: by its time, or by what its holder had done before.
+/// Judges what took effect though the lease had ended: by its time, or by what its holder had done before.
 fn counted_late(story: &Story<'_>, verdict: &mut Verdict) {
     let mut deeds: HashMap<usize, Vec<&Op<'_>>> = HashMap::new();
     for op in &story.ops {
@@ -80,7 +80,7 @@ fn counted_late(story: &Story<'_>, verdict: &mut Verdict) {
             };
             let over = over_by(story, one, &deeds, op).saturating_add(story.timers_late);
             let before = deeds.iter().find(ends);
-            // A second acknowledgement is told as such.
+            // A second acknowledgement is reported by `acknowledged_once`.
             if before
                 .is_some_and(|other| !matches!((other.call, op.call), (Call::Ack { .. }, Call::Ack { .. })))
                 || over < op.begin
@@ -93,7 +93,7 @@ fn counted_late(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// By when a lease had ended, if only those of its extensions count that can have come before this request.
+/// Returns by when a lease had ended, counting only extensions that can have taken effect before this request.
 fn over_by(story: &Story<'_>, one: &Handed<'_>, deeds: &[&Op<'_>], op: &Op<'_>) -> Time {
     let extended = deeds.iter().filter(|other| other.at != op.at && other.begin <= op.end);
     let extended = extended.filter_map(|other| match other.call {
@@ -107,13 +107,13 @@ fn over_by(story: &Story<'_>, one: &Handed<'_>, deeds: &[&Op<'_>], op: &Op<'_>) 
     extended.max().unwrap_or(0).max(granted)
 }
 
-/// Deliveries that no answer showed can only be those of leased pops whose answer was lost.
+/// Judges that deliveries which no answer showed can all be those of leased pops whose answer was lost.
 fn deliveries_unseen(story: &Story<'_>, verdict: &mut Verdict) {
     let mut counted = vec![0; story.messages.len()];
     for shown in &story.shown {
         if let Some(message) = shown.message {
             let counted = &mut counted[message as usize];
-            // What was moved as a dead letter counts anew.
+            // The deliveries of a dead letter are counted anew after its move.
             let moved = shown.delivery.first_queue.is_some();
             *counted = if moved { NEVER } else { shown.delivery.deliveries.into() }.max(*counted);
         }
@@ -136,7 +136,7 @@ fn deliveries_unseen(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// How many messages of a queue a pop of unknown outcome can have leased.
+/// Returns how many messages of a queue a pop of unknown outcome can have leased.
 fn leased(op: &Op<'_>, queue: Name) -> u64 {
     match op.call {
         Call::Pop(select) if select.lease_ms > 0 && select.queue.is_none_or(|of| of == queue) => {
@@ -146,10 +146,10 @@ fn leased(op: &Op<'_>, queue: Name) -> u64 {
     }
 }
 
-/// Servers remember keys for ten minutes.
+/// How long a key must be remembered: servers do so for ten minutes, less a margin of one.
 const REMEMBERED: Time = millis(9 * 60_000);
 
-/// A pop that was given messages is not told under the same key that there are none. Keys go with their queue.
+/// Judges that a pop which was given messages is not answered with null when repeated. Keys go with their queue.
 fn forgotten(story: &Story<'_>, verdict: &mut Verdict) {
     let mut given: HashMap<(Name, Option<Name>, Key), &Op<'_>> = HashMap::new();
     let keyed = |op: &Op<'_>| match op.call {
@@ -174,7 +174,7 @@ fn forgotten(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// The queues of what a pop was given.
+/// Returns the queues of the messages that a pop was given.
 fn queues_of(op: &Op<'_>) -> impl Iterator<Item = Name> {
     let messages = match op.outcome {
         Outcome::Ok(Answer::Messages(messages)) => &**messages,

@@ -53,7 +53,7 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// Sends of unknown outcome of which a message was there.
+/// Returns the sends of unknown outcome of which a message was seen.
 fn sends_seen(story: &Story<'_>) -> HashSet<At> {
     let messages = story.shown.iter().filter_map(|shown| Some(&story.messages[shown.message? as usize]));
     messages.filter(|message| message.fate() == Fate::InDoubt).map(|message| message.at).collect()
@@ -63,7 +63,7 @@ fn is_accounted_for(story: &Story<'_>, message: &Message<'_>) -> bool {
     message.left.is_some() || story.handed(message).iter().any(|one| one.taken_by().is_some())
 }
 
-/// Whether it had expired, was acknowledged for all that one knows, or was not to be seen yet.
+/// Returns whether a message had expired, may have been acknowledged, or was delayed or leased during the drain.
 fn is_away(story: &Story<'_>, message: &Message<'_>, missing: Missing, drained_at: Time) -> bool {
     let ttl = message.send.ttl_ms;
     let expired = ttl > 0 && message.begun.saturating_add(millis(ttl)) <= drained_at + story.timers_late;
@@ -79,8 +79,8 @@ fn is_away(story: &Story<'_>, message: &Message<'_>, missing: Missing, drained_a
     expired || delayed || held
 }
 
-/// To whom it was handed out last: leases before that were over. Dead letters go by time, so of pops at once any may be
-/// the last.
+/// Returns the last delivery of a message, as all earlier leases were over. Those of dead letters are sorted by time
+/// only, so of deliveries at the same time any may be the last.
 fn last_holders<'s, 'a>(
     story: &'s Story<'a>,
     message: &Message<'_>,

@@ -9,9 +9,9 @@ use crate::story::{Shown, Story};
 use crate::verdict::{Rule, Verdict};
 
 /// **C. Exactly once.** At most one answered pop takes a message for good, over all middlewares and restarts. A leased
-/// message is with nobody else until its lease has ended or it was given back, each time it is handed out counts one more
-/// delivery, and it is acknowledged once. What was taken is not found in its queue in the end, nor
-/// what is a dead letter. No answer shows a message twice.
+/// message is with nobody else until its lease has ended or it was given back; each time it is handed out counts one
+/// more delivery; and it is acknowledged once. Neither a message that was taken nor a dead letter is found in its queue
+/// in the end. No answer shows a message twice.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     for message in &story.messages {
         let handed = story.handed(message);
@@ -32,7 +32,7 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     shown_twice(story, verdict);
 }
 
-/// What is wrong with one delivery being followed by another.
+/// Returns what is wrong with `second` following `first` as a delivery of the same message.
 fn clash(story: &Story<'_>, first: &Handed<'_>, second: &Handed<'_>) -> Option<&'static str> {
     let dead_letter = first.delivery.first_queue.is_some() || second.delivery.first_queue.is_some();
     let numbered_alike = first.delivery.deliveries == second.delivery.deliveries;
@@ -62,13 +62,13 @@ fn still_there(story: &Story<'_>, message: &Message<'_>, verdict: &mut Verdict) 
     }
 }
 
-/// What a final drain found in queues.
+/// Returns the messages that the final drain found in queues.
 fn left<'s, 'a>(story: &'s Story<'a>) -> impl Iterator<Item = (u32, &'s Shown<'a>)> {
     let browsed = story.shown.iter().filter(|shown| matches!(story.ops[shown.op].call, Call::Browse { .. }));
     browsed.filter_map(|shown| Some((shown.message?, shown)))
 }
 
-/// What was sent once stands under two ids in the end.
+/// Judges that a message which was sent once is not left under two ids.
 fn left_twice(story: &Story<'_>, verdict: &mut Verdict) {
     let mut known: HashMap<u32, &Shown<'_>> = HashMap::new();
     for (number, shown) in left(story) {
@@ -83,8 +83,8 @@ fn left_twice(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// What is left as a dead letter stands in its own queue no more: nothing moves it back any longer. (In any other queue it is
-/// told by rule B.)
+/// Judges that a message left as a dead letter is not left in its own queue too: during the drain nothing moves it back
+/// any more. (A dead letter in any other queue breaks rule B.)
 fn left_in_two_queues(story: &Story<'_>, verdict: &mut Verdict) {
     let is_dead = |shown: &Shown<'_>| shown.delivery.first_queue.is_some();
     let mut dead: HashMap<u32, &Shown<'_>> = HashMap::new();

@@ -49,13 +49,13 @@ pub(crate) fn judge(story: &Story<'_>, shelf: &Shelf, verdict: &mut Verdict) {
     }
 }
 
-/// Whether a message is where its id says.
+/// Returns whether a message still stands in the order of ids: it was not delayed, moved or handed out before.
 fn in_line(message: &Message<'_>, delivery: &Delivery, op: &Op<'_>) -> bool {
     let first = u32::from(matches!(op.call, Call::Pop(_)));
     delivery.deliveries <= first && delivery.first_queue.is_none() && message.send.delay_ms == 0
 }
 
-/// A message that this one must not come before.
+/// Returns a message that should have been read before this one, if there is one.
 fn overtaken<'s>(
     story: &'s Story<'_>,
     shelf: &Shelf,
@@ -73,7 +73,7 @@ fn overtaken<'s>(
         .map(|number| &story.messages[number as usize])
 }
 
-/// A message that this one must not come before, and that the PEEK which showed this one did not show.
+/// Returns a message that should have been shown before this one, and that the same PEEK did not show.
 fn skipped<'s>(
     story: &'s Story<'s>,
     shelf: &Shelf,
@@ -96,14 +96,14 @@ fn skipped<'s>(
         .map(|number| &story.messages[number as usize])
 }
 
-/// Whether `message`, which stands behind `before` in one answer, comes first.
+/// Returns whether `message` should have come before `before`, behind which it stands in one answer.
 fn comes_first(message: &Message<'_>, before: &Message<'_>, op: &Op<'_>) -> bool {
     let (this, that) = (message.send, before.send);
     this.priority == that.priority && (message.acked < before.begun || is_sent_before(message, before))
         || this.priority > that.priority && message.acked < op.begin
 }
 
-/// Whether one connection sent both to one queue, this one first.
+/// Returns whether one connection sent both messages to one queue, `message` first.
 fn is_sent_before(message: &Message<'_>, other: &Message<'_>) -> bool {
     let line = |message: &Message<'_>| (message.at.client, message.send.queue, message.attempts);
     let place = |message: &Message<'_>| (message.at.number, message.index);

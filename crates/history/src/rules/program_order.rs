@@ -9,7 +9,7 @@ use crate::row::{Row, Stand};
 use crate::story::Op;
 use crate::{Time, message};
 
-/// What one connection sent, as far as a reader sees it alike.
+/// Messages of one connection that every reader sees alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Line {
     client: u32,
@@ -21,7 +21,7 @@ struct Line {
 /// A place in a connection's order: operation, body.
 type Place = (u32, u32);
 
-/// All connections' messages, in their order.
+/// The messages of all connections, each in the order in which it sent them.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     rows: HashMap<Line, Sent>,
@@ -30,12 +30,12 @@ pub(super) struct Lines {
 #[derive(Debug, Default)]
 struct Sent {
     row: Row<Place>,
-    /// When each was acknowledged, in the same order; answers come in the order of requests.
+    /// Times of acknowledgement, in the same order, which never fall: answers come in the order of requests.
     acked: Vec<Time>,
 }
 
 impl Lines {
-    /// Of all messages. What was sent twice under a key took effect at one of two places, so it has none here.
+    /// Collects all messages but those sent twice under a key, which took effect at one of two places.
     pub(super) fn of(messages: &[Message<'_>]) -> Self {
         let mut lines = Self::default();
         for (number, message) in (0..).zip(messages) {
@@ -51,7 +51,7 @@ impl Lines {
         lines
     }
 
-    /// A message that the connection sent before `message`, and that a read cannot have missed.
+    /// Returns a message that the same connection sent before `message`, and that the read cannot have missed.
     pub(super) fn overtaken(&self, message: &Message<'_>, op: &Op<'_>, select: &Select) -> Option<u32> {
         let recipients = [Some(None), (!select.broadcast).then_some(Some(op.account))];
         recipients.into_iter().flatten().find_map(|to| {

@@ -31,7 +31,7 @@ fn survivors(story: &Story<'_>, verdict: &mut Verdict) {
 fn asked_of_nobody(story: &Story<'_>, verdict: &mut Verdict) {
     for op in &story.ops {
         let Some(queue) = queue(op.call).filter(|_| matches!(op.outcome, Outcome::Ok(_))) else { continue };
-        // What is asked again under a key is answered as it was.
+        // A request repeated under its key gets its first answer again, even after the queue is gone.
         let repeated = match op.call {
             Call::Send(send) => {
                 send.bodies.first().and_then(|body| story.sent(body)).is_some_and(|m| m.attempts > 1)
@@ -48,7 +48,7 @@ fn asked_of_nobody(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// The queue that must be there for a request. (QBROWSE only ends histories.)
+/// Returns the queue that must exist for a request. (QBROWSE is only used in the final drain.)
 fn queue(call: &Call) -> Option<Name> {
     match call {
         Call::Send(send) => Some(send.queue),

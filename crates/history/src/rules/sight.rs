@@ -25,7 +25,7 @@ pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// Why a read cannot have seen a message.
+/// Returns why a read should not have seen a message; None if it may have.
 fn hidden(story: &Story<'_>, message: &Message<'_>, op: &Op<'_>) -> Option<&'static str> {
     let is_peek = match op.call {
         Call::Peek(_) => true,

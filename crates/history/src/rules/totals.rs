@@ -7,8 +7,9 @@ use crate::operation::{Answer, Kind, Outcome};
 use crate::story::{Op, Story};
 use crate::verdict::{Rule, Verdict};
 
-/// **H. Counters, requests.** Between two quiet moments a server's counter of a kind of request grew by as many as clients
-/// were answered so, or by more, as far as there are requests of which no client knows the end.
+/// **H. Counters, requests.** Between two idle moments a server's counter of a kind and ending of requests grew by at
+/// least the number of such answers that clients got, and at most by that and the requests of this kind whose outcome
+/// is unknown.
 pub(crate) fn judge(story: &Story<'_>, requests: &[Requests], verdict: &mut Verdict) {
     if requests.is_empty() || story.known_until < u64::MAX {
         return;
