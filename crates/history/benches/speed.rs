@@ -1,7 +1,7 @@
-//! How fast a history is judged, and what it takes of memory: `cargo bench -p posthaste-history`.
+//! How fast a history is judged, and how much memory that takes: `cargo bench -p posthaste-history`.
 //!
-//! A history of its own making, so that nothing else is measured: 64 clients with one request under way each send to 8
-//! queues and pop from them at random, every third message is for somebody, and pops that find nothing are told so.
+//! The history is made up here, so that nothing else is measured: 64 clients with one request under way each send to 8
+//! queues and pop from them at random, every third message has a recipient, and pops that find nothing get a null.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -20,7 +20,7 @@ fn name(number: u64) -> Name {
     Name::number(number).expect("numbers from 1")
 }
 
-/// What an honest queue does, each request at the middle of its time.
+/// Returns the history of a correct queue, in which each request takes effect at the middle of its time.
 fn history(operations: u64) -> History {
     let mut rng = Rng::with_seed(1);
     let mut journals: Vec<_> =
@@ -66,14 +66,14 @@ fn history(operations: u64) -> History {
     history
 }
 
-/// A figure that the kernel keeps of this process, in bytes.
+/// Returns a figure that the kernel keeps of this process, in bytes.
 fn status(field: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Seconds that this thread has run: a judge waits for nobody, and others may use the machine.
+/// Returns the seconds that this thread has run: the checker never waits, and other programs may use the machine.
 fn on_cpu_s() -> f64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok());

@@ -1,5 +1,5 @@
-//! Where a rule ends: small histories beside each other, of which one is valid and the next is not. Order, nulls, counters,
-//! and what is seen of messages and queues (rules E, F, H and I).
+//! Where a rule ends: pairs of nearly equal small histories, of which one is valid and the other is not. Here: order,
+//! nulls, counters, and what is seen of messages and queues (rules E, F, H and I).
 
 mod tale;
 

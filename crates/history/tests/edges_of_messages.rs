@@ -1,5 +1,5 @@
-//! Where a rule ends: small histories beside each other, of which one is valid and the next is not. What becomes of a
-//! message: lost, made up, doubled, shown to the wrong reader (rules A, B, C, D and G).
+//! Where a rule ends: pairs of nearly equal small histories, of which one is valid and the other is not. Here: what
+//! becomes of a message that is lost, made up, doubled, or shown to the wrong reader (rules A, B, C, D and G).
 
 mod tale;
 

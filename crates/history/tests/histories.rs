@@ -1,5 +1,5 @@
-//! Histories of a model queue are valid, whatever overlaps and whatever is lost on the way; each mutant's is not, by the
-//! rule that it breaks.
+//! Histories of a model queue are valid, whatever overlaps and whatever is lost on the way; those of each mutant are
+//! not, by the rule that it breaks.
 
 mod model;
 

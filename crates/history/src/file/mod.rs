@@ -102,7 +102,7 @@ impl Writer {
         self.write(written::end(number, at, outcome, &self.names))
     }
 
-    /// Flushes what was written to the disk, for tests in which the machine itself may fail.
+    /// Flushes what was written to the disk; needed only where the machine itself may fail.
     ///
     /// # Errors
     /// The disk failed.

@@ -6,7 +6,8 @@ use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
 /// **D. Addressing.** A message with a recipient is shown to that recipient only, and a reader sees only what its
-/// conditions name: its queue, its sender, nothing of its own, only messages to anyone, and no more of them than it asked for.
+/// conditions name: its queue, its sender, nothing of its own, only messages to anyone, and no more of them than it
+/// asked for.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     for (op, select, deliveries) in story.reads() {
         // A pop asked again is given what it was given before.

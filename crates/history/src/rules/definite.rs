@@ -5,8 +5,8 @@ use crate::operation::{Answer, Call, Outcome};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
-/// **G. Failures are definite.** A message whose send was refused never appears. A send asked again under its `DEDUP` key
-/// is one message: each answer gives the same id. (That a send of unknown outcome appears at most once is rule C.)
+/// **G. Failures are definite.** A message whose send was refused never appears. A send asked again under its `DEDUP`
+/// key is one message: each answer gives the same id. (That a send of unknown outcome appears at most once is rule C.)
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     for shown in &story.shown {
         let Some(message) = shown.message.map(|number| &story.messages[number as usize]) else { continue };

@@ -9,9 +9,10 @@ use crate::story::{Op, Story};
 use crate::verdict::{Rule, Verdict};
 use crate::{NEVER, Time};
 
-/// **H. Counters, depth.** The number of messages that a queue says it holds lies between those that were certainly there
-/// all through the question and those that can have been there at some time of it. When nothing is under way the two are
-/// the same. A deletion or a purge takes no more than can have been there. (That it tells of all it took is rule A.)
+/// **H. Counters, depth.** The number of messages that a queue says it holds lies between those that were certainly
+/// there all through the question and those that can have been there at some time of it. When nothing is under way the
+/// two are the same. A deletion or a purge takes no more than can have been there. (That it tells of all it took is
+/// rule A.)
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     let mut figures: HashMap<Name, Figures> = HashMap::new();
     for (op, queue, _) in readings(story) {

@@ -1,9 +1,9 @@
 //! What may explain that a message is missing: deletions and purges, and pops of unknown outcome.
 //!
 //! Each explains only messages that it can have taken, and only as many: nothing takes what was sent, seen or held by
-//! somebody after it. Which explains which is a matching of messages and explanations; it is grown message by message along
-//! augmenting paths (Kuhn 1955), so that a message is called lost only if no assignment explains it together with the
-//! others.
+//! somebody after it. Which explains which is a matching of messages and explanations; it is grown message by message
+//! along augmenting paths (Kuhn 1955), so that a message is called lost only if no assignment explains it together with
+//! the others.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

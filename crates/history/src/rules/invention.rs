@@ -7,8 +7,8 @@ use crate::operation::Delivery;
 use crate::story::{Shown, Story};
 use crate::verdict::{Rule, Verdict};
 
-/// **B. No invention.** Nothing is returned that nobody tried to send before; queue, sender, recipient, priority, headers,
-/// id and bytes are those that were sent.
+/// **B. No invention.** Nothing is returned that nobody tried to send before; queue, sender, recipient, priority,
+/// headers, id and bytes are those that were sent.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     let mut ids: Option<HashMap<u64, &Message<'_>>> = None;
     for shown in &story.shown {

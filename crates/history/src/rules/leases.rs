@@ -12,8 +12,8 @@ use crate::verdict::{Rule, Verdict};
 use crate::{NEVER, Time, millis};
 
 /// **C, leases.** A lease is acknowledged at most once. An acknowledgement, a return or an extension that comes in time
-/// counts; one that comes late, or behind an acknowledgement or a return, does not. A message is handed out no more often
-/// than answers and lost answers explain. A pop asked again under its `REQID` is given what it was given before.
+/// counts; one that comes late, or behind an acknowledgement or a return, does not. A message is handed out no more
+/// often than answers and lost answers explain. A pop asked again under its `REQID` is given what it was given before.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     acknowledged_once(story, verdict);
     refused_in_time(story, verdict);

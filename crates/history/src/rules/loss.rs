@@ -9,10 +9,11 @@ use crate::story::Story;
 use crate::verdict::{At, Rule, Verdict};
 use crate::{Time, millis};
 
-/// **A. No loss.** Every acknowledged message was taken by an answered pop (or an acknowledged lease), or was found by the
-/// final drain, or went with its queue, a purge or its time to live. A missing one is excused only by an operation of
-/// unknown outcome that could have taken it, and each of those excuses no more messages than it can have taken. One that was
-/// seen is stored, whatever its sender was told; messages that were sent together are stored together, so one stands for all.
+/// **A. No loss.** Every acknowledged message was taken by an answered pop (or an acknowledged lease), or was found by
+/// the final drain, or went with its queue, a purge or its time to live. A missing one is excused only by an operation
+/// of unknown outcome that could have taken it, and each of those excuses no more messages than it can have taken. One
+/// that was seen is stored, whatever its sender was told; messages that were sent together are stored together, so one
+/// stands for all.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     if !story.whole {
         verdict.undecided.push(Rule::A);

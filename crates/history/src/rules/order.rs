@@ -8,10 +8,10 @@ use crate::shelf::{Look, Shelf};
 use crate::story::{Op, Story};
 use crate::verdict::{At, Rule, Verdict};
 
-/// **E. Order.** Per queue and priority: if message *a* was acknowledged before the send of *b* began, no reader who may
-/// have both is given *b* by a read that began after *a* was acknowledged and ended before anybody can have touched *a*.
-/// The same for a higher priority, whenever it was sent, and for two sends of one connection, even under way at once; and
-/// over all queues for a reader that names none. An answer of several messages is in order itself. Of ids see
+/// **E. Order.** Per queue and priority: if message *a* was acknowledged before the send of *b* began, no reader who
+/// may have both is given *b* by a read that began after *a* was acknowledged and ended before anybody can have touched
+/// *a*. The same for a higher priority, whenever it was sent, and for two sends of one connection, even under way at
+/// once; and over all queues for a reader that names none. An answer of several messages is in order itself. Of ids see
 /// [`ids`](super::ids::judge).
 ///
 /// Left out is what may stand elsewhere: messages delayed, given back, moved as dead letters, read with `ANYORDER`.

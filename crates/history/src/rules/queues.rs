@@ -5,8 +5,8 @@ use crate::operation::{Call, Outcome};
 use crate::story::Story;
 use crate::verdict::{Rule, Verdict};
 
-/// **I. Queue life.** No message survives a deletion or purge of its queue that began after it was acknowledged. What is
-/// asked of a queue by name after its deletion is refused, unless the queue can have been created anew.
+/// **I. Queue life.** No message survives a deletion or purge of its queue that began after it was acknowledged. What
+/// is asked of a queue by name after its deletion is refused, unless the queue can have been created anew.
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     survivors(story, verdict);
     asked_of_nobody(story, verdict);

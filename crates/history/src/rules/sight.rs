@@ -7,9 +7,9 @@ use crate::story::{Op, Story};
 use crate::verdict::{Rule, Verdict};
 use crate::{NEVER, millis};
 
-/// **I. Message life.** A message is not shown before its delay is over, nor after its time to live. A PEEK shows none that
-/// was taken for good before it began, and none that somebody held on a lease all the while. (What a POP is given of these is
-/// rule C.)
+/// **I. Message life.** A message is not shown before its delay is over, nor after its time to live. A PEEK shows none
+/// that was taken for good before it began, and none that somebody held on a lease all the while. (What a POP is given
+/// of these is rule C.)
 pub(crate) fn judge(story: &Story<'_>, verdict: &mut Verdict) {
     for shown in &story.shown {
         let op = &story.ops[shown.op];

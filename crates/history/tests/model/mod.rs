@@ -1,8 +1,9 @@
-//! Clients of a [model queue](queue::Queues) that ask at once, on a clock of their own: what they write down is a history
-//! that may have happened, and with a mutant one that must not.
+//! Simulated clients of a [model queue](queue::Queues) that send requests at the same time, on a simulated clock. Their
+//! journals are a history that may have happened, and with a mutant one that must not.
 //!
 //! A request travels for a while, takes effect at one moment, and its answer travels for a while. The next thing to
-//! happen is drawn: a client asks, an effect takes place, an answer arrives. So all overlaps occur that a network makes.
+//! happen is drawn: a client asks, an effect takes place, an answer arrives. So all overlaps occur that a network
+//! makes.
 
 pub(crate) mod queue;
 
@@ -18,17 +19,17 @@ use queue::{Mutant, Queues};
 const ACCOUNTS: u64 = 4;
 const CLIENTS: u32 = 6;
 const QUEUES: u64 = 3;
-/// This one comes and goes.
+/// The queue that is created and deleted again and again.
 const FLEETING: u64 = 3;
 const LIMBO: Time = 20_000_000;
 const LEASES_MS: [u64; 3] = [3, 10, 60];
 
-/// What is played.
+/// Parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Play {
     pub(crate) seed: u64,
     pub(crate) operations: u32,
-    /// Answers are lost, requests too, and pops undone.
+    /// Whether requests and answers are lost, and pops undone.
     pub(crate) doubts: bool,
     pub(crate) mutant: Option<Mutant>,
 }
@@ -38,7 +39,7 @@ struct Client {
     account: Name,
     in_flight: VecDeque<Flight>,
     leases: Vec<Key>,
-    /// A request to be asked again under its key.
+    /// A request to be repeated under its key.
     owed: Option<Call>,
 }
 
@@ -56,7 +57,7 @@ struct World {
     clients: Vec<Client>,
     bodies: u64,
     keys: u64,
-    /// When pops that are not kept are undone.
+    /// Time at which pops that did not commit are undone.
     undo_at: Option<Time>,
     counted: HashMap<(Kind, bool, bool), u64>,
 }
@@ -65,7 +66,7 @@ fn name(number: u64) -> Name {
     Name::number(number).expect("numbers from 1")
 }
 
-/// Plays it to the end, drain and counters included.
+/// Runs a simulation to its end, drain and counters included.
 pub(crate) fn play(play: Play) -> History {
     let clients = (0..CLIENTS).map(|client| {
         let account = name(u64::from(client) % ACCOUNTS + 1);
@@ -117,7 +118,7 @@ impl World {
         client.in_flight.push_back(Flight { number, call, outcome: None });
     }
 
-    /// Of a client that has something under way: its next effect, or its next answer.
+    /// Lets the next effect or the next answer happen of a random client that has a request under way.
     fn something_happens(&mut self) {
         let busy: Vec<_> =
             (0..self.clients.len()).filter(|c| !self.clients[*c].in_flight.is_empty()).collect();
@@ -178,7 +179,7 @@ impl World {
         if let Outcome::Ok(Answer::Messages(messages)) = &outcome {
             client.leases.extend(messages.iter().filter_map(|delivery| delivery.receipt));
         }
-        // What can be asked again is, and now and then although it was answered.
+        // A request with a key is repeated if its outcome is unknown, and now and then although it was answered.
         if key(&call).is_some() && (outcome == Outcome::Info || self.rng.u8(..6) == 0) {
             client.owed = Some(call);
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use fastrand::Rng;
 use posthaste_history::{Answer, Body, Call, Delivery, Key, Name, Outcome, Select, Send, Time, fingerprint};
 
-/// What the server does wrong, at some of its chances.
+/// What the server does wrong, at some of the opportunities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// Acknowledges a message and forgets it.
@@ -90,10 +90,10 @@ pub(crate) enum Mutant {
 #[derive(Clone, Debug)]
 struct Held {
     delivery: Delivery,
-    /// Not to be seen before this.
+    /// Time before which it is not to be seen.
     from: Time,
     is_delayed: bool,
-    /// Gone after this, unless leased.
+    /// Time after which it is gone, unless leased.
     until: Time,
     lease: Option<(Time, Key)>,
 }
@@ -104,17 +104,17 @@ pub(crate) struct Queues {
     rng: Rng,
     queues: BTreeSet<Name>,
     messages: BTreeMap<u64, Held>,
-    /// Taken by pops that may be undone.
+    /// Messages taken by pops that did not commit, to be brought back.
     away: HashMap<u64, Held>,
     survivors: Vec<Held>,
-    /// Taken for good.
+    /// Messages taken for good.
     gone: Vec<Held>,
     last_id: u64,
     sends: HashMap<(Name, Name, Key), Vec<u64>>,
     pops: HashMap<PopKey, Vec<Delivery>>,
 }
 
-/// Who asked, of which queue, under what key.
+/// Account, queue and key of a pop.
 type PopKey = (Name, Option<Name>, Key);
 
 /// Whether a reader with these conditions may see a message.
@@ -146,7 +146,7 @@ impl Queues {
         }
     }
 
-    /// Whether the mutant shows itself now.
+    /// Returns whether the mutant does wrong this time.
     pub(crate) fn strikes(&mut self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant) && self.rng.u8(..) < 50
     }
@@ -290,7 +290,7 @@ impl Queues {
         Outcome::Ok(Answer::Messages(given.into()))
     }
 
-    /// What a reader may have, in order.
+    /// Returns the messages that a reader may be given, in order.
     fn eligible(&mut self, reader: Name, select: &Select, now: Time, remove: bool) -> Vec<u64> {
         let (all, any_sender) = (self.strikes(Mutant::IgnoreRecipient), self.strikes(Mutant::IgnoreSender));
         let leased = self.strikes(if remove { Mutant::IgnoreLease } else { Mutant::PeekLeased });
@@ -342,7 +342,7 @@ impl Queues {
         delivery
     }
 
-    /// What a holder does with its lease: how many took effect.
+    /// Changes a leased message for the holder of its lease; returns how many took effect.
     fn hold(&mut self, receipt: Key, change: impl FnOnce(&mut Held)) -> usize {
         let (late, refused) = (self.strikes(Mutant::LateHold), self.strikes(Mutant::RefuseHold));
         match self.held(receipt) {
@@ -405,10 +405,10 @@ impl Queues {
         answer
     }
 
-    /// Takes what a pop took away, to be brought back by [`Queues::undo`]: the pop was not kept.
+    /// Hides what a pop took until [`Queues::undo`] brings it back: the pop did not commit.
     pub(crate) fn take_back(&mut self, before: &Snapshot, call: &Call, account: Name, outcome: &Outcome) {
         let Outcome::Ok(Answer::Messages(given)) = outcome else { return };
-        // What was only given again is where it was.
+        // A repeated pop took nothing new.
         if let Call::Pop(Select { key: Some(key), queue, .. }) = call
             && before.pops.contains_key(&(account, *queue, *key))
         {
@@ -425,18 +425,18 @@ impl Queues {
         }
     }
 
-    /// What the server held, to be remembered before a pop that will not be kept.
+    /// Returns what the server holds, before a pop that will not commit.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot { messages: self.messages.clone(), pops: self.pops.clone() }
     }
 
-    /// Everything that pops took and did not keep is back.
+    /// Brings back everything that was taken by pops that did not commit.
     pub(crate) fn undo(&mut self) {
         self.messages.extend(self.away.drain());
     }
 }
 
-/// What a server held.
+/// What a server held at some time.
 pub(crate) struct Snapshot {
     messages: BTreeMap<u64, Held>,
     pops: HashMap<PopKey, Vec<Delivery>>,

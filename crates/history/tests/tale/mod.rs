@@ -9,7 +9,7 @@ use posthaste_history::{
 
 pub(crate) const MS: Time = 1_000_000;
 
-/// When all is over.
+/// Time of the final drain.
 pub(crate) const END: Time = 1_000 * MS;
 
 /// A history of one queue, `q`, told operation by operation; every operation is a client of its own.
@@ -130,7 +130,7 @@ impl Tale {
         self
     }
 
-    /// Of a message that was handed out so often.
+    /// Adds a PEEK that shows a message which was handed out `deliveries` times.
     pub(crate) fn peek(mut self, body: u64, deliveries: u32, times: (Time, Time)) -> Self {
         let call = |journal: &mut Journal| Call::Peek(Select::queue(journal.name("q")));
         self.tell("bob", times, call, |journal| {
@@ -140,7 +140,7 @@ impl Tale {
         self
     }
 
-    /// For 10 ms; the receipt is the number of the delivery.
+    /// Adds a POP that leases a message for 10 ms; the receipt is the number of the delivery.
     pub(crate) fn lease(mut self, body: u64, deliveries: u32, times: (Time, Time)) -> Self {
         let call =
             |journal: &mut Journal| Call::Pop(Select { lease_ms: 10, ..Select::queue(journal.name("q")) });
@@ -152,13 +152,13 @@ impl Tale {
         self
     }
 
-    /// What the holder does.
+    /// Adds what the holder of a lease does.
     pub(crate) fn hold(mut self, call: Call, outcome: Outcome, times: (Time, Time)) -> Self {
         self.tell("bob", times, |_| call, |_| outcome);
         self
     }
 
-    /// A pop under a key.
+    /// Adds a POP under a key.
     pub(crate) fn keyed(self, bodies: &[u64], times: (Time, Time)) -> Self {
         let mut tale = self;
         let call = |journal: &mut Journal| {
@@ -168,7 +168,7 @@ impl Tale {
         tale
     }
 
-    /// Somebody reads under conditions and is given a message.
+    /// Adds a read under conditions that is given a message.
     pub(crate) fn read(
         mut self,
         times: (Time, Time),
@@ -183,12 +183,12 @@ impl Tale {
         self
     }
 
-    /// Nothing is left.
+    /// Ends the history with a drain that finds nothing, and judges it.
     pub(crate) fn end(self) -> Verdict {
         self.end_with(&[])
     }
 
-    /// This is left, and was handed out so often.
+    /// Ends the history with a drain that finds these bodies, each with its number of deliveries, and judges it.
     pub(crate) fn end_with(mut self, left: &[(u64, u32)]) -> Verdict {
         let mut journal = Journal::new(1000, "drain");
         let queue = journal.name("q");
