@@ -1,7 +1,7 @@
-//! Servers that are asked again after a run: for what is left, how much it is, and to clear away what clients have made.
+//! Requests to the servers after a run: for what is left, how much it is, and to delete what clients have made.
 //!
-//! One that stands still would take its time for each of these questions. So a server that does not answer is asked nothing
-//! more, and where the clients have already waited in vain it is waited for no longer than they did.
+//! A server that hangs would cost the full time limit with each of these requests. So a server that does not answer is
+//! asked nothing more, and if clients have already waited in vain, the limit is as short as theirs.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use crate::worker::GRACE;
 pub(crate) struct Again<'a> {
     bench: &'a QueueBench,
     patience: Duration,
-    /// By server: why it is asked nothing more.
+    /// For each server: why it is asked nothing more, if so.
     gone: Vec<Option<String>>,
 }
 
 impl<'a> Again<'a> {
-    /// Of a run in which so many requests were never answered.
+    /// Creates the state after a run in which `unanswered` requests were never answered.
     pub(crate) fn new(bench: &'a QueueBench, unanswered: usize) -> Self {
         let patience = if unanswered > 0 { GRACE } else { PATIENCE };
         Self { bench, patience, gone: vec![None; bench.connect.len()] }
     }
 
-    /// Asks the server at this place over a connection of its own.
+    /// Asks the server at this place over a separate connection.
     ///
     /// # Errors
-    /// It cannot be reached, does not answer, or did not when it was asked before.
+    /// The server cannot be reached, does not answer, or did not when it was asked before.
     pub(crate) fn ask<T>(
         &mut self,
         place: usize,
@@ -47,7 +47,7 @@ impl<'a> Again<'a> {
         asked
     }
 
-    /// Whether it is asked nothing more.
+    /// Returns whether the server at this place is asked nothing more.
     pub(crate) fn is_gone(&self, place: usize) -> bool {
         self.gone[place].is_some()
     }

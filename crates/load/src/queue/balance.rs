@@ -1,9 +1,9 @@
 //! Keeps the number of messages what it was, whatever a mix draws: `--constant-size`.
 //!
 //! Equal shares of sends and pops are not enough: drawn at random, their difference wanders off with the square root of
-//! the number of requests, and a pop that finds nothing makes up for no send. So a client remembers where it has put one
-//! message more than it took, or taken one more than it put, and its next send or pop, whichever is drawn, makes up for
-//! that first. Each client is off by no more than its requests under way.
+//! the number of requests, and a pop that finds nothing makes up for no send. So a client remembers where it has put
+//! one message more than it took, or taken one more than it put, and its next send or pop, whichever is drawn, makes up
+//! for that first. Each client is off by no more than its requests under way.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use crate::queue::request::Queue;
 /// One client's account of what it put and took.
 #[derive(Clone, Debug, Default)]
 pub struct Balance {
-    /// Where a message was put and none taken for it yet.
+    /// Queues where a message was put and none taken for it yet.
     ahead: VecDeque<Queue>,
-    /// Where a message was taken and none put for it yet.
+    /// Queues where a message was taken and none put for it yet.
     behind: VecDeque<Queue>,
     under_way: VecDeque<Move>,
 }
@@ -23,16 +23,16 @@ pub struct Balance {
 /// A message put, or one taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Put, not taken.
+    /// Whether the message is put, not taken.
     pub puts: bool,
-    /// Where.
+    /// The queue that it is put to or taken from.
     pub queue: Queue,
-    /// It makes up for an earlier one, or a pair's other half does for it.
+    /// Whether it makes up for an earlier move, or is made up for by the other half of its pair.
     owed: bool,
 }
 
 impl Balance {
-    /// What the client does when a send (`puts`) or a removing read on `queue` was drawn.
+    /// Returns what the client does when a send (`puts`) or a removing read on `queue` was drawn.
     pub fn next(&mut self, puts: bool, queue: Queue) -> Move {
         let next = if let Some(queue) = self.ahead.pop_front() {
             Move { puts: false, queue, owed: true }
@@ -45,7 +45,7 @@ impl Balance {
         next
     }
 
-    /// Half of a pair is asked for: a move that the other half makes up for.
+    /// Notes half of a pair: a move that the other half makes up for.
     pub fn paired(&mut self, puts: bool, queue: Queue) {
         self.under_way.push_back(Move { puts, queue, owed: true });
     }

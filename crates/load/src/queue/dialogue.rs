@@ -19,10 +19,10 @@ use crate::tally::Counts;
 /// What the clients of a thread share.
 #[derive(Debug)]
 pub struct Desk {
-    /// A body as long as any; the next message has its beginning.
+    /// A body of the largest size; each message has its beginning.
     body: Vec<u8>,
     sizes: Numbers,
-    /// The run that stamps name.
+    /// Number of the run, as it stands in stamps.
     run: u32,
     /// Outcomes of the twelve steps, first to last.
     pub(crate) steps: [Counts; STEPS as usize],
@@ -46,7 +46,7 @@ impl Audit {
 }
 
 impl Desk {
-    /// A desk for messages of such sizes.
+    /// Creates a desk for messages of these sizes.
     #[must_use]
     pub(crate) fn new(sizes: Numbers, run: u32, audit: Option<Audit>) -> Self {
         Self {
@@ -59,21 +59,21 @@ impl Desk {
     }
 }
 
-/// A body without a stamp: always the same letters.
+/// Returns a body without a stamp: always the same letters.
 #[must_use]
 pub(crate) fn filler(bytes: usize) -> Vec<u8> {
     (b'a'..=b'z').cycle().take(bytes).collect()
 }
 
-/// One client's talk.
+/// One client's requests and answers.
 #[derive(Debug)]
 pub struct QueueDialogue {
     account: Account,
     program: Program,
     next_sequence: u64,
-    /// For sizes, so that they leave alone what the program draws.
+    /// Draws the sizes of messages, apart from what the program draws.
     rng: Rng,
-    /// In a checked run: keeps what is asked and told.
+    /// The client's journal, in a checked run.
     witness: Option<Witness>,
 }
 
@@ -82,49 +82,49 @@ pub struct QueueDialogue {
 pub struct Asked {
     ask: Ask,
     sequence: u64,
-    /// Its number in the journal.
+    /// Number of the request in the journal, if it is kept there.
     journaled: Option<usize>,
 }
 
 impl QueueDialogue {
-    /// A client whose messages are numbered from `next_sequence`.
+    /// Creates a client whose messages are numbered from `next_sequence`.
     #[must_use]
     pub fn new(account: Account, program: Program, next_sequence: u64) -> Self {
         Self { account, program, next_sequence, rng: Rng::with_seed(account.into()), witness: None }
     }
 
-    /// With other sizes of messages under another seed.
+    /// Makes the sizes of messages depend on the seed.
     #[must_use]
     pub(crate) fn seeded(mut self, seed: u64) -> Self {
         self.rng = Rng::with_seed(seed.rotate_left(32) ^ u64::from(self.account));
         self
     }
 
-    /// With a journal.
+    /// Sets the client's journal.
     #[must_use]
     pub(crate) fn witnessed(mut self, witness: Option<Witness>) -> Self {
         self.witness = witness;
         self
     }
 
-    /// Its journal.
+    /// Returns the client's journal.
     pub(crate) fn into_witness(self) -> Option<Witness> {
         self.witness
     }
 
-    /// Its account.
+    /// Returns the client's account.
     #[must_use]
     pub(crate) const fn account(&self) -> Account {
         self.account
     }
 
-    /// Messages it has sent, those of the preload included.
+    /// Returns the number of messages it has sent, those of the preload included.
     #[must_use]
     pub(crate) const fn sent(&self) -> u64 {
         self.next_sequence
     }
 
-    /// Queues that it made and has not deleted.
+    /// Returns the queues that it made and has not deleted.
     #[must_use]
     pub(crate) fn leftovers(&self) -> Vec<Queue> {
         self.program.leftovers()
@@ -228,7 +228,7 @@ impl Dialogue for QueueDialogue {
     }
 }
 
-/// What kind of answer it is, for a request of that kind.
+/// Returns how a request of this kind ended, by its answer.
 fn outcome(kind: Kind, item: &Item<'_>) -> Outcome {
     match (kind, item) {
         (Kind::Peek | Kind::Pop | Kind::ReadBroadcast, Item::Scalar(Value::Null)) => Outcome::Null,

@@ -1,5 +1,5 @@
-//! Several twelve-step loops of one client at once, as `--pipeline` has them. Each waits for its own answers; the client
-//! asks for them in turn.
+//! Several twelve-step loops of one client at once, as `--pipeline` has them. Each waits for its own answers; the
+//! client asks for them in turn.
 
 use std::collections::VecDeque;
 
@@ -8,22 +8,23 @@ use crate::queue::program::Ask;
 use crate::queue::request::{Account, Queue};
 use crate::queue::twelve_step::TwelveStep;
 
-/// Steps that need nothing of those before.
+/// Steps that do not depend on those before.
 const BEGINNINGS: [u8; 3] = [1, 4, 7];
 
 /// The loops of one client.
 #[derive(Clone, Debug)]
 pub struct Loops {
     loops: Vec<TwelveStep>,
-    /// Whose turn it is to ask.
+    /// Index of the loop whose turn it is to ask.
     next: usize,
-    /// Whose requests are under way, in the order of their answers.
+    /// Indices of the loops whose requests are under way, in the order of their answers.
     asked: VecDeque<usize>,
     finishing: bool,
 }
 
 impl Loops {
-    /// As many loops of one client. They begin at different steps, or all would ask for the same at the same time.
+    /// Creates `count` loops of one client. They begin at different steps, or all would ask for the same at the same
+    /// time.
     #[must_use]
     pub fn new(client: Account, count: usize) -> Self {
         let begins = BEGINNINGS.into_iter().cycle().take(count);
@@ -31,7 +32,7 @@ impl Loops {
         Self { loops, next: 0, asked: VecDeque::new(), finishing: false }
     }
 
-    /// The next step of the next loop that does not wait for an answer; None: all of them do.
+    /// Returns the next step of the next loop that does not wait for an answer; None if all of them do.
     pub fn next_ask(&mut self) -> Option<Ask> {
         for place in (self.next..self.loops.len()).chain(0..self.next) {
             let one = &mut self.loops[place];
@@ -54,18 +55,18 @@ impl Loops {
         }
     }
 
-    /// From now on no loop begins again.
+    /// Lets no loop begin again.
     pub const fn finish(&mut self) {
         self.finishing = true;
     }
 
-    /// Whether all loops have ended and none has begun again.
+    /// Returns whether all loops have ended and none has begun again.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.loops.iter().all(TwelveStep::is_at_rest)
     }
 
-    /// Queues that they made and that, as far as is known, are still there.
+    /// Returns the queues that the loops made and that, as far as is known, still exist.
     #[must_use]
     pub fn leftovers(&self) -> Vec<Queue> {
         self.loops.iter().flat_map(TwelveStep::leftovers).copied().collect()

@@ -16,7 +16,7 @@ use crate::queue::program::{Ask, Expect};
 use crate::queue::request::{Account, Queue, Read, Request};
 use crate::queue::workload::MixKind;
 
-/// Queues that a client may hold.
+/// Largest number of queues that a client may hold.
 const OWN_MAX: usize = 1000;
 
 /// What all clients of a mix have in common.
@@ -24,7 +24,7 @@ const OWN_MAX: usize = 1000;
 pub struct Recipe {
     /// Kinds with their shares, which add up to 1.
     pub shares: Vec<(MixKind, f64)>,
-    /// Shared queues: `1` to this.
+    /// Number of shared queues, which are `1` to this.
     pub queues: Queue,
     /// Accounts of the clients: the first and the last.
     pub accounts: (Account, Account),
@@ -32,7 +32,7 @@ pub struct Recipe {
     pub broadcast_share: f64,
     /// Share of `read` and `read_broadcast` that remove what they read.
     pub remove_share: f64,
-    /// The number of messages stays what it was.
+    /// Whether the number of messages stays what it was.
     pub constant_size: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Recipe {
 pub struct Mix {
     recipe: Arc<Recipe>,
     rng: Rng,
-    /// Where the second half of a pair pops.
+    /// Queue from which the second half of a pair pops.
     second: Option<Queue>,
     own: VecDeque<Queue>,
     creating: usize,
@@ -51,7 +51,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// The stream of one client under a seed.
+    /// Creates the stream of one client under a seed.
     #[must_use]
     pub fn new(recipe: Arc<Recipe>, seed: u64, client: Account) -> Self {
         // Golden-ratio steps keep the streams of neighboring clients and seeds apart.
@@ -68,7 +68,7 @@ impl Mix {
         }
     }
 
-    /// The next request.
+    /// Returns the next request.
     pub fn next_ask(&mut self) -> Ask {
         let request = match self.second.take() {
             Some(queue) => self.half(false, queue),
@@ -107,7 +107,7 @@ impl Mix {
         }
     }
 
-    /// One half of a pair.
+    /// Returns one half of a pair.
     fn half(&mut self, puts: bool, queue: Queue) -> Request {
         if self.recipe.constant_size {
             self.balance.paired(puts, queue);
@@ -141,7 +141,7 @@ impl Mix {
         if remove { self.balanced(read) } else { read }
     }
 
-    /// A constant number of messages needs recipients that are sure to take them.
+    /// Draws a recipient; for a constant number of messages the client itself, which is sure to take them.
     fn recipient(&mut self) -> Account {
         if self.recipe.constant_size {
             self.client
@@ -150,7 +150,8 @@ impl Mix {
         }
     }
 
-    /// With a constant number of messages: the send or removing read that the client owes, if it owes one.
+    /// Returns the request that is made for a drawn one: with a constant number of messages the send or removing read
+    /// that the client owes, if it owes one.
     fn balanced(&mut self, drawn: Request) -> Request {
         let (puts, queue) = match drawn {
             Request::Send { queue, .. } => (true, queue),
@@ -204,13 +205,13 @@ impl Mix {
         }
     }
 
-    /// Whether no pair is half sent.
+    /// Returns whether no pair is half sent.
     #[must_use]
     pub const fn is_at_rest(&self) -> bool {
         self.second.is_none()
     }
 
-    /// Queues that the client made and has not deleted.
+    /// Returns the queues that the client made and has not deleted.
     #[must_use]
     pub fn leftovers(&self) -> Vec<Queue> {
         self.own.iter().chain(&self.deleting).copied().collect()

@@ -45,7 +45,7 @@ use setup::{Ground, accounts, shared_queues};
 use twelve_step::STEPS;
 use workload::Workload;
 
-/// What only reports of the queue tier hold.
+/// The part of a report that only the queue tier has.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueDetails {
     /// Outcomes of the twelve steps, first to last; empty in other workloads.
@@ -107,7 +107,7 @@ impl Bench for QueueBench {
     }
 
     fn prepared_before(&mut self) {
-        // They are still there, unless every run begins or ends with empty queues.
+        // The preloaded messages are still there, unless every run begins or ends with empty queues.
         if !self.check && self.dataset.is_none() {
             self.preload = 0;
         }

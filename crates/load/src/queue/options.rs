@@ -102,7 +102,7 @@ pub enum Dataset {
 }
 
 impl QueueBench {
-    /// Whether the run has queues: its workload uses some, or messages are to stand there meanwhile.
+    /// Returns whether the run has queues: its workload uses some, or they are to hold messages meanwhile.
     pub(crate) fn has_queues(&self) -> bool {
         self.workload.needs_queues() || self.dataset.is_some() || self.preload > 0
     }
@@ -145,7 +145,7 @@ impl QueueBench {
     }
 }
 
-/// A body that can be held many times over.
+/// Size of the largest body: it can be held many times over.
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
 #[cfg(test)]

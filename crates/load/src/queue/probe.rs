@@ -13,7 +13,7 @@ use crate::queue::session::Session;
 pub(crate) struct QueueProbe(Option<Session>);
 
 impl QueueProbe {
-    /// Connects; None when the server cannot be reached once more, which the run does not depend on.
+    /// Connects; None if the server cannot be reached, which the run does not depend on.
     pub(crate) fn connect(server: &Address) -> Option<Self> {
         Session::connect_within(server, None, PATIENCE).ok().map(|session| Self(Some(session)))
     }

@@ -59,7 +59,7 @@ impl Program {
         }
     }
 
-    /// From now on it only ends what it has begun.
+    /// Lets the client only complete what it has begun.
     pub const fn finish(&mut self) {
         match self {
             Self::TwelveStep(loops) => loops.finish(),
@@ -76,7 +76,7 @@ impl Program {
         }
     }
 
-    /// Queues that the client made and has not deleted.
+    /// Returns the queues that the client made and has not deleted.
     #[must_use]
     pub fn leftovers(&self) -> Vec<Queue> {
         match self {

@@ -10,7 +10,7 @@ pub type Queue = u64;
 /// An account, by the number that is its name: client c is account c, counted from 1.
 pub type Account = u32;
 
-/// What requests are counted and timed by.
+/// The kind of a request, by which it is counted and timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// SEND.
@@ -42,9 +42,9 @@ impl Kind {
 pub enum Request {
     /// `SEND queue body [TO account]`.
     Send {
-        /// Where.
+        /// The queue that the message is sent to.
         queue: Queue,
-        /// None: for anyone.
+        /// The recipient; None: for anyone.
         to: Option<Account>,
     },
     /// `PEEK` or `POP`.
@@ -55,7 +55,7 @@ pub enum Request {
     Create,
     /// `QDELETE queue`.
     Delete {
-        /// Which.
+        /// The queue.
         queue: Queue,
     },
     /// `ECHO body`.
@@ -76,7 +76,7 @@ pub struct Read {
 }
 
 impl Request {
-    /// What it is counted by.
+    /// Returns the kind of the request.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
@@ -91,13 +91,13 @@ impl Request {
         }
     }
 
-    /// Whether it carries a body.
+    /// Returns whether the request carries a body.
     #[must_use]
     pub const fn has_body(self) -> bool {
         matches!(self, Self::Send { .. } | Self::Echo)
     }
 
-    /// Appends its bytes to `out`; `body` goes with those that carry one.
+    /// Appends the request's bytes to `out`; `body` goes with those that carry one.
     pub fn encode(self, body: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Send { queue, to: None } => {

@@ -1,5 +1,6 @@
-//! The secret of the run's accounts at a server that keeps accounts. It stands in a file, because arguments of a process can
-//! be read by everybody on the machine; and it goes nowhere but to the server: reports and records name the file.
+//! The secret of the run's accounts at a server that keeps accounts. It stands in a file, because arguments of a
+//! process can be read by everybody on the machine; and it goes nowhere but to the server: reports and records name the
+//! file.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Serialize, Serializer};
 
-/// A file, and the secret in its first line when it has been read. That is done once, for it may be a pipe; arguments are understood
-/// more than once.
+/// A file with a secret in its first line. It is read only once, since it may be a pipe, and arguments are parsed more
+/// than once.
 #[derive(Clone)]
 pub struct SecretFile {
     path: PathBuf,
@@ -18,7 +19,7 @@ pub struct SecretFile {
 }
 
 impl SecretFile {
-    /// The secret.
+    /// Returns the secret.
     ///
     /// # Errors
     /// The file cannot be read, or holds none.

@@ -1,4 +1,4 @@
-//! A plain connection that waits for its answers: for what comes before a run and after it.
+//! A blocking connection to a server of the queue tier, for what comes before a run and after it.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) struct Session {
     out: Vec<u8>,
     input: Vec<u8>,
     used: usize,
-    /// What it logs in with; None: accounts are open.
+    /// Secret for logging in; None: accounts are open.
     secret: Option<SecretFile>,
 }
 
@@ -35,7 +35,7 @@ impl Session {
         Self::connect_within(address, secret, PATIENCE)
     }
 
-    /// Connects to a server that may take so long for each answer.
+    /// Connects to a server that may take `patience` for each answer.
     ///
     /// # Errors
     /// As for [`Session::connect`].
@@ -122,8 +122,8 @@ impl Session {
         }
     }
 
-    /// Waits for the answer to `request` and refuses to go on when it is an error, unless it begins with `but`. Gives the
-    /// number that it was, if it was one.
+    /// Waits for the answer to `request`, which must not be an error other than `but`. Returns its number, if it is
+    /// one.
     ///
     /// # Errors
     /// The answer is an error, or there is none.
@@ -144,7 +144,7 @@ impl Session {
         }
     }
 
-    /// Waits for the answer to `request` and refuses to go on when it is an error. Gives the number that it was, if any.
+    /// Waits for the answer to `request`, which must not be an error. Returns its number, if it is one.
     ///
     /// # Errors
     /// The answer is an error, or there is none.
@@ -152,7 +152,7 @@ impl Session {
         self.accept_but(request, "")
     }
 
-    /// Sends requests in a row, several in flight, and refuses to go on at the first error, unless its word is `but`.
+    /// Sends requests in a row, several in flight, and fails at the first error whose word is not `but`.
     ///
     /// # Errors
     /// As for [`Session::accept`].
@@ -176,7 +176,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends requests in a row, several in flight, and refuses to go on at the first error.
+    /// Sends requests in a row, several in flight, and fails at the first error.
     ///
     /// # Errors
     /// As for [`Session::accept`].
@@ -224,7 +224,7 @@ impl Session {
         }
     }
 
-    /// The connection itself, for a readiness loop.
+    /// Returns the connection itself, for a readiness loop.
     #[must_use]
     pub(crate) fn into_stream(self) -> BlockingStream {
         self.stream

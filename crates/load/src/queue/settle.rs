@@ -1,4 +1,4 @@
-//! After the last answer of a run on the queue tier: the books are closed and the server is swept.
+//! After the last answer of a run on the queue tier: completes the checks and deletes the queues that clients left.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -26,9 +26,10 @@ use crate::violations::Violations;
 /// What the clients leave behind.
 #[derive(Debug)]
 pub(crate) struct Leavings {
-    /// By client: messages sent.
+    /// For each client: number of messages sent.
     sent: Vec<(Account, u64)>,
-    /// By server: queues made there and not deleted. Servers with stores of their own give the same ids to different queues.
+    /// For each server: queues made there and not deleted. Servers with separate stores give the same ids to different
+    /// queues.
     queues: Vec<Vec<Queue>>,
     findings: Vec<Findings>,
     /// The journals, with `--check`.
@@ -36,7 +37,7 @@ pub(crate) struct Leavings {
 }
 
 impl Leavings {
-    /// Collects them.
+    /// Collects what the clients leave behind.
     pub(crate) fn of(bench: &QueueBench, played: Played<QueueBench>) -> Self {
         let dialogues = &played.dialogues;
         let mut queues = vec![Vec::new(); bench.connect.len()];
@@ -63,8 +64,8 @@ impl Leavings {
     }
 }
 
-/// Drains the servers and accounts for every message; None without `--check`. Whoever interrupts it knows less; whoever
-/// interrupted the run before wants to know what it was worth.
+/// Drains the servers and accounts for every message; None without `--check`. An interruption ends the drain; but if
+/// the run was interrupted before, the drain is made, as the user wants to know what the run was worth.
 pub(crate) fn settle(
     bench: &QueueBench,
     ground: Ground,
@@ -98,7 +99,7 @@ pub(crate) fn settle(
         }
         witnesses.iter().for_each(|witness| witness.testify_of_drain(&mut history));
     }
-    // What was there before the run, or was not drained, the history does not know.
+    // The history does not know what was there before the run, or was not drained.
     let knows_all = drained.is_whole && !ledger.allows_foreign();
     leavings.findings.push(inspector.findings());
     let judgment = room.map(|room| {
@@ -114,7 +115,7 @@ struct Drained {
     is_whole: bool,
 }
 
-/// Pops what is left at each server, of shared queues and of those that its clients made.
+/// Pops what is left at each server, in shared queues and in those that its clients made.
 fn drain_all(
     bench: &QueueBench,
     queues: &[Vec<Queue>],
@@ -126,7 +127,7 @@ fn drain_all(
     let may_go_on = || was_interrupted || !is_interrupted();
     let mut drained = Drained { popped: 0, is_whole: true };
     for (place, own) in queues.iter().enumerate() {
-        // If it has a store of its own, a sender's earlier messages may stand there.
+        // If the server has a store of its own, it may hold earlier messages of a sender.
         audience.inspector.forget_order();
         let territory = Territory { shared: shared_queues(bench), own: own.iter().copied().collect() };
         let popped =
@@ -144,7 +145,7 @@ fn drain_all(
     drained
 }
 
-/// Compares the depths of queues with what should be there.
+/// Asks for the depths of queues, which the history checker compares with what should be there.
 fn audit(
     bench: &QueueBench,
     room: &Arc<Room>,
@@ -154,7 +155,7 @@ fn audit(
 ) {
     let Some(mut witness) = Witness::new(room, AUDIT, 1) else { return };
     let asked = servers.ask(0, |mut session| ask_depths(&mut session, shared_queues(bench), &mut witness));
-    // Of a server that is gone the drain says so.
+    // If the server is gone, the drain reports it.
     if let Err(error) = asked
         && !servers.is_gone(0)
     {
@@ -196,8 +197,8 @@ fn close(
     }
 }
 
-/// Deletes queues that clients made and left behind, each at its own server; a server that has gone cannot be swept, and need
-/// not be.
+/// Deletes queues that clients made and left behind, each at its own server; a server that has gone cannot be swept,
+/// and need not be.
 pub(crate) fn sweep(bench: &QueueBench, leavings: &Leavings, servers: &mut Again<'_>) {
     for (place, queues) in leavings.queues.iter().enumerate() {
         if !queues.is_empty()

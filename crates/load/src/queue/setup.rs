@@ -25,21 +25,21 @@ const FULL_MESSAGES: u64 = 12_000;
 const FULL_QUEUES: u64 = 10;
 const FULL_SENDERS: u64 = 30;
 
-/// Bodies sent together have no more bytes, unless one alone has.
+/// Largest size of all bodies that are sent together, unless a single one is larger.
 const BYTES_IN_FLIGHT: usize = 8 << 20;
 
-/// What the run finds.
+/// What the set-up leaves for the run.
 #[derive(Debug)]
 pub struct Ground {
     /// Tells this run's messages from those of others.
     pub(crate) run: u32,
-    /// By account, from 1: messages it has sent before the run.
+    /// For each account, from 1: number of messages it has sent before the run.
     pub(crate) sent: Vec<u64>,
-    /// With `--check`: the book of all messages.
+    /// With `--check`: the ledger of all messages.
     pub(crate) ledger: Option<Arc<Mutex<Ledger>>>,
     /// With `--check`, where the servers have one store: room for all clients' journals.
     pub(crate) room: Option<Arc<Room>>,
-    /// What was sent before the run, by sender.
+    /// Journals of what was sent before the run, by sender.
     pub(crate) preloaded: BTreeMap<Account, Witness>,
     /// What the clients draw from; None: twelve-step.
     pub(crate) recipe: Option<Arc<Recipe>>,
@@ -53,14 +53,14 @@ struct Letter {
     to: Option<Account>,
 }
 
-/// Queues `1` to this are shared by the clients.
+/// Returns the number of queues that the clients share, which are `1` to this.
 #[must_use]
 pub(crate) fn shared_queues(bench: &QueueBench) -> Queue {
     let own = Queue::from(bench.queues);
     if bench.dataset.is_some() { own.max(DATASET_QUEUES) } else { own }
 }
 
-/// Accounts that may send or be sent to.
+/// Returns the number of accounts that may send or be sent to.
 #[must_use]
 pub(crate) fn accounts(bench: &QueueBench) -> Account {
     match bench.dataset {
@@ -69,8 +69,8 @@ pub(crate) fn accounts(bench: &QueueBench) -> Account {
     }
 }
 
-/// Makes the servers ready, and says how many messages of other origin they hold (in a checked run); sent messages
-/// then carry the stamp of the run.
+/// Makes the servers ready, and returns how many messages of other origin they hold (in a checked run, in which the
+/// messages sent here carry the stamp of the run).
 ///
 /// # Errors
 /// A server cannot be reached or refuses something.
@@ -82,7 +82,7 @@ pub(crate) fn prepare(bench: &QueueBench, ground: &mut Ground) -> Result<u64, Lo
         session.accept_all((1..=shared_queues(bench)).map(|q| vec!["QCREATE".to_owned(), q.to_string()]))?;
         if bench.dataset.is_some() {
             session.accept_all((1..=DATASET_QUEUES).map(|q| vec!["QPURGE".to_owned(), q.to_string()]))?;
-            // Where accounts are kept, those that are not there cannot be made by logging in.
+            // A server that keeps accounts does not create them when they log in.
             let new = if bench.secret_file.is_none() { DATASET_ACCOUNTS } else { 0 };
             session.accept_all((1..=new).map(|a| vec!["LOGIN".to_owned(), a.to_string()]))?;
         }
@@ -103,7 +103,8 @@ pub(crate) fn prepare(bench: &QueueBench, ground: &mut Ground) -> Result<u64, Lo
     Ok(foreign)
 }
 
-/// Whether all servers know a queue that is made at the first. There is no order between messages of several stores.
+/// Returns whether all servers know a queue that is made at the first. There is no order between messages of several
+/// stores.
 fn have_one_store(bench: &QueueBench, run: u32) -> Result<bool, LoadError> {
     let name = format!("bench-check-{run:08x}");
     let [first, others @ ..] = &bench.connect[..] else { return Ok(true) };
@@ -125,13 +126,13 @@ fn have_one_store(bench: &QueueBench, run: u32) -> Result<bool, LoadError> {
     Ok(all)
 }
 
-/// All messages of a QLIST; 0 when the server does not tell.
+/// Returns the number of messages in all queues of a QLIST; 0 when the server does not tell.
 fn messages(queues: &Value<'_>) -> u64 {
     let count = |queue: &Value<'_>| queue.get(b"messages").and_then(Value::as_integer);
     queues.parts().iter().filter_map(count).filter_map(|n| u64::try_from(n).ok()).sum()
 }
 
-/// Enters the messages of the ground, which are all acknowledged.
+/// Enters the messages that were sent before the run in the ledger; all of them are acknowledged.
 pub(crate) fn enter(ground: &Ground, ledger: &mut Ledger) {
     for (sender, sent) in (1..).zip(&ground.sent) {
         for sequence in 0..*sent {
@@ -156,7 +157,7 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
                 asked.push("LOGIN");
             }
             let len = bench.message_bytes.draw(&mut sizes) as usize;
-            // Which goes only with clients from account 1 on.
+            // Accounts are indices here: `--check` goes only with clients from account 1 on.
             if bench.check {
                 let sequence = &mut ground.sent[letter.sender as usize - 1];
                 let recipient = letter.to.unwrap_or(0);
@@ -188,12 +189,12 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
     Ok(())
 }
 
-/// How many bodies of up to so many bytes are held and sent together.
+/// Returns how many bodies of up to `body_bytes` bytes are held and sent together.
 fn at_once(body_bytes: usize) -> usize {
     (BYTES_IN_FLIGHT / body_bytes.max(1)).clamp(1, IN_FLIGHT)
 }
 
-/// Who keeps what `sender` sends before the run.
+/// Returns the journal of what `sender` sends before the run, if it is kept.
 fn witness<'a>(
     room: &Option<Arc<Room>>,
     preloaded: &'a mut BTreeMap<Account, Witness>,
@@ -206,7 +207,7 @@ fn witness<'a>(
     }
 }
 
-/// The messages of the data set, then those of the preload.
+/// Returns the messages of the data set, then those of the preload.
 fn letters(bench: &QueueBench) -> impl Iterator<Item = Letter> + use<> {
     let full = if bench.dataset == Some(Dataset::Full) { FULL_MESSAGES } else { 0 };
     let (first, clients, queues) =
@@ -220,7 +221,8 @@ fn letters(bench: &QueueBench) -> impl Iterator<Item = Letter> + use<> {
     (0..full).map(full_letter).chain(preload)
 }
 
-/// Every sender sends equally to every queue, now to anyone, next time to itself.
+/// Returns message `i` of the full data set: every sender sends equally to every queue, in turn to anyone and to
+/// itself.
 fn full_letter(i: u64) -> Letter {
     let sender = (i / FULL_QUEUES % FULL_SENDERS) as Account + 1;
     let round = i / (FULL_QUEUES * FULL_SENDERS);

@@ -13,27 +13,27 @@ const CHECKSUM: std::ops::Range<usize> = 50..58;
 pub struct Stamp {
     /// Tells this run from others on the same server.
     pub run: u32,
-    /// Who sent it.
+    /// The account that sent it.
     pub sender: Account,
     /// Counts the sender's messages from 0; below 2^48.
     pub sequence: u64,
-    /// For whom; 0 is anyone.
+    /// The recipient; 0: for anyone.
     pub recipient: Account,
-    /// Where it was sent; below 2^48.
+    /// The queue it was sent to; below 2^48.
     pub queue: Queue,
 }
 
 /// Why a body has no stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoStamp {
-    /// Nothing in it looks like one.
+    /// Nothing in the body looks like a stamp.
     Foreign,
-    /// There is one, but the body is not what was sent.
+    /// There is a stamp, but the body is not what was sent.
     Altered,
 }
 
 impl Stamp {
-    /// Bytes at the beginning of a body.
+    /// Number of bytes that a stamp takes at the beginning of a body.
     pub const LEN: usize = CHECKSUM.end;
 
     /// Writes the stamp over the beginning of `body`, which has at least [`Stamp::LEN`] bytes.
@@ -51,7 +51,7 @@ impl Stamp {
     /// Reads the stamp of a body.
     ///
     /// # Errors
-    /// Says why there is none.
+    /// The body has no stamp; the error says why.
     pub fn read(body: &[u8]) -> Result<Self, NoStamp> {
         if !body.starts_with(MARK) {
             return Err(NoStamp::Foreign);

@@ -13,7 +13,7 @@ pub const SHARED_QUEUE: Queue = 1;
 /// Steps of one loop.
 pub const STEPS: u8 = 12;
 
-/// What client `c` asks in a step (1 to 12); `own` is the queue made in step 7.
+/// Returns what client `c` asks in a step (1 to 12); `own` is the queue made in step 7.
 #[must_use]
 pub const fn request(step: u8, c: Account, own: Queue) -> Request {
     match step {
@@ -40,7 +40,7 @@ const fn read(remove: bool, queue: Option<Queue>, from: Option<Account>) -> Requ
 #[derive(Clone, Debug)]
 pub struct TwelveStep {
     client: Account,
-    /// The client is in no other loop, whose step 3 could take what step 4 sends.
+    /// Whether the client is in no other loop, whose step 3 could take what step 4 sends.
     alone: bool,
     /// The step at which it begins, and rests.
     first: u8,
@@ -49,14 +49,15 @@ pub struct TwelveStep {
     own: Queue,
     /// Queues made and not deleted: beside the own one those whose deletion was refused, or has no answer.
     made: Vec<Queue>,
-    /// Step 4 was acknowledged, so steps 5 and 6 of a client's only loop find a message: nobody else may take it.
+    /// Whether step 4 was acknowledged: then steps 5 and 6 of a client's only loop find a message, as nobody else may
+    /// take it.
     sent_to_self: bool,
-    /// Step 8 was acknowledged, so steps 9 to 11 find its message: no other client knows the queue.
+    /// Whether step 8 was acknowledged: then steps 9 to 11 find its message, as no other client knows the queue.
     sent_to_own: bool,
 }
 
 impl TwelveStep {
-    /// The loop of one client, at its beginning; `alone`: the client's only one.
+    /// Creates the loop of one client, at its beginning; `alone`: the client's only one.
     #[must_use]
     pub const fn new(client: Account, alone: bool) -> Self {
         let made = Vec::new();
@@ -73,13 +74,13 @@ impl TwelveStep {
         }
     }
 
-    /// The same that begins at another step, one that needs nothing of those before.
+    /// Returns the loop beginning at another step, one that does not depend on those before.
     #[must_use]
     pub fn beginning_at(self, step: u8) -> Self {
         Self { first: step, step, ..self }
     }
 
-    /// The next step, once the one before is answered.
+    /// Returns the next step, once the one before is answered.
     pub fn next_ask(&mut self) -> Option<Ask> {
         if self.waiting {
             return None;
@@ -124,13 +125,13 @@ impl TwelveStep {
         self.step = if self.step == STEPS { 1 } else { self.step + 1 };
     }
 
-    /// Whether a loop has ended and the next not begun.
+    /// Returns whether a loop has ended and the next not begun.
     #[must_use]
     pub const fn is_at_rest(&self) -> bool {
         self.step == self.first && !self.waiting
     }
 
-    /// Queues that it made and that, as far as it knows, are still there.
+    /// Returns the queues that it made and that, as far as it knows, still exist.
     #[must_use]
     pub fn leftovers(&self) -> &[Queue] {
         &self.made

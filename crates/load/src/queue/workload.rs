@@ -35,7 +35,7 @@ pub enum MixKind {
     Create,
     /// QDELETE of the oldest queue that the client made.
     Delete,
-    /// ECHO of a body, for the cost of the road alone.
+    /// ECHO of a body, for the cost of the transport alone.
     Echo,
 }
 
@@ -59,13 +59,14 @@ impl MixKind {
 }
 
 impl Workload {
-    /// Whether its requests are numbered steps.
+    /// Returns whether its requests are numbered steps.
     #[must_use]
     pub fn has_steps(&self) -> bool {
         *self == Self::TwelveStep
     }
 
-    /// Whether it has as many sends as removing reads, of which `remove_share` is the share of the reads that may be either.
+    /// Returns whether it has as many sends as removing reads; `remove_share` is the share of removing ones among the
+    /// reads that may be either.
     #[must_use]
     pub fn keeps_its_size(&self, remove_share: f64) -> bool {
         let Self::Mix(shares) = self else { return true };
@@ -78,7 +79,7 @@ impl Workload {
         moves.sum::<f64>().abs() < 1e-6
     }
 
-    /// Whether it touches queues at all, or only the road to them.
+    /// Returns whether it uses queues at all, or only echoes.
     #[must_use]
     pub fn needs_queues(&self) -> bool {
         match self {

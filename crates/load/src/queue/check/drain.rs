@@ -19,14 +19,14 @@ use crate::queue::program::{Ask, Expect};
 use crate::queue::request::{Account, Queue, Read, Request};
 use crate::queue::session::{IN_FLIGHT, Session};
 
-/// A server that is busy, or whose store fails, is asked again so often, after such a pause.
+/// How often, and after which pause, a server is asked again that is busy or whose store fails.
 const TRIES_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The queues a run used.
 #[derive(Debug)]
 pub(crate) struct Territory {
-    /// Queues `1` to this.
+    /// Number of shared queues, which are `1` to this.
     pub(crate) shared: Queue,
     /// Queues that clients made and did not delete.
     pub(crate) own: HashSet<Queue>,
@@ -38,19 +38,19 @@ impl Territory {
     }
 }
 
-/// Who hears of what is popped.
+/// The checks that are shown what is popped.
 #[derive(Debug)]
 pub(crate) struct Audience<'a> {
     pub(crate) inspector: &'a mut Inspector,
     pub(crate) ledger: &'a mut Ledger,
-    /// Where journals are kept.
+    /// Room for journals; None if no journals are kept.
     pub(crate) room: Option<&'a Arc<Room>>,
-    /// The journals.
+    /// The journals of the drain.
     pub(crate) witnesses: &'a mut Vec<Witness>,
 }
 
-/// Pops everything that accounts 1 to `accounts` may read at one server, as long as it may go on. Returns how many messages
-/// there were.
+/// Pops everything that accounts 1 to `accounts` may read at one server, while `may_go_on` says so. Returns how many
+/// messages there were.
 ///
 /// # Errors
 /// The server refuses, or is gone; what is left is then unknown.
@@ -78,7 +78,7 @@ pub(crate) fn drain(
     Ok(popped)
 }
 
-/// The numbered queues that hold something for the account.
+/// Returns the numbered queues that hold something for the account.
 fn readable(session: &mut Session) -> Result<Vec<Queue>, LoadError> {
     for _ in 0..TRIES_MAX {
         let told = |names: Value<'_>| (!names.error_word().is_some_and(may_pass)).then(|| queues(&names));

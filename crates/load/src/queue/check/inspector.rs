@@ -14,21 +14,21 @@ use crate::queue::request::{Account, Queue, Read, Request};
 use crate::queue::stamp::{NoStamp, Stamp};
 use crate::violations::Violations;
 
-/// Places of senders' orders that are remembered, per thread; about 24 bytes each.
+/// Number of [`Line`]s whose order is remembered, per thread; about 24 bytes each.
 const ORDERS_MAX: usize = 1 << 22;
 
 /// An answer with what it answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
-    /// Who asked.
+    /// The account that asked.
     pub reader: Account,
-    /// What was asked.
+    /// The request, and what its answer has to be.
     pub ask: Ask,
-    /// Where the journals have it, if they do.
+    /// Place of the request in the journals, if it is kept there.
     pub at: Option<At>,
-    /// Of a SEND: its number among the sender's messages.
+    /// Of a SEND: number of the message among the sender's.
     pub sequence: u64,
-    /// How it ended.
+    /// How the request ended.
     pub outcome: Outcome,
     /// The answer's outermost item.
     pub item: &'a Item<'a>,
@@ -44,7 +44,8 @@ pub struct Inspector {
     shared_queues: Queue,
     allows_foreign: bool,
     events: Vec<Event>,
-    /// Of the events at these places: what is wrong with their order, unless they are told of otherwise.
+    /// For events at these places: what is wrong with their order, to be reported unless the ledger reports the event
+    /// itself.
     out_of_order: Vec<(usize, String)>,
     foreign: u64,
     excused: u64,
@@ -57,7 +58,7 @@ pub struct Inspector {
     blamed: HashSet<At>,
 }
 
-/// Where one reader sees the messages of one sender in the order sent.
+/// A stream of messages that a reader must get in the order in which their sender sent them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Line {
     reader: Account,
@@ -75,7 +76,7 @@ pub struct Findings {
     pub order_unchecked: u64,
     /// Broken promises.
     pub violations: Violations,
-    /// Requests of the journals whose answers broke them.
+    /// Requests of the journals whose answers broke promises.
     pub blamed: HashSet<At>,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Message<'a> {
         message
     }
 
-    /// 0 for anyone; None when the field is missing or no account of a run.
+    /// Returns the recipient: 0 for anyone; None when the field is missing or no account of a run.
     fn recipient(&self) -> Option<u64> {
         match self.to.as_ref()? {
             Value::Null => Some(0),
@@ -112,7 +113,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What is wrong with an answer, and whose it is.
+/// Describes what is wrong with an answer, and whose answer it is.
 fn told(answered: &Answered<'_>, what: &str) -> String {
     format!("account {}, {:?}: {what}", answered.reader, answered.ask.request)
 }
@@ -122,7 +123,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 impl Inspector {
-    /// An inspector for a run at so many servers.
+    /// Creates an inspector for a run at this many servers.
     #[must_use]
     pub fn new(run: u32, servers: usize, shared_queues: Queue, allows_foreign: bool) -> Self {
         Self {
@@ -158,16 +159,16 @@ impl Inspector {
         }
     }
 
-    /// A request that will never be answered.
+    /// Notes a request that will never be answered.
     pub fn unanswered(&mut self, ask: &Ask) {
-        // A pop may have taken one message; a queue's deletion, in a run's own queue, as many.
+        // A pop may have taken one message; so may the deletion of a client's own queue, which holds one at most.
         match ask.request {
             Request::Read(Read { remove: true, .. }) | Request::Delete { .. } => self.excused += 1,
             _ => {}
         }
     }
 
-    /// Messages from here on are of another store, and come in no order with those before.
+    /// Forgets the order of messages: those from here on are of another store, and in no order with those before.
     pub(crate) fn forget_order(&mut self) {
         self.order.clear();
     }
@@ -177,7 +178,7 @@ impl Inspector {
         let mut out_of_order = self.out_of_order.drain(..).peekable();
         for (place, event) in self.events.drain(..).enumerate() {
             let why = out_of_order.next_if(|(disordered, _)| *disordered == place);
-            // What was popped before comes late, of course: the ledger tells that it came again.
+            // A message that is delivered again comes out of order, too; the ledger reports it as delivered twice.
             if ledger.enter(event)
                 && let Some((_, why)) = why
             {
@@ -188,13 +189,13 @@ impl Inspector {
         ledger.excuse(std::mem::take(&mut self.excused));
     }
 
-    /// Whether there is something to hand over.
+    /// Returns whether there is something to hand over.
     #[must_use]
     pub fn has_news(&self) -> bool {
         !self.events.is_empty() || self.foreign > 0 || self.excused > 0
     }
 
-    /// What was counted, at the end.
+    /// Returns what was counted, at the end.
     #[must_use]
     pub fn findings(self) -> Findings {
         let Self { peeked, order_unchecked, violations, blamed, .. } = self;
@@ -206,7 +207,7 @@ impl Inspector {
         self.blamed.extend(answered.at);
     }
 
-    /// What a request was answered with instead: is it an error that can be right?
+    /// Judges an answer of the wrong kind: is it an error that can be right?
     fn failed(&mut self, answered: &Answered<'_>) {
         let request = answered.ask.request;
         let Some(word) = refusal::word(answered.item) else {
@@ -217,7 +218,7 @@ impl Inspector {
         }
     }
 
-    /// Whether the queue that a request names, if it does, is there for certain.
+    /// Returns whether the queue that a request names, if it does, certainly exists.
     fn is_there(&self, client: Account, request: Request) -> bool {
         match request {
             Request::Send { queue, .. }
@@ -282,7 +283,7 @@ impl Inspector {
             }
             Err(NoStamp::Altered) => {
                 self.blame(answered, || "the body is not what was sent".to_owned());
-                // Which one it was nobody can tell, so it is missed where it was sent.
+                // Which message it was is unknown, so the ledger will miss one.
                 self.excused += u64::from(read.remove);
             }
             Ok(_) | Err(NoStamp::Foreign) if self.allows_foreign => self.foreign += u64::from(read.remove),
@@ -292,7 +293,7 @@ impl Inspector {
         }
     }
 
-    /// The map against the stamp, and both against the question.
+    /// Compares the message's fields with its stamp, and both with the request.
     fn fields(&mut self, answered: &Answered<'_>, read: Read, message: &Message<'_>, stamp: Stamp) {
         let told = (message.from, message.recipient(), message.queue);
         let sent = (u64::from(stamp.sender), u64::from(stamp.recipient), stamp.queue);
@@ -333,7 +334,7 @@ impl Inspector {
             self.order_unchecked += 1;
             return;
         }
-        // The same one again is no matter of order: the ledger counts it.
+        // The same message again is no matter of order: the ledger counts it.
         if let Some(before) = self.order.insert(line, stamp.sequence).filter(|b| *b > stamp.sequence) {
             let (sequence, sender) = (stamp.sequence, stamp.sender);
             let why = format!("message {sequence} of account {sender} came after its message {before}");

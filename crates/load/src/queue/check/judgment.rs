@@ -1,8 +1,9 @@
 //! What the history checker says of a checked run.
 //!
-//! It decides all rules. Some of them the inspector and the ledger decide too, for every request of the run, however long;
-//! they have to excuse more, for they know no times. So what is found of these rules is told only where they found nothing.
-//! Of order and nulls each knows something that the others do not: an answer that one of them has told of is left out.
+//! It decides all rules. Inspector and ledger decide some of them too, for every request of a run of any length; but
+//! they have to excuse more, since they know no times. So violations of these rules are reported only if inspector and
+//! ledger found none. Violations of the rules that need times are always reported, except for answers that an inspector
+//! has already blamed.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,10 +18,10 @@ use crate::queue::request::{Account, Queue};
 use crate::queue::session::Session;
 use crate::violations::Violations;
 
-/// Order over senders, honest nulls, counters, lives of messages and queues: what only times can tell.
+/// Rules that only times can decide: order over senders, honest nulls, counters, lives of messages and queues.
 const OF_TIMES: [Rule; 4] = [Rule::E, Rule::F, Rule::H, Rule::I];
 
-/// Queues whose depth is asked for in the end.
+/// Largest number of queues whose depth is asked for in the end.
 const DEPTHS_MAX: Queue = 1000;
 
 /// What the history checker judged.
@@ -28,11 +29,11 @@ const DEPTHS_MAX: Queue = 1000;
 pub struct Judgment {
     /// Requests in the journals.
     pub requests: u64,
-    /// Whether these are all of the run; if not, those of its beginning.
+    /// Whether these are all requests of the run; if not, they are those of its beginning.
     pub whole: bool,
     /// Reads whose order, or whose null, was judged.
     pub reads_judged: u64,
-    /// Reads that were not: a pop whose answer was lost may have hidden something.
+    /// Reads that were not judged: a pop whose answer was lost may have hidden something.
     pub reads_in_doubt: u64,
     /// Depths of queues that were compared with the truth.
     pub depths_judged: u64,
@@ -53,16 +54,16 @@ impl fmt::Display for Judgment {
     }
 }
 
-/// Broken promises.
+/// The violations that the history checker found.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// Of the rules that only times can tell.
+    /// Violations of the rules that only times can decide.
     pub(crate) of_times: Violations,
-    /// Of the others.
+    /// Violations of the other rules.
     pub(crate) of_others: Violations,
 }
 
-/// Has a history judged, in which the answers to `blamed` requests are told of already.
+/// Judges a history, in which the answers to `blamed` requests have already been reported.
 pub(crate) fn judge(history: &mut History, room: &Room, blamed: HashSet<At>) -> (Judgment, Told) {
     let full_since = room.full_since();
     full_since.into_iter().for_each(|since| history.cut(since));
@@ -78,7 +79,8 @@ pub(crate) fn judge(history: &mut History, room: &Room, blamed: HashSet<At>) -> 
     (judgment, told)
 }
 
-/// What only times can tell, of each answer once.
+/// Returns the violations of rules that only times can decide: one for each answer, and none for answers already
+/// blamed.
 fn of_times(verdict: &Verdict, mut blamed: HashSet<At>) -> Violations {
     let mut violations = Violations::default();
     let (blamed_before, mut known) = (blamed.len() as u64, 0);
@@ -90,14 +92,15 @@ fn of_times(verdict: &Verdict, mut blamed: HashSet<At>) -> Violations {
             known += 1;
         }
     }
-    // Of each rule the verdict names the first thousand and counts all: what is blamed and was not met may be of the others.
+    // The verdict names the first thousand violations of a rule and counts all. Blamed answers that were not met here
+    // may belong to the unnamed ones.
     let all: u64 = OF_TIMES.iter().map(|rule| verdict.broken(*rule)).sum();
     let unnamed = all - violations.count - known;
     violations.count += unnamed.saturating_sub(blamed_before.saturating_sub(known));
     violations
 }
 
-/// What is told only if nothing else was found.
+/// Returns the violations of the other rules, which are reported only if nothing else was found.
 fn of_others(verdict: &Verdict) -> Violations {
     let wanted = |rule: &Rule| !OF_TIMES.contains(rule);
     let mut violations = Violations::default();
@@ -107,14 +110,14 @@ fn of_others(verdict: &Verdict) -> Violations {
     violations
 }
 
-/// A broken promise, with the requests that show it.
+/// Describes a violation, with the requests that show it.
 fn told(violation: &Violation) -> String {
     let places: Vec<_> = violation.operations.iter().map(place).collect();
     let places = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
     format!("rule {:?}: {}{places}", violation.rule, violation.text)
 }
 
-/// Which of whose requests.
+/// Describes a request by its number and its client.
 fn place(at: &At) -> String {
     let At { client, number } = *at;
     match client {

@@ -13,7 +13,7 @@ use crate::violations::Violations;
 /// What happened to one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// What happened to it.
     pub fate: Fate,
     /// The message's sender.
     pub sender: Account,
@@ -35,20 +35,20 @@ pub enum Fate {
 /// Everything a run knows about its messages.
 #[derive(Debug)]
 pub struct Ledger {
-    /// By account, from 1.
+    /// The messages of each account, from 1.
     senders: Vec<Track>,
     /// Messages that were on the server before the run.
     foreign_before: u64,
-    /// Of these, popped.
+    /// Number of these messages that were popped.
     foreign_popped: u64,
-    /// Messages that may be missing for a known reason.
+    /// Number of messages that may be missing for a known reason.
     excused: u64,
     totals: CheckReport,
     violations: Violations,
 }
 
 impl Ledger {
-    /// A ledger for messages of accounts 1 to `senders`, on a server that already holds `foreign_before`.
+    /// Creates a ledger for messages of accounts 1 to `senders`, on a server that already holds `foreign_before`.
     #[must_use]
     pub fn new(senders: Account, foreign_before: u64) -> Self {
         Self {
@@ -61,13 +61,13 @@ impl Ledger {
         }
     }
 
-    /// Whether messages of other runs are to be expected.
+    /// Returns whether messages of other runs are to be expected.
     #[must_use]
     pub fn allows_foreign(&self) -> bool {
         self.foreign_before > 0
     }
 
-    /// Enters what happened; says whether it can have.
+    /// Enters an event; returns whether it can have happened.
     pub fn enter(&mut self, event: Event) -> bool {
         let Event { fate, sender, sequence } = event;
         let Some(track) = sender.checked_sub(1).and_then(|i| self.senders.get_mut(i as usize)) else {
@@ -82,17 +82,17 @@ impl Ledger {
         entered.is_ok()
     }
 
-    /// `count` messages of other runs were popped.
+    /// Notes that `count` messages of other runs were popped.
     pub fn foreign(&mut self, count: u64) {
         self.foreign_popped += count;
     }
 
-    /// Up to `count` messages may be missing for a known reason.
+    /// Notes that up to `count` messages may be missing for a known reason.
     pub fn excuse(&mut self, count: u64) {
         self.excused = self.excused.saturating_add(count);
     }
 
-    /// Closes the books: `sent` holds, by account from 1, how many messages were written to a server.
+    /// Closes the ledger; `sent` holds, by account from 1, how many messages were written to a server.
     #[must_use]
     pub fn close(mut self, sent: &[u64]) -> (CheckReport, Violations) {
         let mut missing = Violations::default();
@@ -141,12 +141,12 @@ fn name(sender: Account, sequence: u64) -> String {
 /// One sender's messages.
 #[derive(Clone, Debug, Default)]
 struct Track {
-    /// Words before these are settled: each message acknowledged and popped, or refused.
+    /// Number of words already forgotten as settled: each message in them was acknowledged and popped, or refused.
     settled_words: u64,
     words: VecDeque<Word>,
 }
 
-/// Sixty-four messages.
+/// What happened to sixty-four messages, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     acknowledged: u64,
@@ -195,7 +195,7 @@ impl Track {
         result
     }
 
-    /// Every unsettled message with its word and bit.
+    /// Returns every message of the words that are not settled, with its word and bit.
     fn each(&self) -> impl Iterator<Item = (u64, Word, u64)> {
         self.words
             .iter()

@@ -35,7 +35,7 @@ pub struct CheckReport {
     pub unknown: u64,
     /// Messages popped, the drain included.
     pub popped: u64,
-    /// Of these, popped by the drain after the run.
+    /// Messages popped by the drain after the run.
     pub drained: u64,
     /// Messages seen by PEEK.
     pub peeked: u64,
@@ -43,11 +43,11 @@ pub struct CheckReport {
     pub foreign: u64,
     /// Acknowledged messages that were neither popped nor left.
     pub missing: u64,
-    /// How many of the missing can be explained: pops whose answer was lost, queues deleted with messages.
+    /// Missing messages that can be explained: pops whose answer was lost, queues deleted with messages.
     pub explained: u64,
     /// Pops whose place in their sender's order was not checked, for want of memory.
     pub order_unchecked: u64,
-    /// What the times of all requests say; None where nobody kept them, since the servers have several stores.
+    /// What the history checker judged; None if the servers have several stores, for then no journals are kept.
     pub history: Option<Judgment>,
     /// Broken promises.
     pub violations: u64,

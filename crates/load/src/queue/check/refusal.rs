@@ -4,12 +4,13 @@ use posthaste_wire::reply::Item;
 
 use crate::queue::request::Request;
 
-/// Whether an error says that nothing was done; after `STORE`, or an answer nobody understands, it may have been.
+/// Returns whether an answer is an error that says nothing was done; after `STORE`, or an answer that is not
+/// understood, something may have been.
 pub(crate) fn was_refused(item: &Item<'_>) -> bool {
     word(item).is_some_and(|word| word != b"STORE")
 }
 
-/// The first word of an error; None: it is no error.
+/// Returns the first word of an error; None if the answer is no error.
 pub(crate) fn word<'a>(item: &Item<'a>) -> Option<&'a [u8]> {
     match item {
         Item::Scalar(value) => value.error_word(),
@@ -17,12 +18,12 @@ pub(crate) fn word<'a>(item: &Item<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether another try may go well.
+/// Returns whether another try may succeed after this error.
 pub(crate) fn may_pass(word: &[u8]) -> bool {
     matches!(word, b"BUSY" | b"STORE")
 }
 
-/// Whether the word can be right for a request, of which it is known whether its queue `exists`.
+/// Returns whether the error can be right for a request; `exists` says whether its queue certainly exists.
 pub(crate) fn is_possible(word: &[u8], request: Request, exists: bool) -> bool {
     match word {
         // Too much at once, a broken store, or an account whose role, or a queue whose options, forbid it.

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use crate::queue::request::{Account, Queue};
 
-/// Queues that are remembered, per thread; about 24 bytes each.
+/// Number of queues that are remembered, per thread; about 24 bytes each.
 const QUEUES_MAX: usize = 1 << 22;
 
 /// What a thread knows of queues without a name of their own.
 #[derive(Debug)]
 pub(crate) struct Unnamed {
-    /// Clients are spread over so many servers, which may have stores of their own.
+    /// Number of servers that clients are spread over; each may have a store of its own.
     servers: u32,
     /// By server and id.
     states: HashMap<(u32, Queue), State>,
@@ -28,17 +28,17 @@ enum State {
 }
 
 impl Unnamed {
-    /// None yet, at so many servers.
+    /// Starts without queues, at this many servers.
     pub(crate) fn new(servers: usize) -> Self {
         Self { servers: u32::try_from(servers).unwrap_or(u32::MAX).max(1), states: HashMap::new() }
     }
 
-    /// Clients are dealt out to the servers in turn.
+    /// Returns the key of a client's queue: clients are dealt out to the servers in turn.
     const fn place(&self, client: Account, queue: Queue) -> (u32, Queue) {
         (client % self.servers, queue)
     }
 
-    /// A client was given this queue; says whether it is new.
+    /// Notes that a client was given this queue; returns whether it is new.
     pub(crate) fn made(&mut self, client: Account, queue: Queue) -> bool {
         let place = self.place(client, queue);
         if self.states.len() >= QUEUES_MAX && !self.states.contains_key(&place) {
@@ -47,7 +47,7 @@ impl Unnamed {
         self.states.insert(place, State::There).is_none()
     }
 
-    /// A client deleted this queue; `done`: None if nobody knows.
+    /// Notes that a client deleted this queue; `done` says whether that took place, None if unknown.
     pub(crate) fn deleted(&mut self, client: Account, queue: Queue, done: Option<bool>) {
         let place = self.place(client, queue);
         if let Some(state) = self.states.get_mut(&place) {
@@ -59,7 +59,7 @@ impl Unnamed {
         }
     }
 
-    /// Whether a client's own queue is there for certain.
+    /// Returns whether a client's own queue certainly exists.
     pub(crate) fn is_there(&self, client: Account, queue: Queue) -> bool {
         self.states.get(&self.place(client, queue)) == Some(&State::There)
     }

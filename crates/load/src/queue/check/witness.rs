@@ -1,8 +1,9 @@
 //! What a client of a checked run asked and was told, kept for the history checker.
 //!
-//! The ledger accounts for every message of a run of any length, but cannot say which of two came first when two clients
-//! sent them. That takes the times of all requests, so they are kept in memory, as many as there is [`Room`] for. When
-//! it is full every client stops writing, and the run is judged up to then: a beginning of which everything is known.
+//! The ledger accounts for every message of a run of any length, but cannot say which of two came first when two
+//! clients sent them. That takes the times of all requests, so they are kept in memory, as many as there is [`Room`]
+//! for. When it is full every client stops writing, and the run is judged up to then: a beginning of which everything
+//! is known.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +15,11 @@ use posthaste_wire::reply::{Item, Value, pairs};
 use crate::queue::check::refusal::was_refused;
 use crate::queue::request::{Account, Read, Request};
 
-/// Requests that are kept; about 200 bytes each.
+/// Number of requests that are kept; about 200 bytes each.
 pub(crate) const REQUESTS_MAX: u64 = 1 << 20;
 
-/// Clients of a history are the run's, by account; these are those of what comes before and after it, likewise.
+/// Client numbers in the history. The run's clients have that of their account; from these on lie those of the preload,
+/// of the drain, and of the audit.
 pub(crate) const PRELOAD: u32 = 1 << 30;
 pub(crate) const DRAIN: u32 = 2 << 30;
 pub(crate) const AUDIT: u32 = 3 << 30;
@@ -27,17 +29,17 @@ pub(crate) const AUDIT: u32 = 3 << 30;
 pub(crate) struct Room {
     clock: Clock,
     left: AtomicU64,
-    /// From here on requests were not kept.
+    /// Time from which requests were not kept; `u64::MAX` while all are.
     full_since: AtomicU64,
 }
 
 impl Room {
-    /// Room for so many.
+    /// Creates room for this many requests.
     pub(crate) fn new(requests: u64) -> Self {
         Self { clock: Clock::start(), left: AtomicU64::new(requests), full_since: AtomicU64::new(u64::MAX) }
     }
 
-    /// A new request's time, while there is room for it.
+    /// Returns the time of a new request, if there is room for it.
     fn enter(&self) -> Option<u64> {
         let now = self.clock.now();
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
@@ -47,12 +49,12 @@ impl Room {
         taken.ok().map(|_| now)
     }
 
-    /// Up to when every request was kept; None: to the end.
+    /// Returns the time up to which every request was kept; None if all were.
     pub(crate) fn full_since(&self) -> Option<u64> {
         Some(self.full_since.load(Ordering::Relaxed)).filter(|since| *since < u64::MAX)
     }
 
-    /// Nanoseconds since the room was made.
+    /// Returns the nanoseconds since the room was made.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now()
     }
@@ -63,24 +65,24 @@ impl Room {
 pub(crate) struct Witness {
     room: Arc<Room>,
     journal: Journal,
-    /// It has stopped writing.
+    /// Whether it has stopped writing.
     silent: bool,
 }
 
 impl Witness {
-    /// Client number `client` of the history. None for an account that is no name.
+    /// Creates the journal of client `client` of the history; None if the account's number is no name.
     pub(crate) fn new(room: &Arc<Room>, client: u32, account: Account) -> Option<Self> {
         let journal = Journal::numbered(client, Name::number(account.into())?);
         Some(Self { room: Arc::clone(room), journal, silent: false })
     }
 
-    /// A request is about to leave: its number, if it is kept.
+    /// Records a request that is about to be sent; returns its number, if it is kept.
     pub(crate) fn asks(&mut self, request: Request, body: &[u8]) -> Option<usize> {
         let call = call(request, body)?;
         self.begin(call)
     }
 
-    /// The same for what no workload asks.
+    /// Records any call that is about to be sent; returns its number, if it is kept.
     pub(crate) fn begin(&mut self, call: Call) -> Option<usize> {
         if self.silent {
             return None;
@@ -94,38 +96,39 @@ impl Witness {
         }
     }
 
-    /// Request `number` was answered.
+    /// Records the answer to request `number`.
     pub(crate) fn told(&mut self, number: usize, request: Request, item: &Item<'_>, bytes: &[u8]) {
         self.end(number, outcome(request, item, bytes));
     }
 
-    /// Request `number` has ended.
+    /// Records how request `number` ended.
     pub(crate) fn end(&mut self, number: usize, outcome: Outcome) {
         self.journal.end(number, self.room.now(), outcome);
     }
 
-    /// Where the history has request `number`.
+    /// Returns the place of request `number` in the history.
     pub(crate) fn place(&self, number: usize) -> Option<At> {
         Some(At { client: self.journal.client(), number: u32::try_from(number).ok()? })
     }
 
-    /// Adds what was written.
+    /// Adds the journal to the history.
     pub(crate) fn testify(&self, history: &mut History) {
         history.add(&self.journal);
     }
 
-    /// Adds it as part of the final drain.
+    /// Adds the journal to the history as part of the final drain.
     pub(crate) fn testify_of_drain(&self, history: &mut History) {
         history.drain(&self.journal);
     }
 
-    /// Nobody waits any longer for answers: what is still under way may take effect until now.
+    /// Ends all requests under way: nobody waits for their answers any longer, and they may have taken effect until
+    /// now.
     pub(crate) fn close(&mut self) {
         self.journal.close(self.room.now());
     }
 }
 
-/// A request as journals have it; None for those that no rule is about.
+/// Converts a request for the journal; None for those that no rule is about.
 fn call(request: Request, body: &[u8]) -> Option<Call> {
     let account = |account: Option<Account>| account.map(|account| Name::number(account.into()));
     Some(match request {
@@ -147,7 +150,7 @@ fn call(request: Request, body: &[u8]) -> Option<Call> {
     })
 }
 
-/// An answer as journals have it. What nobody understands may mean anything.
+/// Converts an answer for the journal. The outcome is unknown if the answer is not understood.
 fn outcome(request: Request, item: &Item<'_>, bytes: &[u8]) -> Outcome {
     match (request, item) {
         (_, item) if was_refused(item) => Outcome::Fail,
@@ -166,7 +169,7 @@ fn outcome(request: Request, item: &Item<'_>, bytes: &[u8]) -> Outcome {
     }
 }
 
-/// A message map; None when it is no message of numbered accounts in a numbered queue.
+/// Reads a message map; None if it is no message of numbered accounts in a numbered queue.
 fn delivery(bytes: &[u8], handed_out: bool) -> Option<Delivery> {
     let (mut queue, mut from, mut body) = (None, None, None);
     let (mut id, mut to, mut deliveries) = (0, None, u32::from(handed_out));
