@@ -55,11 +55,11 @@ pub struct Findings {
     pub violations: Violations,
 }
 
-/// Stands for a key whose value has come: no key of a run is as large.
+/// Marks a key whose value has arrived; no key of a run is as large.
 const SEEN: u64 = u64::MAX;
 
 impl Inspector {
-    /// Checks the values of an answer to `client`, which asked for `keys`; they are used up.
+    /// Checks the values of an answer to `client`, which asked for `keys`; these are overwritten.
     pub fn inspect(&mut self, recipe: &Recipe, client: u32, keys: &mut [u64], answer: &[u8]) {
         let mut next = 0;
         for (key, data) in values(answer) {
@@ -86,7 +86,7 @@ impl Inspector {
         }
     }
 
-    /// What was counted, at the end.
+    /// Returns what was counted, at the end.
     #[must_use]
     pub fn findings(self) -> Findings {
         self.findings
@@ -94,7 +94,7 @@ impl Inspector {
 }
 
 fn verify(recipe: &Recipe, key: u64, data: &[u8]) -> Result<(), Wrong> {
-    // Values that short do not tell their length themselves.
+    // Values shorter than their header do not tell their length themselves.
     let is_short = data.len() < HEADER_BYTES;
     if is_short && !recipe.value_bytes.contains(data.len() as u32) {
         return Err(Wrong::Length(recipe.value_bytes.min()));

@@ -1,10 +1,11 @@
 //! In what order a client writes and reads: so many sets, then so many gets, and again.
 //!
 //! Counted, not drawn: shares are exact in every run however short, and the same seed gives the same requests. Clients
-//! begin at different places of the cycle, so that they do not march in step: each as far behind the one before it as it
-//! has requests under way. Where a pipeline holds whole cycles all begin with the sets, for what they send at once is the
-//! same mixture anyway, and a server may care for its order: memcached 1.6.18 writes out what it has to say after every
-//! get, so that eight times `get set` cost it nine writes and eight times `set get` eight (counted with strace).
+//! begin at different places of the cycle, so that they do not march in step: each as far behind the one before it as
+//! it has requests under way. Where a pipeline holds whole cycles all begin with the sets, for what they send at once
+//! is the same mixture anyway, and a server may care for its order: memcached 1.6.18 writes out what it has to say
+//! after every get, so that eight times `get set` cost it nine writes and eight times `set get` eight (counted with
+//! strace).
 
 use std::fmt;
 use std::str::FromStr;
@@ -47,16 +48,16 @@ impl Serialize for Ratio {
     }
 }
 
-/// One turn round: what the requests of a cycle are.
+/// The order of requests, which repeats: sets, then gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// Sets come first.
+    /// Number of sets, which come first.
     sets: u64,
-    /// Then gets.
+    /// Number of gets, which come after.
     gets: u64,
-    /// Keys of a get.
+    /// Number of keys of a get.
     keys: Numbers,
-    /// Keys of the last get, when it differs.
+    /// Number of keys of the last get, if it differs.
     last: Option<u32>,
 }
 
@@ -65,19 +66,19 @@ pub struct Cycle {
 pub enum Step {
     /// A set.
     Set,
-    /// A get of so many keys.
+    /// A get of this many keys.
     Get(u32),
 }
 
 impl Cycle {
-    /// As the ratio says, every get with a number of keys of its own.
+    /// Creates a cycle by the ratio, in which every get has a number of keys of its own.
     #[must_use]
     pub fn new(ratio: Ratio, keys: Numbers) -> Self {
         Self { sets: ratio.sets.into(), gets: ratio.gets.into(), keys, last: None }
     }
 
-    /// As memtier_benchmark does with --multi-key-get: the gets of the ratio count keys, and a request takes as many of
-    /// them as it may, the last what is left.
+    /// Creates a cycle as memtier_benchmark has it with --multi-key-get: the gets of the ratio count keys, and a
+    /// request takes up to `keys` of them, the last what is left.
     #[must_use]
     pub fn of_keys(ratio: Ratio, keys: u32) -> Self {
         let (gets, rest) = (ratio.gets.div_ceil(keys), ratio.gets % keys);
@@ -85,19 +86,20 @@ impl Cycle {
         Self { sets: ratio.sets.into(), gets: gets.into(), keys: Numbers::fixed(keys), last }
     }
 
-    /// Requests of one turn.
+    /// Returns the number of requests in a cycle.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.sets + self.gets
     }
 
-    /// The place where a client begins, counted from 1, that keeps `pipeline` requests under way.
+    /// Returns the place in the cycle where client `client`, counted from 1, begins, which keeps `pipeline` requests in
+    /// flight.
     #[must_use]
     pub fn begin(&self, client: u32, pipeline: u32) -> u64 {
         u64::from(client - 1) * u64::from(pipeline) % self.requests()
     }
 
-    /// The request at a place, which is below [`Cycle::requests`].
+    /// Returns the request at a place, which is below [`Cycle::requests`].
     pub fn at(&self, place: u64, rng: &mut Rng) -> Step {
         if place < self.sets {
             return Step::Set;

@@ -14,7 +14,7 @@ use crate::cache::value::{Pool, Version};
 use crate::dialogue::{Answer, Dialogue, Outcome};
 use crate::numbers::Numbers;
 
-/// Writes of one client that can be told apart.
+/// Bits for the number of a write among those of its client.
 const WRITES_BITS: u32 = 40;
 
 /// What all clients of a run have in common.
@@ -22,7 +22,7 @@ const WRITES_BITS: u32 = 40;
 pub struct Recipe {
     /// The keys.
     pub space: KeySpace,
-    /// What comes after what.
+    /// The order of sets and gets.
     pub cycle: Cycle,
     /// How requests are spread over the keys.
     pub distribution: KeyDistribution,
@@ -37,7 +37,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Appends a set of `key` with a value of its own, `write` telling it from others of the run.
+    /// Appends a set of `key`; `write` tells its value from others of the run.
     pub fn set(&self, key: u64, write: u64, rng: &mut Rng, out: &mut Vec<u8>) {
         let len = self.value_bytes.draw(rng);
         out.extend_from_slice(b"set ");
@@ -56,7 +56,7 @@ fn number(number: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// What requests are counted by.
+/// The kind of a request, by which it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Set,
@@ -70,11 +70,11 @@ pub struct Desk {
     pub(crate) recipe: Arc<Recipe>,
     /// Keys asked for within the measured window.
     pub(crate) lookups: Lookups,
-    /// With `--check`.
+    /// Verifies values; None without `--check`.
     pub(crate) inspector: Option<Inspector>,
 }
 
-/// What became of the keys that were asked for.
+/// How many of the keys asked for had a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
     /// Keys asked for that had a value.
@@ -84,24 +84,24 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Takes over those of another thread.
+    /// Adds the keys of another thread.
     pub fn absorb(&mut self, other: Self) {
         self.hits += other.hits;
         self.misses += other.misses;
     }
 }
 
-/// One client's talk.
+/// One client's requests and answers.
 #[derive(Debug)]
 pub struct CacheDialogue {
     client: u32,
     rng: Rng,
-    /// Which keys it sets, and which it gets: in sequence, each has a place of its own.
+    /// Choose the keys to set, and those to get; in sequence, each has a place of its own.
     to_set: Chooser,
     to_get: Chooser,
-    /// In the cycle.
+    /// Place in the cycle of the next request.
     place: u64,
-    /// How often it has written.
+    /// Number of sets that it has sent.
     writes: u64,
     /// With `--check`: the keys of the gets under way, in the order asked.
     keys: VecDeque<u64>,
@@ -115,7 +115,7 @@ pub struct Asked {
 }
 
 impl CacheDialogue {
-    /// The talk of client `client`, counted from 1, that keeps `pipeline` requests under way.
+    /// Creates the dialogue of client `client`, counted from 1, that keeps `pipeline` requests in flight.
     #[must_use]
     pub fn new(recipe: &Recipe, seed: u64, client: u32, pipeline: u32) -> Self {
         // Golden-ratio steps keep the streams of neighboring clients and seeds apart.
@@ -153,7 +153,7 @@ impl CacheDialogue {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Takes a whole answer: `hits` values, or a line.
+    /// Shows a whole answer to the inspector: `hits` values, or a line.
     fn take(&mut self, asked: Asked, hits: Option<usize>, answer: &[u8], desk: &mut Desk) {
         if let Some(inspector) = &mut desk.inspector
             && asked.kind != Kind::Set

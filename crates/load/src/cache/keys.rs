@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::cache::zipf::{EXPONENT_MAX, Zipf};
 
-/// Longest key that servers accept.
+/// Length of the longest key that servers accept.
 pub const KEY_BYTES_MAX: usize = 250;
 
 /// All keys of a run.
@@ -16,9 +16,9 @@ pub const KEY_BYTES_MAX: usize = 250;
 pub struct KeySpace {
     /// What every key begins with.
     pub prefix: String,
-    /// The first number.
+    /// Number of the first key.
     pub first: u64,
-    /// How many there are.
+    /// Number of keys.
     pub count: u64,
 }
 
@@ -29,7 +29,7 @@ impl KeySpace {
         out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// The number of a key; None when it is no key of the run.
+    /// Returns the number of a key; None when it is no key of the run.
     #[must_use]
     pub fn number(&self, key: &[u8]) -> Option<u64> {
         let digits = key.strip_prefix(self.prefix.as_bytes())?;
@@ -41,7 +41,7 @@ impl KeySpace {
         (self.first..self.first + self.count).contains(&number).then_some(number)
     }
 
-    /// Bytes of the longest key.
+    /// Returns the length of the longest key, in bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.prefix.len() + itoa::Buffer::new().format(self.first + (self.count - 1)).len()
@@ -51,7 +51,7 @@ impl KeySpace {
 /// How requests are spread over the keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyDistribution {
-    /// All alike.
+    /// All keys are equally likely.
     Uniform,
     /// Zipf's law with this exponent; the first key is the most popular.
     Zipf(f64),
@@ -107,7 +107,7 @@ enum How {
 }
 
 impl Chooser {
-    /// The choice of a client.
+    /// Creates the choice of a client.
     #[must_use]
     pub fn new(keys: &KeySpace, distribution: KeyDistribution) -> Self {
         let how = match distribution {
@@ -118,7 +118,7 @@ impl Chooser {
         Self { first: keys.first, count: keys.count, how }
     }
 
-    /// The number of the next key.
+    /// Returns the number of the next key.
     pub fn choose(&mut self, rng: &mut Rng) -> u64 {
         self.first
             + match &mut self.how {

@@ -1,8 +1,8 @@
 //! memtier_benchmark's names for our options, so that its users can switch with the command lines they have.
 //!
-//! A name stands here only when it then means what it means there. Where memtier counts differently (its clients are per
-//! thread, the gets of its ratio are keys when it reads several at once) so does the name. What this program does not do
-//! is refused with the option to use instead. Names that both have, such as --ratio, need no alias.
+//! A name is here only if it means what it means in memtier_benchmark. Where memtier counts differently (its clients
+//! are per thread, the gets of its ratio are keys when it reads several at once), so does the name. What this program
+//! does not do is refused with the option to use instead. Names that both have, such as --ratio, need no alias.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use crate::error::LoadError;
 use crate::numbers::Numbers;
 use crate::run_options::rate;
 
-/// The port that memtier's users need not name for memcached.
+/// Port of a memcached if none is named, as in memtier.
 const PORT: u16 = 11_211;
 
 /// Options under memtier's names.
@@ -107,10 +107,10 @@ pub struct MemtierOptions {
 }
 
 impl CacheBench {
-    /// Puts what was said in memtier's words into ours.
+    /// Translates the options under memtier's names into ours.
     ///
     /// # Errors
-    /// Something that is not done here, with what to use instead.
+    /// An option is not supported; the error says what to use instead.
     pub fn translated(mut self) -> Result<Self, LoadError> {
         let memtier = std::mem::take(&mut self.memtier);
         memtier.refuse()?;
@@ -163,7 +163,7 @@ impl MemtierOptions {
         Some(Address::Tcp(format!("{host}:{}", self.port.unwrap_or(PORT))))
     }
 
-    /// How much load, for how long.
+    /// Translates how much load is put on, for how long.
     fn load(&self, bench: &mut CacheBench) -> Result<(), LoadError> {
         let run = &mut bench.run;
         run.threads = self.threads_short.unwrap_or(run.threads);
@@ -193,7 +193,7 @@ impl MemtierOptions {
         Ok(())
     }
 
-    /// What is written and read.
+    /// Translates what is written and read.
     fn data(self, bench: &mut CacheBench) -> Result<(), LoadError> {
         let size = self.data_size.map(Numbers::fixed);
         if let Some(bytes) = size.or(self.data_size_range).or(self.data_size_list) {

@@ -27,7 +27,7 @@ pub use options::CacheBench;
 use probe::CacheProbe;
 use value::Pool;
 
-/// What only reports of caches hold.
+/// The part of a report that only caches have.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CacheDetails {
     /// Keys asked for that had a value.

@@ -11,16 +11,16 @@ use crate::error::LoadError;
 use crate::numbers::Numbers;
 use crate::run_options::{CLIENTS_MAX, RunOptions};
 
-/// Largest value that can be asked for; servers keep 1 MiB unless told otherwise.
+/// Size of the largest value that can be asked for; servers keep 1 MiB unless told otherwise.
 const VALUE_BYTES_MAX: u32 = 128 << 20;
 
-/// Most keys; with the largest first number their numbers have 13 digits.
+/// Largest number of keys; with the largest first number their numbers have 13 digits.
 const KEYS_MAX: u64 = 1_000_000_000_000;
 
-/// The longest life, 30 days: what servers are told beyond it is a time since 1970.
+/// Longest life of a value in seconds, 30 days: servers take more for a time since 1970.
 const EXPIRY_MAX: u32 = 30 * 24 * 3600;
 
-/// Most keys of one get.
+/// Largest number of keys of one get.
 const MULTIGET_MAX: u32 = 100_000;
 
 /// Put load on a cache and measure it: anything that speaks the memcached text protocol.
@@ -96,13 +96,13 @@ pub struct CacheBench {
 }
 
 impl CacheBench {
-    /// The keys of the run.
+    /// Returns the keys of the run.
     #[must_use]
     pub fn space(&self) -> KeySpace {
         KeySpace { prefix: self.key_prefix.clone(), first: self.key_minimum, count: self.keys }
     }
 
-    /// In what order clients write and read.
+    /// Returns the order in which clients write and read.
     #[must_use]
     pub fn cycle(&self) -> Cycle {
         match self.keys_per_get {
@@ -118,7 +118,7 @@ impl CacheBench {
     pub fn validate(&self) -> Result<(), LoadError> {
         let usage = |text: String| Err(LoadError::Usage(text));
         let (clients, keys) = (self.run.clients, self.keys);
-        // Where memtier's names were used, these are products and differences, which no option bounds by itself.
+        // With memtier's names these are products and differences, which no option bounds by itself.
         if clients > CLIENTS_MAX {
             return usage(format!(
                 "--clients {clients} is too much, and -c counts those of each thread; {CLIENTS_MAX} is the most in all"

@@ -1,4 +1,4 @@
-//! Fills a server before the run: every key once, so that no get misses but for what the server forgets.
+//! Fills a server before the run: every key once, so that a get misses only what the server has forgotten.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -10,7 +10,7 @@ use crate::cache::dialogue::Recipe;
 use crate::error::LoadError;
 use crate::halt::unless_interrupted;
 
-/// A batch is sent when it has as many bytes, or as many sets: their answers must find room while it is written.
+/// Size at which a batch is sent, in bytes or in sets: there must be room for its answers while it is written.
 const BATCH_BYTES: usize = 256 * 1024;
 const BATCH_SETS: usize = 1024;
 
@@ -46,7 +46,7 @@ pub(crate) fn preload(address: &Address, recipe: &Recipe, seed: u64) -> Result<(
     Ok(())
 }
 
-/// Waits for the answer to a set; None when it was stored.
+/// Waits for the answer to a set; returns None if the value was stored.
 fn refusal(stream: &mut BlockingStream, input: &mut Vec<u8>) -> io::Result<Option<String>> {
     loop {
         match answer(input) {

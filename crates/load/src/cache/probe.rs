@@ -1,4 +1,5 @@
-//! A connection that asks a cache tier about itself: `stats`. A memcached does not say what is asked for here.
+//! A connection that asks a cache tier about itself: `stats`. A plain memcached does not tell the figures asked for
+//! here.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::str::FromStr;
@@ -6,7 +7,7 @@ use std::str::FromStr;
 use crate::address::{Address, BlockingStream};
 use crate::probe::{Count, PATIENCE, Probe};
 
-/// More than this is no answer to `stats`.
+/// Number of bytes beyond which an answer is not one to `stats`.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// One server's probe; None: it has not answered, and is asked nothing more.
@@ -14,7 +15,7 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct CacheProbe(Option<BlockingStream>);
 
 impl CacheProbe {
-    /// Connects; None when the server cannot be reached once more, which the run does not depend on.
+    /// Connects; None if the server cannot be reached, which the run does not depend on.
     pub(crate) fn connect(server: &Address) -> Option<Self> {
         server.connect_within(PATIENCE).ok().map(|stream| Self(Some(stream)))
     }
@@ -54,7 +55,8 @@ impl Probe for CacheProbe {
     }
 }
 
-/// Whether its last line is there. Who is no memcached says one of their own, whatever it is.
+/// Returns whether the answer is complete: its last line is not one of figures. That is `END`, or whatever a server
+/// says that is no memcached.
 fn is_whole(answer: &[u8]) -> bool {
     let last = answer.strip_suffix(b"\n").and_then(|lines| lines.rsplit(|byte| *byte == b'\n').next());
     last.is_some_and(|line| !line.starts_with(b"STAT "))

@@ -1,9 +1,10 @@
 //! Values that say by themselves whether they are what was stored.
 //!
 //! A value begins with a header (which run and which key it is for, which write made it, how long it is, and a checksum
-//! of these) and goes on with a stretch of a pool of random bytes that only header and key determine. So every byte of a value can be verified by
-//! whoever knows its key, in this run or a later one, without a table of what was written: a flipped bit, a cut end,
-//! another key's value all show. Making one is two copies and checking one is a comparison, at the speed of memory.
+//! of these) and goes on with a stretch of a pool of random bytes that only header and key determine. So every byte of
+//! a value can be verified by its key alone, in this run or a later one, without a table of what was written: a flipped
+//! bit, a cut end, another key's value all show. Making one is two copies and checking one is a comparison, at the
+//! speed of memory.
 //!
 //! A value too short for the header is a stretch of the pool that its key alone determines.
 
@@ -11,37 +12,38 @@ use fastrand::Rng;
 
 const MARK: [u8; 2] = *b"ph";
 
-/// Bytes of the header: mark, run, key, write, length, checksum.
+/// Length of the header: mark, run, key, write, length, checksum.
 pub const HEADER_BYTES: usize = 30;
 
-/// Bytes that the checksum covers.
+/// Number of bytes that the checksum covers.
 const CHECKED_BYTES: usize = 26;
 
-/// Bytes of the pool; a longer value goes round.
+/// Size of the pool in bytes; a longer value wraps around.
 const POOL_BYTES: usize = 64 * 1024;
 
-/// The same in all runs, or values of an earlier one could not be verified.
+/// Seed of the pool: the same in all runs, or values of an earlier one could not be verified.
 const POOL_SEED: u64 = 0x706f_7374_6861_7374;
 
-/// What a value is made from.
+/// Which write a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Tells this run from others.
+    /// Tells the run from others.
     pub run: u32,
-    /// Who wrote it, and as which of its writes.
+    /// Which client wrote it, and as which of its writes.
     pub write: u64,
 }
 
 /// Why a value is not what was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It does not begin as values of this program do.
+    /// The value does not begin as values of this program do.
     Foreign,
-    /// Its header is not as it was written.
+    /// The header of the value is not as it was written.
     Header,
-    /// It is the value of this key.
+    /// The value is that of another key, this one.
     OtherKey(u64),
-    /// It is that long, and was stored with this length.
+    /// The value was stored with this length, and has another; if it is too short for a header, this run stores none
+    /// shorter than this.
     Length(u32),
     /// The byte at this place is not what was stored.
     Byte(usize),
@@ -78,7 +80,7 @@ impl Pool {
     /// Verifies every byte of a value that came for `key`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the value.
     pub fn verify(&self, key: u64, value: &[u8]) -> Result<(), Wrong> {
         let Some((header, rest)) = value.split_at_checked(HEADER_BYTES) else {
             return self.compare(mix(key, 0), value, 0);
@@ -137,7 +139,7 @@ fn seed(version: Version) -> u64 {
     version.write ^ u64::from(version.run) << 32
 }
 
-/// Two numbers to one whose bits depend on all of theirs (the finalizer of D. Stafford's "variant 13").
+/// Mixes two numbers into one whose bits depend on all of theirs (the finalizer of D. Stafford's "variant 13").
 fn mix(key: u64, seed: u64) -> u64 {
     let mut x = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -19,12 +19,12 @@ pub struct Zipf {
     area_first: f64,
     /// The integral up to the last rank and a half.
     area_last: f64,
-    /// Draws this close below their rank need no second look.
+    /// Draws at most this far below their rank are accepted without the second test.
     shortcut: f64,
 }
 
 impl Zipf {
-    /// Ranks 1 to `ranks`, at least 1; `exponent` is positive.
+    /// Creates the distribution of ranks 1 to `ranks`, at least 1; `exponent` is positive.
     #[must_use]
     pub fn new(ranks: u64, exponent: f64) -> Self {
         let mut zipf = Self { ranks, exponent, area_first: 0.0, area_last: 0.0, shortcut: 0.0 };
@@ -34,7 +34,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank, 1 to the number of ranks.
+    /// Draws a rank, from 1 to the number of ranks.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         loop {
             let area = self.area_last + rng.f64() * (self.area_first - self.area_last);
@@ -57,7 +57,7 @@ impl Zipf {
         exp_m1_over((1.0 - self.exponent) * log) * log
     }
 
-    /// The x whose area this is.
+    /// Returns the x whose area this is.
     fn area_inverse(&self, area: f64) -> f64 {
         // Rounding may step over the edge of the logarithm.
         let scaled = (area * (1.0 - self.exponent)).max(-1.0);
