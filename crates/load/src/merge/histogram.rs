@@ -1,7 +1,7 @@
 //! A histogram of `latency.hlog`: HdrHistogram's encoding V2, compressed, in base64.
 //!
-//! The library reserves what the head of an encoding says, which for a damaged file may be gigabytes. So it gets to see only
-//! what is no longer than any histogram of ours, with a head that tells the truth.
+//! The library allocates what the head of an encoding says, which for a damaged file may be gigabytes. So it is given
+//! only what is no longer than any histogram of ours, with a head that is true.
 
 use std::io::Read as _;
 
@@ -16,17 +16,18 @@ use crate::tally::LATENCY_MAX;
 /// How a compressed encoding begins, before its length and itself.
 const COMPRESSED: u32 = 0x1c84_9314;
 const COMPRESSED_HEAD: usize = 8;
-/// The head of a plain one: cookie, length of the counts, offset, digits (all u32), lowest and highest value (u64), ratio.
+/// The head of a plain one: cookie, length of the counts, offset, digits (all u32), lowest and highest value (u64),
+/// ratio.
 const HEAD: usize = 40;
 /// Most significant digits of values.
 const DIGITS_MAX: u32 = 3;
 /// A histogram of so many digits up to the longest latency has some 34,000 counts, each of at most 9 bytes.
 const PLAIN_MAX: usize = HEAD + 9 * 40_000;
 
-/// Reads one.
+/// Reads a histogram.
 ///
 /// # Errors
-/// Why it is none.
+/// The text is no such histogram; the error says why.
 pub(super) fn read(deserializer: &mut Deserializer, text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|error| error.to_string())?;
     if number(&bytes, 0) != Some(COMPRESSED) {

@@ -18,8 +18,8 @@ use crate::error::LoadError;
 use read::ReadRecord;
 use timeline::Timeline;
 
-/// Options that may differ between generators of one experiment: whom they load, with how much, who of them sets up, and
-/// which files of their machines they read and write.
+/// Options that may differ between generators of one experiment: which servers they load, with how much, which of them
+/// sets up, and which files of their machines they read and write.
 const MAY_DIFFER: [&str; 19] = [
     "connect",
     "clients",

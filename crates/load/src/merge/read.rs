@@ -12,22 +12,22 @@ use serde_json::Value;
 use super::histogram;
 use crate::error::LoadError;
 
-/// A clock that is further off is none: a century, in microseconds.
+/// Largest offset of a clock that is believed: a century, in microseconds.
 const OFFSET_MAX_US: f64 = 3.2e15;
 
-/// More requests than that are in no window.
+/// Largest count that is believed: no window has more requests.
 const COUNT_MAX: u64 = 1 << 40;
 
 /// One generator's record.
 #[derive(Debug)]
 pub(super) struct ReadRecord {
-    /// Its directory, as given.
+    /// Directory of the record, as given.
     pub(super) name: String,
     run: Value,
     summary: Value,
     /// One for each window and kind, and one for `all`.
     pub(super) windows: Vec<WindowRow>,
-    /// Where the response times are.
+    /// File of the response times.
     log: PathBuf,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ReadRecord {
 #[derive(Clone, Debug)]
 pub(super) struct WindowRow {
     pub(super) kind: String,
-    /// In seconds of the program's clock.
+    /// Begin of the window, in seconds of the program's clock.
     pub(super) start_s: f64,
     pub(super) length_s: f64,
     pub(super) ok: u64,
@@ -69,8 +69,9 @@ impl ReadRecord {
         Ok(record)
     }
 
-    /// Goes through the response times of each window: the kind of request, the start of the window in seconds of the
-    /// program's clock, and the histogram. One after the other, since those of an hour are more than memory should hold.
+    /// Hands the response times of each window to `take`: the kind of request, the start of the window in seconds of
+    /// the program's clock, and the histogram. One after the other, since those of an hour are more than memory should
+    /// hold.
     ///
     /// # Errors
     /// The file cannot be read or is none of ours, or `take` found one that is not.
@@ -100,23 +101,24 @@ impl ReadRecord {
         Ok(())
     }
 
-    /// What it measured, from and to, in seconds of its clock.
+    /// Returns begin and end of what the record measured, in seconds of its clock.
     pub(super) fn measured(&self) -> Option<(f64, f64)> {
         let of = |name: &str| self.run["measured"][name].as_f64();
         Some((of("start_s")?, of("end_s")?))
     }
 
-    /// When its clock began: `start_unix_ns` on the wall clock, `start_monotonic_ns` on the machine's.
+    /// Returns when the record's clock began: `start_unix_ns` on the wall clock, `start_monotonic_ns` on the machine's.
     pub(super) fn start_ns(&self, clock: &str) -> Option<i128> {
         self.run[clock].as_u64().map(i128::from)
     }
 
-    /// The machine's start, which two records of one machine share.
+    /// Returns the id of the machine's boot, which two records of one machine share.
     pub(super) fn boot_id(&self) -> Option<&str> {
         self.run["machine"]["boot_id"].as_str()
     }
 
-    /// Offsets of servers' wall clocks to this one's and their errors, in microseconds; the surest of each server.
+    /// Returns the offset of each server's wall clock to this one's and its error, in microseconds; the surest of each
+    /// server.
     pub(super) fn relations(&self) -> BTreeMap<&str, (f64, f64)> {
         let mut surest = BTreeMap::new();
         for relation in self.run["clock_relations"].as_array().into_iter().flatten() {
@@ -132,47 +134,47 @@ impl ReadRecord {
         surest
     }
 
-    /// An option.
+    /// Returns the value of an option.
     pub(super) fn option(&self, name: &str) -> &Value {
         &self.run["options"][name]
     }
 
-    /// Why its figures do not speak of the server.
+    /// Returns why the figures do not speak of the server.
     pub(super) fn doubts(&self) -> Vec<String> {
         let doubts = self.summary["invalid_because"].as_array();
         doubts.into_iter().flatten().filter_map(|doubt| doubt.as_str().map(str::to_owned)).collect()
     }
 
-    /// Promises that `--check` found broken.
+    /// Returns the number of promises that `--check` found broken.
     pub(super) fn violations(&self) -> Option<u64> {
         failures(&self.summary["check"]["violations"])
     }
 
-    /// Connections that ended early.
+    /// Returns the number of connections that ended early.
     pub(super) fn connections_lost(&self) -> Option<u64> {
         failures(&self.summary["connections_lost"])
     }
 
-    /// Requests that were never answered.
+    /// Returns the number of requests that were never answered.
     pub(super) fn unanswered(&self) -> Option<u64> {
         failures(&self.summary["unanswered"])
     }
 
-    /// Of a cache: keys asked for that had a value, and those that had none.
+    /// Returns, of a cache, the number of keys asked for that had a value, and of those that had none.
     pub(super) fn keys(&self) -> Option<(u64, u64)> {
         let of = |name: &str| self.summary[name].as_u64().filter(|count| *count <= COUNT_MAX);
         Some((of("hits")?, of("misses")?))
     }
 
-    /// Whether both are of one process.
+    /// Returns whether both records are of one process.
     pub(super) fn is_same_run(&self, other: &Self) -> bool {
         ["process_id", "start_unix_ns", "start_monotonic_ns"]
             .iter()
             .all(|name| self.run[name] == other.run[name])
     }
 
-    /// Whether both drew the same: requests of clients of the same numbers, or the arrivals of an open loop, which are drawn
-    /// for no client in particular.
+    /// Returns whether both drew the same: requests of clients of the same numbers, or the arrivals of an open loop,
+    /// which are drawn for no client in particular.
     pub(super) fn draws_as(&self, other: &Self) -> bool {
         let same = |name: &str| self.option(name) == other.option(name);
         !self.option("seed").is_null() && same("seed") && (self.is_open() || same("first_client"))
@@ -182,7 +184,7 @@ impl ReadRecord {
         !(self.option("rate").is_null() && self.option("rate_per_client").is_null())
     }
 
-    /// The first option that differs and must not, in words.
+    /// Returns, in words, the first option that differs and must not.
     pub(super) fn unlike(&self, other: &Self, may_differ: &[&str]) -> Option<String> {
         let (mine, theirs) = (self.run["options"].as_object()?, other.run["options"].as_object()?);
         if self.is_open() != other.is_open() {
@@ -245,7 +247,7 @@ fn count(text: &str) -> Option<u64> {
     text.parse().ok().filter(|count| *count <= COUNT_MAX)
 }
 
-/// A count of a summary. What nobody looked for, as without `--check`, was not found.
+/// Returns a count of a summary; 0 if nothing was looked for, as without `--check`.
 fn failures(count: &Value) -> Option<u64> {
     if count.is_null() { Some(0) } else { count.as_u64().filter(|count| *count <= COUNT_MAX) }
 }

@@ -15,19 +15,19 @@ use crate::queue::dialogue::QueueDialogue;
 use crate::report::Response;
 use crate::tally::{Counts, histogram};
 
-/// Less of what a generator measured being common to all makes the whole doubtful.
+/// Share of a generator's measured time that must be common to all; less makes the whole doubtful.
 const COMMON_SHARE_MIN: f64 = 0.5;
 /// Significant digits of the histograms in records.
 const RECORDED_DIGITS: u8 = 2;
 
-/// The whole.
+/// The merged report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Merged {
     /// What relates the generators in time.
     pub clock: String,
-    /// How far that may be off; None: nobody knows.
+    /// How far that relation may be off, in microseconds; None if unknown.
     pub clock_error_us: Option<f64>,
-    /// Length of what all of them measured.
+    /// Length of what all of them measured, in seconds.
     pub common_s: f64,
     /// Clients of all generators.
     pub clients: u64,
@@ -40,7 +40,7 @@ pub struct Merged {
     pub counts: Counts,
     /// Response times of all requests, refused ones too.
     pub response: Response,
-    /// The same of every kind.
+    /// Figures of every kind of request.
     pub kinds: BTreeMap<String, MergedKind>,
     /// Promises that `--check` of any of them found broken.
     pub violations: u64,
@@ -55,21 +55,21 @@ pub struct Merged {
     pub parts: Vec<Part>,
     /// Whether the figures speak of the server.
     pub valid: bool,
-    /// Why not.
+    /// Why the figures do not speak of the server.
     pub invalid_because: Vec<String>,
     /// What the tier calls a request that found nothing.
     #[serde(skip)]
     nulls: &'static str,
 }
 
-/// The keys that generators of a cache asked for, each in all that it measured itself: windows do not tell of keys.
+/// The keys that generators of a cache asked for, each in all that it measured itself, since windows do not count keys.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MergedKeys {
-    /// Those that had a value.
+    /// Keys that had a value.
     pub hits: u64,
-    /// Those that had none.
+    /// Keys that had none.
     pub misses: u64,
-    /// The sum of the generators' rates.
+    /// Keys asked for per second: the sum of the generators' rates.
     pub keys_per_s: f64,
 }
 
@@ -88,19 +88,19 @@ pub struct MergedKind {
 /// One generator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
-    /// Its directory.
+    /// Directory of its record.
     pub record: String,
-    /// Its clients.
+    /// Number of its clients.
     pub clients: u64,
     /// What it added to the throughput.
     pub throughput_per_s: f64,
-    /// Length of its windows that count.
+    /// Length of its windows that count, in seconds.
     pub counted_s: f64,
-    /// Length of what it measured.
+    /// Length of what it measured, in seconds.
     pub measured_s: f64,
 }
 
-/// One kind while it is summed up.
+/// Figures of one kind of request while they are summed up.
 struct Sum {
     throughput_per_s: f64,
     errors_per_s: f64,
@@ -121,7 +121,7 @@ impl Sum {
         }
     }
 
-    /// The mean is exact; only the rest is read off the histogram.
+    /// Returns the response times; the mean is exact, the rest is read off the histogram.
     fn response(&self) -> Response {
         let requests = (self.counts.served() + self.counts.errors).max(1);
         Response { mean_us: self.response_us / requests as f64, ..Response::of(&self.responses) }
@@ -129,7 +129,7 @@ impl Sum {
 }
 
 impl Merged {
-    /// Adds the records up.
+    /// Adds up the records.
     ///
     /// # Errors
     /// One of them has no whole window in the common stretch.
@@ -139,7 +139,7 @@ impl Merged {
         let mut doubts = Vec::new();
         for (place, record) in records.iter().enumerate() {
             let part = add(record, place, timeline, &mut kinds)?;
-            // Not by what was counted of it: windows that stand across its edges are left out.
+            // Not judged by `counted_s`, which leaves out windows that lie across an edge of the common stretch.
             let common_s = timeline.common_s.1 - timeline.common_s.0;
             if common_s < part.measured_s * COMMON_SHARE_MIN {
                 doubts.push(format!(
@@ -197,10 +197,10 @@ impl Merged {
 }
 
 impl Merged {
-    /// Whether all of it is a success, by the rule for a single run.
+    /// Returns whether all of it is a success, by the rule for a single run.
     ///
     /// # Errors
-    /// Says what failed.
+    /// A part failed; the text says how.
     pub fn verdict(&self) -> Result<(), LoadError> {
         let failed = self.violations > 0 || self.connections_lost > 0 || self.unanswered > 0;
         if failed || self.counts == Counts::default() {
@@ -210,7 +210,7 @@ impl Merged {
     }
 }
 
-/// None where a record does not tell, as none of a queue does.
+/// Adds up the keys of all records; None if a record does not tell, as none of a queue does.
 fn keys(records: &[ReadRecord]) -> Option<MergedKeys> {
     records.iter().try_fold(MergedKeys { hits: 0, misses: 0, keys_per_s: 0.0 }, |all, record| {
         let (hits, misses) = record.keys()?;
@@ -224,7 +224,8 @@ fn keys(records: &[ReadRecord]) -> Option<MergedKeys> {
     })
 }
 
-/// As in the report of a run. Only that of a cache has a ratio of sets to gets.
+/// Returns what the record's tier calls a request that found nothing. Only a cache's record has a ratio of sets to
+/// gets.
 fn nulls(record: &ReadRecord) -> &'static str {
     if record.option("ratio").is_null() { QueueDialogue::NULLS } else { CacheDialogue::NULLS }
 }

@@ -1,8 +1,8 @@
 //! One time for several records: where the clock of each begins on a clock that all share.
 //!
-//! On one machine that is the monotonic clock, and nothing is in doubt. Otherwise it is the wall clock of a server
-//! that all of them loaded and asked for the time, with the errors of the two worst of those answers together: records
-//! are laid beside each other, and each may be off in its own direction. Where there is none of either, their own wall clocks must do, and nobody knows how far those are apart.
+//! On one machine that is the monotonic clock, and nothing is in doubt. Otherwise it is the wall clock of a server that
+//! all of them loaded and asked for the time. Its error is the sum of the two largest errors of their answers, since
+//! two records may be off in opposite directions. Without either, their own wall clocks must do, with an unknown error.
 
 use std::net::IpAddr;
 
@@ -13,16 +13,16 @@ use crate::merge::read::ReadRecord;
 /// may be a little late.
 const OUTSIDE_SHARE_MAX: f64 = 0.05;
 
-/// The common stretch.
+/// The common clock, and the stretch that all records measured.
 #[derive(Debug)]
 pub(super) struct Timeline {
     /// What the records' clocks have in common, in words.
     pub(super) clock: String,
-    /// How far it may be off, in microseconds; None: nobody knows.
+    /// How far that clock may be off, in microseconds; None if unknown.
     pub(super) error_us: Option<f64>,
-    /// By record: its clock's zero on the common one, in seconds after the first of them.
+    /// For each record: the zero of its clock on the common one, in seconds after the first of these zeros.
     zeros_s: Vec<f64>,
-    /// What all measured, from and to.
+    /// Begin and end of what all records measured, in seconds.
     pub(super) common_s: (f64, f64),
 }
 
@@ -65,7 +65,7 @@ impl Timeline {
     }
 }
 
-/// The clock, its error, and the zero of each record's clock on it, in nanoseconds.
+/// Returns the common clock's name, its error, and the zero of each record's clock on it, in nanoseconds.
 fn common_clock(records: &[ReadRecord]) -> (String, Option<f64>, Vec<i128>) {
     let starts = |clock: &str| records.iter().filter_map(|record| record.start_ns(clock)).collect::<Vec<_>>();
     let boot = records[0].boot_id();
@@ -86,7 +86,7 @@ fn common_clock(records: &[ReadRecord]) -> (String, Option<f64>, Vec<i128>) {
     (format!("the clock of {server}"), Some(error_us), on_server.collect())
 }
 
-/// Whether a server's address names the same server on every machine.
+/// Returns whether a server's address names the same server on every machine.
 fn is_elsewhere(server: &str) -> bool {
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
     let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback());
