@@ -1,4 +1,4 @@
-//! Whose request is due: the first ones, those of clients whose think time is over, and the arrivals of an open loop.
+//! Which requests are due: the first ones, those of clients whose think time is over, and the arrivals of an open loop.
 
 use std::cmp::Reverse;
 
@@ -7,11 +7,12 @@ use mio::Token;
 use super::{RunContext, Stage, Worker};
 use crate::dialogue::Dialogue;
 
-/// Arrivals handed out in one turn at most: a rate beyond all reach must not keep a turn from its end.
+/// Largest number of arrivals handed out in one turn, so that a turn ends even at a rate that cannot be reached.
 const ARRIVALS_MAX: usize = 65_536;
 
 impl<D: Dialogue> Worker<'_, D> {
-    /// First requests: each client's at once and in one write, as all that follow; or after the first pauses.
+    /// Sends the first requests: each client's at once and in one write, like all later ones; with think times, after
+    /// pauses.
     pub(super) fn begin(&mut self, pipeline: usize) {
         let now = self.context.clock.now();
         if self.arrivals.is_some() {
@@ -19,7 +20,7 @@ impl<D: Dialogue> Worker<'_, D> {
         }
         let RunContext { think, seed, .. } = self.context;
         if think.is_none() {
-            // Of a window that begins with the first requests something has gone by until they leave.
+            // A window that begins with the first requests has already begun when they are sent.
             let missed = now.saturating_sub(self.context.schedule.window.start);
             self.edges_ns += (missed * (self.connections.len() * pipeline) as u64).cast_signed();
             (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
@@ -69,7 +70,7 @@ impl<D: Dialogue> Worker<'_, D> {
         }
     }
 
-    /// Arrivals go to the clients in turn; a broken one is passed over while there is another.
+    /// Returns the client of the next arrival: they take turns, and a broken one is skipped while there is another.
     fn next_in_turn(&mut self) -> usize {
         for _ in 0..self.connections.len() {
             self.turn = (self.turn + 1) % self.connections.len();

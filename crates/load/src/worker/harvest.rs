@@ -1,4 +1,4 @@
-//! What a thread of clients brings home when its loop has ended.
+//! The results of a thread of clients, collected when its loop has ended.
 
 use hdrhistogram::Histogram;
 
@@ -8,7 +8,7 @@ use crate::dialogue::Dialogue;
 use crate::pace::Thought;
 use crate::tally::Tally;
 
-/// What a thread brings home.
+/// The results of one thread.
 #[derive(Debug)]
 pub(crate) struct Harvest<D: Dialogue> {
     /// What was counted in the window.
@@ -28,23 +28,24 @@ pub(crate) struct Harvest<D: Dialogue> {
     pub(crate) behind: usize,
     /// Requests of an open loop that were due in the window to clients that were all lost by then.
     pub(crate) forsaken: u64,
-    /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or not;
-    /// in nanoseconds.
+    /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or
+    /// not; in nanoseconds.
     pub(crate) waiting: Histogram<u64>,
-    /// What requests spent in the window that is in no response time, less what response times hold of the time before it.
+    /// Time that requests spent in the window and that is in no response time, less the time before the window that
+    /// response times hold; in nanoseconds, of all clients together.
     pub(crate) edges_ns: i64,
     /// Connections that ended early, with the first reason.
     pub(crate) broken: Option<(usize, String)>,
     /// Requests never answered.
     pub(crate) unanswered: usize,
-    /// The clients.
+    /// The dialogues of the clients.
     pub(crate) dialogues: Vec<D>,
-    /// What they shared.
+    /// What the clients shared.
     pub(crate) shared: D::Shared,
 }
 
 impl<D: Dialogue> Worker<'_, D> {
-    /// Requests that are due in the window and find no client any more.
+    /// Returns the number of requests that are due in the window and find no client any more.
     fn forsaken(&self) -> u64 {
         let window = self.context.schedule.window;
         let Some(arrivals) = self.arrivals.as_ref().filter(|_| window.end < u64::MAX) else { return 0 };
@@ -52,7 +53,7 @@ impl<D: Dialogue> Worker<'_, D> {
         due as u64 + arrivals.expected(window.start, window.end)
     }
 
-    /// What is left when all is answered, or given up.
+    /// Collects the results when all is answered, or given up.
     pub(super) fn harvest(mut self) -> Harvest<D> {
         let mut unanswered = 0;
         let forsaken = if self.stage <= Stage::Measure { self.forsaken() } else { 0 };

@@ -36,7 +36,7 @@ const SCRATCH_BYTES: usize = 256 * 1024;
 /// Ready clients served in one turn at most.
 const EVENTS_MAX: usize = 1024;
 
-/// How long the next answer is waited for when nothing else is to come.
+/// How long the next answer is waited for when only answers are still to come.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// How long clients have to finish what they have begun, however busily they are answered.
@@ -47,17 +47,17 @@ pub(crate) const FINISH_MAX: Duration = Duration::from_secs(300);
 pub(crate) struct RunContext<'a> {
     /// The run's clock.
     pub(crate) clock: Clock,
-    /// When it changes.
+    /// When the phases of the run change.
     pub(crate) schedule: Schedule,
     /// Pause of a client before each request but its first; not in an open loop.
     pub(crate) think: Think,
-    /// Decides all that is drawn.
+    /// Seed of all random draws.
     pub(crate) seed: u64,
     /// Requests that may be due to one client and not sent; more end the run.
     pub(crate) behind_max: usize,
     /// Whether the run ends before its time.
     pub(crate) halt: &'a Halt,
-    /// On a terminal.
+    /// The live line; None without a terminal.
     pub(crate) live: Option<&'a Live>,
 }
 
@@ -78,10 +78,10 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     /// In an open loop: when requests are due, and whose turn it is.
     arrivals: Option<Arrivals>,
     turn: usize,
-    /// In a closed loop without think times.
+    /// Decides on pauses between turns; only in a closed loop without think times.
     moderation: Option<Moderation>,
     alarm: Alarm,
-    /// When something was sent or answered last.
+    /// Time at which something was sent or answered last.
     stirred: u64,
     /// How late requests were sent that could have been sent when they were due, in nanoseconds.
     late: Histogram<u64>,
@@ -89,7 +89,8 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     behind: usize,
     /// How long requests had waited at the end of the window that were not answered by then, in nanoseconds.
     waiting: Histogram<u64>,
-    /// What requests spent in the window that is in no response time, less what response times hold of the time before it.
+    /// Time that requests spent in the window and that is in no response time, less the time before the window that
+    /// response times hold; in nanoseconds, of all clients together.
     edges_ns: i64,
     stage: Stage,
     next_live: u64,
@@ -98,7 +99,7 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     end: Mark,
 }
 
-/// How far the run is.
+/// The phase of the run that a worker is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     WarmUp,
@@ -115,7 +116,7 @@ struct Mark {
 }
 
 impl<'a, D: Dialogue> Worker<'a, D> {
-    /// A thread's clients, logged in and ready.
+    /// Creates the worker of a thread's clients, which are logged in and ready.
     ///
     /// # Errors
     /// The operating system has no more descriptors or memory for the loop.
@@ -169,7 +170,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// The operating system refused to wait.
     pub(crate) fn run(mut self, pipeline: usize) -> Result<Harvest<D>, LoadError> {
         let mut events = Events::with_capacity(EVENTS_MAX);
-        // What is measured may begin with the first requests.
+        // Without a warm-up the window begins with the first requests.
         self.advance(self.context.clock.now());
         self.begin(pipeline);
         if self.arrivals.is_none() && self.context.think.is_none() {
@@ -204,15 +205,16 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
     }
 
-    /// Does what has come up by `woke`.
+    /// Serves the clients whose sockets are ready, and sends the requests that are due by `woke`.
     fn turn(&mut self, woke: u64, events: &Events) {
         let window = self.context.schedule.window;
         if self.stage == Stage::Measure && woke >= window.end {
-            // What was due by the end waited then, also where its answer is read a moment later: it is in no figure.
+            // Requests due by the end count as waiting then, even if their answer is read a moment later: it is in no
+            // figure.
             self.wake(woke);
             self.advance(woke);
         } else if self.stage == Stage::WarmUp && woke >= window.start {
-            // What waits now is measured, also where its answer is read a moment later.
+            // Answers read from now on are measured, so it is noted first how long their requests have waited.
             self.advance(woke);
         }
         if let Some(moderation) = &mut self.moderation {
@@ -234,8 +236,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         self.end_turn();
     }
 
-    /// Whether requests wait for answers and none has come for long, where nothing but answers ends the run: after `stop`, or
-    /// in one that ends when all is answered. To be asked after whatever had come was read.
+    /// Returns whether requests wait and no answer has come for [`GRACE`], in a run that only answers can end: after
+    /// `stop`, or with --requests. Must be called after everything that had arrived was read.
     fn is_forsaken(&self, now: u64) -> bool {
         let stop = self.context.schedule.stop;
         let since = match self.stage {
@@ -247,8 +249,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             && self.connections.iter().any(|one| one.broken.is_none() && one.client.is_asking())
     }
 
-    /// How long the loop may wait before it has something to do by itself. Wakes are timed by the alarm; the rest may be
-    /// a millisecond late.
+    /// Returns how long the loop may wait for events. Due requests are timed by the alarm; everything else may be a
+    /// millisecond late.
     fn patience(&mut self, now: u64) -> io::Result<Duration> {
         let schedule = &self.context.schedule;
         let change = match self.stage {
@@ -269,7 +271,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)).min(LOOK))
     }
 
-    /// When the run is to end before its time, that is now.
+    /// Ends the schedule now, if the run is to end before its time.
     fn heed(&mut self, now: u64) {
         let schedule = &mut self.context.schedule;
         if self.context.halt.is_called() && schedule.stop > now {
@@ -280,7 +282,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
     }
 
-    /// Moves to the stage that `now` lies in; says whether every client is done.
+    /// Moves to the stage that `now` lies in; returns whether every client is done.
     fn advance(&mut self, now: u64) -> bool {
         let schedule = self.context.schedule;
         if self.stage == Stage::WarmUp && now >= schedule.window.start {
@@ -311,7 +313,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         self.connections.iter().all(Connection::is_done)
     }
 
-    /// What was due by `end` and not even handed to its client, since no turn could hand out as many, waits too.
+    /// Counts requests as waiting that were due by `end` and not even handed to a client, since a turn hands out only
+    /// so many.
     fn count_unsent(&mut self, end: u64) {
         let Some(arrivals) = &self.arrivals else { return };
         let (unsent, longest) = (arrivals.expected(0, end), end.saturating_sub(arrivals.next()));
@@ -319,19 +322,19 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         self.waiting.saturating_record_n((longest / 2).max(1), unsent);
     }
 
-    /// How long requests have waited at `end` that are not answered, together.
+    /// Returns how long all unanswered requests have waited at `end`, summed up, in nanoseconds.
     fn waited(&self, end: u64) -> i64 {
         let waited: u64 = self.connections.iter().flat_map(|one| one.client.waiting(end)).sum();
         waited.cast_signed()
     }
 
-    /// Nobody thinks any longer; what is half done goes on at once.
+    /// Ends think times and arrivals: clients continue at once with what is half done.
     fn stop(&mut self, now: u64) {
         for connection in &mut self.connections {
             connection.client.stop();
         }
         if self.arrivals.take().is_some() {
-            // Who waits for an arrival has nothing in flight whose answer would send it on.
+            // A client that waits for an arrival has nothing in flight whose answer would make it continue.
             (0..self.connections.len()).for_each(|i| self.send(i, usize::MAX, now, now));
         }
         for Reverse((_, i)) in std::mem::take(&mut self.thinkers) {
@@ -364,11 +367,12 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         } else {
             connection.issue(answers, now, &mut self.instruments);
         }
-        // Also what was left over: the socket says only once that it takes more, maybe along with these answers.
+        // Writes also what was left over: the socket reports only once that it takes more, maybe along with these
+        // answers.
         connection.flush(self.poll.registry(), Token(i));
     }
 
-    /// The time for what is better done for many answers at once.
+    /// Does what is cheaper for many answers at once.
     fn end_turn(&mut self) {
         D::turn_ended(&mut self.instruments.shared);
         if let Some(watch) = &mut self.instruments.watch {

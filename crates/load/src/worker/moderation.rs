@@ -1,28 +1,28 @@
 //! Sleeps that leave a busy server in peace, as network cards moderate their interrupts.
 //!
-//! A generator that is faster than its server sleeps until the next answer comes, reads that one, and sleeps again. Each time the
-//! server pays: its send wakes a thread on another core, which then takes the lock of the socket on which more answers are
-//! being sent. A memcached asked 16 requests deep by 64 clients answers a third more when several answers are let come
-//! first, at less than half of the generator's CPU.
+//! A generator that is faster than its server sleeps until the next answer comes, reads that one, and sleeps again.
+//! Each time the server pays: its send wakes a thread on another core, which then takes the lock of the socket on which
+//! more answers are being sent. A memcached asked 16 requests deep by 64 clients answers a third more when several
+//! answers are let come first, at less than half of the generator's CPU.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::timespan::nanos;
 
-/// A pause is at most this part of a response time, by which response times grow at most.
+/// A pause is at most the response time divided by this; so response times grow by no more than that part.
 const PART: u64 = 32;
 
-/// A shorter one is not worth its timer.
+/// Shortest pause; a shorter one is not worth its timer.
 const SHORTEST: Duration = Duration::from_micros(50);
 
-/// What waits for a longer one may be waited for itself.
+/// Longest pause; a generator that pauses for longer may itself be waited for.
 const LONGEST: Duration = Duration::from_micros(100);
 
-/// Answers that a pause should bring.
+/// Number of answers that a pause should bring at least.
 const GAIN: u64 = 2;
 
-/// What a turn in a closed loop without think times tells of the pause after it.
+/// Decides on the pause after a turn from the answers of that turn, in a closed loop without think times.
 #[derive(Debug)]
 pub(super) struct Moderation {
     /// Requests that all clients of the thread together have in flight.
@@ -34,25 +34,25 @@ pub(super) struct Moderation {
 
 impl Moderation {
     pub(super) fn new(in_flight: usize) -> Self {
-        // Otherwise the system may add as much again. Where it refuses, it does.
+        // Otherwise the system may add as much again to a pause. If it refuses to be exact, that is accepted.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         Self { in_flight: in_flight as u64, quickest_ns: u64::MAX, answers: 0 }
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     pub(super) fn begin(&mut self) {
         (self.quickest_ns, self.answers) = (u64::MAX, 0);
     }
 
-    /// A client had so many answers, the first of them after this time.
+    /// Counts the answers of a client, the first of them after `response_ns`.
     pub(super) fn answered(&mut self, answers: usize, response_ns: u64) {
         self.quickest_ns = self.quickest_ns.min(response_ns);
         self.answers += answers as u64;
     }
 
-    /// How long to sleep before looking for answers, if that does good.
+    /// Returns how long to sleep before looking for answers, if that does good.
     pub(super) fn pause(&self) -> Option<Duration> {
-        // Where a quarter of all has been answered at once, it is the generator who is waited for.
+        // If a quarter of all requests was answered at once, the generator is what is waited for.
         if self.answers == 0 || self.answers * 4 > self.in_flight {
             return None;
         }
