@@ -16,8 +16,8 @@ use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
 use rustls::{ClientConnection, StreamOwned};
 use serde::{Serialize, Serializer};
 
-/// How long a server may take to take a connection, a request of set-up and drain, or to answer it, before it counts as
-/// hung.
+/// How long a server may take to accept a connection, or to take or answer a request of set-up or drain, before it
+/// counts as hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where a server listens.
@@ -27,14 +27,14 @@ pub enum Address {
     Tcp(String),
     /// `unix:PATH`.
     Unix(PathBuf),
-    /// `host:port`, where TLS is spoken.
+    /// `host:port`, to be spoken to over TLS.
     Tls(String, Connector),
 }
 
 impl FromStr for Address {
     type Err = String;
 
-    /// As far as it can be told without asking where a host is.
+    /// Parses an address, without looking up the host.
     fn from_str(text: &str) -> Result<Self, String> {
         match (text.strip_prefix("unix:"), text.rsplit_once(':')) {
             (Some(""), _) => Err("unix: needs a path, for example unix:/run/posthaste.sock".to_owned()),
@@ -42,7 +42,7 @@ impl FromStr for Address {
                 Err("a unix socket's path has at most 107 bytes".to_owned())
             }
             (Some(path), _) => Ok(Self::Unix(path.into())),
-            // A URL is none: its host would be looked up, scheme and all.
+            // A URL is no address: it would be looked up as a host, scheme and all.
             (None, Some((host, port)))
                 if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() =>
             {
@@ -69,14 +69,14 @@ impl Serialize for Address {
 }
 
 impl Address {
-    /// From now on TLS is spoken to it; not over a unix socket, whose bytes do not leave the machine.
+    /// Switches the address to TLS, except for a unix socket, whose bytes do not leave the machine.
     pub fn encrypt(&mut self, connector: &Connector) {
         if let Self::Tcp(text) = self {
             *self = Self::Tls(std::mem::take(text), connector.clone());
         }
     }
 
-    /// Connects and shakes hands, waiting for it.
+    /// Connects and, with TLS, shakes hands; waits until that is done.
     ///
     /// # Errors
     /// Those of the operating system, and of the handshake.
@@ -84,7 +84,7 @@ impl Address {
         self.connect_within(PATIENCE)
     }
 
-    /// The same with a server that may take so long, to take the connection and for each answer after it.
+    /// Connects like [`Address::connect`]; the server may take `patience` to accept, and for each read and write later.
     ///
     /// # Errors
     /// As for [`Address::connect`].
@@ -117,8 +117,8 @@ fn connect(address: &str, patience: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// To the first of the name's addresses that takes a connection. The system alone would try a listener whose backlog is
-/// full for two minutes.
+/// Connects to the first of the name's addresses that accepts. The time limit is ours, since the system would try a
+/// listener whose backlog is full for two minutes.
 fn connect_within(address: &str, patience: Duration) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
@@ -130,7 +130,7 @@ fn connect_within(address: &str, patience: Duration) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// The system asks in between whether the peer is still there.
+/// Removes the read timeout; the system's keep-alives find out whether the peer is still there.
 fn wait_while_there(stream: &TcpStream) -> io::Result<()> {
     set_socket_keepalive(stream, true)?;
     set_tcp_keepidle(stream, PATIENCE)?;
@@ -146,7 +146,7 @@ pub enum BlockingStream {
     Unix(UnixStream),
     /// Over TCP, encrypted.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-    /// The same to a memcached.
+    /// Over TCP to a memcached, encrypted in records that it can read.
     CutTls(Box<StreamOwned<ClientConnection, TcpStream>>, Records),
 }
 
@@ -159,12 +159,12 @@ pub enum Stream {
     Unix(mio::net::UnixStream),
     /// Over TCP, encrypted.
     Tls(Box<Tls<mio::net::TcpStream>>),
-    /// The same to a memcached.
+    /// Over TCP to a memcached, encrypted in records that it can read.
     CutTls(Box<Tls<mio::net::TcpStream>>, Records),
 }
 
 impl BlockingStream {
-    /// From now on an answer may take as long as it takes; only a peer that is gone ends the wait.
+    /// Removes the time limit for answers: from now on only a peer that is gone ends the wait for one.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -176,7 +176,7 @@ impl BlockingStream {
         }
     }
 
-    /// From now on what is encrypted is cut as memcached reads it. Every write must end where a request does.
+    /// Has TLS records cut as memcached reads them from now on; then every write must end where a request does.
     #[must_use]
     pub fn cut_for_memcached(self) -> Self {
         match self {
@@ -185,7 +185,7 @@ impl BlockingStream {
         }
     }
 
-    /// The same connection for a readiness loop.
+    /// Returns the same connection for a readiness loop.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -211,7 +211,7 @@ fn polled(tls: StreamOwned<ClientConnection, TcpStream>) -> io::Result<Box<Tls<m
     Ok(Box::new(Tls::new(mio::net::TcpStream::from_std(sock), conn.into())))
 }
 
-/// Writes one record.
+/// Writes at most one TLS record.
 fn write_cut(tls: &mut impl Write, records: &mut Records, from: &[u8]) -> io::Result<usize> {
     let written = tls.write(&from[..records.next(from)])?;
     records.written(from, written);

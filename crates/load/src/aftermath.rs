@@ -15,22 +15,23 @@ use crate::run_options::RunOptions;
 use crate::tally::{Counts, Figures, LATENCY_MAX, Tally, Window, histogram};
 use crate::worker::Harvest;
 
-/// A thread busier than this measured itself, and so did one that was as busy, or kept from being it.
+/// Share of the window above which a thread measured itself: it was busy, or busy and kept from the processor together.
 const UTILIZATION_MAX: f64 = 0.95;
 
-/// Lateness of the generator that spoils response times: so many microseconds, and such a share of the median.
+/// Lateness of the generator that spoils response times: above this many microseconds, and above this share of the
+/// median.
 const LATE_US_MIN: f64 = 500.0;
 const LATE_SHARE_MAX: f64 = 0.2;
-/// Fewer requests than this have no hundredth part to speak of.
+/// Number of requests below which the latest hundredth says nothing.
 const LATE_COUNT_MIN: u64 = 100;
 
-/// Of an open loop: more than the arrivals of so many seconds waiting for a client mean that it runs away.
+/// An open loop cannot keep up when more than the arrivals of this many seconds wait for a client.
 const BEHIND_S_MAX: f64 = 0.5;
 
-/// Of the requests of an open loop, so many may wait at the end beyond what is always in flight.
+/// Share of the requests of an open loop that may wait at the end beyond those that are always in flight.
 const BACKLOG_SHARE_MAX: f64 = 0.01;
 
-/// A shorter time is none.
+/// Seconds below which nothing counts as measured.
 const NOTHING_S: f64 = 1e-6;
 
 /// The harvests of all threads.
@@ -41,10 +42,10 @@ pub(crate) struct Gathered {
     cpu: CpuTime,
     utilization: f64,
     utilization_max: f64,
-    /// Of the thread that had the least rest: the share of the window in which it was busy or waited for a processor, and
-    /// that in which it waited.
+    /// For the thread that had the least rest: the share of the window in which it was busy or waited for a processor,
+    /// and the share in which it waited.
     without_rest: (f64, f64),
-    /// Length of the window as the thread saw it that was last to end it, in seconds.
+    /// Length of the window in seconds, as the thread saw it for which it was longest.
     window_s: f64,
     window_end: u64,
     turn_max: u64,
@@ -60,7 +61,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Adds the harvests up.
+    /// Adds up the harvests of all threads; returns apart what only the tier understands.
     pub(crate) fn of<B: Bench>(harvests: Vec<Harvest<B::Dialogue>>) -> (Self, Played<B>) {
         let kinds = <B::Dialogue as Dialogue>::KINDS.len();
         let mut played = Played { dialogues: Vec::new(), shared: Vec::new(), unanswered: 0 };
@@ -101,13 +102,13 @@ impl Gathered {
         (all, played)
     }
 
-    /// What was measured of the planned window, if every thread came back before its end.
+    /// Returns the measured part of the planned window, if every thread came back before its end.
     pub(crate) fn cut_short(&self, planned: Window) -> Option<Window> {
         let (start, end) = (planned.start.min(self.window_end), self.window_end);
         (end < planned.end).then_some(Window { start, end })
     }
 
-    /// Adds one; what only its tier understands is handed back.
+    /// Adds a harvest; returns what only its tier understands.
     fn add<D: Dialogue>(&mut self, harvest: Harvest<D>) -> (Vec<D>, D::Shared) {
         self.threads += 1;
         self.window_s = self.window_s.max(harvest.window_s);
@@ -130,14 +131,14 @@ impl Gathered {
     }
 }
 
-/// When a run was.
+/// When a run took place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
-    /// Its first request.
+    /// Time of the first request.
     pub(crate) start: SystemTime,
-    /// How long it warmed up: less than was asked for where it ended before.
+    /// Length of the warm-up in seconds: less than was asked for if the run ended during it.
     pub(crate) warmup_s: f64,
-    /// It ended before its time, or had none.
+    /// Whether the run ended before its time, or had no set end.
     pub(crate) cut_short: bool,
 }
 
@@ -208,7 +209,7 @@ pub(crate) fn report<B: Bench>(
     }
 }
 
-/// What the load generator itself did.
+/// Returns what the load generator itself used.
 fn generator(gathered: &Gathered, requests: u64, bottleneck: bool) -> Generator {
     Generator {
         threads: gathered.threads,
@@ -223,7 +224,7 @@ fn generator(gathered: &Gathered, requests: u64, bottleneck: bool) -> Generator 
     }
 }
 
-/// Whether the generator was the bottleneck, and why one might think so.
+/// Returns why the generator may have been the bottleneck; empty if it was not.
 fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
     let mut doubts = Vec::new();
     let late_us = gathered.late.value_at_quantile(0.99) as f64 / 1e3;
@@ -250,7 +251,7 @@ fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
     doubts
 }
 
-/// Why it ended before its time, if it did.
+/// Returns why the run ended before its time, if it did.
 fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt, cut_short: bool) -> Option<String> {
     let so_far = if measured_s > NOTHING_S {
         format!("with {measured_s:.1} s measured")
@@ -271,7 +272,7 @@ fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt, cut_short: bool
         .then(|| format!("the run ended {so_far}, since every client was lost"))
 }
 
-/// Why an open loop did not do what was due.
+/// Returns why an open loop did not do what was due, if so.
 fn doubts_of_pace(
     bench: &RunOptions,
     gathered: &Gathered,
@@ -290,7 +291,7 @@ fn doubts_of_pace(
             bench.pipeline
         ));
     }
-    // A response time counts when the answer comes, so those that wait at the end are in none.
+    // A response time is counted when the answer arrives, so requests that wait at the end are in none.
     let (waiting, due) = (gathered.waiting.len(), rate * duration_s);
     if waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due {
         return Some(format!(
@@ -300,7 +301,7 @@ fn doubts_of_pace(
     }
     let p999_us = all.response.p999_us;
     let overdue = gathered.waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
-    // Of those answered one in a thousand took as long.
+    // Of the answered requests one in a thousand took as long, too.
     (overdue > 1 + all.counts.served() / 1000).then(|| {
         format!(
             "{overdue} requests that were not answered at the end had waited by then for longer than p99.9, {:.1} ms, which \
@@ -310,12 +311,13 @@ fn doubts_of_pace(
     })
 }
 
-/// Requests in flight on average, by Little's law: errors are under way like all others.
+/// Returns the average number of requests in flight, by Little's law; requests that end in errors are in flight like
+/// all others.
 fn in_flight(total: &Figures, duration_s: f64) -> f64 {
     (total.counts.served() + total.counts.errors) as f64 * total.mean_ns() * 1e-9 / duration_s
 }
 
-/// Why it is a failure and no success, if it is one; of a run that ended before anything was measured, why it did.
+/// Returns why the run is a failure, if it is one; of a run that ended before anything was measured, why it ended.
 fn failures(gathered: &Gathered, requests: u64, early: Option<&str>) -> Vec<String> {
     let mut failures = Vec::new();
     if let Some(why) = &gathered.first_loss {
@@ -333,7 +335,7 @@ fn failures(gathered: &Gathered, requests: u64, early: Option<&str>) -> Vec<Stri
     failures
 }
 
-/// What else there is to be said against the figures.
+/// Returns what else there is to be said against the figures.
 fn doubts_of_answers(gathered: &Gathered, counts: Counts) -> Vec<String> {
     let served = counts.served();
     let requests = served + counts.errors;

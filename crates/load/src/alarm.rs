@@ -1,4 +1,5 @@
-//! Wakes a readiness loop at a moment: a wait for readiness counts in whole milliseconds, an open loop does not.
+//! A timer that wakes a readiness loop more exactly than a wait for readiness, which counts in whole milliseconds; an
+//! open loop needs that.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -10,19 +11,19 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// The token that its events bear.
+/// The token of the alarm's events.
 pub(crate) const ALARM: Token = Token(usize::MAX);
 
 /// A timer of the system, watched like a socket.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     timer: OwnedFd,
-    /// When it will ring; `u64::MAX`: not set.
+    /// When the alarm will ring; `u64::MAX`: not set.
     at: u64,
 }
 
 impl Alarm {
-    /// One that is not set.
+    /// Creates an alarm that is not set.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -33,7 +34,7 @@ impl Alarm {
         Ok(Self { timer, at: u64::MAX })
     }
 
-    /// Has it ring at `at` unless it rings before; both in nanoseconds of the same clock.
+    /// Sets the alarm to ring at `at`, unless it will ring before; both times are nanoseconds of the same clock.
     ///
     /// # Errors
     /// Those of the system.
@@ -41,7 +42,7 @@ impl Alarm {
         if self.at > now && self.at <= at {
             return Ok(());
         }
-        // Zero would stop it.
+        // A wait of zero would stop the timer.
         let wait = Duration::from_nanos(at.saturating_sub(now).max(1));
         let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
         let it_value = Timespec { tv_sec: seconds, tv_nsec: wait.subsec_nanos().into() };

@@ -1,5 +1,5 @@
-//! What a tier brings to a run: its options, what must be there before the first request, its clients, and what is to be
-//! said after the last answer.
+//! What a tier brings to a run: its options, the set-up before the first request, its clients, and what is reported
+//! after the last answer.
 
 use std::fmt::Display;
 
@@ -13,11 +13,11 @@ use crate::run_options::RunOptions;
 
 /// The load generator for one tier.
 pub trait Bench: Clone + Serialize {
-    /// How its clients talk.
+    /// The protocol of its clients.
     type Dialogue: Dialogue + Send;
-    /// What the run finds on the servers.
+    /// What the set-up left on the servers, as far as clients and checks need to know it.
     type Ground;
-    /// What its reports hold beyond those of every tier.
+    /// The part of its reports that only this tier has.
     type Details: Details;
     /// What its checks found.
     type Check: Check;
@@ -25,13 +25,13 @@ pub trait Bench: Clone + Serialize {
     /// The options that all tiers have.
     fn options(&self) -> &RunOptions;
 
-    /// The same, to be changed.
+    /// The options that all tiers have, to be changed.
     fn options_mut(&mut self) -> &mut RunOptions;
 
     /// The servers.
     fn servers(&self) -> &[Address];
 
-    /// The same, to be changed.
+    /// The servers, to be changed.
     fn servers_mut(&mut self) -> &mut [Address];
 
     /// What the clients do, in a few words.
@@ -49,7 +49,7 @@ pub trait Bench: Clone + Serialize {
     /// A server cannot be reached or refuses something.
     fn prepare(&self, run: u32) -> Result<Self::Ground, LoadError>;
 
-    /// The servers have been made ready once, and another run follows: what lasts need not be done again.
+    /// Notes that the servers are ready from an earlier run, so that what lasts is not set up again.
     fn prepared_before(&mut self) {}
 
     /// Connects client `number`, counted from 1, to `server`.
@@ -63,19 +63,19 @@ pub trait Bench: Clone + Serialize {
         server: &Address,
     ) -> Result<(BlockingStream, Self::Dialogue), LoadError>;
 
-    /// What the clients of one more thread share.
+    /// Creates what the clients of one thread share.
     fn shared(&self, ground: &Self::Ground) -> <Self::Dialogue as Dialogue>::Shared;
 
-    /// A connection that asks `server` about itself; None: it cannot be asked.
+    /// Opens a connection that asks `server` about itself; None if the server cannot be asked.
     fn probe(&self, _server: &Address) -> Option<Box<dyn Probe>> {
         None
     }
 
-    /// Closes the books, and sweeps the servers.
+    /// Completes the checks after the last answer, and cleans up the servers.
     fn settle(&self, ground: Self::Ground, played: Played<Self>) -> Settled<Self>;
 }
 
-/// What is left when every client has fallen silent.
+/// What is left when every client has stopped.
 #[derive(Debug)]
 pub struct Played<B: Bench> {
     /// The clients.
@@ -86,26 +86,26 @@ pub struct Played<B: Bench> {
     pub unanswered: usize,
 }
 
-/// What the tier has to say about the run.
+/// The tier's part of a report.
 #[derive(Debug)]
 pub struct Settled<B: Bench> {
-    /// For the report.
+    /// Figures that only this tier has.
     pub details: B::Details,
-    /// With `--check`.
+    /// What the checks found; None without `--check`.
     pub check: Option<B::Check>,
 }
 
-/// What only one tier's reports hold.
+/// The part of a report that only one tier has.
 pub trait Details: Clone + Serialize {
-    /// A line for people about a window of that many seconds.
+    /// Returns a line for the printed report, about a window of `duration_s` seconds.
     fn footnote(&self, duration_s: f64) -> Option<String>;
 }
 
-/// What the checks of a run found; its text is for people.
+/// What the checks of a run found; its text is for the printed report.
 pub trait Check: Clone + Serialize + Display {
-    /// Promises that the server broke.
+    /// Returns the number of promises that the server broke.
     fn violations(&self) -> u64;
 
-    /// The first of them, in words.
+    /// Returns the first broken promises, in words.
     fn first_violations(&self) -> &[String];
 }

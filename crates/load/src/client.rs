@@ -1,5 +1,5 @@
 //! One client as a plain state machine: its next request out, an answer in. It knows neither socket nor
-//! clock, so a test can play the server and the time. What it says and hears is up to a [`Dialogue`].
+//! clock, so a test can play the server and the time. Requests and answers are up to its [`Dialogue`].
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,11 +13,11 @@ use crate::watch::{Departure, Watch, ending};
 /// What the clients of a thread share.
 #[derive(Debug)]
 pub struct Instruments<D: Dialogue> {
-    /// What is counted.
+    /// Counts and response times.
     pub tally: Tally,
     /// What the dialogues share.
     pub shared: D::Shared,
-    /// The eye on every request of a recorded run.
+    /// Takes the stamps of every request; None if the run is not recorded.
     pub watch: Option<Watch>,
 }
 
@@ -27,10 +27,10 @@ pub struct Client<D: Dialogue> {
     number: u32,
     dialogue: D,
     pipeline: usize,
-    /// Requests that it may still send.
+    /// Number of requests that it may still send.
     left: u64,
     in_flight: VecDeque<InFlight<D::Asked>>,
-    /// In an open loop: when requests were due that are not sent yet.
+    /// In an open loop: when each request was due that is not sent yet. None in a closed loop.
     due: Option<VecDeque<u64>>,
     stopping: bool,
 }
@@ -38,71 +38,71 @@ pub struct Client<D: Dialogue> {
 #[derive(Debug)]
 struct InFlight<A> {
     asked: A,
-    /// From here its response time counts.
+    /// Time from which the response time counts.
     since: u64,
     departure: Departure,
 }
 
-/// What became of the bytes that a client was shown.
+/// What a client makes of bytes that have arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// They begin with an answer of this length.
+    /// The bytes begin with an answer of this length.
     Answer(usize),
-    /// The answer goes on: at least this many more bytes must arrive.
+    /// The answer is incomplete: at least this many more bytes must arrive.
     NeedBytes(usize),
-    /// The connection is of no more use.
+    /// The connection is of no more use, for this reason.
     Broken(Cow<'a, str>),
 }
 
 impl<D: Dialogue> Client<D> {
-    /// A client that keeps up to `pipeline` requests in flight.
+    /// Creates a client that keeps up to `pipeline` requests in flight.
     #[must_use]
     pub fn new(dialogue: D, pipeline: usize) -> Self {
         let in_flight = VecDeque::with_capacity(pipeline.min(64));
         Self { number: 1, dialogue, pipeline, left: u64::MAX, in_flight, due: None, stopping: false }
     }
 
-    /// Which of the run's clients it is, counted from 1.
+    /// Sets which of the run's clients it is, counted from 1.
     #[must_use]
     pub fn numbered(self, number: u32) -> Self {
         Self { number, ..self }
     }
 
-    /// From now on the client asks only when a request is due, and counts from there.
+    /// Makes the client send only when a request is due, and count response times from then.
     #[must_use]
     pub fn paced(mut self) -> Self {
         self.due = Some(VecDeque::new());
         self
     }
 
-    /// The client falls silent after so many requests.
+    /// Makes the client stop after this many requests.
     #[must_use]
     pub fn limited(mut self, requests: u64) -> Self {
         self.left = requests;
         self
     }
 
-    /// A request of a paced client is due, unless it may send no more.
+    /// Notes that a request of a paced client is due, unless it may send no more.
     pub fn arrival(&mut self, at: u64) {
         if let Some(due) = self.due.as_mut().filter(|due| (due.len() as u64) < self.left) {
             due.push_back(at);
         }
     }
 
-    /// Requests that are due and not sent.
+    /// Returns the number of requests that are due and not sent.
     #[must_use]
     pub fn behind(&self) -> usize {
         self.due.as_ref().map_or(0, VecDeque::len)
     }
 
-    /// How long requests have waited at `end` that were due before and are not answered, sent or not.
+    /// Returns how long each request has waited at `end` that was due before and is not answered, sent or not.
     pub fn waiting(&self, end: u64) -> impl Iterator<Item = u64> {
         let unsent = self.due.iter().flatten().copied();
         let due = self.in_flight.iter().map(|sent| sent.since).chain(unsent);
         due.filter(move |due| *due < end).map(move |due| end - due)
     }
 
-    /// Appends the next request to `out`; says whether there was one to send at `now`.
+    /// Appends the next request to `out`; returns whether there was one to send at `now`.
     pub fn issue(&mut self, now: u64, instruments: &mut Instruments<D>, out: &mut Vec<u8>) -> bool {
         let ends = self.stopping || self.left == 0;
         if self.in_flight.len() >= self.pipeline || (ends && self.dialogue.is_at_rest()) {
@@ -128,7 +128,7 @@ impl<D: Dialogue> Client<D> {
         true
     }
 
-    /// The last `requests` that were issued are about to be written, in one go.
+    /// Stamps the last `requests` that were issued as encoded; they are about to be written together.
     pub(crate) fn encoded(&mut self, requests: usize, watch: &mut Watch) {
         let encoded = watch.look();
         self.in_flight
@@ -179,45 +179,45 @@ impl<D: Dialogue> Client<D> {
         }
     }
 
-    /// From now on the client only finishes what it has begun; what is due and not sent is dropped.
+    /// Stops the client: it only finishes what it has begun, and drops what is due and not sent.
     pub fn stop(&mut self) {
         self.stopping = true;
         self.dialogue.finish();
         self.due.iter_mut().for_each(VecDeque::clear);
     }
 
-    /// Whether it has stopped, or sent all it may, and every request is answered.
+    /// Returns whether it has stopped, or sent all it may, and every request is answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
         (self.stopping || self.left == 0) && self.in_flight.is_empty() && self.dialogue.is_at_rest()
     }
 
-    /// Since when its oldest request waits for an answer.
+    /// Returns since when its oldest request waits for an answer.
     #[must_use]
     pub fn oldest(&self) -> Option<u64> {
         self.in_flight.front().map(|sent| sent.since)
     }
 
-    /// Whether it waits for an answer.
+    /// Returns whether it waits for an answer.
     #[must_use]
     pub fn is_asking(&self) -> bool {
         !self.in_flight.is_empty()
     }
 
-    /// Gives up on the requests in flight and says how many there were.
+    /// Gives up on the requests in flight and returns how many there were.
     pub fn abandon(&mut self, instruments: &mut Instruments<D>) -> usize {
         let lost = self.in_flight.drain(..);
         lost.map(|InFlight { asked, .. }| self.dialogue.lost(&asked, &mut instruments.shared)).count()
     }
 
-    /// What it says and hears.
+    /// Returns the client's dialogue.
     #[must_use]
     pub fn into_dialogue(self) -> D {
         self.dialogue
     }
 }
 
-/// As records say it.
+/// Converts a length to the type that records have.
 fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

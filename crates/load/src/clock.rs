@@ -1,18 +1,18 @@
-//! The run's clock, which stamps and schedule share, and when the run changes.
+//! The run's clock, which stamps and schedule share, and the times at which its phases change.
 
 pub(crate) use posthaste_measure::Clock;
 
 use crate::tally::Window;
 
-/// When the run changes, in nanoseconds of its clock.
+/// When the phases of the run change, in nanoseconds of its clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
-    /// The first request.
+    /// Time of the first request.
     pub(crate) origin: u64,
-    /// What is measured.
+    /// The measured stretch.
     pub(crate) window: Window,
-    /// From here on clients only finish what they have begun.
+    /// Time from which clients only finish what they have begun.
     pub(crate) stop: u64,
-    /// From here on answers are no longer waited for, even if they come.
+    /// Time from which answers are no longer waited for, even if they keep arriving.
     pub(crate) give_up: u64,
 }

@@ -19,16 +19,16 @@ pub(crate) struct Connection<D: Dialogue> {
     written: usize,
     /// The beginning of an answer whose end has not arrived.
     partial: Vec<u8>,
-    /// At least this many bytes are missing from it.
+    /// Number of bytes that `partial` lacks at least.
     missing: usize,
-    /// Registered for writability too.
+    /// Whether the socket is registered for writability too.
     waits_to_write: bool,
     /// Why the connection ended, once it has.
     pub(crate) broken: Option<String>,
 }
 
 impl<D: Dialogue> Connection<D> {
-    /// A client that may begin on `stream`.
+    /// Creates the connection of a client that may begin on `stream`.
     #[must_use]
     pub(crate) const fn new(stream: Stream, client: Client<D>) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl<D: Dialogue> Connection<D> {
         }
     }
 
-    /// Asks to be told when answers arrive.
+    /// Registers the socket for events of arriving answers.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -79,7 +79,7 @@ impl<D: Dialogue> Connection<D> {
         answers
     }
 
-    /// Takes newly arrived bytes: whole answers from where they were read, the rest is kept.
+    /// Takes newly arrived bytes: whole answers from where they were read, without a copy; the rest is kept.
     fn take(&mut self, bytes: &[u8], now: u64, instruments: &mut Instruments<D>) -> usize {
         if self.partial.is_empty() {
             let (answers, used) = self.answers(bytes, now, instruments);
@@ -120,7 +120,7 @@ impl<D: Dialogue> Connection<D> {
         (answers, used)
     }
 
-    /// Queues up to `requests` of the client, which leave together; says whether there was one.
+    /// Queues up to `requests` of the client, to be written together; returns whether there was one.
     pub(crate) fn issue(&mut self, requests: usize, now: u64, instruments: &mut Instruments<D>) -> bool {
         let mut issued = 0;
         while self.broken.is_none() && issued < requests && self.client.issue(now, instruments, &mut self.out)
@@ -157,7 +157,7 @@ impl<D: Dialogue> Connection<D> {
         }
     }
 
-    /// Whether nothing more will come of it.
+    /// Returns whether the connection is broken or its client done.
     #[must_use]
     pub(crate) fn is_done(&self) -> bool {
         self.broken.is_some() || self.client.is_done()

@@ -6,7 +6,7 @@ use posthaste_measure::cpu_ticks;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// A reading; only differences mean something.
+/// A reading of a thread's processor time; only differences between two mean something.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuReading {
     total_s: f64,
@@ -18,11 +18,11 @@ pub struct CpuReading {
 /// Processor time used between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuTime {
-    /// In the program.
+    /// Seconds in the program.
     pub user_s: f64,
-    /// In the kernel on its behalf.
+    /// Seconds in the kernel on the program's behalf.
     pub system_s: f64,
-    /// Ready to run while others had the processor; 0 where the kernel does not tell.
+    /// Seconds in which the thread was ready to run and others had the processor; 0 where the kernel does not tell.
     pub waited_s: f64,
 }
 
@@ -45,7 +45,8 @@ impl CpuReading {
 impl Sub for CpuReading {
     type Output = CpuTime;
 
-    /// The clock is exact and does not tell user from system; the ticks do, coarsely. So they only share it out.
+    /// Returns the time between two readings. The clock gives an exact total; the coarse ticks only divide it into user
+    /// and system.
     fn sub(self, earlier: Self) -> CpuTime {
         let total = self.total_s - earlier.total_s;
         let (user, system) = (self.user_ticks - earlier.user_ticks, self.system_ticks - earlier.system_ticks);
@@ -59,25 +60,26 @@ impl Sub for CpuReading {
 }
 
 impl CpuTime {
-    /// User and system time.
+    /// Returns user and system time together, in seconds.
     #[must_use]
     pub fn busy_s(self) -> f64 {
         self.user_s + self.system_s
     }
 
-    /// The share of so many seconds that it is.
+    /// Returns the share of `seconds` in which the thread was busy.
     #[must_use]
     pub fn share_of(self, seconds: f64) -> f64 {
         share(self.busy_s(), seconds)
     }
 
-    /// The share of so many seconds in which the thread could not have done more: it was busy, or kept from the processor.
+    /// Returns the share of `seconds` in which the thread could not have done more: it was busy, or kept from the
+    /// processor.
     #[must_use]
     pub fn share_without_rest(self, seconds: f64) -> f64 {
         share(self.busy_s() + self.waited_s, seconds)
     }
 
-    /// Takes over that of another thread.
+    /// Adds the time of another thread.
     pub fn absorb(&mut self, other: Self) {
         self.user_s += other.user_s;
         self.system_s += other.system_s;
@@ -85,7 +87,7 @@ impl CpuTime {
     }
 }
 
-/// None of none, as of a thread that stood still for all of its window.
+/// Returns a share of `seconds`; 0 of a window of no length, as of a thread that stood still for all of its window.
 fn share(part_s: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { part_s / seconds } else { 0.0 }
 }

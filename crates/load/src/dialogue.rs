@@ -22,24 +22,24 @@ pub enum Outcome {
 pub enum Answer<'a> {
     /// A whole answer.
     Whole {
-        /// Its bytes.
+        /// Its length in bytes.
         len: usize,
         /// How the request ended.
         outcome: Outcome,
         /// The word by which an error is counted.
         word: Option<&'a [u8]>,
     },
-    /// The answer goes on: at least this many more bytes must arrive.
+    /// The answer is incomplete: at least this many more bytes must arrive.
     NeedBytes(usize),
-    /// No answer; the connection is of no more use.
+    /// The bytes are no answer, for this reason; the connection is of no more use.
     Malformed(Cow<'a, str>),
 }
 
-/// One client's talk with a server.
+/// One client's requests to a server, and what the answers mean.
 pub trait Dialogue {
     /// Names of the kinds of request, in the order of reports.
     const KINDS: &'static [&'static str];
-    /// What reports call a request that found nothing.
+    /// Name in reports of requests that found nothing.
     const NULLS: &'static str;
     /// What is remembered of a request until it is answered.
     type Asked: fmt::Debug + Send;
@@ -49,11 +49,11 @@ pub trait Dialogue {
     /// Appends the next request to `out`; None, and nothing appended, while it depends on an answer that is under way.
     fn ask(&mut self, shared: &mut Self::Shared, out: &mut Vec<u8>) -> Option<Self::Asked>;
 
-    /// Which kind of request it is: an index into [`Dialogue::KINDS`].
+    /// Returns the kind of a request: an index into [`Dialogue::KINDS`].
     fn kind(asked: &Self::Asked) -> usize;
 
-    /// Takes the answer to `asked`, the oldest request without one, if `bytes` begin with a whole one. Figures of the
-    /// dialogue's own count only when it is `measured`.
+    /// Takes the answer to `asked`, the oldest request without one, if `bytes` begin with a whole one. The dialogue's
+    /// own figures count it only if it is `measured`.
     fn answer<'a>(
         &mut self,
         asked: &Self::Asked,
@@ -62,15 +62,15 @@ pub trait Dialogue {
         shared: &mut Self::Shared,
     ) -> Answer<'a>;
 
-    /// A request that will never be answered.
+    /// Notes that a request will never be answered.
     fn lost(&mut self, asked: &Self::Asked, shared: &mut Self::Shared);
 
-    /// From now on the client asks only for what ends what it has begun.
+    /// Makes the client send only what completes what it has begun.
     fn finish(&mut self);
 
-    /// Whether the client may stop here without leaving something half done.
+    /// Returns whether the client may stop here without leaving something half done.
     fn is_at_rest(&self) -> bool;
 
-    /// A turn of the thread's loop has ended: the time for what is better done for many answers at once.
+    /// Ends a turn of the thread's loop: does what is cheaper for many answers at once.
     fn turn_ended(shared: &mut Self::Shared);
 }

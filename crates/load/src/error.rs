@@ -19,7 +19,7 @@ pub enum LoadError {
     Connect {
         /// As given with `--connect`.
         address: String,
-        /// Why.
+        /// The error of the operating system, or of TLS.
         source: io::Error,
     },
     /// A server refused something that the run needs before it can begin.
@@ -35,10 +35,10 @@ pub enum LoadError {
     System {
         /// What was tried.
         what: &'static str,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Somebody wanted to wait no longer, before the first request.
+    /// The run was interrupted before the first request.
     Interrupted,
     /// The run broke off, or broken promises were found; the report says more.
     Failed(String),
@@ -48,13 +48,13 @@ pub enum LoadError {
     Json {
         /// As given with `--json`.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl LoadError {
-    /// Whether the command line is to blame (exit code 2), not the run (exit code 1).
+    /// Returns whether the command line is to blame (exit code 2), not the run (exit code 1).
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
@@ -94,7 +94,7 @@ impl fmt::Display for LoadError {
     }
 }
 
-/// What to do about a connection that the system did not make.
+/// Returns what to do about a connection that the system could not make.
 fn help(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE) => "allow more open files (ulimit -n), or run fewer --clients",

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::error::LoadError;
 
-/// Threads look this often whether the run is to end.
+/// How often threads look whether the run is to end.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// Somebody does not want to wait any longer.
+/// Whether [`interrupt`] was called.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Ends the run at hand, and every later one of this process, as soon as clients have finished what they began.
@@ -16,38 +16,38 @@ pub fn interrupt() {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether somebody did.
+/// Returns whether [`interrupt`] was called.
 #[must_use]
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// For what comes before the first request.
+/// Fails if the run was interrupted; for the steps before the first request.
 ///
 /// # Errors
-/// Somebody has interrupted it: there is nothing to report.
+/// The run was interrupted: there is nothing to report.
 pub(crate) fn unless_interrupted() -> Result<(), LoadError> {
     if is_interrupted() { Err(LoadError::Interrupted) } else { Ok(()) }
 }
 
-/// What the threads of a run tell each other.
+/// How the threads of a run tell each other that it is to end.
 #[derive(Debug, Default)]
 pub(crate) struct Halt {
     overrun: AtomicBool,
 }
 
 impl Halt {
-    /// More requests are due than will ever be sent.
+    /// Ends the run, since more requests are due than will ever be sent.
     pub(crate) fn overrun(&self) {
         self.overrun.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was so.
+    /// Returns whether [`Halt::overrun`] ended the run.
     pub(crate) fn is_overrun(&self) -> bool {
         self.overrun.load(Ordering::Relaxed)
     }
 
-    /// Whether the run is to end now.
+    /// Returns whether the run is to end now.
     pub(crate) fn is_called(&self) -> bool {
         self.is_overrun() || is_interrupted()
     }

@@ -1,7 +1,7 @@
 //! Second opinions on a run's throughput: what the interactive law says it must be, and what the servers counted.
 //!
-//! Both see the same requests but for some at the edges of the window. Of many requests those are nothing; of a hundred they
-//! are several in a hundred, and must not pass for a mistake.
+//! Both count the same requests as the clients, but for some at the edges of the window. Among many requests those do
+//! not matter; of a hundred they are several percent, and must not pass for a mistake.
 
 use std::fmt;
 
@@ -18,11 +18,11 @@ use crate::tally::Figures;
 pub struct InteractiveLaw {
     /// R, in microseconds: the mean of every answer, errors too.
     pub response_us: f64,
-    /// Z as it was kept, in microseconds: the mean of the think times drawn, and how late requests left after them on average.
+    /// Z, in microseconds: the mean of the think times drawn, and how late requests were sent after them on average.
     pub think_us: f64,
     /// N / (R + Z), requests per second.
     pub predicted_per_s: f64,
-    /// What was counted: every answer, errors too.
+    /// Requests per second that the clients counted: every answer, errors too.
     pub measured_per_s: f64,
     /// The measured as a share of the predicted, less 1.
     pub difference: f64,
@@ -30,12 +30,12 @@ pub struct InteractiveLaw {
     pub tolerance: f64,
 }
 
-/// What the servers themselves counted in the measured stretch.
+/// What the servers themselves counted in the measured stretch, beside what the clients counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Middleware {
     /// Requests that all servers answered, per second.
     pub counted_per_s: f64,
-    /// What the clients counted: every answer, errors too.
+    /// Requests per second that the clients counted: every answer, errors too.
     pub measured_per_s: f64,
     /// The measured as a share of the counted, less 1.
     pub difference: f64,
@@ -44,18 +44,18 @@ pub struct Middleware {
 }
 
 impl Middleware {
-    /// The servers' count beside that of the clients, who had `requests` answered within `duration_s` seconds, `in_flight` of
-    /// them under way on average.
+    /// Compares the servers' count with that of the clients, who had `requests` answered within `duration_s` seconds
+    /// and `in_flight` of them under way on average.
     #[must_use]
     pub fn of(counted_per_s: f64, requests: u64, duration_s: f64, in_flight: f64) -> Self {
         let measured_per_s = requests as f64 / duration_s;
-        // A server that counted nothing is no measure: then it is all there is.
+        // If the servers counted nothing there is nothing to divide by: any request counts as a difference of 100 %.
         let difference = match (counted_per_s > 0.0, requests) {
             (true, _) => measured_per_s / counted_per_s - 1.0,
             (false, 0) => 0.0,
             (false, _) => 1.0,
         };
-        // At each edge those under way, and the question how many there were.
+        // At each edge: the requests in flight, and the request that asks for the count.
         let at_edges = 2.0 * (in_flight + 1.0);
         let tolerance = DIFFERENCE_MAX + at_edges / requests.max(1) as f64;
         Self { counted_per_s, measured_per_s, difference, tolerance }
@@ -81,11 +81,12 @@ impl fmt::Display for Middleware {
 /// A difference that the clock explains, however many requests there are.
 const DIFFERENCE_MAX: f64 = 0.01;
 
-/// Standard deviations that chance explains.
+/// Number of standard deviations that chance explains.
 const DEVIATIONS_MAX: f64 = 3.0;
 
 impl InteractiveLaw {
-    /// For a closed loop in which something was answered, by all answers: a client waits for errors too.
+    /// Returns the law's prediction for a closed loop; None for an open one, with --requests, or if nothing was
+    /// answered. Errors count too, since clients wait for them.
     #[must_use]
     pub fn of(
         bench: &RunOptions,
@@ -96,7 +97,7 @@ impl InteractiveLaw {
         edges_ns: i64,
     ) -> Option<Self> {
         let answers = total.counts.served() + total.counts.errors;
-        // Clients that fall silent one after the other are no population.
+        // With --requests clients stop one after the other, so N is not constant.
         if bench.total_rate().is_some() || bench.requests.is_some() || answers == 0 {
             return None;
         }
@@ -107,17 +108,17 @@ impl InteractiveLaw {
         let measured_per_s = answers as f64 / duration_s;
         let predicted_per_s = in_flight / ((response_us + think_us) * 1e-6);
         let difference = measured_per_s / predicted_per_s - 1.0;
-        // Each client is in the middle of a cycle at both edges. What is left of it there, or was before, has the deviation of a
-        // whole cycle when times are exponential, and less otherwise.
+        // Each client is in the middle of a cycle at both edges. The part of the cycle inside the window has the
+        // deviation of a whole cycle when times are exponential, and less otherwise.
         let fewest = (answers as f64).min(predicted_per_s * duration_s);
         let by_chance = DEVIATIONS_MAX * (2.0 * in_flight).sqrt() / fewest;
-        // Where all stand still together at an edge that is no matter of chance, but it is known how long it was.
+        // When all clients stand still together at an edge it is no matter of chance, but how long they did is known.
         let by_edges = edges_ns.unsigned_abs() as f64 * 1e-9 / (in_flight * duration_s);
         let tolerance = DIFFERENCE_MAX + by_chance + by_edges;
         Some(Self { response_us, think_us, predicted_per_s, measured_per_s, difference, tolerance })
     }
 
-    /// Whether they agree.
+    /// Returns whether prediction and measurement agree.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.difference.abs() <= self.tolerance

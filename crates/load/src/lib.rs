@@ -3,9 +3,9 @@
 //! Workloads, clients and checks are plain state machines; one readiness loop per thread drives thousands of
 //! them. A run prepares the server, warms up, measures a window, cools down, lets every client finish what
 //! it has begun, and with `--check` accounts for what it was told. Loops, schedules and counting are the same for all
-//! tiers; what a tier says and hears is its [`dialogue::Dialogue`].
+//! tiers; the requests and answers of a tier are up to its [`dialogue::Dialogue`].
 
-// A stderr that takes nothing, as on a full disk, must not have us panic: stderr.rs.
+// A stderr that cannot be written to, as on a full disk, must not make us panic: print through `stderr.rs`.
 #![warn(clippy::print_stderr)]
 
 pub mod address;

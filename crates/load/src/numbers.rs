@@ -7,7 +7,7 @@ use std::str::FromStr;
 use fastrand::Rng;
 use serde::{Serialize, Serializer};
 
-/// A random whole number.
+/// A distribution of whole numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// Ranges, each with its weight and those before it summed up.
@@ -19,18 +19,18 @@ struct Range {
     low: u32,
     high: u32,
     weight: u32,
-    /// Of all ranges up to this one.
+    /// Sum of the weights of all ranges up to this one.
     weight_up_to: u64,
 }
 
 impl Numbers {
-    /// Always the same number.
+    /// Returns the distribution of a single number.
     #[must_use]
     pub fn fixed(number: u32) -> Self {
         Self { ranges: vec![Range { low: number, high: number, weight: 1, weight_up_to: 1 }] }
     }
 
-    /// One of them.
+    /// Draws a number.
     pub fn draw(&self, rng: &mut Rng) -> u32 {
         let range = match &self.ranges[..] {
             [only] => only,
@@ -42,25 +42,25 @@ impl Numbers {
         if range.low == range.high { range.low } else { rng.u32(range.low..=range.high) }
     }
 
-    /// The smallest that can be drawn.
+    /// Returns the smallest number that can be drawn.
     #[must_use]
     pub fn min(&self) -> u32 {
         self.ranges.iter().map(|range| range.low).min().unwrap_or(0)
     }
 
-    /// The largest that can be drawn.
+    /// Returns the largest number that can be drawn.
     #[must_use]
     pub fn max(&self) -> u32 {
         self.ranges.iter().map(|range| range.high).max().unwrap_or(0)
     }
 
-    /// Whether this number can be drawn.
+    /// Returns whether this number can be drawn.
     #[must_use]
     pub fn contains(&self, number: u32) -> bool {
         self.ranges.iter().any(|range| (range.low..=range.high).contains(&number))
     }
 
-    /// The mean of what is drawn.
+    /// Returns the mean of the distribution.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let weights: f64 = self.ranges.iter().map(|range| f64::from(range.weight)).sum();
@@ -121,7 +121,7 @@ impl fmt::Display for Numbers {
 }
 
 impl Serialize for Numbers {
-    /// A number when there is only one, else the text.
+    /// Writes a number if there is only one, else the text.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.ranges[..] {
             [Range { low, high, .. }] if low == high => serializer.serialize_u32(*low),

@@ -17,25 +17,26 @@ use crate::timespan::{self, nanos};
 /// The pause of a client between an answer and its next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Think {
-    /// Its mean.
+    /// The mean pause.
     #[serde(rename = "think_ms", serialize_with = "timespan::milliseconds")]
     pub mean: Duration,
-    /// Drawn from an exponential distribution; otherwise always the same.
+    /// Whether pauses are drawn from an exponential distribution; otherwise all are the same.
     #[serde(rename = "think_exponential")]
     pub exponential: bool,
 }
 
 impl Think {
-    /// The next pause, in nanoseconds.
+    /// Draws the next pause, in nanoseconds.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let mean = nanos(self.mean);
         if self.exponential { exponential(rng, mean as f64) as u64 } else { mean }
     }
 
-    /// When the first requests of a thread's clients are due, so many of each, in nanoseconds from the beginning; and whose
-    /// they are, counted within the thread. Drawn pauses are drawn from the beginning on: an exponential one has no memory, so the
-    /// rate of the first moment is that of all that follow. Fixed ones of all threads' clients are spread evenly over one pause, so that
-    /// they do not march in step, and moved by the seed, so that those of several generators do not either.
+    /// Returns when the first requests of a thread's clients are due, `pipeline` of each, in nanoseconds from the
+    /// beginning, and the index of the client within the thread. Exponential pauses are drawn from the beginning on:
+    /// they have no memory, so the rate of the first moment is that of all that follow. Fixed pauses of all threads'
+    /// clients are spread evenly over one pause, so that they do not march in step, and shifted by the seed, so that
+    /// several generators do not either.
     pub(crate) fn first(&self, hand: Hand, pipeline: usize, seed: u64, rng: &mut Rng) -> Vec<(u64, usize)> {
         let between = nanos(self.mean) as f64 / (hand.clients * pipeline) as f64;
         let mut due = |turn: usize, client: usize| {
@@ -50,7 +51,7 @@ impl Think {
         turns.map(|(turn, client)| (due(turn, client), client)).collect()
     }
 
-    /// Whether there is no pause.
+    /// Returns whether there is no pause.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.mean.is_zero()
@@ -75,7 +76,7 @@ impl fmt::Display for Think {
     }
 }
 
-/// The pauses that were drawn.
+/// Number and sum of the pauses that were drawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Thought {
     count: u64,
@@ -89,13 +90,13 @@ impl Thought {
         self.nanos += nanos;
     }
 
-    /// Takes over those of another thread.
+    /// Adds the pauses of another thread.
     pub const fn absorb(&mut self, other: Self) {
         self.count += other.count;
         self.nanos += other.nanos;
     }
 
-    /// Their mean in microseconds; 0 without any.
+    /// Returns the mean pause in microseconds; 0 without any.
     #[must_use]
     pub fn mean_us(self) -> f64 {
         self.nanos as f64 / 1e3 / self.count.max(1) as f64
@@ -113,19 +114,19 @@ pub enum Spacing {
     Poisson,
 }
 
-/// Which of a run's clients are a thread's: every so many-th, as cards are dealt.
+/// Which of a run's clients belong to a thread: every `threads`-th, as cards are dealt.
 #[derive(Clone, Copy, Debug)]
 pub struct Hand {
-    /// The first of them, counted from 0.
+    /// Index of the thread, which is that of its first client, counted from 0.
     pub thread: usize,
-    /// The threads; no more than clients.
+    /// Number of threads; no more than clients.
     pub threads: usize,
-    /// All clients of the run.
+    /// Number of clients of the run.
     pub clients: usize,
 }
 
 impl Hand {
-    /// How many are the thread's.
+    /// Returns the number of the thread's clients.
     const fn clients(self) -> usize {
         (self.clients - self.thread).div_ceil(self.threads)
     }
@@ -134,9 +135,9 @@ impl Hand {
 /// The arrivals of an open loop that fall to one thread.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    /// Where constant ones begin.
+    /// Nanoseconds at which the arrivals begin; for constant ones, shifted by the seed.
     origin: f64,
-    /// Nanoseconds since the origin, with a fraction.
+    /// When the next arrival is due: nanoseconds since `origin`, with a fraction.
     next: f64,
     stream: Stream,
 }
@@ -144,17 +145,17 @@ pub struct Arrivals {
 /// How one arrival follows another.
 #[derive(Clone, Debug)]
 enum Stream {
-    /// The clients of all threads in turn, so that together the arrivals are evenly spaced.
+    /// The clients of all threads take turns, so that together the arrivals are evenly spaced.
     Constant { hand: Hand, between: f64, round: u64, client: usize },
-    /// By draws with this mean.
+    /// Gaps are drawn from an exponential distribution with this mean.
     Poisson { gap: f64, rng: Rng },
 }
 
 impl Arrivals {
-    /// Of `rate_per_s` arrivals in all, those of a thread's clients, of whom each has its equal share. The seed also moves
-    /// constant ones by part of a gap, so that generators with different seeds do not march in step. A Poisson stream split
-    /// at random is Poisson streams (Jain, The Art of Computer Systems Performance Analysis, 1991, section 30.4), so each
-    /// thread draws its own.
+    /// Returns a thread's part of `rate_per_s` arrivals, of which each client of the run has an equal share. The seed
+    /// also shifts constant ones by part of a gap, so that generators with different seeds do not march in step. A
+    /// Poisson stream split at random is Poisson streams (Jain, The Art of Computer Systems Performance Analysis, 1991,
+    /// section 30.4), so each thread draws its own.
     #[must_use]
     pub fn new(rate_per_s: f64, spacing: Spacing, hand: Hand, seed: u64) -> Self {
         let between = 1e9 / rate_per_s;
@@ -171,19 +172,19 @@ impl Arrivals {
         }
     }
 
-    /// The same arrivals, from `origin` on.
+    /// Returns the same arrivals, beginning at `origin`.
     #[must_use]
     pub fn from(self, origin: u64) -> Self {
         Self { origin: self.origin + origin as f64, ..self }
     }
 
-    /// When the next one is due, in nanoseconds since the origin.
+    /// Returns when the next arrival is due, in nanoseconds of the clock of [`Arrivals::from`].
     #[must_use]
     pub fn next(&self) -> u64 {
         (self.origin + self.next) as u64
     }
 
-    /// How many of them are still to come from `start` to `end`; of random ones, on average.
+    /// Returns how many arrivals are still to come from `start` to `end`; of random ones, on average.
     #[must_use]
     pub fn expected(&self, start: u64, end: u64) -> u64 {
         let gap = match &self.stream {
@@ -193,7 +194,7 @@ impl Arrivals {
         (end.saturating_sub(self.next().max(start)) as f64 / gap).ceil() as u64
     }
 
-    /// Goes on to the one after it.
+    /// Goes on to the next arrival.
     pub fn advance(&mut self) {
         match &mut self.stream {
             Stream::Constant { hand, between, round, client } => {
@@ -201,7 +202,7 @@ impl Arrivals {
                 if *client >= hand.clients {
                     (*round, *client) = (*round + 1, hand.thread);
                 }
-                // Counted and not summed up: rounding must not add up.
+                // Computed from the count, not summed up: rounding errors must not accumulate.
                 self.next = (*round as f64 * hand.clients as f64 + *client as f64) * *between;
             }
             Stream::Poisson { gap, rng } => self.next += exponential(rng, *gap),
@@ -209,18 +210,20 @@ impl Arrivals {
     }
 }
 
-/// What a thread draws from under a seed: arrivals of an open loop, think times of a closed one. Golden-ratio steps keep the
-/// streams of neighboring threads and seeds apart, and repetitions have neighboring seeds.
+/// Returns the random numbers of a thread under a seed: for arrivals of an open loop, think times of a closed one.
+/// Golden-ratio steps keep the streams of neighboring threads and seeds apart; repetitions of a run have neighboring
+/// seeds.
 pub(crate) fn rng_of_thread(seed: u64, thread: usize) -> Rng {
     Rng::with_seed(seed ^ (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// The part of a gap by which a seed moves arrivals: golden-ratio steps keep those of neighboring seeds well apart.
+/// Returns the part of a gap by which a seed shifts arrivals: golden-ratio steps keep those of neighboring seeds well
+/// apart.
 fn phase(seed: u64) -> f64 {
     seed.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64)
 }
 
-/// A draw from the exponential distribution, by inversion (Jain 1991, section 28.1).
+/// Draws from the exponential distribution, by inversion (Jain 1991, section 28.1).
 fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -(1.0 - rng.f64()).ln() * mean
 }

@@ -1,4 +1,4 @@
-//! Paths as reports write them. A path may be any bytes, and JSON is text: what is none in one is replaced.
+//! Paths as reports write them. A path may be any bytes, and JSON is text: bytes that are not UTF-8 are replaced.
 
 use std::path::{Path, PathBuf};
 

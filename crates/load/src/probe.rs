@@ -15,30 +15,31 @@ use crate::address::Address;
 use crate::bench::Bench;
 use crate::tally::Window;
 
-/// Questions for one relation of clocks.
+/// Number of questions from which one relation of clocks is taken.
 const EXCHANGES: usize = 64;
 
-/// How long a server may take for an answer that no figure of the run depends on; one that takes longer is asked nothing more.
+/// How long a server may take for an answer that no figure of the run depends on. One that takes longer is asked
+/// nothing more.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server's count is of the measured stretch when it is of no time that is longer or shorter by more than this share.
+/// Share by which the time that a server's count covers may differ from the measured stretch.
 const STRETCH_DIFFERENCE_MAX: f64 = 0.1;
 
-/// A connection of its own to one server.
+/// A connection that asks one server about itself.
 pub trait Probe: Send {
-    /// Its wall clock in nanoseconds since 1970; None: it does not tell.
+    /// Returns the server's wall clock in nanoseconds since 1970; None if it does not tell.
     fn unix_ns(&mut self) -> Option<u64>;
 
-    /// What it has answered so far; None: it does not tell.
+    /// Returns how many requests the server has answered so far; None if it does not tell.
     fn count(&mut self) -> Option<Count>;
 }
 
-/// Requests that a server has answered until some time of its own clock.
+/// Number of requests that a server had answered at some time of its own clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Seconds of its clock.
+    /// Seconds of the server's clock.
     pub at_s: f64,
 }
 
@@ -47,11 +48,12 @@ pub struct Count {
 pub(crate) struct Relation {
     /// As given with `--connect`.
     server: String,
-    /// When it was found, in seconds of the run's clock.
+    /// When the relation was found, in seconds of the run's clock.
     at_s: f64,
-    /// The server's wall clock less this program's, which is its wall clock at the start carried on by the monotonic one.
+    /// The server's wall clock less this program's, which is read once at the start and carried on by the monotonic
+    /// clock.
     offset_us: f64,
-    /// The offset is off by no more.
+    /// Largest possible error of the offset.
     error_us: f64,
     /// The shortest round trip.
     round_trip_us: f64,
@@ -60,12 +62,12 @@ pub(crate) struct Relation {
 /// The servers of a run that can be asked, each with its probe.
 pub(crate) struct Probes {
     probes: Vec<(String, Box<dyn Probe>)>,
-    /// Servers that cannot be asked.
+    /// Number of servers that cannot be asked.
     silent: usize,
 }
 
 impl Probes {
-    /// Connects to those that can be asked.
+    /// Connects to the servers that can be asked.
     pub(crate) fn of<B: Bench>(bench: &B) -> Self {
         Self::with(bench.servers(), |server| bench.probe(server))
     }
@@ -81,14 +83,14 @@ impl Probes {
         all
     }
 
-    /// The relations of all clocks now.
+    /// Finds out how all servers' clocks relate to `clock` now.
     pub(crate) fn relate(&mut self, clock: Clock) -> Vec<Relation> {
         let relations = self.probes.iter_mut().map(|(server, probe)| relate(server, probe.as_mut(), clock));
         relations.flatten().collect()
     }
 
-    /// Waits for the measured stretch and through it; the requests per second that all servers counted in it. None
-    /// when one of them did not tell, or so late that it counted another stretch, or the clients ended early.
+    /// Waits until the measured stretch is over; returns the requests per second that all servers counted in it. None
+    /// if a server did not tell, or so late that it counted another stretch, or if the clients ended early.
     pub(crate) fn throughput(&mut self, clock: Clock, window: Window, ended: &Receiver<()>) -> Option<f64> {
         if self.silent > 0 {
             return None;
@@ -112,7 +114,7 @@ impl Probes {
     }
 }
 
-/// Each server once: one that is named twice, to get twice the clients, counts all of its requests once.
+/// Returns each server once: one that is named twice, to get twice the clients, counts all of its requests once.
 fn distinct(servers: &[Address]) -> impl Iterator<Item = &Address> {
     let is_first = |(place, server): &(usize, &Address)| !servers[..*place].contains(server);
     servers.iter().enumerate().filter(is_first).map(|(_, server)| server)

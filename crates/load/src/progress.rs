@@ -20,15 +20,15 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// How often a thread brings its figures.
+    /// How often a thread hands over its figures, in nanoseconds.
     pub(crate) const PERIOD_NANOS: u64 = 250_000_000;
 
-    /// Nothing yet.
+    /// Starts with no figures.
     pub(crate) fn new(nulls: &'static str) -> Self {
         Self { figures: Mutex::new(Figures::new(2)), nulls }
     }
 
-    /// Takes over a thread's figures.
+    /// Adds a thread's figures, and resets them.
     pub(crate) fn take(&self, figures: &mut Figures) {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).absorb(figures);
         figures.reset();
@@ -36,7 +36,7 @@ impl Live {
 
     /// Writes lines to the terminal until `end` is closed.
     pub(crate) fn show(&self, end: &Receiver<()>) {
-        // Half-way between two of the threads' deliveries: at one of them a line would have one less, or not, by chance.
+        // Half-way between two hand-overs of the threads: a line written at one would have it or not, by chance.
         let aside = Duration::from_nanos(Self::PERIOD_NANOS / 2);
         let start = Instant::now();
         let mut last = start + aside;

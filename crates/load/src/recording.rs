@@ -27,7 +27,7 @@ pub(crate) struct Recording {
     dir: PathBuf,
     record: Record,
     meter: Arc<Meter>,
-    /// Its first request is due. A record that is dropped before is taken back, or the next attempt would find it.
+    /// Whether the first request is due. A record that is dropped before is removed, or the next attempt would find it.
     begun: AtomicBool,
 }
 
@@ -55,14 +55,14 @@ impl Recording {
         Ok(Some(Self { dir, record, meter, begun: AtomicBool::new(false) }))
     }
 
-    /// For one thread.
+    /// Creates the watch of one thread.
     pub(crate) fn watch(&self) -> Watch {
         Watch::new(self.meter.clock(), self.meter.recorder())
     }
 
-    /// Says what is to be measured, for who looks at a run that has not ended.
+    /// Notes what is to be measured, for readers of the record of a run that has not ended.
     pub(crate) fn announce(&self, window: Window) {
-        // A run that ends after so many requests is measured from the first to the last; `end` says how long it was.
+        // With --requests everything is measured, from the first request to the last; `end` notes how long that was.
         if window.end < u64::MAX {
             self.measured(window);
         }
@@ -73,7 +73,7 @@ impl Recording {
         tell(self.record.note("measured", json!({ "start_s": seconds(start), "end_s": seconds(end) })));
     }
 
-    /// Says which phases the run had.
+    /// Notes which phases the run had.
     fn phases(&self, &Schedule { origin, window, stop, .. }: &Schedule) {
         let phases = [
             ("warm-up", origin, window.start),
@@ -85,20 +85,21 @@ impl Recording {
         }
     }
 
-    /// How the servers' clocks stand to this one.
+    /// Notes how the servers' clocks relate to this one.
     pub(crate) fn relate(&self, relations: &[Relation]) {
         if !relations.is_empty() {
             tell(self.record.note("clock_relations", json!(relations)));
         }
     }
 
-    /// Closes the window of the set-up: before the first request, whenever the thread that closes the others has its turn.
+    /// Closes the window of the set-up, before the first request, however late the thread begins that closes the
+    /// others.
     pub(crate) fn set_up_is_over(&self) {
         self.begun.store(true, Ordering::Relaxed);
         self.close_window();
     }
 
-    /// Closes windows until `ended` is closed, each so long after `origin`.
+    /// Closes windows, counted in whole windows from `origin`, until `ended` is closed.
     pub(crate) fn keep(&self, origin: u64, ended: &Receiver<()>) {
         let now = || Duration::from_nanos(self.meter.clock().now());
         let mut due = self.meter.next_turn(Duration::from_nanos(origin), now());
@@ -116,14 +117,14 @@ impl Recording {
         tell(self.record.window(&self.meter.turn(&[])));
     }
 
-    /// Ends the record of a run, with the run's summary beside it and when what took place.
+    /// Ends the record: notes its phases as they were kept, and writes the run's summary beside it.
     pub(crate) fn end(&self, kept: &Schedule, summary: &str) {
         self.measured(kept.window);
         self.phases(kept);
         let path = self.dir.join("summary.json");
         if let Err(error) = std::fs::write(&path, summary) {
             complain(format_args!("posthaste: cannot write {}: {error}", path.display()));
-            // A part of it would pass for a damaged record.
+            // Part of a summary would pass for a damaged record.
             let _ = std::fs::remove_file(&path);
         }
         match self.record.finish() {
@@ -147,7 +148,7 @@ impl Drop for Recording {
     }
 }
 
-/// A record that cannot go on says so once and does not end the run.
+/// Complains if a record cannot go on, which it reports once; that does not end the run.
 fn tell(written: Result<(), RecordError>) {
     if let Err(error) = written {
         complain(format_args!("posthaste: {error}"));

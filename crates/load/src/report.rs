@@ -23,12 +23,12 @@ pub struct Report<B: Bench> {
     pub options: B,
     /// Seed of the workload.
     pub seed: u64,
-    /// First request, in seconds since 1970.
+    /// Time of the first request, in seconds since 1970.
     pub start_unix_s: f64,
-    /// How long the load was put on before that.
+    /// Length of the warm-up, in seconds.
     #[serde(skip)]
     pub warmup_s: f64,
-    /// Length of the measured window.
+    /// Length of the measured window, in seconds.
     pub duration_s: f64,
     /// Requests served per second: answered with what they asked for, or with null.
     pub throughput_per_s: f64,
@@ -41,14 +41,14 @@ pub struct Report<B: Bench> {
     pub errors_by_word: BTreeMap<String, u64>,
     /// Response times of all kinds.
     pub response: Response,
-    /// What requests and answers came to in bytes.
+    /// Bytes of requests and answers.
     #[serde(flatten)]
     pub traffic: TrafficReport,
     /// Mean number of requests in flight, by Little's law.
     pub in_flight_mean: f64,
     /// Every kind that occurred.
     pub kinds: BTreeMap<&'static str, KindReport>,
-    /// What only this tier has to say.
+    /// Figures that only this tier has.
     #[serde(flatten)]
     pub details: B::Details,
     /// What the load generator itself used.
@@ -67,24 +67,25 @@ pub struct Report<B: Bench> {
     pub middleware: Option<Middleware>,
     /// Whether the figures speak of the server.
     pub valid: bool,
-    /// Why not.
+    /// Why the figures do not speak of the server.
     pub invalid_because: Vec<String>,
-    /// Those among them that make the run a failure.
+    /// The reasons in `invalid_because` that make the run a failure.
     #[serde(skip)]
     pub failed_because: Vec<String>,
-    /// Of a search for the highest rate: every run it made.
+    /// Every run of a search for the highest rate; empty without one.
     pub search: Vec<crate::search::Trial>,
-    /// Whether that search came to no end of its own, since a run could not be made or a promise was broken.
+    /// Whether a search for the highest rate broke off, since a run could not be made or a promise was broken.
     #[serde(skip)]
     pub broken_off: bool,
     /// Why the summary could not be written, if there was to be one.
     #[serde(skip)]
     pub unwritten: Option<String>,
-    /// What `--check` found.
+    /// What the checks found; None without `--check`.
     pub check: Option<B::Check>,
 }
 
-/// Response times: from the request's write to its whole answer parsed, in microseconds.
+/// Response times, in microseconds: from when the request was due (in a closed loop, about to be written) until its
+/// answer was read, in a recorded run until it was parsed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Response {
     /// Arithmetic mean.
@@ -117,21 +118,21 @@ pub struct KindReport {
 /// Bytes of requests and answers, errors among them; what TLS and the network add is not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TrafficReport {
-    /// All of it.
+    /// Bytes in all.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// Sent, per second.
+    /// Bytes sent per second.
     pub sent_bytes_per_s: f64,
-    /// Received, per second.
+    /// Bytes received per second.
     pub received_bytes_per_s: f64,
-    /// The mean length of a request.
+    /// Mean length of a request, in bytes.
     pub request_bytes_mean: f64,
-    /// The mean length of an answer.
+    /// Mean length of an answer, in bytes.
     pub answer_bytes_mean: f64,
 }
 
 impl TrafficReport {
-    /// Of so many requests that were answered in `duration_s` seconds.
+    /// Returns the figures of `requests` that were answered in `duration_s` seconds.
     #[must_use]
     pub fn of(traffic: Traffic, requests: u64, duration_s: f64) -> Self {
         let (sent, received) = (traffic.sent_bytes as f64, traffic.received_bytes as f64);
@@ -166,28 +167,28 @@ impl fmt::Display for TrafficReport {
 /// What the load generator itself used within the window.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Generator {
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
     /// Processor time of all threads.
     #[serde(flatten)]
     pub cpu: CpuTime,
     /// Share of the window in which the threads worked, on average.
     pub utilization: f64,
-    /// The same of the busiest thread.
+    /// Share of the window in which the busiest thread worked.
     pub utilization_max: f64,
-    /// Processor time per request.
+    /// Processor time per request, in microseconds.
     pub cpu_us_per_request: f64,
-    /// The longest turn of a thread's loop: how late an answer may have been read.
+    /// The longest turn of a thread's loop, in microseconds: how late an answer may have been read.
     pub turn_max_us: f64,
-    /// How late requests were sent although they were due and their clients free: all but one in a hundred less than this.
+    /// How late requests were sent although they were due and their clients free: 99th percentile, in microseconds.
     pub late_p99_us: f64,
-    /// The latest of them.
+    /// How late the latest request was sent although its client was free, in microseconds.
     pub late_max_us: f64,
-    /// It was late or busy itself, so the figures do not speak of the server.
+    /// Whether the generator was late or busy itself, so that the figures do not speak of the server.
     pub bottleneck: bool,
 }
 
-/// A rate with no more digits than anybody reads.
+/// Rounds a rate to the digits that a reader needs.
 pub(crate) fn legible(rate: f64) -> f64 {
     // The lowest rate that can be asked for is a thousandth.
     let digits = if rate < 1.0 { 1000.0 } else { 100.0 };
@@ -226,11 +227,12 @@ impl KindReport {
 }
 
 impl<B: Bench> Report<B> {
-    /// Whether the run is a success: it went through, and no checked promise was broken. A busy generator spoils
+    /// Returns whether the run is a success: it went through, and no checked promise was broken. A busy generator
+    /// spoils
     /// the figures (`valid`), not the run.
     ///
     /// # Errors
-    /// Says what failed.
+    /// The run failed; the text says how.
     pub fn verdict(&self) -> Result<(), LoadError> {
         let failed = |text: String| Err(LoadError::Failed(text));
         if self.violations() > 0 {
@@ -246,19 +248,20 @@ impl<B: Bench> Report<B> {
         self.unwritten.clone().map_or(Ok(()), failed)
     }
 
-    /// Promises broken; 0 without `--check`.
+    /// Returns the number of broken promises; 0 without `--check`.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.check.as_ref().map_or(0, Check::violations)
     }
 
-    /// Writes the summary. What cannot be written is part of the verdict: the report itself is not lost with it.
+    /// Writes the summary, if one is wanted. A failure becomes part of the verdict, so that the report itself is not
+    /// lost.
     pub(crate) fn write_to(&mut self, summary: Option<SummaryFile>) {
         let written = summary.map_or(Ok(()), |summary| summary.write(&self.as_json()));
         self.unwritten = written.err().map(|error| error.to_string());
     }
 
-    /// The summary as JSON.
+    /// Returns the summary as JSON.
     #[must_use]
     pub fn as_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("keys are strings");
@@ -315,7 +318,7 @@ impl<B: Bench> fmt::Display for Report<B> {
     }
 }
 
-/// Seconds, to the millisecond.
+/// Rounds seconds to the millisecond.
 fn milliseconds(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
 }

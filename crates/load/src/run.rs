@@ -26,14 +26,14 @@ use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
 use crate::worker::{FINISH_MAX, Harvest, RunContext, Worker};
 
-/// A client whose requests of so many seconds are due and not sent will not catch up. It is as long as servers wait for their
-/// database.
+/// A client will not catch up once its requests of this many seconds are due and not sent: as long as servers wait for
+/// their database.
 const BEHIND_S: f64 = 30.0;
 
-/// But fewer than so many may be a matter of chance.
+/// Number of unsent requests of one client that may always be a matter of chance.
 const BEHIND_MIN: usize = 100;
 
-/// All clients together keep no more than so many.
+/// Number of unsent requests that all clients together may keep.
 const BEHIND_MAX: usize = 1 << 24;
 
 /// Puts the load on, measures and checks. Writes the summary when `--json` asks for it.
@@ -84,13 +84,13 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     Ok(report)
 }
 
-/// Tells this run's messages from those of others.
+/// Returns a number that tells this run's messages from those of others.
 fn run_number() -> u32 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     (nanos.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 ^ std::process::id()
 }
 
-/// Each client needs a descriptor. When the limit cannot be raised, connecting says so.
+/// Raises the limit of descriptors to what the clients need. If it cannot be raised, connecting will fail with advice.
 fn raise_descriptor_limit(clients: u32) {
     let needed = u64::from(clients) + 256;
     let limit = getrlimit(Resource::Nofile);
@@ -118,7 +118,7 @@ fn connect<B: Bench>(bench: &B, ground: &B::Ground) -> Result<Vec<Connection<B::
     Ok(connections)
 }
 
-/// When the first request leaves: now, or at the time that was agreed.
+/// Returns when the first request is sent: now, or at the time of `--start-at`.
 fn origin(bench: &RunOptions, clock: Clock) -> Result<u64, LoadError> {
     let now = clock.now();
     let Some(start_at) = bench.start_at else { return Ok(now) };
@@ -132,7 +132,7 @@ fn origin(bench: &RunOptions, clock: Clock) -> Result<u64, LoadError> {
     Ok(now.saturating_add(nanos(Duration::from_secs_f64(wait_s))))
 }
 
-/// Waits for the first request.
+/// Waits until the first request is due.
 fn wait(origin: u64, clock: Clock) -> Result<(), LoadError> {
     loop {
         unless_interrupted()?;
@@ -146,7 +146,7 @@ fn wait(origin: u64, clock: Clock) -> Result<(), LoadError> {
 
 fn schedule(bench: &RunOptions, origin: u64) -> Schedule {
     if bench.requests.is_some() {
-        // It ends when all is sent and answered, or nothing is answered any more.
+        // The run ends when all is sent and answered, or nothing is answered any more.
         let window = Window { start: origin, end: u64::MAX };
         return Schedule { origin, window, stop: u64::MAX, give_up: u64::MAX };
     }
@@ -156,14 +156,14 @@ fn schedule(bench: &RunOptions, origin: u64) -> Schedule {
     Schedule { origin, window: Window { start, end }, stop, give_up: stop.saturating_add(nanos(FINISH_MAX)) }
 }
 
-/// How many requests may be due to one client and not sent.
+/// Returns how many requests may be due to one client and not sent.
 fn behind_max(bench: &RunOptions) -> usize {
     let clients = bench.clients.max(1);
     let of_each = bench.total_rate().unwrap_or(0.0) / f64::from(clients) * BEHIND_S;
     (of_each as usize).min(BEHIND_MAX / clients as usize).max(BEHIND_MIN)
 }
 
-/// The schedule as it was kept by clients who were done at `last`.
+/// Returns the schedule as it was kept, by clients that were done at `last`.
 fn as_kept(planned: Schedule, cut_short: Option<Window>, last: u64) -> Schedule {
     let stop = planned.stop.min(last);
     match cut_short {
@@ -172,7 +172,7 @@ fn as_kept(planned: Schedule, cut_short: Option<Window>, last: u64) -> Schedule 
     }
 }
 
-/// Where and when the clients play.
+/// The clock and schedule of a run, and what else its threads share.
 struct Stage<'a> {
     clock: Clock,
     schedule: Schedule,
@@ -180,10 +180,10 @@ struct Stage<'a> {
     recording: Option<&'a Recording>,
 }
 
-/// What the clients bring home, and the requests per second that the servers counted.
+/// The harvests of all threads, and the requests per second that the servers counted.
 type Driven<D> = (Vec<Harvest<D>>, Option<f64>);
 
-/// Runs the threads, with a live line when a person looks on.
+/// Runs the threads, with a live line if stderr is a terminal.
 fn drive<B: Bench>(
     bench: &B,
     ground: &B::Ground,
@@ -236,7 +236,7 @@ fn drive<B: Bench>(
         });
         let results: Result<Vec<_>, _> = results.collect();
         drop(ends);
-        // Only a fault in it could end that thread without an answer, and the run is good without.
+        // Only a panic could end the counting thread without a result, and the run is good without it.
         Ok((results?, counting.join().unwrap_or_default()))
     })
 }

@@ -13,7 +13,7 @@ use crate::search::Limit;
 use crate::timespan;
 use crate::tls::TlsOptions;
 
-/// Most clients: as many connections as some sixteen addresses can have to one server.
+/// Largest number of clients: as many connections as some sixteen client addresses can have to one server.
 pub(crate) const CLIENTS_MAX: u32 = 1_000_000;
 
 /// How much load, for how long, at what pace.
@@ -113,7 +113,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// Requests per second that are due, of all clients; None: a closed loop.
+    /// Returns the requests per second that are due, of all clients together; None in a closed loop.
     #[must_use]
     pub fn total_rate(&self) -> Option<f64> {
         self.rate.or_else(|| self.rate_per_client.map(|rate| rate * f64::from(self.clients)))
@@ -151,7 +151,7 @@ impl RunOptions {
     }
 }
 
-/// An instant after 2001, which no number of seconds to wait is taken for.
+/// Parses an instant after 2001, so that a number of seconds to wait is not taken for one.
 fn unix_time(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(time) if (1e9..1e11).contains(&time) => Ok(time),
@@ -159,7 +159,7 @@ fn unix_time(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time that a window can last.
+/// Parses the length of a window.
 fn window(text: &str) -> Result<Duration, String> {
     match timespan::parse(text)? {
         time if time < Duration::from_millis(10) => Err("must be at least 10ms".to_owned()),
@@ -167,10 +167,10 @@ fn window(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Most requests per second: more than any machine sends.
+/// Highest rate, in requests per second: more than any machine sends.
 pub(crate) const RATE_MAX: f64 = 1e9;
 
-/// Requests per second.
+/// Parses a rate, in requests per second.
 ///
 /// # Errors
 /// A sentence that says what is accepted.

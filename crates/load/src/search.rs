@@ -18,21 +18,21 @@ use crate::stderr::complain;
 use crate::summary_file::SummaryFile;
 use crate::timespan;
 
-/// Where the search begins when no rate is given, requests per second.
+/// Rate at which the search begins when none is given, in requests per second.
 const FIRST: f64 = 1000.0;
-/// It ends when the rates that pass and fail are this close.
+/// Ratio of the failing to the passing rate at which the search ends.
 const CLOSE_ENOUGH: f64 = 1.03;
-/// Refusals that still count as keeping up.
+/// Share of errors with which a server still counts as keeping up.
 const ERRORS_SHARE_MAX: f64 = 0.001;
 
-/// A response time that must be kept.
+/// A limit to a response time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     measure: Measure,
     below: Duration,
 }
 
-/// Which response time.
+/// The response time that a limit is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     Mean,
@@ -53,7 +53,7 @@ const MEASURES: [(&str, Measure); 6] = [
 ];
 
 impl Limit {
-    /// What the limit is about, in microseconds.
+    /// Returns the response time that the limit is about, in microseconds.
     #[must_use]
     pub fn of(&self, response: &Response) -> f64 {
         match self.measure {
@@ -66,12 +66,12 @@ impl Limit {
         }
     }
 
-    /// Whether response times are within it.
+    /// Returns whether response times are within the limit.
     fn is_met(&self, response: &Response) -> bool {
         self.of(response) < self.below.as_secs_f64() * 1e6
     }
 
-    /// Whether a run kept it: its figures speak of the server, which served what was due, in time.
+    /// Returns whether a run kept the limit: its figures speak of the server, which served what was due, in time.
     #[must_use]
     pub fn is_kept<B: Bench>(&self, report: &Report<B>) -> bool {
         let served = report.counts.served();
@@ -117,13 +117,13 @@ pub struct Trial {
     pub rate_per_s: f64,
     /// Requests per second that were served.
     pub served_per_s: f64,
-    /// What the limit is about.
+    /// The response time that the limit is about, in microseconds.
     pub response_us: f64,
-    /// Whether it was kept.
+    /// Whether the limit was kept.
     pub kept: bool,
     /// What else was wrong with the run.
     pub invalid_because: Vec<String>,
-    /// Its record, if there is one.
+    /// Directory of the run's record, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "paths::legibly")]
     pub record: Option<PathBuf>,
 }
@@ -131,7 +131,7 @@ pub struct Trial {
 /// Makes the runs of a search, one after the other.
 struct Runner<B> {
     bench: B,
-    /// Where records go, if they do.
+    /// Directory for the records, if there are to be any.
     record: Option<PathBuf>,
     made: u32,
 }
@@ -145,7 +145,7 @@ impl<B: Bench> Runner<B> {
         Self { bench, record, made: 0 }
     }
 
-    /// Runs at this rate.
+    /// Makes a run at this rate.
     fn run(&mut self, rate: f64) -> Result<Report<B>, LoadError> {
         self.made += 1;
         let options = self.bench.options_mut();
@@ -153,7 +153,7 @@ impl<B: Bench> Runner<B> {
         options.record = self.record.as_ref().map(|dir| dir.join(self.made.to_string()));
         let report = run(self.bench.clone())?;
         self.bench.prepared_before();
-        // It was for the first request of all.
+        // `--start-at` is only for the first run of a search.
         self.bench.options_mut().start_at = None;
         Ok(report)
     }
@@ -164,16 +164,16 @@ struct Search<B: Bench> {
     runner: Runner<B>,
     limit: Limit,
     trials: Vec<Trial>,
-    /// Of the highest rate that kept the limit.
+    /// Report of the highest rate that kept the limit.
     best: Option<Report<B>>,
-    /// Of the last rate that did not.
+    /// Report of the last rate that did not keep the limit.
     failed: Option<Report<B>>,
-    /// Of the lowest rate that failed: the generator's fault, if it was that.
+    /// Why the search ended because of the load generator and not the server, if it did.
     stopped: Option<String>,
 }
 
 impl<B: Bench> Search<B> {
-    /// Narrows down to the highest rate, from `first` on. Gives the lowest one that failed.
+    /// Searches for the highest rate that keeps the limit, from `first` on. Returns the lowest rate that failed.
     fn narrow(&mut self, first: f64) -> Result<f64, LoadError> {
         let (mut passes, mut fails) = (0.0, first);
         while self.attempt(fails)? {
@@ -191,7 +191,7 @@ impl<B: Bench> Search<B> {
         Ok(fails)
     }
 
-    /// Whether the limit is kept at this rate.
+    /// Returns whether the limit is kept at this rate, which takes a second run if the first may be spoiled by chance.
     fn attempt(&mut self, rate: f64) -> Result<bool, LoadError> {
         let limit = self.limit;
         let mut report = self.run(rate)?;
@@ -206,7 +206,7 @@ impl<B: Bench> Search<B> {
         if kept {
             self.best = Some(report);
         } else {
-            // Its own lateness is part of response times, so the limit was not kept for that alone.
+            // The generator's lateness is part of response times, so that alone may have broken the limit.
             let stopped =
                 || format!("at {rate:.0} requests per second {}", report.invalid_because.join("; "));
             self.stopped = report.generator.bottleneck.then(stopped);
@@ -216,7 +216,7 @@ impl<B: Bench> Search<B> {
         Ok(kept)
     }
 
-    /// Runs at this rate. A broken promise ends the search, whether the run is of further use or not.
+    /// Makes a run at this rate. A broken promise ends the search, whether or not the run is of further use.
     fn run(&mut self, rate: f64) -> Result<Report<B>, LoadError> {
         let mut report = self.runner.run(rate)?;
         if report.violations() > 0
@@ -230,7 +230,7 @@ impl<B: Bench> Search<B> {
         Ok(report)
     }
 
-    /// Tells of a run, at once and in the report.
+    /// Notes a run, on stderr at once and in the report.
     fn note(&mut self, rate: f64, report: &Report<B>, kept: bool) {
         complain(line(rate, report, self.limit, kept));
         self.trials.push(Trial {
@@ -243,8 +243,8 @@ impl<B: Bench> Search<B> {
         });
     }
 
-    /// The report of the best run, also where the search came to no end; of the last one if none was good and somebody wanted
-    /// to wait no longer.
+    /// Returns the report of the best run, also of a search that broke off; of the last run if none was good and the
+    /// search was interrupted.
     fn report(self, ended: Result<f64, LoadError>) -> Result<Report<B>, LoadError> {
         let broken_off = matches!(&ended, Err(error) if !matches!(error, LoadError::Interrupted));
         let of_generator =
@@ -279,13 +279,14 @@ impl<B: Bench> Search<B> {
     }
 }
 
-/// Searches; the report is of the run at the highest rate that kept the limit, with all trials.
+/// Searches for the highest rate that keeps the limit; the report is of the run at that rate, with all trials.
 ///
-/// Where a later run could not be made, or a check found a broken promise, that stands in the report, which is not valid, and
-/// in its verdict.
+/// If a later run could not be made, or a check found a broken promise, the report says so: it is not valid, and its
+/// verdict is an error.
 ///
 /// # Errors
-/// The same before any rate kept the limit, or not even the lowest one did.
+/// A run could not be made, or a promise was broken, before any rate kept the limit; or not even the lowest rate kept
+/// it.
 pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, LoadError> {
     bench.validate()?;
     let summary = bench.options().json.as_deref().map(SummaryFile::open).transpose()?;
@@ -301,7 +302,7 @@ pub fn find_max_rate<B: Bench>(bench: &B, limit: Limit) -> Result<Report<B>, Loa
     Ok(report)
 }
 
-/// The rate after one that kept the limit, while none has failed; None: there is none above.
+/// Returns the next rate to try after one that kept the limit, while none has failed; None if there is none above.
 fn doubled(rate: f64) -> Option<f64> {
     (rate < RATE_MAX).then(|| (rate * 2.0).min(RATE_MAX))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{Write as _, stderr};
 
-/// Says a line on stderr. Where stderr takes nothing there is nobody to tell.
+/// Writes a line to stderr. An error is ignored, as there is no other place to report it.
 pub(crate) fn complain(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
 }

@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::LoadError;
 
-/// Files that were not there before and are not written yet.
+/// Files that this process created and has not written yet.
 static UNWRITTEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file for what a run will have shown. Until it is written it holds what it held before; one that was not there is gone again
-/// when this is dropped unwritten, as by a run that fails.
+/// The file for a run's summary. Until it is written it holds what it held before; if it is new, it is removed when
+/// dropped unwritten, as by a run that fails.
 #[derive(Debug)]
 pub struct SummaryFile {
     path: PathBuf,
@@ -19,10 +19,10 @@ pub struct SummaryFile {
 }
 
 impl SummaryFile {
-    /// Finds out whether the file can be written.
+    /// Makes sure that the file can be written, and creates it if it does not exist.
     ///
     /// # Errors
-    /// It cannot.
+    /// The file cannot be written.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
         let mut options = OpenOptions::new();
         let is_new = match options.append(true).create_new(true).open(path) {
@@ -42,10 +42,10 @@ impl SummaryFile {
         }
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the summary, whole or not at all.
     ///
     /// # Errors
-    /// It cannot be written any more.
+    /// The file cannot be written any more.
     pub fn write(mut self, text: &str) -> Result<(), LoadError> {
         replace(&self.path, text).map_err(|source| cannot(&self.path, source))?;
         if std::mem::take(&mut self.is_new) {
@@ -54,9 +54,9 @@ impl SummaryFile {
         Ok(())
     }
 
-    /// Removes those that would be removed when they are dropped, for a program that ends at once.
+    /// Removes the new files that are not written yet, for a program that exits without dropping them.
     pub fn remove_unwritten() {
-        // As in a run that fails.
+        // Errors do not matter, as when they are dropped.
         unwritten(|paths| paths.drain(..).for_each(|path| drop(fs::remove_file(path))));
     }
 
@@ -69,14 +69,14 @@ fn unwritten(change: impl FnOnce(&mut Vec<PathBuf>)) {
     change(&mut UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Writes a file beside and puts it in the place of the earlier one. What is no file, such as a terminal, is written to; so
-/// is a file in a directory where no other may be made.
+/// Writes a new file beside the earlier one and renames it over that. What is no regular file, such as a terminal, is
+/// written to directly; so is a file in a directory where no other may be created.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let earlier = fs::metadata(path)?;
     if !earlier.is_file() {
         return fs::write(path, text);
     }
-    // Behind a symbolic link: the link stays.
+    // Replaces the file behind a symbolic link, so that the link stays.
     let path = fs::canonicalize(path)?;
     let mut beside = path.clone().into_os_string();
     beside.push(".new");

@@ -11,10 +11,10 @@ use crate::dialogue::Outcome;
 /// Response times above this are counted as this: 1 hour, in nanoseconds.
 pub(crate) const LATENCY_MAX: u64 = 3_600_000_000_000;
 
-/// Distinct first words of errors that are counted each for itself.
+/// Number of distinct first words of errors that are counted separately.
 const WORDS_MAX: usize = 64;
 
-/// A histogram of nanoseconds with the given number of significant digits.
+/// Creates a histogram of nanoseconds with the given number of significant digits.
 #[must_use]
 pub fn histogram(digits: u8) -> Histogram<u64> {
     // One nanosecond as the least discernible value keeps every multiple of a clock's tick apart.
@@ -22,7 +22,7 @@ pub fn histogram(digits: u8) -> Histogram<u64> {
         .expect("bounds and digits are constants within the limits")
 }
 
-/// A stretch of the run, in nanoseconds since its origin.
+/// A stretch of the run, in nanoseconds of its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// First nanosecond.
@@ -32,7 +32,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether an instant lies in it.
+    /// Returns whether an instant lies in the window.
     #[must_use]
     pub const fn contains(self, now: u64) -> bool {
         self.start <= now && now < self.end
@@ -51,7 +51,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts so many that ended alike.
+    /// Counts `times` requests that ended alike.
     pub fn add(&mut self, outcome: Outcome, times: u64) {
         match outcome {
             Outcome::Ok => self.ok += times,
@@ -60,14 +60,14 @@ impl Counts {
         }
     }
 
-    /// Takes over those of another.
+    /// Adds the counts of another.
     pub fn absorb(&mut self, other: Self) {
         self.ok += other.ok;
         self.nulls += other.nulls;
         self.errors += other.errors;
     }
 
-    /// Requests that were served.
+    /// Returns the number of requests that were served: with what they asked for, or with null.
     #[must_use]
     pub const fn served(self) -> u64 {
         self.ok + self.nulls
@@ -77,31 +77,31 @@ impl Counts {
 /// How long the requests and answers were, together: their own bytes, without what TLS and the network add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
-    /// Of the requests that were answered.
+    /// Bytes of the requests that were answered.
     pub sent_bytes: u64,
-    /// Of their answers.
+    /// Bytes of the answers.
     pub received_bytes: u64,
 }
 
 /// Counts and response times together.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// How many ended how.
+    /// Numbers of outcomes.
     pub counts: Counts,
     /// Response times of those served, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// Nanoseconds that errors took, together.
+    /// Sum of the response times of errors, in nanoseconds.
     pub errors_ns: u64,
 }
 
 impl Figures {
-    /// Nothing yet, to be kept with the given number of digits.
+    /// Creates empty figures whose histogram has the given number of digits.
     #[must_use]
     pub fn new(digits: u8) -> Self {
         Self { counts: Counts::default(), latency: histogram(digits), errors_ns: 0 }
     }
 
-    /// Counts so many requests that ended alike.
+    /// Counts `times` requests that ended alike and took `nanos` each.
     pub fn record(&mut self, outcome: Outcome, nanos: u64, times: u64) {
         self.counts.add(outcome, times);
         if outcome == Outcome::Error {
@@ -111,14 +111,14 @@ impl Figures {
         }
     }
 
-    /// How long an answer took on average, errors among them; 0 without any.
+    /// Returns the mean response time in nanoseconds, errors included; 0 without any.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         let (served, errors) = (self.counts.served(), self.counts.errors);
         (self.latency.mean() * served as f64 + self.errors_ns as f64) / (served + errors).max(1) as f64
     }
 
-    /// Takes over those of another.
+    /// Adds the figures of another.
     pub fn absorb(&mut self, other: &Self) {
         self.counts.absorb(other.counts);
         self.latency.add(&other.latency).expect("all histograms have the same bounds");
@@ -140,12 +140,12 @@ pub struct Tally {
     words: BTreeMap<String, u64>,
     /// Bytes of what was measured.
     pub traffic: Traffic,
-    /// Since the last live line, warm-up and cool-down included; only on a terminal.
+    /// Figures since the last live line, warm-up and cool-down included; None without a terminal.
     pub live: Option<Figures>,
 }
 
 impl Tally {
-    /// Nothing yet, for so many kinds of request.
+    /// Creates an empty tally for `kinds` kinds of request.
     #[must_use]
     pub fn new(window: Window, kinds: usize, live: bool) -> Self {
         Self {
@@ -157,18 +157,18 @@ impl Tally {
         }
     }
 
-    /// From `now` on nothing counts, if it would.
+    /// Ends the measured window at `now`, unless it ends before.
     pub fn end(&mut self, now: u64) {
         self.window.end = self.window.end.min(now);
     }
 
-    /// Whether what happens at `now` counts.
+    /// Returns whether `now` lies in the measured window.
     #[must_use]
     pub const fn measures(&self, now: u64) -> bool {
         self.window.contains(now)
     }
 
-    /// Counts so many requests of a kind that took `nanos` each. What is not `measured` counts for the live line only.
+    /// Counts `times` requests of a kind that took `nanos` each. What is not `measured` counts for the live line only.
     pub fn record(&mut self, kind: usize, outcome: Outcome, nanos: u64, times: u64, measured: bool) {
         if let Some(live) = &mut self.live {
             live.record(outcome, nanos, times);
@@ -193,7 +193,7 @@ impl Tally {
         *self.words.entry(word).or_default() += 1;
     }
 
-    /// Takes over those of another thread.
+    /// Adds the tally of another thread.
     pub fn absorb(&mut self, other: &Self) {
         for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
             mine.absorb(theirs);
@@ -205,12 +205,12 @@ impl Tally {
         self.traffic.received_bytes += other.traffic.received_bytes;
     }
 
-    /// Kinds that occurred, with their figures.
+    /// Returns the kinds that occurred, with their figures.
     pub fn kinds(&self) -> impl Iterator<Item = (usize, &Figures)> {
         self.kinds.iter().enumerate().filter(|(_, figures)| figures.counts != Counts::default())
     }
 
-    /// All kinds together.
+    /// Returns the figures of all kinds together.
     #[must_use]
     pub fn total(&self) -> Figures {
         let mut total = Figures::new(3);
@@ -220,7 +220,7 @@ impl Tally {
         total
     }
 
-    /// Errors by their first word.
+    /// Returns the number of errors by their first word.
     #[must_use]
     pub fn error_words(&self) -> &BTreeMap<String, u64> {
         &self.words

@@ -5,10 +5,11 @@ use std::time::Duration;
 use posthaste_wire::command::DURATION_MAX_MS;
 use serde::Serializer;
 
-/// The longest time, ten years, as in requests: what is reckoned with it stays far from where clocks end.
+/// The longest time accepted, ten years as in requests: sums with it stay far from the end of any clock.
 const LONGEST: Duration = Duration::from_millis(DURATION_MAX_MS);
 
-/// Reads a number with its unit: `us`, `ms`, `s`, `m` or `h`; `0` needs none. Also as reports write times: `1.5µs`, `7ns`.
+/// Reads a number with its unit: `us`, `ms`, `s`, `m` or `h`; `0` needs none. Also as reports write times: `1.5µs`,
+/// `7ns`.
 ///
 /// # Errors
 /// A sentence that says what is accepted.
@@ -52,7 +53,7 @@ pub fn milliseconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::
     serializer.serialize_f64(span.as_secs_f64() * 1e3)
 }
 
-/// Nanoseconds, at most as many as 64 bits hold (584 years).
+/// Converts to nanoseconds, at most as many as 64 bits hold (584 years).
 #[must_use]
 pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)

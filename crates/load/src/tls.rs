@@ -1,5 +1,5 @@
-//! The options of clients that speak TLS, whatever they ask. Their other names are those of memtier_benchmark and
-//! redis-cli.
+//! The options of clients that speak TLS, whatever they ask. Their aliases are the names that memtier_benchmark and
+//! redis-cli use.
 
 use std::io;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// What encrypts connections, if they are to be.
+    /// Returns what encrypts connections; None without `--tls`.
     ///
     /// # Errors
     /// The options contradict each other, or name a file that cannot be used.
@@ -66,7 +66,7 @@ impl TlsOptions {
     }
 }
 
-/// What to do about a connection that failed for want of an understanding about TLS; None: it failed otherwise.
+/// Returns what to do about a connection on which TLS failed; None if it failed otherwise.
 #[must_use]
 pub fn advice(error: &io::Error) -> Option<&'static str> {
     match error.get_ref()?.downcast_ref()? {

@@ -6,14 +6,14 @@ const SHOWN_MAX: usize = 10;
 /// Broken promises: how many, and the first of them in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations {
-    /// All of them.
+    /// Number of broken promises.
     pub count: u64,
     /// The first ones, in words.
     pub first: Vec<String>,
 }
 
 impl Violations {
-    /// Counts one; `say` is only asked while there is room for its words.
+    /// Counts a broken promise; `say` is called only while there is room for its words.
     pub fn add(&mut self, say: impl FnOnce() -> String) {
         self.count += 1;
         if self.first.len() < SHOWN_MAX {
@@ -21,7 +21,7 @@ impl Violations {
         }
     }
 
-    /// Takes over those of another checker.
+    /// Adds the broken promises that another checker found.
     pub fn absorb(&mut self, other: Self) {
         self.count += other.count;
         let room = SHOWN_MAX.saturating_sub(self.first.len());

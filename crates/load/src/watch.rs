@@ -15,18 +15,18 @@ use posthaste_measure::{Clock, Ending, Noted, Recorder};
 use crate::dialogue::Outcome;
 use crate::tally::Tally;
 
-/// A thread's eye on its requests.
+/// Takes the stamps of a thread's requests.
 #[derive(Debug)]
 pub struct Watch {
     clock: Clock,
     recorder: Recorder,
-    /// The last reading.
+    /// The last reading of the clock.
     last: u64,
-    /// Requests whose answers came with the read at hand, until all are understood.
+    /// Requests whose answers came with the current read, until all of them are understood.
     arrivals: Vec<Noted>,
 }
 
-/// What is known of a request when it leaves; zeros when the run is not recorded.
+/// What is known of a request when it is sent; zeros when the run is not recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Departure {
     pub(crate) begun: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Departure {
 }
 
 impl Watch {
-    /// A thread's watch.
+    /// Creates a thread's watch.
     #[must_use]
     pub(crate) fn new(clock: Clock, recorder: Recorder) -> Self {
         Self { clock, recorder, last: 0, arrivals: Vec::new() }
@@ -47,7 +47,7 @@ impl Watch {
         self.last
     }
 
-    /// The last reading, where nothing worth a reading has been done since.
+    /// Returns the last reading; enough where nothing worth a new one has been done since.
     #[must_use]
     pub(crate) const fn last(&self) -> u64 {
         self.last
@@ -59,7 +59,7 @@ impl Watch {
         self.arrivals.push(request);
     }
 
-    /// All that was read together, at `arrived`, is understood, now: notes and counts it.
+    /// Notes and counts all requests whose answers were read together at `arrived`, and are understood now.
     pub(crate) fn understood(&mut self, arrived: u64, tally: &mut Tally) {
         let parsed = self.look();
         self.arrivals.iter_mut().for_each(|request| request.understood(parsed));
@@ -71,13 +71,13 @@ impl Watch {
         self.recorder.note_all(&mut self.arrivals);
     }
 
-    /// Hands on what was noted, before the thread may sleep.
+    /// Hands on what was noted, since the thread may sleep next.
     pub(crate) fn turn_ended(&mut self) {
         self.recorder.flush();
     }
 }
 
-/// How a request ended, as records say it.
+/// Converts an outcome to the type that records have.
 pub(crate) const fn ending(outcome: Outcome) -> Ending {
     match outcome {
         Outcome::Ok => Ending::Ok,
