@@ -89,7 +89,7 @@ fn values_expire() {
         let report = run(bench(&format!("--connect {} {words}", server.address()))).expect("a report");
         report.details.hits > 0 && report.details.misses > 0
     };
-    // Again where the machine stood still for all the time that they were there.
+    // Tried again if the machine stood still for all the time that the values were there.
     assert!((0..10).any(|_| is_seen()), "values are there first, and then are not");
 }
 
@@ -208,7 +208,7 @@ fn a_search_fills_the_server_once_and_ends_at_a_broken_promise() {
     let search = |address: &str| {
         posthaste_load::find_max_rate(&bench(&format!("--connect {address} {words} --clients 2")), limit)
     };
-    // Again where the machine stood still so often that no rate was kept.
+    // Tried again if the machine stood still so often that no rate was kept.
     let report = (0..10).find_map(|_| search(&server.address()).ok()).expect("it ends");
     assert!(report.search.len() > 1 && report.options.preload, "{report}");
     assert!(report.details.hits > 0 && report.details.misses == 0, "{report}");

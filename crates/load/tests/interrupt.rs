@@ -1,4 +1,4 @@
-//! A run that somebody ends: by itself, for what ends one run of a process ends all.
+//! A run that is interrupted. Alone in its file, since an interruption ends all runs of a process.
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
 mod fake;

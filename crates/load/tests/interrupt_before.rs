@@ -1,4 +1,5 @@
-//! A run that somebody ends before its first request: by itself, for what ends one run of a process ends all.
+//! A run that is interrupted before its first request. Alone in its file, since an interruption ends all runs of a
+//! process.
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
 mod fake;
@@ -18,7 +19,7 @@ struct Line {
     bench: CacheBench,
 }
 
-/// Each of them would go on for hours.
+/// Each of these set-ups would take hours.
 #[test]
 fn nothing_that_comes_before_a_run_goes_on_after_an_interrupt() {
     let address = serve(Mutant::Honest);

@@ -1,4 +1,4 @@
-//! A check that somebody ends: by itself, for what ends one run of a process ends all.
+//! A check that is interrupted. Alone in its file, since an interruption ends all runs of a process.
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
 mod fake;
@@ -12,7 +12,7 @@ use posthaste_load::{interrupt, run};
 
 const PRELOADED: u64 = 20_000;
 
-/// Messages that the server has.
+/// Returns the number of messages that the server has.
 fn messages(server: &mut TcpStream) -> u64 {
     server.write_all(b"*1\r\n$5\r\nQLIST\r\n").expect("it runs");
     let mut heard = String::new();
@@ -25,7 +25,7 @@ fn messages(server: &mut TcpStream) -> u64 {
     heard.trim().rsplit(':').next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// Nobody pops in such a run but who looks for what is lost.
+/// In this run only the drain, which looks for lost messages, pops.
 #[test]
 fn an_interrupted_check_says_what_it_found_until_then() {
     let address = serve(Mutant::Honest);

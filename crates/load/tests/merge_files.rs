@@ -1,4 +1,5 @@
-//! Records that were damaged, or are of something else: each is refused with the name of the file and what is wrong with it.
+//! Records that were damaged, or are of something else: each is refused with the name of the file and what is wrong
+//! with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ const RUN: &str = r#"{"process_id": PID, "start_unix_ns": 1000000000, "start_mon
 const SUMMARY: &str = r#"{"invalid_because": []}"#;
 const WINDOWS: &str = "kind,start_s,length_s,ok,null,errors,response_mean_us\n\
     all,1.0,1.0,2,1,0,5.5\npop,1.0,1.0,2,1,0,5.5\nall,2.0,1.0,0,0,0,\n";
-/// One of a second, with 3 values.
+/// The head of a histogram log, without any window.
 const LOG: &str = "#[Histogram log format version 1.3]\n";
 
-/// Two records, of which one file of the second is another.
+/// Writes two records, and replaces one file of the second.
 fn records(dir: &Path, file: &str, content: impl AsRef<[u8]>) -> Vec<PathBuf> {
     let write = |name: &str, number: &str| {
         let record = dir.join(name);
@@ -84,7 +85,7 @@ fn keys_of_caches_are_added_up() {
     assert_eq!((&json["hits"], &json["misses"]), (&90.into(), &10.into()));
 }
 
-/// A log of windows of a second, each with a request that took so long.
+/// Returns a log of `windows` windows of a second, each with one request that took `nanos`.
 fn log(windows: u32, nanos: u64) -> String {
     let mut histogram = histogram(2);
     histogram.record(nanos).expect("in range");
@@ -120,7 +121,8 @@ fn the_windows_of_an_hour_are_not_held_in_memory_at_once() {
     assert!(taken.bytes_max < 50 * of_one as u64, "{} bytes, and a histogram has {of_one}", taken.bytes_max);
 }
 
-/// What is doubted of two records, of which the second measured from and to other seconds than from 1 to 4.
+/// Returns the doubts about two records, of which the first measured from second 1 to 4 and the second from `from` to
+/// `to`.
 fn doubts_of_stretch(from: f64, to: f64) -> Vec<String> {
     let dir = tempfile::tempdir().expect("a directory");
     let records = records(dir.path(), "summary.json", SUMMARY);
@@ -176,7 +178,7 @@ fn where_nothing_was_answered_nothing_was_measured() {
     assert!(!merged.valid && merged.verdict().is_err(), "{merged}");
 }
 
-/// What merging says when the options of the second are these and those of the first as above.
+/// Merges a record with the options above and one with these, and returns the error, if any.
 fn with_options(options: &str) -> Result<(), String> {
     let dir = tempfile::tempdir().expect("a directory");
     let run = RUN.replace("PID", "2").replace("BOOT", "same").replace(r#""rate": null"#, options);
@@ -243,7 +245,7 @@ fn a_server_of_each_machine_is_no_common_clock() {
     }
 }
 
-/// What is held against the merge of two records with these options beside those above.
+/// Returns the doubts about the merge of two records whose options are those above and these.
 fn doubts(one: &str, other: &str) -> Vec<String> {
     let dir = tempfile::tempdir().expect("a directory");
     let run = |pid: &str, options: &str| {

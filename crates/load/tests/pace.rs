@@ -1,5 +1,5 @@
-//! What a run says of its own pace: the highest rate that was served, think times as they were drawn, the length of what was
-//! measured.
+//! What a run reports of its own pace: the highest rate that was served, think times as they were drawn, the length of
+//! what was measured.
 
 mod fake;
 
@@ -20,7 +20,8 @@ type Report = posthaste_load::Report<QueueBench>;
 /// The one answer of the server below.
 const PONG: &[u8] = b"$1\r\na\r\n";
 
-/// A server that refuses every `so_many`-th ECHO of a client at once and takes its time for the rest; returns its address.
+/// A server that refuses every `so_many`-th ECHO of a client at once and takes its time for the rest; returns its
+/// address.
 fn with_refusals(so_many: u32) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -112,8 +113,8 @@ fn answer(mut stream: TcpStream, each: Duration, free: &Mutex<Instant>) {
     }
 }
 
-/// A server that answers the first `prompt` ECHOs at once and each of the others after a second, whoever asks; returns its
-/// address.
+/// A server that answers the first `prompt` ECHOs at once and each of the others after a second, whoever asks; returns
+/// its address.
 fn standing_still_after(prompt: u32) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -141,7 +142,8 @@ fn standing_still_after(prompt: u32) -> String {
 
 #[test]
 fn a_percentile_that_lacks_those_who_wait_at_the_end_is_not_valid() {
-    // Of 1000 requests the last are not answered in time: ten, which no percentile below the 99th would show, or some 50.
+    // Of 1000 requests the last are not answered in time: ten, which no percentile below the 99th would show, or some
+    // 50.
     for (prompt, why) in
         [(990, "had waited by then for longer than p99.9"), (950, "were not answered at the end, ")]
     {
@@ -164,9 +166,9 @@ fn the_highest_rate_is_one_that_the_server_served() {
     let address = with_capacity(40);
     let words = "--clients 32 --workload mix:echo=1 --message-bytes 1 --rate 20";
     let bench = bench(&format!("--connect {address} {words} --warmup 0s --cooldown 0s --duration 1s"));
-    // The limit allows more than the run lasts: what was not served in time must count by itself. At twice what is served,
-    // most of the other half is in flight when the window ends.
-    // Again where the machine stood still so often that no rate was kept.
+    // The limit is longer than the run: what was not served in time must count by itself. At twice the rate that is
+    // served, most of the other half is in flight when the window ends.
+    // Tried again if the machine stood still so often that no rate was kept.
     let limit = "p99<2s".parse().expect("a limit");
     let report = (0..10).find_map(|_| find_max_rate(&bench, limit).ok()).expect("a rate");
     for trial in report.search.iter().filter(|trial| trial.kept) {
@@ -232,8 +234,8 @@ fn think_times_count_as_they_were_drawn() {
             let report = run(bench(&format!("--connect {address} {words} --duration 2s --seed {seed}")));
             report.expect("a report").interactive_law.expect("a closed loop")
         };
-        // Hardly more than a hundred draws: their mean is often 8 % off, and with one seed always as much. What is left is
-        // of the window's edges.
+        // With hardly more than a hundred draws their mean is often 8 % off, and with one seed always by as much. The
+        // law goes by the think times drawn, so what remains is due to the window's edges.
         let holds = |law: &InteractiveLaw| law.difference.abs() < 0.05;
         let law = undisturbed(law, holds);
         assert!(holds(&law), "seed {seed}: {law}");
@@ -250,7 +252,7 @@ fn answers_that_are_errors_count_on_both_sides_of_the_interactive_law() {
         assert!(report.counts.errors > 0, "nothing was refused");
         report.interactive_law.expect("a closed loop")
     };
-    // Left out on one side they would double what is predicted, or halve it.
+    // If errors were left out on one side, they would double the prediction, or halve it.
     let holds = |law: &InteractiveLaw| law.difference.abs() < 0.1;
     let law = undisturbed(law, holds);
     assert!(holds(&law), "{law}");

@@ -10,7 +10,8 @@ use posthaste_load::{LoadError, QueueBench, run};
 
 type Report = posthaste_load::Report<QueueBench>;
 
-/// A run of a fraction of a second with `--check`. Counted, not timed: what it finds is there however slow the machine is.
+/// A run of a fraction of a second with `--check`. Counted, not timed: what it finds is there however slow the machine
+/// is.
 fn checked(mutant: Mutant, words: &str) -> Report {
     let address = serve(mutant);
     let requests = if words.contains("--requests") { "" } else { "--requests 300" };
@@ -101,14 +102,14 @@ fn every_broken_promise_is_found() {
         (Mutant::Refused, pairs, "although it was refused"),
         (Mutant::Reordered, "--clients 1 --workload pairs --preload 500", "came after"),
         (Mutant::Blind, "--clients 1", "found nothing"),
-        // What only the times of all clients' requests tell; those of a preload overlap, and it is gone by then.
+        // What only the times of all clients' requests tell. Sends of a preload overlap, but it is popped by then.
         (Mutant::Swapped, "--clients 2 --workload pairs --preload 50", "E: message"),
         (Mutant::Blind, filled, "F: "),
         (Mutant::Miscounted, pairs, "H: queue 1 says it holds 1 messages"),
         (Mutant::Unlisted, twelve, "not listed"),
         (Mutant::Backwards, pairs, "ids grow"),
         (Mutant::Stale, mixed, "I: message"),
-        // What neither an answer by itself nor the books of all messages tell.
+        // What neither a single answer nor the ledger of all messages tells.
         (Mutant::Haunted, mixed, "G: "),
         // What an answer is, whatever it says.
         (Mutant::Greeting, mixed, "of another kind"),

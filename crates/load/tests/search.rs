@@ -1,4 +1,4 @@
-//! What is left of a search for the highest rate, also where it came to no end.
+//! What a search for the highest rate reports, also if it broke off.
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
 mod fake;
@@ -18,22 +18,22 @@ use tempfile::TempDir;
 
 type Report = posthaste_load::Report<QueueBench>;
 
-/// Its runs have 20 requests, 40, 80 and so on, however slow the machine is.
+/// Options of the search, whose runs have 20 requests, 40, 80 and so on, however slow the machine is.
 const WORDS: &str = "--clients 2 --workload mix:echo=1 --message-bytes 1 --rate 40 --warmup 0s --cooldown 0s \
                      --duration 500ms";
 
 /// What a server does with an ECHO.
 enum Deed {
     Answer,
-    /// Takes its time.
+    /// Answers late.
     Delay,
     /// Ends the connection.
     HangUp,
-    /// Ends all connections, and takes no more.
+    /// Ends all connections, and accepts no more.
     Die,
 }
 
-/// A server of ECHOs of one byte, whose deeds go by how many it was asked, whoever asked; returns its address.
+/// Starts a server of ECHOs of one byte, which acts by the number of ECHOs so far, of all clients; returns its address.
 fn serve(deed: fn(u32) -> Deed) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -88,7 +88,8 @@ impl Server {
     }
 }
 
-/// A search with records and a summary in a directory; again where the machine stood still so often that no rate was kept.
+/// Makes a search with records and a summary in a directory; again if the machine stood still so often that no rate was
+/// kept.
 fn search(deed: fn(u32) -> Deed, limit: &str) -> (Report, TempDir) {
     let limit = limit.parse().expect("a limit");
     let once = |_: u32| {
@@ -113,7 +114,7 @@ fn a_summary_without_a_place_is_noticed_before_the_search() {
 
 #[test]
 fn a_search_whose_own_requests_are_late_does_not_blame_the_server() {
-    // No machine sends as many, so the limit is not kept for the lateness of requests alone.
+    // No machine sends as many, so the limit is broken by the lateness of requests alone.
     let words = "--clients 2 --workload mix:echo=1 --message-bytes 1 --rate 1e9 --warmup 0s --cooldown 0s";
     let limit = "mean<1us".parse().expect("a limit");
     let address = serve(|_| Deed::Answer);
@@ -126,7 +127,7 @@ fn a_search_whose_own_requests_are_late_does_not_blame_the_server() {
 
 #[test]
 fn a_search_whose_server_dies_reports_what_it_found_until_then() {
-    // In its third run, where none had to be made again.
+    // The server dies in the third run, if none had to be made again.
     let (report, dir) = search(|asked| if asked < 100 { Deed::Answer } else { Deed::Die }, "max<60s");
     let why = report.invalid_because.last().expect("a reason");
     assert!(!report.valid && why.contains("the search broke off"), "{report}");

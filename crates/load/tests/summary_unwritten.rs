@@ -1,4 +1,4 @@
-//! A program that ends at once: by itself, for it removes what every run of the process has not written.
+//! A program that exits at once. Alone in its file, since it removes what every run of the process has not written.
 
 use std::fs;
 

@@ -19,13 +19,13 @@ struct Line {
     bench: QueueBench,
 }
 
-/// What a command line says.
+/// Parses a command line.
 pub(crate) fn bench(words: &str) -> QueueBench {
     Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench
 }
 
-/// What a run found of which one knows what is found unless the machine stands still meanwhile: it has ten tries, and what is
-/// wrong with the program is wrong in each.
+/// Repeats a run up to ten times until it is as expected, and returns the last: a pause of the machine may spoil some
+/// runs, an error of the program spoils each.
 pub(crate) fn undisturbed<T>(mut run: impl FnMut() -> T, is_as_known: impl Fn(&T) -> bool) -> T {
     let mut found = run();
     for _ in 1..10 {
@@ -88,7 +88,7 @@ pub(crate) enum Mutant {
     Reserved,
 }
 
-/// The call at which a mutant shows itself; in a lone twelve-step loop, a POP that must find something.
+/// The call at which a mutant does wrong; in a lone twelve-step loop, a POP that must find something.
 const STRIKE: u64 = 101;
 
 struct Message {
@@ -103,7 +103,7 @@ struct Store {
     mutant: Mutant,
     queues: BTreeMap<String, u64>,
     messages: BTreeMap<u64, Message>,
-    /// What the next PEEK shows: of anyone, or of this account.
+    /// What the next PEEK shows, and to whom: any account, or only this one.
     ghost: Option<(u64, Message, Option<String>)>,
     next_queue: u64,
     next_message: u64,

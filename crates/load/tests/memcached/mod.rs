@@ -77,7 +77,7 @@ pub(crate) enum Mutant {
     Babble,
 }
 
-/// The call at which a mutant shows itself.
+/// The call at which a mutant does wrong.
 const STRIKE: u64 = 51;
 
 type Store = Arc<Mutex<HashMap<String, Vec<u8>>>>;
@@ -99,7 +99,7 @@ pub(crate) fn serve(mutant: Mutant) -> String {
     address
 }
 
-/// Ends with the connection.
+/// Answers the requests of one connection until it ends.
 fn converse(stream: &TcpStream, mutant: Mutant, store: &Store, calls: &[AtomicU64; 2]) -> Option<()> {
     let mut input = BufReader::new(stream);
     loop {
