@@ -13,7 +13,7 @@ fn only_sends_that_were_apart_have_an_order() {
     let popped = |tale: Tale| tale.pop("bob", &[2], (20, 21)).pop("bob", &[1], (22, 23));
     broken(popped(Tale::new().send(1, (0, 5)).send(2, (6, 7))), &[Rule::E]);
     broken(popped(Tale::new().send(1, (0, 5)).send(2, (5, 7))), &[]);
-    // Somebody was about to take the first while the second was taken.
+    // Carol's pop of the first message may have taken effect before bob's pop of the second.
     let raced = Tale::new().send(1, (0, 5)).send(2, (6, 7)).pop("bob", &[2], (20, 30));
     broken(raced.pop("carol", &[1], (29, 40)), &[]);
     let told = Tale::new().send(1, (0, 5)).send(2, (6, 7));
@@ -42,7 +42,7 @@ fn a_peek_of_several_shows_all_that_stand_before_its_last() {
     broken(popped(peeked(three(), &[1, 3], (6, 7))), &[Rule::E]);
     broken(popped(peeked(three(), &[1, 3], (6, 51))), &[Rule::E]);
     broken(popped(peeked(three(), &[1, 3], (6, 52))), &[]);
-    // Somebody may have had it, or it may not have been there, or behind.
+    // The message left out may have been taken, or not yet have been there, or have come later in the order.
     broken(popped(peeked(three(), &[3], (6, 53))), &[]);
     let raced = three().pop("carol", &[1, 2], (6, 9));
     broken(peeked(raced, &[1, 3], (6, 7)).pop("bob", &[3], (50, 51)), &[]);
@@ -62,7 +62,7 @@ fn a_null_is_judged_only_where_a_message_stood_all_the_while() {
     broken(popped(Tale::new().send(1, (0, 5)).pop("bob", &[], (6, 49))), &[Rule::F]);
     broken(popped(Tale::new().send(1, (0, 5)).pop("bob", &[], (5, 49))), &[]);
     broken(popped(Tale::new().send(1, (0, 5)).pop("bob", &[], (6, 50))), &[]);
-    // For ten more after a pop was lost it may have held the message.
+    // A lost pop may have held the message for `limbo`, ten, longer.
     broken(popped(Tale::new().send(1, (0, 5)).lost_pop("dave", (6, 7)).pop("bob", &[], (17, 20))), &[]);
     broken(
         popped(Tale::new().send(1, (0, 5)).lost_pop("dave", (6, 7)).pop("bob", &[], (18, 20))),
@@ -77,7 +77,7 @@ fn a_null_is_judged_only_where_a_message_stood_all_the_while() {
 
 #[test]
 fn a_pop_that_waits_finds_what_comes_meanwhile() {
-    // It waits for 30 ms, and news of a message may take ten; its answer is a while on the way.
+    // The pop waits for 30 ms, and news of a message may take ten nanoseconds; its null arrives at 40 ms.
     let waited = |block_ms, acked| {
         let mut tale = Tale::new();
         let pop = |journal: &mut Journal| Call::Pop(Select { block_ms, ..Select::queue(journal.name("q")) });
@@ -89,10 +89,10 @@ fn a_pop_that_waits_finds_what_comes_meanwhile() {
     broken(left(waited(30, 30 * MS - 11)), &[Rule::F]);
     broken(left(waited(30, 30 * MS - 10)), &[]);
     broken(left(waited(0, 20)), &[]);
-    // A server that stops lets nobody wait.
+    // A server that stops answers before the time of BLOCK is over.
     broken(left(waited(50, 40 * MS - 11)), &[Rule::F]);
     broken(left(waited(50, 40 * MS - 10)), &[]);
-    // Somebody else may have been given it first.
+    // Another pop under way at the same time may have been given the message first.
     broken(waited(30, 20).pop("carol", &[1], (40 * MS, 41 * MS)), &[]);
 }
 
@@ -139,7 +139,7 @@ fn priorities_and_one_connection_s_sends_keep_their_order() {
             let priority = priorities[usize::from(body == 2)];
             Delivery { priority, ..delivery(journal, body, "alice", None) }
         };
-        // One after the other, and both in one answer.
+        // The messages are popped one after the other, and both in one answer.
         let mut apart = Tale { history: tale.history.clone(), next: 0 };
         for (body, at) in popped.iter().zip([10, 20]) {
             let pop = |journal: &mut Journal| Call::Pop(Select::queue(journal.name("q")));
@@ -215,7 +215,7 @@ fn a_null_is_judged_where_a_message_was_delayed_or_came_back() {
     broken(leased(nack(1, 0), counted(1), 6), &[Rule::F]);
     broken(leased(nack(1, 20), counted(1), 20 * MS + 15), &[]);
     broken(leased(nack(1, 20), counted(1), 20 * MS + 16), &[Rule::F]);
-    // Nobody knows how long it was held, at most so long.
+    // It is unknown whether the extension took effect; if so, the lease lasted until then.
     broken(leased(extend(1, 30), Outcome::Info, 30 * MS + 25), &[]);
     broken(leased(extend(1, 30), Outcome::Info, 30 * MS + 26), &[Rule::F]);
 }
@@ -243,7 +243,7 @@ fn ids_grow_and_are_unlike_over_all_queues() {
 
 #[test]
 fn an_id_given_twice_is_held_against_the_answer_that_gave_it_again() {
-    // Journals come in any order.
+    // The order in which journals are added does not matter.
     for times in [[(0_u64, 1), (5, 6)], [(5, 6), (0, 1)]] {
         let mut tale = Tale::new();
         for (begin, end) in times {
@@ -301,7 +301,7 @@ fn an_id_is_that_of_one_message_also_where_only_its_reader_was_told() {
     broken(popped(Outcome::Info, 2), &[]);
     broken(popped(Outcome::Info, 1), &[Rule::E]);
     assert_eq!(popped(Outcome::Info, 1).end().broken(Rule::E), 1, "however often it was shown");
-    // Of one whose id was told it is not the id that was told.
+    // If the sender was told another id, the id shown breaks rule B instead.
     broken(popped(Outcome::Ok(Answer::Ids([2].into())), 1), &[Rule::B]);
 }
 

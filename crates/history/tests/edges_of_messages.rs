@@ -14,11 +14,11 @@ fn a_missing_message_is_explained_by_what_can_have_taken_it_and_by_nothing_else(
     broken(sent(), &[Rule::A]);
     broken(sent().lost_pop("bob", (10, 11)), &[Rule::A]);
     broken(sent().lost_pop("carol", (10, 11)).lost_pop("dave", (10, 11)), &[Rule::A]);
-    // Bob's pop must be kept for what is to bob, whichever is explained first.
+    // Bob's pop must be kept for the message to bob, whichever message is explained first.
     broken(sent().lost_pop("bob", (10, 11)).lost_pop("carol", (10, 11)), &[]);
     broken(sent().delete(2, (10, 11)), &[]);
     broken(sent().delete(1, (10, 11)), &[Rule::A]);
-    // It had ended before anything was sent.
+    // The deletion was over before the send, so it explains nothing.
     broken(Tale::new().delete(1, (0, 1)).send(1, (2, 3)), &[Rule::A, Rule::H, Rule::I]);
 }
 
@@ -31,7 +31,7 @@ fn what_was_given_up_may_still_happen_for_ten_more() {
 
 #[test]
 fn what_was_over_before_a_message_was_there_does_not_explain_its_absence() {
-    // Requests of unknown outcome may take effect for ten more.
+    // Requests of unknown outcome may take effect for `limbo`, ten, longer.
     let sent = |times| Tale::new().lost_pop("bob", (0, 1)).send(1, times);
     broken(sent((11, 12)), &[]);
     broken(sent((12, 13)), &[Rule::A]);
@@ -48,7 +48,7 @@ fn what_was_over_before_a_message_was_there_does_not_explain_its_absence() {
     let leased = |end| Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3)).lost_pop("carol", (5, end));
     broken(leased(10 * MS), &[]);
     broken(leased(7 * MS), &[Rule::A]);
-    // What a lost answer leased is back in the end, if there was time.
+    // A message leased by a lost answer is back at the end, if the lease was over by then.
     let lost_lease = |lease_ms| {
         let mut tale = Tale::new().send(1, (0, 1));
         let call = |journal: &mut Journal| Call::Pop(Select { lease_ms, ..Select::queue(journal.name("q")) });
@@ -91,7 +91,7 @@ fn messages_that_were_sent_together_are_there_together() {
         tale
     };
     broken(doubtful(doubtful(Tale::new(), 1), 2).pop("bob", &[1], (20, 21)), &[]);
-    // What was there once is stored, though nobody was told.
+    // A message that was seen is stored, even if its send has an unknown outcome.
     broken(doubtful(Tale::new(), 1).peek(1, 0, (20, 21)), &[Rule::A]);
     broken(doubtful(Tale::new(), 1).lease(1, 1, (20, 21)), &[Rule::A]);
     broken(doubtful(Tale::new(), 1).peek(1, 0, (20, 21)).lost_pop("carol", (22, 23)), &[]);
@@ -119,7 +119,7 @@ fn a_message_is_away_only_with_its_last_holder_and_until_it_is_given_back() {
     broken(again(), &[Rule::A]);
     broken(leased(again(), 2, (6, 7)), &[]);
     broken(again().lease(1, 2, (6, 7)), &[Rule::A]);
-    // Nobody knows of the first return, but the second delivery says that it counted.
+    // The first return has an unknown outcome, but the second delivery shows that it took effect.
     let unknown = sent().hold(nack(1, 0), Outcome::Info, (4, 5));
     broken(unknown.lease(1, 2, (20, 21)), &[Rule::A]);
 }
@@ -170,10 +170,10 @@ fn what_is_done_with_a_lease_counts_in_time_and_only_then() {
         broken(taken(leased().hold(call.clone(), counted(0), (4, 9 * MS))), &[]);
     }
     for call in [nack(1, 0), extend(1, 20)] {
-        // It was over at 10 ms.
+        // The lease was over at 10 ms.
         broken(taken(leased().hold(call.clone(), counted(1), (10 * MS + 13, 11 * MS))), &[]);
         broken(taken(leased().hold(call.clone(), counted(1), (10 * MS + 14, 11 * MS))), &[Rule::C]);
-        // Somebody else had it.
+        // The message was with another client.
         broken(taken(leased()).hold(call, counted(1), (41 * MS + 1, 42 * MS)), &[Rule::C]);
     }
     // An extension moves the end, whether it counted for certain or not.
@@ -206,7 +206,7 @@ fn what_was_given_back_with_a_delay_is_away_until_then() {
     };
     broken(given_back((16 * MS, 17 * MS)), &[Rule::C]);
     broken(given_back((16 * MS, 24 * MS)), &[]);
-    // Its holder may be told meanwhile that there is no lease.
+    // The holder may be told before that the lease is over.
     broken(given_back((25 * MS, 26 * MS)).hold(ack(1), counted(0), (6, 7)), &[]);
 }
 
@@ -288,7 +288,8 @@ fn what_was_taken_or_is_held_is_not_handed_out() {
     broken(again(leased().hold(ack(1), counted(1), (4, 5)), 2, (6, 7)), &[Rule::C]);
     broken(again(leased(), 2, (20 * MS, 21 * MS)), &[]);
     broken(again(leased(), 1, (20 * MS, 21 * MS)), &[Rule::C]);
-    // The lease may have been over at 8 ms, and was certainly at 10; whoever came then has it.
+    // The lease may have been over at 8 ms, and certainly was at 10; a second delivery at 9 ms shows that it was over
+    // then.
     for call in [ack(1), nack(1, 0), extend(1, 1)] {
         let taken = || again(leased(), 2, (9 * MS, 9 * MS + 1));
         broken(taken().hold(call.clone(), counted(0), (9 * MS + 2, 9 * MS + 3)), &[]);
@@ -375,7 +376,7 @@ fn a_dead_letter_is_not_left_in_its_own_queue_too() {
     };
     breaks(&left(&["dead", "dead"]), &[]);
     breaks(&left(&["q", "q"]), &[]);
-    // Its lease may have ended in between.
+    // The message may have become a dead letter in between, when its lease ended.
     breaks(&left(&["q", "dead"]), &[]);
     breaks(&left(&["dead", "q"]), &[Rule::C]);
     breaks(&left(&["q", "dead", "q", "dead", "q"]), &[Rule::C]);
@@ -405,7 +406,7 @@ fn no_answer_shows_a_message_twice() {
 fn a_pop_asked_again_is_not_told_that_there_is_nothing() {
     let first = || Tale::new().send(1, (0, 1)).keyed(&[1], (2, 9));
     broken(first().keyed(&[1], (10, 11)), &[]);
-    // Nobody got the second message, for all that the answer says.
+    // The repeated pop must not be given the second message, so rule A counts that as lost.
     let another = || first().send(2, (0, 1)).keyed(&[2], (10, 11));
     broken(another(), &[Rule::A, Rule::C]);
     let mut beginning = another();
@@ -431,9 +432,9 @@ fn a_pop_of_all_queues_asked_again_is_not_told_that_there_is_nothing() {
     broken(keyed(first(), &[1], (10, 11)), &[]);
     broken(keyed(first(), &[], (9, 11)), &[]);
     broken(keyed(first(), &[], (10, 11)), &[Rule::C]);
-    // With a queue it is another key.
+    // The same `REQID` with a queue is another key.
     broken(first().keyed(&[], (10, 11)), &[]);
-    // Keys go with the queue of what was given.
+    // Keys go with the queue of the messages that were given.
     broken(keyed(first().delete(0, (9, 10)), &[], (11, 12)), &[]);
     broken(keyed(first().delete(0, (9, 10)), &[], (8, 12)), &[]);
 }

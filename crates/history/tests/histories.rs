@@ -89,7 +89,8 @@ fn each_mutant_is_found_by_the_rule_that_it_breaks() {
         (Mutant::RepeatNothing, Rule::C),
         (Mutant::NoQueue, Rule::I),
     ] {
-        // Some have few chances: what survives a queue shows itself only if the queue is made again and read.
+        // Some mutants seldom have an opportunity: a message that survives its queue is seen only if the queue is made
+        // again and read.
         let found = (0..40).filter(|seed| verdict(*seed, false, Some(mutant)).broken(rule) > 0).count();
         println!("{mutant:?}: {found}");
         assert!(found >= 8, "{mutant:?} was found with {found} of 40 seeds");

@@ -143,7 +143,7 @@ impl World {
             0 => self.carry_out(account, &call, now),
             // The request was lost.
             1 => Outcome::Info,
-            // It took effect for a while.
+            // The request took effect, and is undone later.
             2 if self.undo_at.is_none() && call.kind() == Kind::Pop => {
                 let before = self.queues.snapshot();
                 let outcome = self.queues.carry_out(account, &call, now);
