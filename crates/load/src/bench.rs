@@ -15,7 +15,7 @@ use crate::run_options::RunOptions;
 pub trait Bench: Clone + Serialize {
     /// The protocol of its clients.
     type Dialogue: Dialogue + Send;
-    /// What the set-up left on the servers, as far as clients and checks need to know it.
+    /// What the set-up prepares for the clients and the checks of a run.
     type Ground;
     /// The part of its reports that only this tier has.
     type Details: Details;

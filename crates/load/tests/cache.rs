@@ -63,7 +63,7 @@ fn every_workload_passes_on_memcached() {
 fn so_many_requests_of_each_client_are_sent_and_measured() {
     let server = Memcached::start(64);
     let report = checked(&server.address(), "-c 3 -t 2 -n 100 --ratio 1:10 --multi-key-get 6 --preload");
-    // Three requests to a turn, of one set, six keys and four; a client begins where its number says.
+    // A cycle has three requests: one set, a get of six keys, a get of four; clients begin at different places of it.
     assert_eq!(report.counts.served(), 600, "{report}");
     assert_eq!(report.kinds["set"].counts.ok, 200, "{report}");
     assert_eq!(report.kinds["multiget"].counts.ok, 400, "{report}");
@@ -161,7 +161,7 @@ fn the_first_requests_of_a_pipeline_leave_together() {
         bytes
     });
     let words = format!("--connect {address} --clients 1 --pipeline 8 --requests 8 --value-bytes 4");
-    // The server breaks off, which the report says; what counts here is what it has read until then.
+    // The server closes the connection, which the report says; what counts here is what the server has read until then.
     run(bench(&words)).expect("a report").verdict().expect_err("it broke off");
     let first = server.join().expect("bytes");
     let requests = |verb: &[u8]| first.windows(verb.len()).filter(|bytes| *bytes == verb).count();

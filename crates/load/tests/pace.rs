@@ -67,7 +67,7 @@ fn standing_still(from: Duration, to: Duration) -> String {
                     let is_echo = chunk[..len].windows(4).any(|word| word == b"ECHO");
                     if is_echo {
                         let since = first.get_or_init(Instant::now).elapsed();
-                        // Otherwise one answer a millisecond.
+                        // Each answer takes a millisecond, those in the stretch until its end.
                         let still = to.saturating_sub(since).max(Duration::from_millis(1));
                         thread::sleep(if since >= from { still } else { Duration::from_millis(1) });
                     }
@@ -190,14 +190,14 @@ fn a_search_preloads_once_unless_its_queues_are_emptied() {
 #[test]
 fn a_server_that_stands_still_at_an_edge_is_no_mistake_of_the_clients() {
     let words = "--clients 4 --workload mix:echo=1 --message-bytes 1 --warmup 400ms --duration 800ms --cooldown 400ms";
-    // Over the beginning of what is measured, and over its end.
+    // The server stands still over the beginning of the measured window, and over its end.
     for (from, to) in [(300, 600), (1_100, 1_300)] {
         let law = || {
             let address = standing_still(Duration::from_millis(from), Duration::from_millis(to));
             let report = run(bench(&format!("--connect {address} {words}")));
             report.expect("a report").interactive_law.expect("a closed loop")
         };
-        // Some hundred answers may be a few in a hundred more or fewer by themselves.
+        // Some hundred answers may vary by a few percent by chance.
         let is_known =
             |law: &InteractiveLaw| law.holds() && law.difference.abs() > 0.08 && law.tolerance < 0.25;
         let law = undisturbed(law, is_known);
@@ -274,7 +274,7 @@ fn a_counted_run_lasts_from_its_first_request_on() {
         let words = "--clients 300 --workload mix:echo=1 --requests 1";
         let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
         let longest_s = report.response.max_us / 1e6;
-        // Histograms are a thousandth too high at most.
+        // Histograms overstate by a thousandth at most.
         assert!(
             report.duration_s >= 0.999 * longest_s,
             "{} s, one answer took {longest_s} s",

@@ -67,7 +67,7 @@ fn twelve_step_counts_its_steps_and_leaves_nothing_behind() {
     assert_eq!(report.details.steps.len(), 12);
     let (first, last) = (report.details.steps[0], report.details.steps[11]);
     assert!(last.ok > 0 && first.ok - last.ok <= 3, "{:?}", report.details.steps);
-    // A null in step 3 leaves the client's own message to be popped by its step 6, and so on.
+    // After a null in step 3, step 6 pops the client's message of step 1 and leaves that of step 4 behind, and so on.
     assert!(check.drained <= 6, "{report}");
     let by_kind: u64 = report.kinds.values().map(|kind| kind.counts.served()).sum();
     assert_eq!(by_kind, report.counts.served());
@@ -111,7 +111,7 @@ fn every_broken_promise_is_found() {
         (Mutant::Stale, mixed, "I: message"),
         // What neither a single answer nor the ledger of all messages tells.
         (Mutant::Haunted, mixed, "G: "),
-        // What an answer is, whatever it says.
+        // What the kind of an answer tells, whatever its content.
         (Mutant::Greeting, mixed, "of another kind"),
         (Mutant::Broken, mixed, "ERR cannot be right"),
         (Mutant::Denying, twelve, "NOQUEUE cannot be right"),
@@ -152,7 +152,7 @@ fn a_server_that_refuses_or_fails_breaks_no_promise() {
         "--clients 4",
         "--clients 3 --pipeline 6",
         "--clients 4 --workload mix:send=0.3,read=0.4,create=0.1,delete=0.2 --pipeline 4 --queues 2",
-        // Whoever pops what is left is refused, too.
+        // The pops of the drain are refused, too.
         "--clients 1 --workload mix:send=1 --requests 200",
     ] {
         let report = checked(Mutant::Overloaded, words);
@@ -197,7 +197,7 @@ fn the_summary_holds_the_figures_of_the_run() {
     }
     assert!(json["generator"]["cpu_us_per_request"].as_f64().is_some_and(|us| us > 0.0));
     let near = json["in_flight_mean"].as_f64().expect("a figure");
-    // Until the one that is done first is done.
+    // Two clients are at work until one of them is done.
     assert!((0.9..=2.05).contains(&near), "two clients keep {near} requests in flight");
 }
 
@@ -263,7 +263,7 @@ fn a_connection_that_breaks_off_spoils_the_run() {
     assert!(!report.valid && report.connections_lost == 1, "{report}");
     let failure = report.verdict().expect_err("it was lost").to_string();
     assert!(failure.contains("1 connections ended early"), "{failure}");
-    // What else speaks against the figures stands in the report.
+    // The other reasons against the figures are in the report only.
     assert!(report.invalid_because.iter().any(|why| why.contains("every client was lost")), "{report}");
     assert!(!failure.contains("every client was lost") || report.duration_s < 1e-6, "{failure}");
 }
@@ -274,7 +274,7 @@ fn every_store_is_filled_and_each_has_an_order_of_its_own() {
     for filled in filled {
         let (first, second) = (serve(Mutant::Honest), serve(Mutant::Honest));
         let words = format!("--connect {first} --connect {second} --clients 4 --requests 20 {filled}");
-        // The run's sends are acknowledged after those of the other server's filling.
+        // The run's sends are acknowledged after those that filled the other server.
         let report = run(bench(&format!("{words} --workload mix:send=1 --check"))).expect("a report");
         assert_eq!(report.violations(), 0, "{report}");
         let check = report.check.expect("--check");
@@ -308,12 +308,12 @@ fn messages_that_were_asked_for_stand_there_also_while_nobody_uses_them() {
     }
 }
 
-/// A server that answers so many ECHOs and is gone.
+/// A server that answers `echoes` ECHOs and is gone.
 fn with_end(echoes: usize) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     std::thread::spawn(move || {
-        // The record's clocks are asked for on another connection.
+        // The time for the record is asked for on another connection.
         for stream in listener.incoming() {
             let mut stream = stream.expect("a socket");
             std::thread::spawn(move || {
@@ -374,7 +374,7 @@ fn ask(address: &str, words: &[&str]) -> String {
 #[test]
 fn queues_that_clients_leave_behind_are_deleted_at_the_server_that_made_them() {
     let (first, second) = (serve(Mutant::Honest), serve(Mutant::Honest));
-    // At the first server somebody else has queues by the names of ids that the second server will give.
+    // The first server has queues of another user whose names are ids that the second server will give.
     (1..=50).for_each(|_| drop(ask(&second, &["QCREATE"])));
     let others = ["53", "58"];
     others.iter().for_each(|name| drop(ask(&first, &["QCREATE", name])));
