@@ -33,7 +33,7 @@ pub struct Address {
 pub struct RequestName {
     /// The connection, as CLIENT ID tells it.
     pub client: u64,
-    /// How many requests it had sent, this one included.
+    /// How many requests the connection had sent, this one included.
     pub number: u64,
 }
 
@@ -43,28 +43,28 @@ impl fmt::Display for RequestName {
     }
 }
 
-/// In a millisecond.
+/// Nanoseconds in a millisecond.
 const NANOS: u64 = 1_000_000;
 
 /// One request in a bundle.
 #[derive(Debug)]
 pub struct Request {
-    /// What is asked; spans of the bundle's bytes.
+    /// What is asked; its spans point into the bundle's bytes.
     pub operation: Operation,
-    /// What it counts as.
+    /// The kind under which it is measured.
     pub kind: Kind,
-    /// When it passed each station.
+    /// When the request passed each station.
     pub stamps: Stamps,
-    /// How it ended; meaningful once answered.
+    /// How the request ended; meaningful once answered.
     pub outcome: Outcome,
-    /// Its length.
+    /// Length of the request in bytes.
     pub request_bytes: u32,
-    /// The length of its answer; meaningful once answered.
+    /// Length of the answer in bytes; meaningful once answered.
     pub answer_bytes: u32,
 }
 
 impl Request {
-    /// A request received just now.
+    /// Returns a request that was received at the stamp `received`.
     #[must_use]
     pub fn new(operation: Operation, kind: Kind, received: u64) -> Self {
         let stamps = Stamps { received, ..Stamps::default() };
@@ -75,40 +75,40 @@ impl Request {
 /// Consecutive requests of one connection.
 #[derive(Debug)]
 pub struct Bundle {
-    /// Whose requests these are.
+    /// The connection that sent the requests.
     pub address: Address,
-    /// The account they are asked as.
+    /// The account on whose behalf they are executed.
     pub account: AccountId,
-    /// How answers are written.
+    /// The protocol in which answers are encoded.
     pub protocol: Protocol,
     /// The raw requests.
     pub bytes: Vec<u8>,
-    /// In the order sent.
+    /// The requests, in the order sent.
     pub requests: Vec<Request>,
-    /// The number of the first of them on its connection.
+    /// Number of the first request on its connection, from 1.
     pub number: u64,
-    /// How many of them are answered.
+    /// How many of the requests are answered.
     pub answered: usize,
-    /// Those from this place on are left for a later turn.
+    /// Index of the first request that is left for a later turn; None: all belong to this turn.
     pub held_back: Option<usize>,
-    /// What the next one, a QPURGE or QDELETE of a large queue, has removed so far.
+    /// How many messages the next request, a QPURGE or QDELETE of a large queue, has removed so far.
     pub removed: u64,
-    /// The last time it was to remove more, there was nothing that it could have.
+    /// Whether the last attempt of that request to remove more found nothing that it could remove.
     pub found_nothing: bool,
-    /// Their answers, in order.
+    /// The encoded answers, in order.
     pub answers: Vec<u8>,
-    /// How many bytes of these belong to requests that are answered.
+    /// How many bytes of `answers` belong to requests that are answered.
     answered_bytes: usize,
-    /// What the store told of the time it needed, in nanoseconds; 0: nothing.
+    /// The time that the store reported for the batch, in nanoseconds; 0: it reported none.
     pub told_ns: u64,
-    /// Messages with traces, if anybody wants to know.
+    /// The traced messages of these requests; filled only with `--traces`.
     pub passages: Vec<Passage>,
-    /// Of a list that is not whole: what there is.
+    /// What is known so far of an answer that is made in pieces.
     pub(super) pieces: Pieces,
 }
 
 impl Bundle {
-    /// An empty bundle for a connection.
+    /// Returns an empty bundle for a connection.
     #[must_use]
     pub fn new(address: Address) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl Bundle {
         }
     }
 
-    /// The name of the request at this place.
+    /// Returns the name of the request at this index.
     #[must_use]
     pub fn id(&self, place: usize) -> RequestName {
         RequestName { client: self.address.client, number: self.number + place as u64 }
@@ -153,20 +153,20 @@ impl Bundle {
         }
     }
 
-    /// The next request to execute, and where its answer goes. None when all are answered.
+    /// Returns the next request to execute, and where its answer goes; None when all are answered.
     pub fn next_ask(&mut self) -> Option<(Ask<'_>, Answer<'_>)> {
         let request = self.requests.get(self.answered)?;
         let ask = Ask { account: self.account, operation: &request.operation, bytes: &self.bytes };
         Some((ask, Answer::new(&mut self.answers, self.protocol)))
     }
 
-    /// What the next request to execute asks. None when all are answered.
+    /// Returns the operation of the next request to execute; None when all are answered.
     #[must_use]
     pub fn next_operation(&self) -> Option<&Operation> {
         self.requests.get(self.answered).map(|request| &request.operation)
     }
 
-    /// The request just executed has its answer.
+    /// Marks the request just executed as answered.
     pub fn finish_one(&mut self, outcome: Outcome) {
         let request = &mut self.requests[self.answered];
         request.outcome = outcome;
@@ -176,7 +176,7 @@ impl Bundle {
         (self.removed, self.found_nothing) = (0, false);
     }
 
-    /// The requests of this turn that have no answer yet, by their places.
+    /// Returns the indices of this turn's requests that have no answer yet.
     #[must_use]
     pub fn open(&self) -> Range<usize> {
         self.answered..self.held_back.unwrap_or(self.requests.len())
@@ -195,7 +195,7 @@ impl Bundle {
         self.finish_one(outcome);
     }
 
-    /// Takes out the requests that are not answered, as a bundle of their own.
+    /// Moves the requests that are not answered into a bundle of their own.
     #[must_use]
     pub fn split_rest(&mut self) -> Box<Self> {
         let mut rest = Box::new(Self::new(self.address));
@@ -206,7 +206,7 @@ impl Bundle {
         rest
     }
 
-    /// Takes back every answer and gives this error instead: nothing of the bundle is known to have happened.
+    /// Replaces every answer by this error, as nothing in the bundle is known to have happened.
     pub fn refuse_all(&mut self, fault: &Fault) {
         self.unanswer();
         while self.answered < self.requests.len() {
@@ -214,14 +214,14 @@ impl Bundle {
         }
     }
 
-    /// Takes back every answer.
+    /// Discards every answer, as if no request had been executed.
     pub(super) fn unanswer(&mut self) {
         self.answers.clear();
         self.answered = 0;
         self.answered_bytes = 0;
     }
 
-    /// The answer of a pop that gives up: null, or an empty array when it asked with COUNT.
+    /// Answers a pop that gives up: null, or an empty array when it asked with COUNT.
     pub fn answer_empty(&mut self) {
         let counted = matches!(self.next_operation(), Some(Operation::Pop(Pop { select, .. })) if select.count.is_some());
         let Some((_, mut answer)) = self.next_ask() else { return };
@@ -229,8 +229,8 @@ impl Bundle {
         self.finish_one(outcome);
     }
 
-    /// When the next request gives up that begins to wait now, at this stamp. What it has waited for its turn counts, unless
-    /// one in front of it was answered in the same turn: until then it was not to be done.
+    /// Returns the deadline of the next request, a pop that begins to wait now, at this stamp. Its time in the waiting
+    /// line counts, unless a request before it was answered in the same turn: until then it could not be executed.
     #[must_use]
     pub fn gives_up_at(&self, now: Millis, stamp: u64) -> Millis {
         let Some(Request { operation: Operation::Pop(pop), stamps, .. }) = self.requests.get(self.answered)
@@ -244,7 +244,7 @@ impl Bundle {
         after(now, pop.block_ms).saturating_sub((waited_ns / NANOS).min(pop.block_ms))
     }
 
-    /// Whether the next request may repeat an earlier one.
+    /// Returns whether the next request may repeat an earlier one (a pop with a request id).
     #[must_use]
     pub fn may_repeat(&self) -> bool {
         matches!(self.next_operation(), Some(Operation::Pop(Pop { request_id: Some(_), .. })))
@@ -256,19 +256,19 @@ impl Bundle {
         self.answered == self.requests.len()
     }
 
-    /// Whether it ends with a pop that may wait.
+    /// Returns whether the last request is a pop that may wait.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         matches!(self.requests.last(), Some(Request { operation: Operation::Pop(pop), .. }) if pop.block_ms > 0)
     }
 
-    /// Whether all that is left of it is a pop that may wait.
+    /// Returns whether the only unanswered request is a pop that may wait.
     #[must_use]
     pub fn only_waits(&self) -> bool {
         self.may_wait() && self.answered + 1 == self.requests.len()
     }
 
-    /// It is taken up at `now`. If it was parked until then, that is not measured.
+    /// Takes the time parked until `now` out of the stamps: waiting for a message is not measured.
     pub fn end_wait(&mut self, now: u64) {
         if self.requests.first().is_some_and(|request| request.stamps.sent < now) {
             self.stamp(|stamps| stamps.resume(now));
@@ -283,13 +283,13 @@ impl Bundle {
     }
 }
 
-/// A length as the record keeps it; what it cannot hold does not occur within the limits.
+/// Returns a length as it is recorded; within the limits every length fits.
 #[must_use]
 pub fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// How an outcome is counted.
+/// Returns how an outcome is counted in measurements.
 #[must_use]
 pub fn ending(outcome: Outcome) -> Ending {
     match outcome {

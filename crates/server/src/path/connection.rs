@@ -28,26 +28,26 @@ use crate::queue::rules::{AccountId, Ask, Outcome};
 
 /// One connection.
 pub struct Connection {
-    /// Its card.
+    /// The connection's entry in the list of clients.
     pub client: Arc<Client>,
-    /// Its socket's side.
+    /// The socket with its buffers and life cycle.
     pub peer: Peer,
-    /// Its session.
+    /// Login, protocol and mute state.
     pub session: Session,
-    /// A bundle or a login is under way; nothing is parsed until it is back.
+    /// Whether a bundle or a login is under way; nothing is parsed until it is back.
     pub under_way: bool,
-    /// The bundle under way ends with a pop that may wait.
+    /// Whether the bundle under way ends with a pop that may wait.
     pub blocked: bool,
     decoder: Decoder,
     output: Vec<u8>,
     written: usize,
-    /// Bytes of answers that were made in this turn for nobody (CLIENT REPLY).
+    /// Bytes of answers that were made in this turn and dropped because the client wants none (CLIENT REPLY).
     unwanted: usize,
     /// An error that waits for its turn behind a bundle, and whether the connection ends with it.
     owed: Option<(Fault, bool)>,
     /// What is left of the bundle under way, while its first answers wait to be read.
     rest: Option<Box<Bundle>>,
-    /// Of the login under way: when it was whole, and its length.
+    /// The login under way: when its request was whole, and the request's length in bytes.
     login: (u64, usize),
 }
 
@@ -64,7 +64,7 @@ impl AsMut<Peer> for Connection {
 }
 
 impl Connection {
-    /// A connection just accepted.
+    /// Returns the state of a connection just accepted.
     #[must_use]
     pub fn new(client: Arc<Client>, peer: Peer, session: Session, decoder: Decoder) -> Self {
         Self {
@@ -83,18 +83,19 @@ impl Connection {
         }
     }
 
-    /// Whether it may ask more: nothing is under way, and what it got was read.
+    /// Returns whether the connection may send more requests: nothing is under way, and the client has read its
+    /// answers.
     #[must_use]
     pub fn may_ask(&self) -> bool {
         !self.under_way && self.has_read()
     }
 
-    /// Whether it has read what it got, but for a little.
+    /// Returns whether the client has read its answers, but for an amount below the pause limit.
     fn has_read(&self) -> bool {
         self.output.len() - self.written < self.output_bytes_max()
     }
 
-    /// How much is made for it before it reads.
+    /// Returns how many bytes of unsent answers pause the connection.
     fn output_bytes_max(&self) -> usize {
         let is_admitted = self.session.is_admitted();
         if is_admitted { OUTPUT_BYTES_PAUSE } else { UNAUTHENTICATED_OUTPUT_BYTES_PAUSE }
@@ -106,7 +107,7 @@ impl Connection {
         !self.under_way && self.output.is_empty()
     }
 
-    /// The buffer for answers, taken from the thread when there is none yet.
+    /// Returns the buffer for answers, taken from the thread when the connection holds none.
     pub fn output(&mut self, turn: &mut Turn<'_>) -> &mut Vec<u8> {
         if self.output.capacity() == 0 {
             self.output = turn.buffers.take();
@@ -115,7 +116,7 @@ impl Connection {
         &mut self.output
     }
 
-    /// Lets the session write an answer; with its length.
+    /// Lets the session write an answer, and returns its length too.
     fn answer_with<T>(
         &mut self,
         turn: &mut Turn<'_>,
@@ -126,14 +127,14 @@ impl Connection {
         (result, self.output.len() - before)
     }
 
-    /// The request by which it logs in, to travel to the store.
+    /// Returns the login under way as a request that travels to the store.
     #[must_use]
     pub fn login_request(&self, operation: Operation) -> Request {
         let (received, bytes) = self.login;
         Request { request_bytes: length(bytes), ..Request::new(operation, Kind::Login, received) }
     }
 
-    /// Its login is over: the account has this number, or the answer is an error. The length of the answer.
+    /// Ends the login with the account's number or an encoded error, and returns the length of the answer.
     pub fn end_login(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) -> usize {
         self.under_way = false;
         let ((), answer_bytes) = self.answer_with(turn, |session, client, output| match account {
@@ -143,7 +144,7 @@ impl Connection {
         answer_bytes
     }
 
-    /// The same of a login that did not travel to the store, and is counted here.
+    /// Ends a login that did not travel to the store, and so is counted here.
     pub fn end_login_here(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) {
         let outcome = if account.is_ok() { Outcome::Ok } else { Outcome::Error };
         let answer_bytes = self.end_login(account, turn);
@@ -153,7 +154,8 @@ impl Connection {
         stamp_answered(&mut turn.at_once[before..], turn.house.clock);
     }
 
-    /// A bundle is back: its answers go out in its place. With `rest`, what is left of it, to be asked when they are read.
+    /// Takes over the answers of a bundle that is back. `rest` are its unanswered requests, to be executed once these
+    /// answers are read.
     pub fn take_answers(&mut self, bundle: &mut Bundle, rest: Option<Box<Bundle>>, turn: &mut Turn<'_>) {
         self.under_way = rest.is_some();
         self.rest = rest;
@@ -173,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// Writes what is to be written, as far as the peer takes it.
+    /// Writes the pending answers, as far as the socket takes them.
     pub fn flush(&mut self, turn: &mut Turn<'_>) {
         self.written += self.peer.write(&self.output[self.written..]);
         if self.written == self.output.len() {
@@ -184,19 +186,20 @@ impl Connection {
         }
     }
 
-    /// What is left of its bundle, once it has read the answers before it and will read more. It counts as received only now, as
-    /// what is not even parsed until then: how long a client takes to read is nobody's work.
+    /// Returns the rest of the bundle once the client has read the answers before it, unless the connection is over.
+    /// The rest counts as received only now, like requests that are not even parsed until then: how long a client takes
+    /// to read is not the server's time.
     pub fn take_rest(&mut self, clock: Clock) -> Option<Box<Bundle>> {
         let goes_on = self.has_read() && self.peer.life != Life::Over;
         let mut rest = self.rest.take_if(|_| goes_on)?;
         let received = clock.stamp();
         rest.stamp(|stamps| stamps.received = received);
-        // Its store is told when the client leaves, from now on.
+        // From now on the store is told when the client leaves.
         self.blocked = rest.may_wait();
         Some(rest)
     }
 
-    /// Handles the whole requests in `input`, as many as are one turn's; how many bytes are done with.
+    /// Handles the whole requests in `input`, as many as one turn allows, and returns how many bytes are done with.
     pub fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
         turn.parsed_at = turn.house.clock.stamp();
         let mut args = std::mem::take(turn.args);
@@ -204,7 +207,7 @@ impl Connection {
         let at_once_max = turn.at_once.len() + AT_ONCE_MAX;
         self.unwanted = 0;
         while self.peer.life == Life::Open && self.may_ask() && parsing.at < input.len() {
-            // Answers that are not sent take as long as others, and no reader holds them up.
+            // Answers that are dropped (CLIENT REPLY) cost as much time as others, and no slow reader limits them.
             if turn.at_once.len() == at_once_max || self.unwanted >= self.output_bytes_max() {
                 break;
             }
@@ -225,7 +228,8 @@ impl Connection {
         at
     }
 
-    /// Handles the next request; false when it has to wait for more bytes or for its turn.
+    /// Handles the next request. Returns false when parsing has to stop: more bytes are needed, or a bundle must come
+    /// back first.
     fn parse_one(&mut self, parsing: &mut Parsing<'_>, args: &mut Vec<Span>, turn: &mut Turn<'_>) -> bool {
         let input = &parsing.input[parsing.base..];
         let decoded = self.decoder.decode(input, parsing.at - parsing.base, args);
@@ -253,8 +257,8 @@ impl Connection {
         true
     }
 
-    /// Handles a line whose arguments are stretches of `bytes` and not of the input. What becomes of it travels alone, so that
-    /// no other request has to ask whose bytes its own are; false as above.
+    /// Handles an inline command whose arguments are spans of `bytes`, not of the input. It travels alone if it needs
+    /// the store, so that all spans of a bundle refer to the same bytes. Returns false when parsing has to stop.
     fn handle_typed(
         &mut self,
         end: usize,
@@ -264,7 +268,7 @@ impl Connection {
         turn: &mut Turn<'_>,
     ) -> bool {
         if parsing.bundle.is_some() {
-            // It waits until the bundle is back, and is read again then.
+            // The line waits until the bundle is back, and is decoded again then.
             return false;
         }
         let mut alone = Parsing { input: bytes, base: 0, at: 0, bundle: None, reads: 0 };
@@ -276,7 +280,7 @@ impl Connection {
         false
     }
 
-    /// Handles a whole request; false as above.
+    /// Handles a whole request. Returns false when parsing has to stop.
     fn handle(&mut self, end: usize, args: &[Span], parsing: &mut Parsing<'_>, turn: &mut Turn<'_>) -> bool {
         let bytes = &parsing.input[parsing.base..];
         let mut parsed = command::parse(args, bytes, turn.house.message_bytes_max);
@@ -286,7 +290,7 @@ impl Connection {
             parsed = Err(fault);
         }
         if parsing.bundle.is_some() && !travels_with_others(&parsed) {
-            // It waits until the bundle is back.
+            // The request waits until the bundle is back.
             return false;
         }
         self.peer.requests += 1;
@@ -303,7 +307,8 @@ impl Connection {
         true
     }
 
-    /// A request to the store: answered on the spot when it may be, else added to the bundle.
+    /// Answers a request to the store on the spot when possible, else adds it to the bundle. Returns whether parsing
+    /// may go on.
     fn ask(
         &mut self,
         operation: Operation,
@@ -347,7 +352,7 @@ impl Connection {
             && parsing.reads < turn.house.bundle_reads_max
     }
 
-    /// The outcome and the bytes of the answer, if there is one at once.
+    /// Answers without a worker if the store can, and returns the outcome and the length of the answer then.
     fn answer_at_once(&mut self, ask: Ask<'_>, turn: &mut Turn<'_>) -> Option<(Outcome, usize)> {
         if !turn.house.store.at_once(ask.operation) {
             return None;
@@ -364,7 +369,7 @@ impl Connection {
         outcome.map(|outcome| (outcome, self.output.len() - before))
     }
 
-    /// A request to the session.
+    /// Executes a request to the session.
     fn obey(&mut self, command: &command::Session, bytes: &[u8], request_bytes: usize, turn: &mut Turn<'_>) {
         let muted = self.session.is_muted() && !matches!(command, command::Session::ClientReply(_));
         let house = turn.house;
@@ -390,13 +395,13 @@ impl Connection {
         }
     }
 
-    /// An error answer, that no station counted, to a request of so many bytes. Whoever wants no answers (CLIENT REPLY)
-    /// wants none of these, and would take it for that of another request.
+    /// Answers a request of so many bytes with an error, and counts it. A client that wants no answers (CLIENT REPLY)
+    /// gets none, as it would take this one for the answer of another request.
     pub fn refuse(&mut self, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
         self.refuse_as(Outcome::Error, fault, request_bytes, turn);
     }
 
-    /// The same, counted as this.
+    /// Answers with an error that is counted as `outcome`.
     fn refuse_as(&mut self, outcome: Outcome, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
         let (protocol, is_wanted) = (self.session.protocol, self.session.answers());
         let output = self.output(turn);
@@ -408,13 +413,13 @@ impl Connection {
         turn.answered_at_once(self.last_request(), Kind::Session, outcome, bytes);
     }
 
-    /// The name of the request at hand.
+    /// Returns the name of the request at hand.
     #[must_use]
     pub fn last_request(&self) -> RequestName {
         RequestName { client: self.client.address.client, number: self.peer.requests }
     }
 
-    /// Before login it is no use to hear what is wrong with a request that is not for the session.
+    /// Replaces the error of a request that needs a login by NOAUTH before login: its details are not for strangers.
     fn known_only_inside(&self, fault: Fault, command: &[u8]) -> Fault {
         if command::is_for_sessions(command) {
             return fault;
@@ -422,7 +427,8 @@ impl Connection {
         self.session.account().err().unwrap_or(fault)
     }
 
-    /// An error in the stream itself; it waits when a bundle is before it. False: nothing more can be parsed now.
+    /// Answers an error in the byte stream, or keeps it until the bundle before it is back. Returns whether parsing may
+    /// go on.
     fn refuse_in_turn(
         &mut self,
         fault: Fault,
@@ -446,24 +452,24 @@ impl Connection {
     }
 }
 
-/// Whether a request may join those of its connection that are about to travel.
+/// Returns whether a request may join a bundle that already holds requests of its connection.
 fn travels_with_others(parsed: &Result<Command, Fault>) -> bool {
     matches!(parsed, Ok(Command::Store(operation)) if !operation.comes_in_pieces() && !may_block(operation))
 }
 
-/// Whether it may be parked. Such a pop travels alone: what came before it on its connection is answered when that is
-/// durable, not when the wait ends.
+/// Returns whether the operation may be parked. Such a pop travels alone: requests before it on its connection are
+/// answered when they are durable, not when the wait ends.
 fn may_block(operation: &Operation) -> bool {
     matches!(operation, Operation::Pop(pop) if pop.block_ms > 0)
 }
 
-/// How far one go of parsing has come. Spans count from `base`, where the bundle's bytes begin.
+/// The progress of one call of `parse`. Spans count from `base`, where the bundle's bytes begin.
 struct Parsing<'a> {
     input: &'a [u8],
     base: usize,
     at: usize,
     bundle: Option<Box<Bundle>>,
-    /// Requests in it that may answer a message.
+    /// Requests in the bundle that may answer a message.
     reads: usize,
 }
 
@@ -473,7 +479,7 @@ impl Parsing<'_> {
         self.base + end - self.at
     }
 
-    /// How long the next request is at least.
+    /// Returns the least length that the next request can have, in bytes.
     fn at_least(&self, decoded: &Decoded) -> usize {
         match *decoded {
             Decoded::Request { end } | Decoded::Typed { end, .. } => self.length_to(end),
@@ -483,7 +489,7 @@ impl Parsing<'_> {
         }
     }
 
-    /// The request that ended at `end` (counted from base) is done with; nothing of it need be carried.
+    /// Moves past a request that ended at `end` (counted from `base`) and is done with; no bundle needs its bytes.
     fn skip_to(&mut self, end: usize) {
         self.at = self.base + end;
         if self.bundle.is_none() {

@@ -1,44 +1,45 @@
-//! Waiting for those who are about to come back.
+//! How long a worker waits for clients that are about to send their next request.
 //!
-//! Clients that were just answered often ask again at once. A worker that takes what waits without them splits the clients in
-//! two crowds, which take turns for ever: each waits for two batches of half the size. Where a batch has a high price of its
-//! own, the worker does better to wait for the others a moment. How many come back, it learns; where nobody does, as with
-//! clients that think or come once, it waits for nobody. Nor does it where they are many: half of them fill a batch well, and
-//! the others' answers are written meanwhile.
+//! Clients that were just answered often send again at once. A worker that takes what is queued without waiting for
+//! them splits the clients into two groups that alternate for ever: each waits for two batches of half the size. Where
+//! every batch has a high fixed cost, the worker does better to wait a moment for the other group. It learns what share
+//! comes back, and waits for none if none does (clients that think in between, or come once). It does not wait for
+//! large groups either: half of such a group fills a batch well, and the answers of the other half are written
+//! meanwhile.
 
 use std::time::{Duration, Instant};
 
-/// Of a turn's time, the part that is spent on waiting afterwards, at most.
+/// The wait after a turn is at most one `PART`-th of the turn's time.
 const PART: u32 = 4;
 
-/// More bundles than this are not waited for.
+/// No wait if more bundles than this are expected.
 const CROWD_MAX: usize = 48;
 
-/// How much of what is believed of those who come back is what the last turn showed.
+/// Weight of the last turn in the moving average of `share`.
 const NEWS: f64 = 0.25;
 
-/// What a line knows of who comes back.
+/// A waiting line's estimate of how many bundles are about to arrive.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
-    /// No wait is longer; none: nobody is waited for.
+    /// The longest wait; None: workers do not wait.
     most: Option<Duration>,
-    /// Of those answered, the share that asked again while the worker would have waited; a moving average.
+    /// Share of the answered bundles whose clients sent again within the wait; a moving average.
     share: f64,
-    /// Bundles that the last turn answered, and how many have come since, until that time.
+    /// Bundles that the last turn answered, how many have arrived since, and until when arrivals count.
     answered: usize,
     came: usize,
     until: Option<Instant>,
-    /// How many bundles are worth waiting for.
+    /// How many queued bundles end the wait; 0: no wait.
     expected: usize,
 }
 
 impl Gathering {
-    /// From now on workers wait for so long at most.
+    /// Turns waiting on, for at most this long.
     pub(super) fn begin(&mut self, most: Duration) {
         *self = Self { most: Some(most), share: 1.0, ..Self::default() };
     }
 
-    /// A turn that took this time has answered so many bundles, while others wait.
+    /// Records the end of a turn: its duration, the bundles it answered, and how many bundles are queued.
     pub(super) fn turn_ends(&mut self, now: Instant, turn: Duration, answered: usize, waiting: usize) {
         let Some(most) = self.most else { return };
         if self.answered > 0 {
@@ -51,19 +52,19 @@ impl Gathering {
         self.expected = if expected <= CROWD_MAX { expected } else { 0 };
     }
 
-    /// Bundles have come.
+    /// Records that bundles have arrived.
     pub(super) fn arrive(&mut self, now: Instant, bundles: usize) {
         if self.until.is_some_and(|until| now < until) {
             self.came += bundles;
         }
     }
 
-    /// Until when more than `waiting` bundles are worth waiting for; None: they are not.
+    /// Returns until when a worker should wait when `waiting` bundles are queued; None: not at all.
     pub(super) fn until(&self, now: Instant, waiting: usize) -> Option<Instant> {
         self.until.filter(|until| waiting < self.expected && now < *until)
     }
 
-    /// Whether anything is to be told.
+    /// Returns whether waiting is turned on, so that arrivals and turns must be recorded.
     pub(super) fn is_on(&self) -> bool {
         self.most.is_some()
     }
@@ -76,7 +77,7 @@ mod tests {
     const MOST: Duration = Duration::from_micros(500);
     const TURN: Duration = Duration::from_micros(800);
 
-    /// Turns of which each answers two bundles, after which `back` come at once; what is worth waiting for then.
+    /// Runs turns that answer two bundles each, after which `back` arrive at once; returns how many are then expected.
     fn after(turns: u32, back: usize) -> usize {
         let mut gathering = Gathering::default();
         gathering.begin(MOST);

@@ -1,7 +1,8 @@
-//! A store in this process, behind the worker: runs a batch through the rules, serves the pops that wait, commits.
+//! A store in this process: runs a batch through the rules, serves the blocked pops, commits.
 //!
-//! The store is locked while requests are decided and free while the disk works: then the network threads answer reads
-//! that need no commit. One batch at a time: a frame on its way to the disk is followed by the next only when it is there.
+//! The store is locked while requests are decided and unlocked during the write to disk, so that network threads can
+//! answer reads that need no commit. Batches run one at a time: the next begins when the frame of the last one is on
+//! disk.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,7 @@ pub struct Local<R: Rules> {
     rules: Mutex<R>,
     waiters: Mutex<Waiters>,
     turn: Mutex<Vec<News>>,
-    /// Whether the last commit ended before all news was given to those who wait.
+    /// Whether the last commit ended before all news was given to the blocked pops.
     is_behind: AtomicBool,
     time: Time,
     clock: Clock,
@@ -52,7 +53,7 @@ impl<R: Rules> Local<R> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a batch; the caller holds the turn, and with it the space for news.
+    /// Runs a batch; the caller holds the lock `turn`, and with it the list of news.
     fn run_alone(&self, batch: &mut Batch, news: &mut Vec<News>) {
         let mut rules = self.rules();
         let requests = batch.requests() + self.waiters().len();
@@ -77,7 +78,8 @@ impl<R: Rules> Local<R> {
         }
         let mut left = Vec::new();
         for (place, bundle) in batch.waiting.drain(..).enumerate() {
-            // The first one goes on, whatever time has added by itself, unless it would overtake those who wait.
+            // The first bundle runs even if the tick alone made the commit heavy, but never before blocked pops that
+            // have news.
             if passage.is_behind() || place > 0 && passage.rules.is_heavy() {
                 left.push(bundle);
             } else {
@@ -96,8 +98,8 @@ impl<R: Rules> Local<R> {
         batch.told_ns = if has_synced { batch.answered_at - decided } else { 0 };
     }
 
-    /// Makes durable what the batch changed; on failure nobody is told that anything happened, and nobody waits any more
-    /// for what will never come.
+    /// Makes the batch durable. If that fails, all its requests and all blocked pops are answered with the error: no
+    /// client is told of a success, and none waits for a message that will never come.
     fn commit(&self, commit: Option<R::Commit>, finished: &mut Vec<Box<Bundle>>) {
         let Some(mut commit) = commit else { return };
         let result = commit.sync();
@@ -167,7 +169,8 @@ impl<R: Rules> Store for Local<R> {
 }
 
 impl<R: Rules> Drop for Local<R> {
-    /// Makes durable what was recorded in no batch, as an account is: a log can be closed in order only when nothing is left.
+    /// Commits what was recorded outside of any batch, as a new account is: a log can be closed in order only when
+    /// nothing is left.
     fn drop(&mut self) {
         let rules = self.rules.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut commit) = rules.seal() {
@@ -189,12 +192,12 @@ struct Passage<'a, R: Rules> {
 }
 
 impl<R: Rules> Passage<'_, R> {
-    /// Whether there is news for those who wait that this commit has no room for.
+    /// Returns whether news for blocked pops is left that this commit has no room for.
     fn is_behind(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// Ends the waits whose time is over.
+    /// Ends the waits whose deadline has passed.
     fn give_up(&mut self) {
         while let Some((_, mut waiting)) = self.waiters.take_expired(self.now) {
             waiting.bundle.answer_empty();
@@ -202,7 +205,7 @@ impl<R: Rules> Passage<'_, R> {
         }
     }
 
-    /// Lets time pass in the store.
+    /// Tells the store the time, and serves pops with what that makes available.
     fn tick(&mut self) {
         self.rules.tick(self.now, self.news);
         self.serve_waiters();
@@ -212,7 +215,7 @@ impl<R: Rules> Passage<'_, R> {
     fn run(&mut self, mut bundle: Box<Bundle>) {
         while !bundle.is_done() && bundle.answers.len() < BUNDLE_ANSWER_BYTES {
             if bundle.only_waits() && self.waiters.has_left(bundle.address) {
-                // Nobody would read what it took.
+                // No client would read what the pop took.
                 bundle.answer_empty();
                 break;
             }
@@ -239,16 +242,16 @@ impl<R: Rules> Passage<'_, R> {
         }
     }
 
-    /// Gives what became available to the pops that wait for it, before anybody else can take it: the longest waiting
-    /// first.
+    /// Gives messages that became available to the pops that wait for them, the longest waiting first, before any other
+    /// request can take them.
     ///
-    /// Each piece of news calls the first pop that it suits. That one need not take what the news is of: it may prefer
-    /// another message that came at the same time, or repeat an earlier answer. So the news calls the next one, until one
-    /// that it suits finds nothing: then its message is gone.
+    /// Each piece of news calls the first pop that it suits. That pop need not take the message: it may prefer another
+    /// one that came at the same time, or repeat an earlier answer. So the news calls one pop after another until one
+    /// finds nothing: then the message is gone.
     ///
-    /// When the commit has enough, the rest of the news is kept for the next one.
+    /// When the commit is heavy, the rest of the news is kept for the next one.
     fn serve_waiters(&mut self) {
-        // What comes of age while pops are asked is news too.
+        // Messages that become due while pops run are news too.
         while !self.waiters.is_empty() && !self.news.is_empty() {
             let mut news = std::mem::take(self.news);
             let is_one_message = news.len() == 1;
@@ -278,7 +281,7 @@ impl<R: Rules> Passage<'_, R> {
         self.news.clear();
     }
 
-    /// Asks for a pop that waits; whether what it was called for is gone then.
+    /// Executes a pop that waits, and returns whether the message that it was called for is gone then.
     fn serve(&mut self, ticket: Ticket, is_one_message: bool) -> bool {
         let Some(mut waiting) = self.waiters.take(ticket) else { return false };
         let takes_it = is_one_message && !waiting.bundle.may_repeat();

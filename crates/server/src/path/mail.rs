@@ -1,4 +1,4 @@
-//! The way back: what others tell a network thread of the queue tier.
+//! What other threads send to a network thread of the queue tier: answers, login verdicts, connections to close.
 
 use super::bundle::{Address, Bundle};
 use crate::authenticator::Verdict;
@@ -9,9 +9,9 @@ pub enum Mail {
     Answered(Box<Bundle>),
     /// The verdict on a secret.
     Verified {
-        /// Who logs in.
+        /// The connection that logs in.
         address: Address,
-        /// What was found.
+        /// What the check of the secret found.
         verdict: Verdict,
     },
     /// Close this connection (CLIENT KILL).

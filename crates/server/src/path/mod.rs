@@ -16,17 +16,17 @@ pub mod limits;
 
 pub mod tier; // 2, between reading and writing
 
-pub mod connection; // 2, one of many
+pub mod connection; // 2, one client's connection
 
-pub mod turn; // 2, what it may use
+pub mod turn; // 2, the thread's tools while a connection is served
 
-pub mod session; // 2, what is not for the store
+pub mod session; // 2, requests that need no store
 
-pub mod bundle; // 3, what travels
+pub mod bundle; // 3, requests on their way to a worker and back
 
-mod pieces; // 3, of an answer that is long
+mod pieces; // 3, long lists and redrives
 
-mod gathering; // 3, who is waited for
+mod gathering; // 3, how long a worker waits for a fuller batch
 
 pub mod waiting_line; // 3
 
@@ -34,10 +34,10 @@ pub mod worker; // 4, 5
 
 pub mod local; // 5, a store in this process
 
-pub mod waiters; // 5, pops that wait
+pub mod waiters; // 5, blocked pops
 
-mod tickets; // 5, those that wait for the same
+mod tickets; // 5, blocked pops that wait for the same messages
 
 pub mod mail; // 6
 
-mod watch; // 6, who wants to know of single requests
+mod watch; // 6, slow and traced requests

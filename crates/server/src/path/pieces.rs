@@ -1,22 +1,22 @@
-//! A list or a redrive in pieces: one answer to the client, several turns of the store.
+//! Lists and redrives in pieces: one answer to the client, several calls of the store.
 //!
-//! QLIST is one request with one answer, whatever the number of queues. Written in one go, 100,000 of them keep the store
-//! locked, or a call to the database under way, for as long as it takes, and everybody else waits. So a store answers the
-//! first [`LIST_PIECE`] queues, or fewer where it had much to read for them, and then says behind them which was the last. The
-//! network thread keeps such a piece and lines the request up again for what comes next; others have their turn in between. The
-//! client gets one array.
+//! QLIST is one request with one answer, whatever the number of queues. A list of 100,000 queues, written in one go,
+//! would keep the store locked (or a call to the database under way) all that time, while every other client waits. So
+//! a store answers the first [`LIST_PIECE`] queues, or fewer where it had much to read for them, and then the id of the
+//! last one. The network thread keeps this piece and lines the request up again for the next; other requests have their
+//! turn in between. The client gets one array.
 //!
-//! The price is that a long list is no picture of one moment: each queue is shown as it was at some time between the
-//! request and its answer, and one that is made or deleted meanwhile may stand in it or not. A copy of all queues taken
-//! at once would be a picture, and cost the lock that this is to save.
+//! The price is that a long list is no snapshot: each queue is shown as it was at some time between the request and its
+//! answer, and one that is made or deleted meanwhile may be listed or not. A copy of all queues taken at once would be
+//! a snapshot, and would need the long lock that the pieces avoid.
 //!
-//! QREDRIVE is done in the same way, for the same reason: a store moves as many dead letters as stand among the first
-//! [`REDRIVE_PIECE`](posthaste_wire::operation::REDRIVE_PIECE) messages, and its commit is done before the next piece
-//! begins. The client gets one number. Whatever ends it in between (a crash, the end of its connection) leaves what was moved
-//! where it is and the rest where it was, for another QREDRIVE.
+//! QREDRIVE works in the same way, for the same reason: a store moves the dead letters among the first
+//! [`REDRIVE_PIECE`](posthaste_wire::operation::REDRIVE_PIECE) messages, and commits them before the next piece begins.
+//! The client gets one number. If a redrive ends early (a crash, the end of its connection), what was moved stays
+//! moved, and another QREDRIVE moves the rest.
 //!
-//! Such a request travels alone in its bundle. A later piece may be refused (`BUSY`), and then nothing else of the
-//! connection may be taken back with it.
+//! Such a request travels alone in its bundle: a later piece may be refused (`BUSY`), which takes back all answers of
+//! the bundle.
 
 use posthaste_wire::encode::Encoder;
 use posthaste_wire::operation::{LIST_PIECE, Operation};
@@ -26,26 +26,27 @@ use super::bundle::{Bundle, Request};
 use crate::queue::answer::Answer;
 use crate::queue::rules::Outcome;
 
-/// What there is of an answer that is not whole.
+/// The pieces so far of an answer that is not whole.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// The queues as they were answered, without the arrays around them.
+    /// The encoded queues, without the array headers.
     bytes: Vec<u8>,
     queues: usize,
-    /// How many dead letters were moved.
+    /// How many dead letters were moved so far.
     moved: u64,
-    /// Some were answered, and more are asked for.
+    /// Whether the request is lined up again for its next piece.
     go_on: bool,
 }
 
 impl Bundle {
-    /// Takes in a piece. True: the bundle is to be lined up again for the next one. False: it holds its answers.
+    /// Takes in a piece. Returns whether the bundle must be lined up again for the next one; if not, it holds its
+    /// answers.
     pub fn lacks_pieces(&mut self) -> bool {
         self.pieces.go_on = self.takes_in_a_piece();
         self.pieces.go_on
     }
 
-    /// Whether it stands in line for another piece. Its store has been at it since the first.
+    /// Returns whether the bundle is lined up for another piece. Its stamps stay those of the first piece.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         self.pieces.go_on
@@ -106,12 +107,12 @@ impl Bundle {
     }
 }
 
-/// What a piece of a list holds.
+/// The contents of one piece of a list.
 struct Extent {
     queues: usize,
-    /// The id of the last one.
+    /// Id of the last queue.
     last: Option<u64>,
-    /// Bytes at the end that say that there are more, if they do.
+    /// Length of the mark at the end that says that more queues follow; 0: no mark.
     mark_bytes: usize,
 }
 
@@ -127,7 +128,7 @@ fn extent(answer: &[u8]) -> Option<Extent> {
     Some(Extent { queues: parts.len(), last: id.map(i64::cast_unsigned), mark_bytes: 0 })
 }
 
-/// How many dead letters a piece moved, and the id it has come to. None: it was the last.
+/// Returns how many dead letters a piece moved, and the id that it has reached (None: it was the last piece).
 fn progress(piece: &[u8]) -> Option<(u64, Option<u64>)> {
     let Reply::Value(piece, _) = decode(piece) else { return None };
     let number = |value: &Value<'_>| value.as_integer().map(i64::cast_unsigned);

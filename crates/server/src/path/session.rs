@@ -1,6 +1,6 @@
-//! A connection's session: who it is, what protocol it speaks, and the requests that are not for the store.
+//! A connection's session: its account, its protocol, and the requests that need no store.
 //!
-//! Pure but for what it is handed: bytes and the house in, answer bytes and the next [`Step`] out.
+//! It does no I/O: bytes and the house go in, answer bytes and the next [`Step`] come out.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,15 +22,15 @@ use crate::queue::rules::AccountId;
 /// What follows from a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is answered.
+    /// The request is answered.
     Answered,
-    /// It is answered, and the connection ends.
+    /// The request is answered, and the connection ends.
     Close,
-    /// A login: the secret is to be checked, then the account's number asked of the store.
+    /// A login: the secret must be checked, then the store asked for the account's number.
     Login {
         /// Account name.
         account: Vec<u8>,
-        /// What was given as its secret.
+        /// The secret as the client gave it.
         secret: Vec<u8>,
     },
 }
@@ -75,7 +75,7 @@ enum Mute {
     Always,
 }
 
-/// The version of Redis whose clients' expectations we meet.
+/// The version of Redis that the server claims to be, for its clients.
 pub const REDIS_VERSION: &str = "7.2.0";
 
 impl Session {
@@ -99,7 +99,7 @@ impl Session {
         self.grants.as_deref()
     }
 
-    /// Whether the connection may look at other clients and close them.
+    /// Returns an error unless the connection may look at other clients and close them.
     fn administers_clients(&self) -> Result<(), Fault> {
         if self.account.is_none() {
             return Err(Fault::new(Word::NoAuth, "log in before looking at other clients"));
@@ -125,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Whether any answer may have to be swallowed.
+    /// Returns whether the next answer is unwanted, without using up a single skip.
     #[must_use]
     pub fn is_muted(&self) -> bool {
         self.mute != Mute::No
@@ -141,7 +141,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Step {
         let text = |span: &Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
-        // What clients of Redis send, if at all, when they are logged in.
+        // Only clients that are logged in have a use for these.
         if matches!(command, Command::Logout | Command::ReadOnly | Command::Get(_))
             && let Err(fault) = self.account()
         {
@@ -236,14 +236,14 @@ impl Session {
                 }
                 ClientReply::Off => self.mute = Mute::Always,
                 ClientReply::Skip if self.mute == Mute::No => self.mute = Mute::Once,
-                // It asks for less silence than there is.
+                // A muted connection stays muted, and a skip is not counted twice.
                 ClientReply::Skip => {}
             },
             _ => encoder.simple("OK"),
         }
     }
 
-    /// The store gave the account's number: the login is done.
+    /// Ends a login with the account's number from the store.
     pub fn logged_in(&mut self, account: AccountId, client: &Client, out: &mut Vec<u8>) {
         let Some(Arriving { greeting, name, grants, is_wanted }) = self.arriving.take() else { return };
         (self.account, self.grants) = (Some(account), grants);
@@ -259,7 +259,7 @@ impl Session {
         }
     }
 
-    /// The login failed, with this error, which is written already.
+    /// Ends a failed login with this error, which is encoded already.
     pub fn refused(&mut self, error: &[u8], out: &mut Vec<u8>) {
         if self.arriving.take().is_none_or(|arriving| arriving.is_wanted) {
             self.encoder(out).encoded(error);
@@ -272,7 +272,7 @@ impl Session {
         self.arriving.as_ref().map(|arriving| arriving.name.as_slice())
     }
 
-    /// Its secret is right, and this is what the account may do.
+    /// Notes that the secret was right, and what the account may do.
     pub fn welcome(&mut self, grants: Option<Arc<Grants>>) {
         if let Some(arriving) = &mut self.arriving {
             arriving.grants = grants;
@@ -369,7 +369,7 @@ impl Session {
         }
     }
 
-    /// The name of the account of a connection that has not logged in.
+    /// Returns the account name that a connection has without a login: `default` where that is enough, else none.
     fn stranger(&self) -> String {
         if self.is_admitted() { "default".into() } else { String::new() }
     }
@@ -383,8 +383,8 @@ fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
     spans.iter().map(|span| span.of(bytes)).collect()
 }
 
-/// CLIENT KILL: by what connections have in common. The new form spares whoever asks, unless told otherwise, and answers a
-/// count; the old one (a bare peer) answers OK or an error, and then closes the connection that asks too, if it is of that
+/// Executes CLIENT KILL. The new form (filters) spares the connection that asks unless told otherwise, and answers a
+/// count. The old form (a bare peer) answers OK or an error, and then closes the asking connection too if it is of that
 /// peer.
 fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encoder: &mut Encoder<'_>) -> Step {
     let is_meant = |client: &Client| match target {
@@ -415,8 +415,9 @@ fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encode
     Step::Answered
 }
 
-/// Whether a connection has in common what those have that are meant. Those by which HTTP asks are meant by their number or their
-/// account alone: who closes all of a kind would end requests of others there, of which nobody knows then whether they were done.
+/// Returns whether a connection matches the filter. Connections inside this process, which serve HTTP, match only a
+/// filter that names their number or account: closing them by a common property would break off requests of other users
+/// over HTTP, who could not know whether these were done.
 fn is_of(client: &Client, filter: &KillFilter, bytes: &[u8]) -> bool {
     let has_account = |name: Span| client.about().account.as_bytes() == name.of(bytes);
     let is_named = filter.id.is_some() || filter.account.is_some();

@@ -1,8 +1,8 @@
-//! Places of pops that wait for the same, of which some (NOTOWN) take nothing that their own account sends.
+//! Pops that wait for the same messages; some of them (NOTOWN) take none that their own account sends.
 //!
-//! The first that takes a message is found in a fixed number of looks, however many of its sender's own stand before it: of
-//! places with NOTOWN that belong to one account and follow each other only the first is ever looked at, and then the
-//! one behind them, which is another's.
+//! The first pop that takes a message is found with a fixed number of look-ups, however many NOTOWN pops of its sender
+//! stand before it: of consecutive NOTOWN pops of one account only the first is looked at, and then the pop behind
+//! them, which belongs to another account.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,19 +10,19 @@ use std::ops::Bound;
 use super::waiters::Ticket;
 use crate::queue::rules::AccountId;
 
-/// One list of them.
+/// The tickets of such pops.
 #[derive(Default)]
 pub(super) struct Tickets {
-    /// These take what anybody sends.
+    /// Pops that take messages of every sender.
     from_all: BTreeSet<Ticket>,
-    /// These take what others than this account send.
+    /// Pops that take messages of every sender but this account.
     from_others: BTreeMap<Ticket, AccountId>,
-    /// Those of them that have another account's before them, or none.
+    /// The tickets in `from_others` whose predecessor there is of another account, or that have none.
     turns: BTreeSet<Ticket>,
 }
 
 impl Tickets {
-    /// Adds a place. `not_from`: whose messages it does not take.
+    /// Adds a ticket. `not_from` is the account whose messages its pop does not take.
     pub(super) fn insert(&mut self, ticket: Ticket, not_from: Option<AccountId>) {
         let Some(account) = not_from else {
             self.from_all.insert(ticket);
@@ -33,7 +33,7 @@ impl Tickets {
         self.mark_behind(ticket);
     }
 
-    /// Takes a place out.
+    /// Removes a ticket.
     pub(super) fn remove(&mut self, ticket: Ticket) {
         if self.from_others.remove(&ticket).is_some() {
             self.turns.remove(&ticket);
@@ -43,13 +43,13 @@ impl Tickets {
         }
     }
 
-    /// The first from this place on that takes what `sender` sends; None: what nobody has sent.
+    /// Returns the first ticket from `from` on whose pop takes a message of `sender` (None: news without a sender).
     pub(super) fn first(&self, from: Ticket, sender: Option<AccountId>) -> Option<Ticket> {
         let from_all = self.from_all.range(from..).next().copied();
         from_all.into_iter().chain(self.first_from_others(from, sender)).min()
     }
 
-    /// Whether there is no place.
+    /// Returns whether there is no ticket.
     pub(super) fn is_empty(&self) -> bool {
         self.from_all.is_empty() && self.from_others.is_empty()
     }
@@ -62,7 +62,7 @@ impl Tickets {
         self.turns.range((Bound::Excluded(ticket), Bound::Unbounded)).next().copied()
     }
 
-    /// Notes whether a place has another account's before it.
+    /// Notes whether the predecessor of a ticket is of another account.
     fn mark(&mut self, ticket: Ticket) {
         let before = self.from_others.range(..ticket).next_back().map(|(_, account)| account);
         if before == self.from_others.get(&ticket) {

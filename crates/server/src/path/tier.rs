@@ -1,5 +1,5 @@
-//! What a network thread of the queue tier does between reading and writing: requests leave in bundles, answers come
-//! back in them, logins are finished, and everything is counted.
+//! What a network thread of the queue tier does between reading and writing: it sends requests to the workers in
+//! bundles, takes the answers back, finishes logins and counts everything.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct QueueTier {
     worker: Worker,
     /// Bundles whose answers are written in this turn.
     answered: Vec<Box<Bundle>>,
-    /// To be lined up again: lists that are not whole, and what is left of bundles with long answers.
+    /// Bundles to be lined up again: lists and redrives that are not whole, and the rest of bundles with long answers.
     going_on: Vec<Box<Bundle>>,
 }
 
@@ -81,7 +81,7 @@ impl Tier for QueueTier {
     fn leave(&mut self, _: usize, connection: &Connection) {
         let address = connection.client.address;
         if connection.blocked {
-            // Nobody reads the answer: the waiting pop must not take a message any more.
+            // No client reads the answer, so the blocked pop must not take a message any more.
             self.answered.extend(self.give_up(address));
         }
         if let Entrance::Closed(authenticator) = &self.house.entrance
@@ -176,7 +176,7 @@ impl Tier for QueueTier {
 }
 
 impl QueueTier {
-    /// For the thread of this number.
+    /// Returns the queue tier's part of the network thread with this number.
     #[must_use]
     pub fn new(thread: usize, house: Arc<House>) -> Self {
         let (recorder, worker) = (house.meter.recorder(), house.worker());
@@ -184,14 +184,14 @@ impl QueueTier {
         Self { thread, house, bench, recorder, worker, answered: Vec::new(), going_on: Vec::new() }
     }
 
-    /// A pop that waits gets nothing.
+    /// Ends the wait of a connection's pop, and returns its bundle, answered with nothing.
     fn give_up(&self, address: Address) -> Option<Box<Bundle>> {
         let mut bundle = self.house.store.leave(address)?;
         bundle.end_wait(self.house.clock.stamp());
         Some(bundle)
     }
 
-    /// A bundle is back: its answers go out, and the next one may leave.
+    /// Hands the answers of a bundle to its connection, which may then send the next bundle.
     fn deliver(&mut self, mut bundle: Box<Bundle>, connections: &mut Connections<Self>) {
         let address = bundle.address;
         if bundle.may_wait() {
@@ -217,14 +217,14 @@ impl QueueTier {
         self.answered.push(bundle);
     }
 
-    /// While the tier stops waiting pops get nothing, those of who has just come too.
+    /// Ends the wait of every blocked pop, when the tier stops.
     fn end_waiting(&mut self, connections: &mut Connections<Self>) {
         let blocked = connections.iter().filter(|(_, connection)| connection.blocked);
         let blocked: Vec<usize> = blocked.map(|(slot, _)| slot).collect();
         blocked.into_iter().for_each(|slot| self.hung_up(slot, connections));
     }
 
-    /// Asks the store for the numbers of accounts that log in.
+    /// Asks the store for the numbers of the accounts that log in.
     fn finish_logins(&mut self, connections: &mut Connections<Self>) {
         for (address, account) in std::mem::take(&mut self.bench.logins) {
             self.log_in(address, &account, connections);
@@ -269,20 +269,20 @@ impl QueueTier {
         turn.buffers.keep(error);
     }
 
-    /// A pop whose client has hung up before it was read does not wait: nobody tells of that once more, and the message it
-    /// waited for would be lost.
+    /// Keeps a pop from being parked if its client has hung up before the pop was read: no later event would tell of
+    /// that, and the message that it waits for would be lost.
     fn keep_from_waiting(&self, bundle: &Bundle, connections: &Connections<Self>) {
         let has_left = || {
             let connection = connections.get(bundle.address.slot);
             connection.is_some_and(|connection| connection.peer.has_hung_up())
         };
         if bundle.may_wait() && has_left() {
-            // It is not parked yet, so nothing comes of this but the note that its client has left.
+            // The pop is not parked yet, so this only notes that its client has left.
             let _ = self.house.store.leave(bundle.address);
         }
     }
 
-    /// Lines up this turn's bundles; those that find the line full are told so.
+    /// Lines up this turn's bundles; those that do not fit are answered with an error.
     fn line_up(&mut self, connections: &mut Connections<Self>) {
         self.bench.outgoing.append(&mut self.going_on);
         if self.bench.outgoing.is_empty() {
@@ -297,7 +297,7 @@ impl QueueTier {
             self.keep_from_waiting(bundle, connections);
         }
         if connections.len() == 1 {
-            // Nobody else waits for this thread, so the way to a worker and back can be saved.
+            // No other client waits for this thread, so the way to a worker and back can be saved.
             self.worker.do_here(&mut outgoing, self.thread);
             while let Some(bundle) = self.worker.next_done_here() {
                 self.deliver(bundle, connections);
@@ -339,7 +339,7 @@ fn count_bundle(bundle: &mut Bundle, replied: u64, recorder: &mut Recorder) {
     }
 }
 
-/// What the store answers to a login: the account's number, or an error.
+/// Reads the store's answer to a login: the account's number, or the encoded error.
 fn number(answer: &[u8]) -> Result<AccountId, &[u8]> {
     let number = str::from_utf8(answer).ok().and_then(|text| text.strip_prefix(':'));
     number.and_then(|text| text.trim_end().parse().ok()).ok_or(answer)

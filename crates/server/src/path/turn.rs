@@ -39,9 +39,9 @@ pub(super) struct AtOnce {
 
 /// What a connection may use while it is served.
 pub struct Turn<'a> {
-    /// What all share.
+    /// What all threads share.
     pub house: &'a House,
-    /// When the requests at hand were whole.
+    /// Stamp at which the requests at hand were whole.
     pub parsed_at: u64,
     /// Space for the arguments of one request.
     pub args: &'a mut Vec<Span>,
@@ -56,7 +56,7 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// An empty bundle.
+    /// Returns an empty bundle, reused if possible.
     pub fn bundle(&mut self, address: Address, account: AccountId, protocol: Protocol) -> Box<Bundle> {
         let mut bundle = self.bundles.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
         (bundle.address, bundle.account, bundle.protocol) = (address, account, protocol);
@@ -66,12 +66,12 @@ impl Turn<'_> {
         bundle
     }
 
-    /// The connection in this slot has something to write.
+    /// Notes that the connection in this slot has something to write.
     pub fn wrote(&mut self, slot: usize) {
         self.touched.add(slot);
     }
 
-    /// A request was answered on the spot, with so many bytes.
+    /// Records a request that was answered on the spot, with the lengths of request and answer.
     pub fn answered_at_once(&mut self, id: RequestName, kind: Kind, outcome: Outcome, bytes: [usize; 2]) {
         let [request_bytes, answer_bytes] = bytes.map(length);
         let received = self.parsed_at;
@@ -79,7 +79,7 @@ impl Turn<'_> {
         self.at_once.push(done);
     }
 
-    /// A connection logs in: its secret is checked first where accounts are closed.
+    /// Begins a login: the secret is checked first where accounts are closed.
     pub fn log_in(&mut self, client: &Client, account: &[u8], secret: &[u8]) {
         match &self.house.entrance {
             Entrance::Open(_) => self.logins.push((client.address, account.to_vec())),
@@ -91,8 +91,8 @@ impl Turn<'_> {
 }
 
 impl Bench {
-    /// Takes back a bundle that is done with, for another use. It is emptied now: the one that is kept longest is used last, and
-    /// might hold what a large request needed for good.
+    /// Keeps a bundle that is done with, for reuse. It is emptied now: bundles at the bottom of the stack may never be
+    /// used again, and would hold the memory of a large request for good.
     pub(super) fn keep(&mut self, mut bundle: Box<Bundle>) {
         if self.bundles.len() < limits::SPARE_BUNDLES {
             bundle.empty(limits::BUFFER_BYTES_KEPT);
@@ -100,7 +100,7 @@ impl Bench {
         }
     }
 
-    /// What a connection may use while it is served.
+    /// Lends the tools for one turn.
     pub(super) fn turn<'a>(&'a mut self, house: &'a House) -> Turn<'a> {
         Turn {
             house,
@@ -116,7 +116,8 @@ impl Bench {
     }
 }
 
-/// One reading of the clock for all that a connection was answered in one go: it costs more than some answers.
+/// Stamps all requests that a connection was answered in one go with one reading of the clock, which costs more than
+/// some answers.
 pub(super) fn stamp_answered(at_once: &mut [AtOnce], clock: Clock) {
     if !at_once.is_empty() {
         let answered = clock.stamp();

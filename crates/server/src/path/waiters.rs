@@ -1,8 +1,9 @@
 //! Pops that wait for a message: first come, first served.
 //!
-//! A blocked pop is parked here with its bundle. News of a message finds the longest waiting pop it suits by
-//! looking at three lists at most (by queue, by sender, by both; for this reader or for anyone), never by walking
-//! all that wait: whoever stands in such a list takes the message, unless it is their own and they want none of those.
+//! A blocked pop is parked here with its bundle. News of a message finds the longest waiting pop that it suits by
+//! looking at three lists at most (by queue, by sender, by both; for this reader or for any), never by walking all
+//! parked pops: every pop in such a list takes the message, unless its own account sent it and it asked for none of
+//! those (NOTOWN).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +13,16 @@ use super::bundle::{Address, Bundle};
 use super::tickets::Tickets;
 use crate::queue::rules::{AccountId, Interest, Millis, News, QueueId};
 
-/// Order of arrival.
+/// A parked pop's place in the order of arrival.
 pub type Ticket = u64;
 
-/// What a list of waiting pops is for.
+/// What the pops in one list wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
-    /// Those that would take a message of this queue and sender (None: any), addressed to this reader (None: to anyone).
+    /// Pops that would take a message of this queue and sender (None: any), addressed to this reader (None: to any
+    /// reader).
     Message(Option<QueueId>, Option<AccountId>, Option<AccountId>),
-    /// Those that name this queue.
+    /// Pops that name this queue.
     Queue(QueueId),
 }
 
@@ -28,13 +30,13 @@ enum Key {
 pub struct Waiting {
     /// Its bundle; the pop is the next request in it.
     pub bundle: Box<Bundle>,
-    /// What would end the wait.
+    /// The messages that would end the wait.
     pub interest: Interest,
-    /// When it gives up.
+    /// The deadline at which the pop gives up.
     pub until: Millis,
 }
 
-/// All parked pops of a middleware.
+/// All parked pops of a store.
 #[derive(Default)]
 pub struct Waiters {
     next_ticket: Ticket,
@@ -53,7 +55,7 @@ impl Waiters {
         self.insert(ticket, waiting);
     }
 
-    /// The longest waiting pop that the news may satisfy, from this place on.
+    /// Returns the longest waiting pop that the news may satisfy, from this ticket on.
     #[must_use]
     pub fn first_match(&self, news: News, from: Ticket) -> Option<Ticket> {
         keys_for(news)
@@ -80,18 +82,18 @@ impl Waiters {
         tickets.into_iter().filter_map(|ticket| self.take(ticket).map(|waiting| (ticket, waiting))).collect()
     }
 
-    /// The pops that wait from this place on, with what they wait for.
+    /// Returns the parked pops from this ticket on, with what they wait for.
     pub fn interests(&self, from: Ticket) -> impl Iterator<Item = (Ticket, Interest)> {
         self.parked.range(from..).map(|(ticket, waiting)| (*ticket, waiting.interest))
     }
 
-    /// Takes out one pop whose time is over.
+    /// Takes out one pop whose deadline has passed.
     pub fn take_expired(&mut self, now: Millis) -> Option<(Ticket, Waiting)> {
         let &(until, ticket) = self.by_deadline.first()?;
         if until > now { None } else { Some((ticket, self.take(ticket)?)) }
     }
 
-    /// A connection left: its pop is taken out, or will not be parked when it comes.
+    /// Notes that a connection has left: its pop is taken out, or will not be parked when it arrives.
     pub fn leave(&mut self, address: Address) -> Option<Waiting> {
         match self.by_address.get(&address) {
             Some(&ticket) => self.take(ticket),
@@ -102,36 +104,36 @@ impl Waiters {
         }
     }
 
-    /// Whether the connection of a pop that is about to be executed or parked has left.
+    /// Returns whether the connection of a pop that is about to be executed or parked has left.
     #[must_use]
     pub fn has_left(&self, address: Address) -> bool {
         self.left.contains(&address)
     }
 
-    /// Whether that is so of any pop.
+    /// Returns whether any connection with a pop under way has left.
     #[must_use]
     pub fn somebody_left(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// The pop of a connection that left is back.
+    /// Forgets that a connection has left, once its pop is back.
     pub fn forget(&mut self, address: Address) {
         self.left.remove(&address);
     }
 
-    /// When the next one gives up.
+    /// Returns the earliest deadline of a parked pop.
     #[must_use]
     pub fn deadline(&self) -> Option<Millis> {
         self.by_deadline.first().map(|(until, _)| *until)
     }
 
-    /// How many wait.
+    /// Returns how many pops are parked.
     #[must_use]
     pub fn len(&self) -> usize {
         self.parked.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether no pop is parked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parked.is_empty()
@@ -147,7 +149,7 @@ impl Waiters {
         self.parked.insert(ticket, waiting);
     }
 
-    /// Takes out the pop in this place.
+    /// Takes out the pop with this ticket.
     pub fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
         let waiting = self.parked.remove(&ticket)?;
         for key in keys_of(&waiting.interest).into_iter().flatten() {
@@ -164,7 +166,7 @@ impl Waiters {
     }
 }
 
-/// The lists a waiting pop stands in.
+/// Returns the lists that contain a waiting pop.
 fn keys_of(interest: &Interest) -> [Option<Key>; 3] {
     let Interest { reader, queue, sender, broadcast, .. } = *interest;
     [
@@ -174,7 +176,7 @@ fn keys_of(interest: &Interest) -> [Option<Key>; 3] {
     ]
 }
 
-/// Whose message the news is of.
+/// Returns the sender of the message that the news is about.
 fn sender_of(news: News) -> Option<AccountId> {
     match news {
         News::Available { sender, .. } => Some(sender),
@@ -182,7 +184,7 @@ fn sender_of(news: News) -> Option<AccountId> {
     }
 }
 
-/// The lists of those whom the news concerns.
+/// Returns the lists of the pops that the news may satisfy.
 fn keys_for(news: News) -> [Option<Key>; 3] {
     match news {
         News::Available { queue, sender, recipient } => [

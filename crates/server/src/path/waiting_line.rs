@@ -1,13 +1,13 @@
-//! The waiting line before the workers: bounded, first come first served, with a line of its own for chosen
-//! request kinds that go first.
+//! The waiting line before the workers: bounded, first come first served; chosen request kinds have a line of their
+//! own, which goes first.
 //!
 //! A worker takes everything that waits, up to its batch size: an idle system has batches of one, a busy one large
-//! batches, so the cost per request falls as the load rises. Where a batch is dear, as over PostgreSQL, it may wait a moment
-//! for those who are about to come back: see `gathering`.
+//! batches, so the cost per request falls as the load rises. Where a batch is expensive, as over PostgreSQL, a worker
+//! may wait a moment for clients that are about to send again: see `gathering`.
 //!
-//! One worker does that; the others are its reserve. Were they to take what comes while it works, they would cut
-//! one large batch into many small ones that wait for each other in the store. So they take only when a whole batch
-//! waits (with batches of one: always), or when the worker is kept waiting by a slow or distant store.
+//! One worker does that; the others are its reserve. If they took what arrives while it works, they would cut one large
+//! batch into many small ones that wait for each other in the store. So they take only when a whole batch waits (with
+//! batches of one: always), or when the first worker is kept waiting by a slow or distant store.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,30 +21,30 @@ use super::bundle::Bundle;
 use super::gathering::Gathering;
 use super::limits;
 
-/// What a worker got.
+/// The result of a worker's attempt to take a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     /// At least one bundle.
     Some,
-    /// Nothing came until the given time, or somebody asked the workers to look around.
+    /// Nothing arrived until the given time, or a worker was woken to ask the store again what is due.
     Nothing,
     /// The line is closed and empty.
     Closed,
 }
 
-/// A worker's wait: it has looked, there was nothing to take, and it sleeps until it is called.
+/// A worker's wait: there was nothing to take, and it sleeps until it is called.
 #[derive(Debug)]
 #[must_use = "a worker that waits is counted until it gets up"]
 pub struct Pause {
-    /// When it looks again in any case; None: when it is called.
+    /// When the worker looks again in any case; None: only when it is called.
     pub until: Option<Instant>,
-    /// When it looked.
+    /// When the wait began.
     since: Instant,
-    /// It watches how long the first of those that wait has waited.
+    /// Whether this worker watches how long the first waiting bundle has waited, to take it as the reserve.
     watches: bool,
 }
 
-/// A worker's shift at the store; it ends when this is dropped.
+/// Marks a worker as busy with a batch, until this is dropped.
 pub struct Shift {
     line: Arc<WaitingLine>,
     bundles: usize,
@@ -52,7 +52,7 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// For a worker that took so many bundles.
+    /// Begins the shift of a worker that took so many bundles.
     #[must_use]
     pub fn of(line: &Arc<WaitingLine>, bundles: usize) -> Self {
         Self { line: Arc::clone(line), bundles, since: line.clock.instant() }
@@ -79,44 +79,44 @@ struct State {
     normal: VecDeque<Box<Bundle>>,
     requests: usize,
     idle_workers: usize,
-    /// Those of them that sleep and were not called. The one that lay down last is called first: what it works with is still
-    /// in its core's caches, and if one watches, it is that one.
+    /// Idle workers that sleep and were not called. The one that fell asleep last is called first: its working set is
+    /// still in its core's caches, and if a worker watches, it is that one.
     sleepers: Vec<Thread>,
-    /// When those of them that do not wait for a call alone look again, in no order.
+    /// When idle workers that have a deadline look again, in no order.
     alarms: Vec<Instant>,
-    /// When something is due of which a worker knew that is under way with a batch now.
+    /// Earliest deadline known only to a worker that is busy with a batch.
     due: Option<Instant>,
-    /// Workers under way with a batch.
+    /// Workers busy with a batch.
     working: usize,
-    /// Since when the first of those that wait now has waited.
+    /// Since when the first waiting bundle has waited, as far as is known.
     waiting_since: Option<Instant>,
-    /// Sleeping workers that watch how long they wait.
+    /// Idle workers that watch how long bundles wait.
     watchers: usize,
-    /// One was called to watch, and none has looked since.
+    /// Whether a worker was called to watch, and none has looked since.
     called_to_watch: bool,
     /// The batch size that workers last asked for.
     batch: usize,
-    /// Who is waited for before a worker takes.
+    /// How long a worker waits for a fuller batch before it takes.
     gathering: Gathering,
     nudged: bool,
-    /// How often a worker that waits was called.
+    /// How often an idle worker was called.
     calls: u64,
     closed: bool,
 }
 
 impl WaitingLine {
-    /// A line for at most `requests_max` requests; bundles that begin with one of `first_kinds` go first.
+    /// Returns a line for at most `requests_max` requests; bundles that begin with one of `first_kinds` go first.
     #[must_use]
     pub fn new(clock: Clock, requests_max: usize, first_kinds: Vec<Kind>) -> Self {
         Self { state: Mutex::default(), clock, requests_max, first_kinds }
     }
 
-    /// From now on a worker that may take waits first for those who are about to come back, for so long at most.
+    /// From now on a worker that may take first waits for clients that are about to send again, for at most this long.
     pub fn gather(&self, most: Duration) {
         self.lock().gathering.begin(most);
     }
 
-    /// Most requests that may wait.
+    /// Returns how many requests may wait at most.
     #[must_use]
     pub fn requests_max(&self) -> usize {
         self.requests_max
@@ -143,8 +143,8 @@ impl WaitingLine {
         self.call_worker(state);
     }
 
-    /// Wakes a worker if there is something for one to do, and lets go of the line before: who wakes takes it first of all, and
-    /// would sleep once more until it is free.
+    /// Wakes a worker if there is something for it to do. The lock is released before: the first thing a woken worker
+    /// does is to take it, and it would only sleep again.
     fn call_worker(&self, mut state: MutexGuard<'_, State>) {
         if self.wants_worker(&mut state) {
             let called = state.next_called();
@@ -153,7 +153,7 @@ impl WaitingLine {
         }
     }
 
-    /// Whether there is something to do for a worker that waits: take what waits, or watch how long it waits.
+    /// Returns whether an idle worker has something to do: take what waits, or watch how long it waits.
     fn wants_worker(&self, state: &mut State) -> bool {
         let batch = state.batch;
         state.idle_workers > 0
@@ -162,12 +162,12 @@ impl WaitingLine {
                 || state.watchers == 0 && !std::mem::replace(&mut state.called_to_watch, true))
     }
 
-    /// A worker is done with the batch it took, as far as the others need care: the next batch may be taken.
+    /// Ends a worker's shift: as far as the line is concerned its batch is done, and the next may be taken.
     fn done(&self, bundles: usize, since: Instant) {
         let mut state = self.lock();
         state.working -= 1;
         if state.working == 0 {
-            // Each of them asks anew what is due.
+            // Every worker asks the store again what is due before it sleeps.
             state.due = None;
         }
         if state.gathering.is_on() {
@@ -199,11 +199,11 @@ impl WaitingLine {
         }
     }
 
-    /// The same for a worker that is driven by hand: instead of waiting it says how it would. Whoever drives it lets it
-    /// [`get up`](Self::get_up) when it is called or its time has come, and try again.
+    /// Takes like [`take`](Self::take), but returns the wait instead of waiting, for a worker that is driven by hand.
+    /// Its driver calls [`get_up`](Self::get_up) when the worker is called or its time has come, and tries again.
     ///
     /// # Errors
-    /// Its wait.
+    /// The wait that `take` would begin.
     pub fn try_take(
         &self,
         requests: usize,
@@ -213,18 +213,18 @@ impl WaitingLine {
         self.look(&mut self.lock(), requests, until, batch)
     }
 
-    /// The wait of a worker that is driven by hand is over.
+    /// Ends the wait of a worker that is driven by hand.
     pub fn get_up(&self, pause: &Pause) {
         self.lock().get_up(pause);
     }
 
-    /// How often one of the workers that wait was called, whichever it was.
+    /// Returns how often an idle worker was called, whichever it was.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.lock().calls
     }
 
-    /// Takes what may be taken, or lies down.
+    /// Takes what may be taken, or begins a wait.
     fn look(
         &self,
         state: &mut State,
@@ -261,9 +261,9 @@ impl WaitingLine {
         Ok(Taken::Some)
     }
 
-    /// Whoever goes to work, and may be long at it, knew that something is due at that time: another keeps watch of it.
+    /// Leaves a busy worker's deadline to the others, as its batch may take long.
     fn leave_word(&self, state: &mut State, until: Option<Instant>) {
-        // What is due already is done with the batch.
+        // What is due already is done together with the batch.
         let Some(until) = until.filter(|until| *until > self.clock.instant()) else { return };
         if state.due.is_none_or(|due| until < due) {
             state.due = Some(until);
@@ -273,8 +273,8 @@ impl WaitingLine {
         }
     }
 
-    /// Something is due at `deadline` that the waiting workers do not know of: one wakes if it would sleep longer. If none
-    /// waits, the first that is about to looks around before, for it may have asked when to wake before this was due.
+    /// Tells the workers of a deadline that they do not know of: an idle one wakes up if all would sleep longer. If
+    /// none is idle, the next that is about to sleep asks the store again, for it may have asked before this was due.
     pub fn come_by(&self, deadline: Instant) {
         let mut state = self.lock();
         if state.idle_workers == 0 {
@@ -292,13 +292,13 @@ impl WaitingLine {
         state.sleepers.drain(..).for_each(|sleeper| sleeper.unpark());
     }
 
-    /// Requests that wait now.
+    /// Returns how many requests wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().requests
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no request waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -310,12 +310,12 @@ impl WaitingLine {
 }
 
 impl State {
-    /// How many wait.
+    /// Returns how many bundles wait.
     fn bundles(&self) -> usize {
         self.first.len() + self.normal.len()
     }
 
-    /// Whether one more worker may take now; if not, when it may if nothing else happens.
+    /// Returns whether one more worker may take now; if not, when it may if nothing else happens.
     fn may_take(&mut self, batch: usize, clock: Clock) -> Result<(), Option<Instant>> {
         if self.requests > 0 && (self.requests >= batch || self.closed) {
             return Ok(());
@@ -338,13 +338,13 @@ impl State {
         self.next_called().iter().for_each(Thread::unpark);
     }
 
-    /// A worker is called; whoever it is has yet to be woken.
+    /// Chooses the worker that is called next; the caller must wake it up.
     fn next_called(&mut self) -> Option<Thread> {
         self.calls += 1;
         self.sleepers.pop()
     }
 
-    /// One more worker waits.
+    /// Begins a worker's wait.
     fn lie_down(&mut self, now: Instant, until: Option<Instant>, reserve_by: Option<Instant>) -> Pause {
         let until = until.into_iter().chain(self.due).chain(reserve_by).min();
         let pause = Pause { until, since: now, watches: reserve_by.is_some() };
@@ -354,7 +354,7 @@ impl State {
         pause
     }
 
-    /// It waits no more.
+    /// Ends a worker's wait.
     fn get_up(&mut self, pause: &Pause) {
         self.idle_workers -= 1;
         if let Some(at) = self.alarms.iter().position(|alarm| Some(*alarm) == pause.until) {
@@ -363,7 +363,7 @@ impl State {
         self.watchers -= usize::from(pause.watches);
     }
 
-    /// Whether all that wait sleep longer, if nobody calls.
+    /// Returns whether all idle workers would sleep past `deadline` if none is called.
     fn sleeps_beyond(&self, deadline: Instant) -> bool {
         self.alarms.iter().all(|alarm| deadline < *alarm)
     }
@@ -376,7 +376,7 @@ impl State {
         }
     }
 
-    /// The next bundle if it holds at most `room` requests, or in any case when `must`.
+    /// Takes the next bundle if it holds at most `room` requests, or in any case if `must`.
     fn pop_within(&mut self, room: usize, must: bool) -> Option<Box<Bundle>> {
         let line = if self.first.is_empty() { &mut self.normal } else { &mut self.first };
         let waiting = line.front()?.requests.len();

@@ -1,5 +1,5 @@
-//! Single requests that somebody wants to know of, once their answer is written: slow ones for the log, those of messages
-//! with a trace for the collector. Without `--slow` and `--traces` nothing is looked at.
+//! Reports single requests once their answer is written: slow ones to the log, those of traced messages to the
+//! collector. Without `--slow` and `--traces` nothing is looked at.
 
 use posthaste_measure::{Noted, Trail};
 use posthaste_wire::command::Kind;
@@ -10,7 +10,7 @@ use crate::house::House;
 use crate::slow::{Slow, SlowLog};
 use crate::trace::{Ended, Tracer};
 
-/// A bundle is over: all stamps are taken.
+/// Reports the requests of a bundle, all of whose stamps are taken.
 pub(super) fn tell(house: &House, bundle: &mut Bundle) {
     if let Some(slow) = &house.slow {
         for (place, request) in bundle.requests.iter().enumerate() {
@@ -50,7 +50,7 @@ fn tell_slow_one(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize
     });
 }
 
-/// A request that was answered on the spot is over.
+/// Reports a request that was answered on the spot, if it was slow.
 pub(super) fn tell_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted: &Noted) {
     if log.is_slow(noted.trail.response()) {
         log.tell(Slow {
@@ -64,7 +64,7 @@ pub(super) fn tell_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted
     }
 }
 
-/// Whose request it was, as far as they are still here.
+/// Returns a report with the request's name and its client, as far as that is still connected.
 fn about(clients: &Clients, id: RequestName) -> Slow {
     let client = clients.get(id.client);
     Slow {

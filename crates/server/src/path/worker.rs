@@ -1,4 +1,4 @@
-//! Workers: each takes what waits, has the store do it in one go, and sends the answers home.
+//! Workers: each takes what waits, has the store execute it in one go, and sends the answers back.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,81 +15,83 @@ use crate::queue::rules::{Ask, Outcome};
 
 /// A store as the path sees it.
 pub trait Store: Send + Sync {
-    /// Executes waiting bundles of the batch; those answered, and earlier ones whose wait ended, stand in
-    /// `finished` afterwards, durable where they must be. Of one with long answers, or with much to write, only the first requests may be answered.
-    /// What is left waiting would have kept the others waiting, or made the commit too large: it is for another call.
+    /// Executes waiting bundles of the batch. Answered ones, and earlier ones whose wait ended, are in `finished`
+    /// afterwards, durable where they must be; of a bundle with long answers, or with much to write, only the first
+    /// requests may be answered. Bundles left in `waiting` would have kept blocked pops waiting, or made the commit too
+    /// large: they are for another call.
     fn run(&self, batch: &mut Batch);
 
-    /// The same unless another batch is being executed; whether it was done.
+    /// Calls `run` unless another batch is being executed, and returns whether it did.
     fn try_run(&self, batch: &mut Batch) -> bool;
 
-    /// Whether `answer` is worth asking for this operation.
+    /// Returns whether `answer` is worth calling for this operation.
     fn at_once(&self, operation: &Operation) -> bool;
 
-    /// Answers at once what needs neither a place in a batch nor a commit; None: it does need one.
+    /// Answers at once what needs neither a place in a batch nor a commit; None: the request needs one of them.
     fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome>;
 
-    /// When a worker must come even if nothing waits.
+    /// Returns when a worker must call `run` even if no request waits.
     fn deadline(&self) -> Option<Instant>;
 
-    /// A client left while its pop was waiting: the bundle, answered with nothing.
+    /// Ends the wait of a client that has left, and returns its bundle, answered with nothing.
     fn leave(&self, address: Address) -> Option<Box<Bundle>>;
 
-    /// The bundle of a client that left is back, or its connection has ended otherwise.
+    /// Forgets that a client has left, once its bundle is back or its connection has ended otherwise.
     fn forget(&self, address: Address);
 
-    /// The number of an account, made when the name is new.
+    /// Returns the number of an account, which is made when the name is new.
     ///
     /// # Errors
     /// The name is new, and the store cannot take note of it now. Nothing was changed.
     fn account(&self, name: &[u8]) -> Result<u32, Fault>;
 
-    /// The line that workers of this store wait at, for a store that has news between batches.
+    /// Tells the store at which line its workers wait, for a store that has news between batches.
     fn attach(&self, _line: &Arc<WaitingLine>) {}
 
-    /// Whether a batch is a journey of its own: to another process, over a network perhaps.
+    /// Returns whether every batch goes to another process, perhaps over a network.
     fn is_far(&self) -> bool {
         false
     }
 
-    /// What the time is that it tells with every batch: `sync`, `statement`; None: it tells none.
+    /// Returns the name of the time that the store reports with every batch (`sync`, `statement`); None: it reports
+    /// none.
     fn tells(&self) -> Option<&'static str> {
         None
     }
 
-    /// Why changes are not accepted at present, in a sentence that says what helps; None: they are.
+    /// Returns why changes are not accepted at present, with what helps; None: they are accepted.
     fn trouble(&self) -> Option<String> {
         let failed = self.figures().iter().any(|&(name, value)| name == "store_failed" && value != 0);
         failed.then(|| "the store failed: see the log, then restart".into())
     }
 
-    /// Figures for INFO and the record.
+    /// Returns figures for INFO and the record.
     fn figures(&self) -> Vec<(&'static str, u64)>;
 }
 
-/// What a worker carries.
+/// The bundles that a worker hands to the store.
 #[derive(Default)]
 pub struct Batch {
-    /// Still to be executed.
+    /// Bundles still to be executed.
     pub waiting: Vec<Box<Bundle>>,
-    /// Answered, or as far as may be for now.
+    /// Bundles that are answered, at least as far as one call of the store does.
     pub finished: Vec<Box<Bundle>>,
-    /// When the store had answered all of it.
+    /// Stamp at which the store had answered all of `finished`.
     pub answered_at: u64,
-    /// What the store tells of the time it needed (its figure is named by [`Store::tells`]), in nanoseconds; 0: nothing.
+    /// The time that the store reports for the batch (named by [`Store::tells`]), in nanoseconds; 0: none.
     pub told_ns: u64,
-    /// A store that has its answers, but must still put them into words, ends the shift, and another worker may come.
+    /// The worker's shift. A store that only has to encode its answers ends it early, so that another worker may take.
     pub shift: Option<Shift>,
 }
 
 impl Batch {
-    /// How many requests are to be executed.
+    /// Returns how many requests are to be executed.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.waiting.iter().map(|bundle| bundle.requests.len()).sum()
     }
 
-    /// How many bytes they have.
+    /// Returns the total length of these requests in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.waiting.iter().map(|bundle| bundle.bytes.len()).sum()
@@ -103,14 +105,14 @@ pub struct Worker {
     mailboxes: Vec<Arc<Mailbox>>,
     clock: Clock,
     batch: Batch,
-    /// When the batch was.
+    /// Stamp at which the batch was taken.
     taken_at: u64,
     post: Vec<Vec<Mail>>,
     here: Vec<Box<Bundle>>,
 }
 
 impl Worker {
-    /// A worker that takes from `line`, asks `store` and answers to `mailboxes`, one for each network thread.
+    /// Returns a worker that takes from `line`, calls `store` and answers to `mailboxes`, one per network thread.
     #[must_use]
     pub fn new(
         line: Arc<WaitingLine>,
@@ -134,15 +136,15 @@ impl Worker {
         }
     }
 
-    /// For whoever drives the worker by hand: takes like `run`, but does not wait.
+    /// Takes like `run`, but does not wait, for a worker that is driven by hand.
     ///
     /// # Errors
-    /// How it would wait.
+    /// The wait that `run` would begin.
     pub fn try_take(&mut self, requests: usize) -> Result<Taken, Pause> {
         self.line.try_take(requests, self.store.deadline(), &mut self.batch.waiting)
     }
 
-    /// Has the store do what was taken, and sends the answers home.
+    /// Has the store execute what was taken, and sends the answers back.
     pub fn work(&mut self) {
         self.batch.shift =
             (!self.batch.waiting.is_empty()).then(|| Shift::of(&self.line, self.batch.waiting.len()));
@@ -158,8 +160,8 @@ impl Worker {
         }
     }
 
-    /// For the network thread `thread` when nobody else waits for it: does `bundles` here and now, unless the store
-    /// is busy; then they are left as they are. Those of the thread itself are to be had from `next_done_here`.
+    /// Executes `bundles` on the network thread `thread` itself, if no other client waits for it, unless the store is
+    /// busy: then they stay as they are. Bundles of that thread are to be fetched with `next_done_here`.
     pub fn do_here(&mut self, bundles: &mut Vec<Box<Bundle>>, thread: usize) {
         std::mem::swap(&mut self.batch.waiting, bundles);
         self.stamp();
@@ -172,7 +174,7 @@ impl Worker {
         std::mem::swap(&mut self.batch.waiting, bundles);
     }
 
-    /// What was done here and is not for another thread.
+    /// Returns the next bundle that `do_here` finished for its own thread.
     pub fn next_done_here(&mut self) -> Option<Box<Bundle>> {
         self.here.pop()
     }
@@ -190,7 +192,8 @@ impl Worker {
 
     fn send_home(&mut self, here: Option<usize>) {
         for mut bundle in self.batch.finished.drain(..) {
-            // Of an earlier batch are pops that waited for what this one brought; a list that goes on has been worked at.
+            // Pops of an earlier batch may end with this one: their wait is not measured. The stamps of a list in
+            // pieces stay.
             if !bundle.goes_on() {
                 bundle.end_wait(self.taken_at);
             }
