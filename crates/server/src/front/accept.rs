@@ -1,7 +1,8 @@
 //! Listening addresses and accepted sockets: TCP on loopback by default, unix sockets by path, TLS over TCP.
 //!
-//! An encrypted socket is one more kind of socket: whoever reads and writes it does not know, and who has none pays for
-//! none. A unix socket is never encrypted, for its bytes do not leave the machine and its path says who may come.
+//! An encrypted socket is one more kind of socket: the code that reads and writes it does not know the difference, and
+//! plain sockets pay nothing for it. A unix socket is never encrypted: its bytes do not leave the machine, and the
+//! permissions of its path say who may connect.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -45,7 +46,7 @@ impl ListenAddress {
         found.next().map(Self::Tcp).ok_or_else(|| format!("{text} names no address"))
     }
 
-    /// Whether only this machine can reach it.
+    /// Returns whether only this machine can reach the address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -66,11 +67,11 @@ impl fmt::Display for ListenAddress {
 
 /// A listening socket.
 pub enum Listener {
-    /// TCP, and what encrypts its connections.
+    /// TCP, with the acceptor that encrypts its connections, if they are encrypted.
     Tcp(mio::net::TcpListener, Option<Arc<Acceptor>>),
     /// Unix, with its path, which is removed when this is dropped.
     Unix(mio::net::UnixListener, PathBuf),
-    /// Unix, with a path that belongs to whoever handed the socket over.
+    /// Unix, with a path that belongs to the process that handed the socket over.
     HandedUnix(mio::net::UnixListener, PathBuf),
 }
 
@@ -78,13 +79,13 @@ impl Listener {
     /// Binds a unix socket and listens.
     ///
     /// # Errors
-    /// The system's; a path on which a live server listens is `AddrInUse`, a dead one's is replaced.
+    /// Those of the system; `AddrInUse` if a live server listens on the path (the socket of a dead one is replaced).
     pub fn bind_unix(path: &Path) -> io::Result<Self> {
         remove_dead_socket(path)?;
         Ok(Self::Unix(mio::net::UnixListener::bind(path)?, path.to_owned()))
     }
 
-    /// The address really bound.
+    /// Returns the address really bound.
     ///
     /// # Errors
     /// The system's.
@@ -95,7 +96,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, if one waits.
+    /// Accepts the next connection, if one waits.
     ///
     /// # Errors
     /// `WouldBlock` when none waits; others are the system's.
@@ -131,13 +132,13 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // Nothing to do when somebody was faster.
+            // An error means that another process removed it already.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Has the kernel find out when the client at the other end is gone without a word.
+/// Has the kernel probe an idle connection, to find out when the client is gone without closing it.
 ///
 /// # Errors
 /// The system's.
@@ -146,8 +147,8 @@ pub(crate) fn keep_alive(stream: &impl AsFd) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&alive.with_retries(KEEPALIVE_COUNT))
 }
 
-/// Has it find that out, too, while something that was sent is not acknowledged. A client that takes nothing is taken for one
-/// that is gone.
+/// Has the kernel end the connection when data that was sent stays unacknowledged for too long. So a client that reads
+/// nothing is treated like one that is gone.
 ///
 /// # Errors
 /// The system's.
@@ -155,7 +156,7 @@ pub(crate) fn give_up_when_gone(stream: &impl AsFd) -> io::Result<()> {
     SockRef::from(stream).set_tcp_user_timeout(Some(GONE))
 }
 
-/// Makes way for a new socket: what a dead server left is removed, anything else is not ours.
+/// Removes the socket of a dead server to make way for a new one; anything else is not ours to remove.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
@@ -179,21 +180,21 @@ pub enum Socket {
     Unix(mio::net::UnixStream),
     /// TCP, encrypted.
     Tls(Box<Tls<mio::net::TcpStream>>),
-    /// No socket of the system.
+    /// A connection that is no socket of the system.
     Wire(Box<dyn Wire>),
 }
 
-/// What else bytes may come and go over: a simulation's connections, of which its own scheduler tells.
+/// A connection of a simulation, whose scheduler reports readiness in place of the system.
 pub trait Wire: Read + Write + Send {
-    /// A network thread has it, under this token.
+    /// Notes that a network thread has registered the connection under this token.
     fn register(&mut self, token: Token);
 
-    /// Tells the peer that nothing more comes.
+    /// Tells the peer that no more bytes follow.
     fn shut_write(&mut self);
 }
 
 impl Socket {
-    /// The peer for people: `127.0.0.1:4711` or `unix`.
+    /// Returns the peer in readable form: `127.0.0.1:4711` or `unix`.
     #[must_use]
     pub fn peer(&self) -> String {
         match self.tcp() {
@@ -203,13 +204,13 @@ impl Socket {
         }
     }
 
-    /// The peer's address, which others may share.
+    /// Returns the peer's IP address, which other clients may share.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         self.tcp()?.peer_addr().ok().map(|peer| peer.ip().to_canonical())
     }
 
-    /// The TCP stream in it.
+    /// Returns the TCP stream inside, if there is one.
     #[must_use]
     pub fn tcp(&self) -> Option<&mio::net::TcpStream> {
         match self {
@@ -219,20 +220,20 @@ impl Socket {
         }
     }
 
-    /// Whether the peer has yet to show that it may speak at all.
+    /// Returns whether the TLS handshake is not finished yet.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         matches!(self, Self::Tls(tls) if tls.is_handshaking())
     }
 
-    /// Whether the end of what the peer sends is known, and behind what was read: of this no event tells.
+    /// Returns whether the end of an encrypted stream is known to follow the bytes read so far; no event reports this.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self, Self::Tls(tls) if tls.has_ended())
     }
 
-    /// For as long as nobody reads: takes in what came, as far as there is room, so that [`Self::has_ended`] knows of an end
-    /// behind it. Of the end of a plain socket an event tells.
+    /// Takes in bytes that have arrived, as far as there is room, while the connection is not read, so that
+    /// [`Self::has_ended`] knows of an end behind them. For a plain socket an event reports the end.
     ///
     /// # Errors
     /// What breaks the connection.
@@ -243,10 +244,10 @@ impl Socket {
         }
     }
 
-    /// The kernel takes bytes again: what encryption itself owes the peer leaves first.
+    /// Sends what TLS itself owes the peer, now that the kernel takes bytes again.
     pub fn now_writable(&mut self) {
         if let Self::Tls(tls) = self {
-            // If it still cannot, the next event says when; if it never can, the next read says so.
+            // If this fails, the next event or the next read reports it.
             let _ = tls.push();
         }
     }
@@ -267,10 +268,10 @@ impl Socket {
         }
     }
 
-    /// Whether a connection that was begun is there; false: not yet.
+    /// Returns whether a connection that was begun is established; false: not yet.
     ///
     /// # Errors
-    /// Why it will not be.
+    /// Why it cannot be established.
     pub fn is_connected(&self) -> io::Result<bool> {
         let (error, connected) = match self {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
@@ -281,7 +282,7 @@ impl Socket {
         error.map_or(Ok(connected), Err)
     }
 
-    /// The descriptor, for somebody who does not wait for events; None: it has none.
+    /// Returns the descriptor, for a user that does not wait for events; None: the socket has none.
     #[must_use]
     pub fn into_fd(self) -> Option<OwnedFd> {
         match self {
@@ -292,7 +293,7 @@ impl Socket {
         }
     }
 
-    /// Tells the peer that nothing more comes, while its last bytes are still read.
+    /// Tells the peer that no more bytes follow, while its last bytes are still read.
     pub fn shut_write(&mut self) {
         // A peer that is gone needs no telling.
         let _ = match self {

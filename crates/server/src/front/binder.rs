@@ -1,9 +1,9 @@
-//! How a tier comes to its listening sockets: from whoever started it, or by binding them itself.
+//! A tier's listening sockets: handed over by the process that started it, or bound by the tier itself.
 //!
-//! systemd (socket activation) or any parent may hand over sockets that listen already, in the way of
-//! `LISTEN_FDS`. They outlive the process, so connections that come while it is restarted wait in the kernel and none is
-//! refused. Each serves the address it is bound to, which must be one of those asked for: what is listened on stands in
-//! the options in any case, and is judged there.
+//! systemd (socket activation) or any parent may hand over sockets that listen already, in the way of `LISTEN_FDS`.
+//! They outlive the process, so connections that arrive while it is restarted wait in the kernel and none is refused.
+//! Each handed socket must be bound to an address that the options ask for: so the options always say what is listened
+//! on, and are checked for it.
 
 use std::fmt;
 use std::io;
@@ -18,20 +18,20 @@ use socket2::{Domain, Socket, Type};
 
 use super::accept::{ListenAddress, Listener};
 
-/// Connections the kernel may hold until we accept them.
+/// Connections that the kernel may hold until they are accepted.
 const BACKLOG: i32 = 4096;
 
-/// What a tier listens on.
+/// The sockets that a tier listens on.
 pub struct Openings {
-    /// For its clients.
+    /// Listeners for clients.
     pub listeners: Vec<Listener>,
     /// The addresses really bound.
     pub addresses: Vec<ListenAddress>,
-    /// For HTTP.
+    /// Listener for HTTP; None: HTTP is off.
     pub http: Option<TcpListener>,
 }
 
-/// Why it does not listen.
+/// Why a tier cannot listen.
 #[derive(Debug)]
 pub enum ListenError {
     /// Something that was handed over is no listening socket.
@@ -67,8 +67,8 @@ impl fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
-/// Listens on all of these. With `reuse_port` others may listen on the same addresses; with `tls` connections over TCP
-/// are encrypted; HTTP sees to that itself.
+/// Listens on all of these addresses. With `reuse_port` other processes may listen on them too; with `tls` connections
+/// over TCP are encrypted (HTTP does that itself).
 ///
 /// # Errors
 /// The first address that cannot be listened on, and why.
@@ -93,7 +93,7 @@ pub fn open(
     Ok(Openings { addresses: addresses.map_err(ListenError::Handed)?, listeners, http })
 }
 
-/// What is handed over, and how the rest is bound.
+/// The sockets that were handed over, and how the others are bound.
 struct Binder {
     tls: Option<Arc<Acceptor>>,
     reuse_port: bool,
@@ -148,7 +148,7 @@ impl Binder {
         Ok(socket.into())
     }
 
-    /// What was handed over and nobody asked for; None: nothing.
+    /// Returns the address of a handed socket that the options do not ask for; None: all are asked for.
     fn left(&self) -> Option<ListenAddress> {
         let tcp = self.tcp.first().map(|(address, _)| ListenAddress::Tcp(*address));
         tcp.or_else(|| self.unix.first().map(|(path, _)| ListenAddress::Unix(path.clone())))

@@ -1,4 +1,4 @@
-//! Buffers that nobody uses, kept so that nothing is allocated in the steady state and an idle connection holds none.
+//! Unused buffers, kept for reuse: nothing is allocated in the steady state, and an idle connection holds no buffer.
 
 use super::limits::{BUFFER_BYTES, BUFFER_BYTES_KEPT, BUFFERS_KEPT};
 
@@ -12,8 +12,8 @@ pub fn empty(buffer: &mut Vec<u8>, kept_bytes: usize) {
     }
 }
 
-/// Gives up the beginning of a buffer, of which `done` bytes are done with, once it is the larger part: a peer that is always
-/// a little behind must not make us hold all that it ever got. No byte that is left moves unless another one was done with.
+/// Drops the first `done` bytes of a buffer once they are the larger part: a peer that is always a little behind must
+/// not make the buffer grow for ever. A byte is moved at most once for every byte dropped.
 pub fn shed(buffer: &mut Vec<u8>, done: &mut usize) {
     if *done > BUFFER_BYTES_KEPT && *done >= buffer.len() / 2 {
         buffer.drain(..*done);
@@ -21,18 +21,18 @@ pub fn shed(buffer: &mut Vec<u8>, done: &mut usize) {
     }
 }
 
-/// Some of them.
+/// The unused buffers of a thread.
 #[derive(Default)]
 pub struct Buffers(Vec<Vec<u8>>);
 
 impl Buffers {
-    /// An empty one.
+    /// Returns an empty buffer.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
     }
 
-    /// Takes one back. What it holds is forgotten.
+    /// Takes back a buffer and drops its content.
     pub fn keep(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() > 0 && self.0.len() < BUFFERS_KEPT {
             buffer.clear();

@@ -1,6 +1,7 @@
-//! The connections of one network thread, and what is due on each: to be read, to be written to, to be let go.
+//! The connections of one network thread, and what is due on each: reading, writing, closing.
 //!
-//! Whoever is due stands in a list, so a turn costs what happened in it and not what is connected.
+//! Connections with something due are kept in a list, so the cost of a turn depends on what happened, not on how many
+//! clients are connected.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +21,7 @@ use super::readiness::Readiness;
 use super::slots::Slots;
 use super::tier::Tier;
 
-/// All of a thread.
+/// All connections of a thread.
 pub struct Connections<T: Tier> {
     pub(super) poll: Poll,
     gate: Arc<Gate>,
@@ -29,15 +30,15 @@ pub struct Connections<T: Tier> {
     now_ns: u64,
     slab: Slab<T::Connection>,
     ready: Slots,
-    /// Those to look at again at some time.
+    /// Connections to look at again at some time.
     later: VecDeque<Later>,
-    /// When to look after newcomers, if there are any.
+    /// When to check newcomers for lateness, if there are any.
     look_at: Option<Instant>,
-    /// When to look whether somebody is quiet, if anybody is there.
+    /// When to check for quiet clients, if there are limits and clients.
     look_for_quiet_at: Option<Instant>,
     read_buffer: Vec<u8>,
     buffers: Buffers,
-    /// Bytes that were read and are not understood yet, of all.
+    /// Bytes that were read and not yet parsed, over all connections.
     input_bytes: usize,
     is_stopping: bool,
 }
@@ -47,7 +48,7 @@ struct Later {
     at: Instant,
     slot: usize,
     number: u64,
-    /// It has lingered until then. Else it was spared by a stop until then, and may be anywhere in its life.
+    /// Whether the connection lingers until then; if not, a stop has spared it until then, and it may be in any state.
     has_lingered: bool,
 }
 
@@ -70,51 +71,51 @@ impl<T: Tier> Connections<T> {
         }
     }
 
-    /// How many there are.
+    /// Returns how many connections there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slab.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no connections.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
-    /// Bytes that were read and are not understood yet, of all.
+    /// Returns how many bytes were read and not yet parsed, over all connections.
     #[must_use]
     pub fn input_bytes(&self) -> usize {
         self.input_bytes
     }
 
-    /// Whether the tier stops.
+    /// Returns whether the tier is stopping.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
     }
 
-    /// All, by slot.
+    /// Returns all connections, by slot.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T::Connection)> {
         self.slab.iter()
     }
 
-    /// The one in a slot.
+    /// Returns the connection in a slot.
     pub fn get(&self, slot: usize) -> Option<&T::Connection> {
         self.slab.get(slot)
     }
 
-    /// The same, to be changed.
+    /// Returns the connection in a slot, to be changed.
     pub fn get_mut(&mut self, slot: usize) -> Option<&mut T::Connection> {
         self.slab.get_mut(slot)
     }
 
-    /// The one of this number, if it is still in its slot.
+    /// Returns the connection of this number, if it is still in its slot.
     pub fn find(&mut self, slot: usize, number: u64) -> Option<&mut T::Connection> {
         self.slab.get_mut(slot).filter(|connection| (*connection).as_ref().number == number)
     }
 
-    /// For sockets of the tier's own: where they are registered, and a buffer to read into.
+    /// Lends the registry and the read buffer, for the tier's own sockets.
     pub fn lend(&mut self) -> (&Registry, &mut [u8]) {
         (self.poll.registry(), &mut self.read_buffer)
     }
@@ -147,7 +148,7 @@ impl<T: Tier> Connections<T> {
         self.ready.add(slot);
     }
 
-    /// Takes note of what was told of the connection in this slot.
+    /// Notes what was reported of the connection in this slot.
     pub(super) fn note(&mut self, tier: &mut T, slot: usize, told: Readiness) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         connection.as_mut().note(told);
@@ -201,7 +202,7 @@ impl<T: Tier> Connections<T> {
             take_kept(tier, slot, connection, &mut self.buffers);
         }
         let peer = connection.as_ref();
-        // Whoever has more to say than is one turn's says that first.
+        // A client that sent more than one turn allows is not read before that is parsed.
         let is_readable = peer.can_read && !peer.holds_requests && peer.life == Life::Open;
         if !is_readable || ends(peer, self.is_stopping, self.now_ns) || !tier.may_ask(slot, connection) {
             return;
@@ -221,8 +222,9 @@ impl<T: Tier> Connections<T> {
         }
     }
 
-    /// Who may not ask now is not read. Of a plain end an event tells all the same; an encrypted one is a word among others,
-    /// and a pop must not wait for somebody who has said it.
+    /// Looks for the end of a connection that is not read because it may not ask now. An event reports the end of a
+    /// plain connection anyway; the end of an encrypted one is hidden in its bytes, and a pop must not wait for a
+    /// client that has closed.
     fn look_for_end(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         if connection.as_ref().life != Life::Open || tier.may_ask(slot, connection) {
@@ -235,7 +237,7 @@ impl<T: Tier> Connections<T> {
         }
     }
 
-    /// What comes from somebody who is let go is of no use any more.
+    /// Reads and drops what arrives on a lingering connection.
     fn drop_input(&mut self, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         let peer = connection.as_mut();
@@ -255,10 +257,11 @@ impl<T: Tier> Connections<T> {
         tier.touched().give_back(touched);
     }
 
-    /// Writes to a connection what there is for it; one that has everything and asks no more is let go.
+    /// Writes a connection's answers; begins to close it if all are written and it asks no more.
     fn write_one(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
-        // A client that reads that it is in may send the next at once.
+        // The place is freed before the write: a client that reads that it is logged in may open its next connection at
+        // once.
         let is_admitted = tier.is_admitted(connection);
         connection.as_mut().welcome(is_admitted);
         let taken_bytes = connection.as_ref().taken_bytes();
@@ -287,7 +290,7 @@ impl<T: Tier> Connections<T> {
         }
     }
 
-    /// Looks again at those whose time has come.
+    /// Looks again at the connections whose time has come.
     pub(super) fn look_again(&mut self, tier: &mut T) {
         if self.later.is_empty() {
             return;
@@ -298,18 +301,18 @@ impl<T: Tier> Connections<T> {
         {
             match self.find(slot, number).map(|connection| connection.as_ref().life) {
                 Some(Life::Open) => tier.touched().add(slot),
-                // This thread, or the machine, stood still meanwhile: what was sent to it has yet to be read.
+                // The thread or the machine stood still meanwhile: what the client sent has yet to be read.
                 Some(Life::Lingering) if has_lingered && now > at + OVERSLEPT => {
                     self.later.push_back(Later { at: now + LINGER, slot, number, has_lingered });
                 }
                 Some(Life::Lingering) if has_lingered => self.remove(tier, slot),
-                // Its last answers are still to be written, or it lingers since and has a time of its own.
+                // Its last answers are still to be written, or it lingers and has a later entry of its own.
                 _ => {}
             }
         }
     }
 
-    /// Closes connections whose peers have not shown in time who they are.
+    /// Closes connections whose peers have not logged in or shaken hands in time.
     pub(super) fn look_after_newcomers(&mut self, tier: &mut T) {
         if self.look_at.is_none_or(|at| at > self.clock.instant()) {
             return;
@@ -351,7 +354,7 @@ impl<T: Tier> Connections<T> {
         self.look_for_quiet_at = (!self.slab.is_empty()).then(|| now + every);
     }
 
-    /// Forgets a connection.
+    /// Closes and forgets a connection.
     pub fn remove(&mut self, tier: &mut T, slot: usize) {
         let mut connection = self.slab.remove(slot);
         let peer = connection.as_mut();
@@ -364,8 +367,8 @@ impl<T: Tier> Connections<T> {
         self.gate.leave(is_inside);
     }
 
-    /// Reads what is there already and nothing more, as soon as each may ask; what was asked is answered. Who has just come
-    /// may still ask what they came for.
+    /// Begins a stop: of each connection only what has arrived already is read, as soon as it may ask, and answered. A
+    /// connection that was just accepted may still send its first request.
     pub(super) fn stop(&mut self, tier: &mut T) {
         let spared_until = self.clock.instant() + FIRST_REQUEST;
         let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();
@@ -384,7 +387,7 @@ impl<T: Tier> Connections<T> {
         self.is_stopping = true;
     }
 
-    /// How long the thread may sleep at most.
+    /// Returns how long the thread may sleep at most; None: until an event.
     pub(super) fn patience(&self) -> Option<Duration> {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
@@ -396,12 +399,12 @@ impl<T: Tier> Connections<T> {
     }
 }
 
-/// Whether nothing more is read of a peer.
+/// Returns whether nothing more is read from a peer.
 fn ends(peer: &Peer, is_stopping: bool, now_ns: u64) -> bool {
     peer.is_done || is_stopping && peer.owed_bytes == 0 && !peer.may_still_ask(now_ns)
 }
 
-/// Reads once; how many bytes.
+/// Reads once, and returns how many bytes.
 fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
     let n = peer.read(buffer).unwrap_or_else(|error| {
         tell(peer, &error, gate, now_ns);
@@ -415,14 +418,14 @@ fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
     n
 }
 
-/// Of broken connections only those are told of that never were one.
+/// Logs an error only if the handshake failed: connections that break later are normal.
 fn tell(peer: &Peer, error: &io::Error, gate: &Gate, now_ns: u64) {
     if peer.socket.is_handshaking() {
         gate.newcomers.handshake_failed(&peer.name(), error, now_ns);
     }
 }
 
-/// Has the tier take the whole requests in `input`; how many bytes are done with.
+/// Has the tier take the whole requests in `input`, and returns how many bytes are done with.
 fn take<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, input: &[u8]) -> usize {
     connection.as_mut().holds_requests = true;
     let used = tier.take(slot, connection, input);
@@ -430,7 +433,7 @@ fn take<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, inpu
     used
 }
 
-/// The same of what was kept.
+/// Has the tier take the whole requests in what was read earlier and kept.
 fn take_kept<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, buffers: &mut Buffers) {
     let mut input = std::mem::take(&mut connection.as_mut().input);
     let used = take(tier, slot, connection, &input);

@@ -1,28 +1,28 @@
-//! Open files: how many the clients may have, how many HTTP, and what is left to the store.
+//! Open files: how many the clients may use, how many HTTP, and how many are left for the store.
 //!
-//! A process may have so many open, and a store that cannot open one more cannot go on. So those who come from outside get
-//! no more than leaves it enough.
+//! The system limits the open files of a process, and a store that cannot open one more fails. So connections from
+//! outside get only what leaves enough for it.
 
-/// What is open besides, in all but the largest setups: listeners, files of the store, servers of a cache.
+/// Files open besides connections, in all but the largest setups: listeners, files of the store, servers of a cache.
 const OTHERS: u64 = 200;
 
-/// What a connection to HTTP has open at most: its socket, once more by which a hang-up is noticed, and its events; and both
-/// ends of its way inside, while it is answered.
+/// Files that a connection to HTTP has open at most: its socket, a second descriptor by which a hang-up is noticed, and
+/// that one's events; and both ends of its connection inside, while it is answered.
 const OF_HTTP: u64 = 5;
 
-/// Ways inside that HTTP keeps for who asks next, of two ends each.
+/// Connections inside that HTTP keeps for the next request, of two descriptors each.
 pub const WAYS_INSIDE_KEPT: usize = 64;
 
-/// Connections to HTTP, however many files there may be; of fewer it has a share.
+/// Connections to HTTP at most; with fewer files it has one `HTTP_SHARE`-th of them.
 const HTTP_MAX: u64 = 1024;
 const HTTP_SHARE: u64 = 32;
 
-/// So many connections to HTTP fit into a limit of `files`; None: there is no limit.
+/// Returns how many connections to HTTP fit into a limit of `files` (None: no limit).
 pub fn http_connections(files: Option<u64>) -> usize {
     files.map_or(HTTP_MAX, |files| (files / HTTP_SHARE).clamp(1, HTTP_MAX)) as usize
 }
 
-/// What a tier may need of `files` beside its clients.
+/// Returns how many of `files` a tier may need beside its clients.
 pub fn beside_clients(files: u64) -> u64 {
     OTHERS + of_http(files)
 }
@@ -31,7 +31,7 @@ fn of_http(files: u64) -> u64 {
     OF_HTTP * http_connections(Some(files)) as u64 + 2 * WAYS_INSIDE_KEPT as u64
 }
 
-/// So many clients fit into a limit of `files`; of few files half are theirs.
+/// Returns how many clients fit into a limit of `files`; if there are few files, half are for clients.
 pub fn clients(files: u64) -> usize {
     let room = files.saturating_sub(beside_clients(files)).max(files / 2).max(1);
     usize::try_from(room).unwrap_or(usize::MAX)

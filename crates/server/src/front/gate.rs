@@ -1,8 +1,8 @@
-//! Who is let in: so many connections at once, and of newcomers so many of one address.
+//! Which connections are let in: a limited number at once, and a limited number of newcomers per address.
 //!
-//! Connections are counted before they are given to a thread, so that two threads cannot both let in the last one. Those that
-//! come from inside of this process are counted apart: who looks after a server that is full comes over HTTP, which has a bound
-//! of its own.
+//! Connections are counted before they are given to a thread, so that two threads cannot both let in the last one.
+//! Connections from inside this process are counted apart: an operator reaches a full server over HTTP, which has a
+//! limit of its own.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use super::accept::{Socket, give_up_when_gone};
 use super::newcomers::{Newcomers, Place, Reason};
 use super::quiet::{QuietCounts, QuietLimits};
 
-/// What came, for a network thread to take care of. It is counted until [`Gate::leave`].
+/// A connection that was let in, for a network thread to serve. It is counted until [`Gate::leave`].
 pub struct Arrival {
     /// The socket.
     pub socket: Socket,
-    /// Its number, from 1, never used twice.
+    /// The connection's number, from 1, never used twice.
     pub number: u64,
-    /// Where the peer is; None: on this machine.
+    /// The peer's address; None: on this machine.
     pub origin: Option<IpAddr>,
-    /// Its place among the newcomers.
+    /// The connection's place among the newcomers, if it is one.
     pub place: Option<Place>,
-    /// It is a client inside of this process.
+    /// Whether the client is inside this process.
     pub is_inside: bool,
 }
 
-/// Why somebody is not let in.
+/// Why a connection is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many are connected as may be.
+    /// The number of connections is at its limit.
     Full,
-    /// Their address has as many newcomers as it may have.
+    /// The number of newcomers from its address is at its limit.
     Crowded,
 }
 
@@ -43,22 +43,23 @@ pub struct Gate {
     most: usize,
     now: AtomicUsize,
     now_inside: AtomicUsize,
-    /// Numbers given out.
+    /// Connection numbers given out.
     numbers: AtomicU64,
     ever_from_outside: AtomicU64,
     closing: AtomicBool,
-    /// Who has come and not yet shown who they are.
+    /// Connections that have not logged in or shaken hands yet.
     pub newcomers: Newcomers,
     /// How long clients may be quiet.
     pub quiet_limits: QuietLimits,
-    /// Who was quiet for longer.
+    /// Counts of clients that were quiet for longer.
     pub quiet: QuietCounts,
-    /// What those are encrypted with who come over TCP, if they are.
+    /// Encrypts connections over TCP; None: they are plain.
     tls: Option<Arc<Acceptor>>,
 }
 
 impl Gate {
-    /// For so many connections, which may be quiet for ever. `must_log_in`: who speaks plain text is a newcomer too.
+    /// Returns a gate for at most so many connections, which may be quiet for ever. With `must_log_in`, plain
+    /// connections are newcomers too.
     #[must_use]
     pub fn new(most: usize, must_log_in: bool) -> Self {
         Self {
@@ -75,36 +76,36 @@ impl Gate {
         }
     }
 
-    /// The same, with these limits for who is quiet.
+    /// Sets limits for how long clients may be quiet.
     #[must_use]
     pub fn limiting_quiet(self, quiet_limits: QuietLimits) -> Self {
         Self { quiet_limits, ..self }
     }
 
-    /// The same, of a tier whose clients come encrypted so.
+    /// Sets the encryption of connections over TCP.
     #[must_use]
     pub fn encrypting(self, tls: Option<Arc<Acceptor>>) -> Self {
         Self { tls, ..self }
     }
 
-    /// When the certificate ends that clients are shown, in seconds since 1970; None: they are shown none.
+    /// Returns when the certificate expires that clients are shown, in seconds since 1970; None: there is none.
     #[must_use]
     pub fn certificate_ends(&self) -> Option<u64> {
         self.tls.as_ref().and_then(|tls| tls.certificate_ends())
     }
 
-    /// From now on the tier is stopping.
+    /// Marks the tier as stopping.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the tier is stopping: who is there is served to the end, and nobody new.
+    /// Returns whether the tier is stopping: connections that exist are served to the end, and no new ones.
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Lets in somebody who came from outside.
+    /// Lets in a connection from outside.
     ///
     /// # Errors
     /// The socket, and why not.
@@ -114,7 +115,7 @@ impl Gate {
             return Err((socket, Refused::Full));
         }
         if let Some(stream) = socket.tcp().filter(|_| self.quiet_limits.end_before_gone()) {
-            // A socket that refuses is broken, which reading tells.
+            // A socket that refuses this is broken, which the next read reports.
             let _ = give_up_when_gone(stream);
         }
         let origin = socket.ip();
@@ -130,38 +131,39 @@ impl Gate {
         }
     }
 
-    /// Lets in a client inside this process that speaks for somebody at `origin`, whose place was taken where they came in.
+    /// Lets in a client inside this process that acts for a peer at `origin`, which took a newcomer's place where HTTP
+    /// accepted it.
     #[must_use]
     pub fn admit_inside(&self, socket: Socket, origin: Option<IpAddr>) -> Arrival {
         self.now_inside.fetch_add(1, Ordering::Relaxed);
         Arrival { socket, number: self.number(), origin, place: None, is_inside: true }
     }
 
-    /// One that was let in, from inside or not, has left.
+    /// Counts off a connection that was let in and has ended.
     pub fn leave(&self, is_inside: bool) {
         let now = if is_inside { &self.now_inside } else { &self.now };
         now.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Connections now, those from inside too.
+    /// Returns how many connections there are, those from inside included.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.now.load(Ordering::Relaxed) + self.now_inside.load(Ordering::Relaxed)
     }
 
-    /// Connections now from outside, of which there are [`Self::connections_max`] at most.
+    /// Returns how many connections from outside there are, at most [`Self::connections_max`].
     #[must_use]
     pub fn connections_from_outside(&self) -> usize {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Most connections, but for those from inside.
+    /// Returns how many connections from outside there may be.
     #[must_use]
     pub fn connections_max(&self) -> usize {
         self.most
     }
 
-    /// Connections from outside ever.
+    /// Returns how many connections from outside were ever accepted.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.ever_from_outside.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! Start and stop of a tier, as far as both have it: what is opened before the tier's own parts, the threads, and the way
-//! to an end in which no answer is lost.
+//! Start and stop of a tier, as far as both tiers share it: what is opened before the tier's own parts, the threads,
+//! and a stop in which no answer is lost.
 //!
 //! A start is three steps: [`encryption`], what the tier itself opens, then [`Prepared::open`]. Addresses are bound only
 //! when the rest has gone well, so that a process that takes over another's addresses serves from its first connection.
@@ -28,10 +28,10 @@ use super::tier::Tier;
 use crate::collector::Collector;
 use crate::http::Http;
 
-/// How often it is looked whether all threads have ended.
+/// How often a stop checks whether all threads have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// How long the workers have to end when the drain time is over: enough for what waits before a store that answers.
+/// How long workers have to end when the drain time is over: enough for what waits in line if the store answers.
 const WORKERS_END: Duration = Duration::from_secs(1);
 
 /// How a tier is reached, and what is measured of it.
@@ -47,22 +47,22 @@ pub struct Options {
     pub tls: Option<ServerFiles>,
     /// Network threads, at least 1.
     pub threads: usize,
-    /// Most connections.
+    /// Most connections at once.
     pub connections_max: usize,
     /// How long clients may be quiet.
     pub quiet_limits: QuietLimits,
-    /// Requests that take longer are told in the log.
+    /// Requests that take longer are logged; None: none are.
     pub slow: Option<Duration>,
     /// Aggregation window.
     pub window: Duration,
-    /// Where to leave a record.
+    /// Where to write a record, and what it says of the run; None: nowhere.
     pub record: Option<(PathBuf, RunNote)>,
-    /// With a record: every single request stands in it.
+    /// Whether a record contains every single request.
     pub record_requests: bool,
 }
 
 impl Options {
-    /// Where the parts of the program leave what they go through: for the record, if there is one.
+    /// Returns where the parts of the program note events for the record; without a record they are dropped.
     #[must_use]
     pub fn events(&self, clock: Clock) -> Events {
         if self.record.is_some() { Events::kept(clock) } else { Events::default() }
@@ -78,7 +78,7 @@ pub struct RunNote {
     pub options: serde_json::Value,
 }
 
-/// Why a tier could not be started, as far as both can fail.
+/// Why a tier could not be started, as far as both tiers share the causes.
 #[derive(Debug)]
 pub enum StartError {
     /// An address cannot be listened on.
@@ -110,7 +110,7 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// What connections are encrypted with; `plain_words` are for who does not speak TLS where it is spoken.
+/// Returns the encryption of connections, if it is on; `plain_words` answer a client that does not speak TLS.
 ///
 /// # Errors
 /// What is wrong with the files.
@@ -128,13 +128,13 @@ pub fn encryption(
     Ok(acceptor)
 }
 
-/// What both tiers stand on, before anything is served.
+/// What both tiers need before they serve anything.
 pub struct Prepared<M> {
-    /// The instrument.
+    /// The meter that records all requests.
     pub meter: Arc<Meter>,
     /// The network threads' mailboxes.
     pub mailboxes: Vec<Arc<Mailbox<M>>>,
-    /// Who is let in.
+    /// Decides which connections are let in.
     pub gate: Arc<Gate>,
     tls: Option<Arc<Acceptor>>,
     addresses: Vec<ListenAddress>,
@@ -145,10 +145,11 @@ pub struct Prepared<M> {
 }
 
 impl<M: Send + 'static> Prepared<M> {
-    /// Listens, and begins to measure; the record has what is left at `events`. `must_log_in`: whoever comes is a newcomer until they have logged in.
+    /// Listens, and begins to measure; the record contains what is noted in `events`. With `must_log_in`, a client is a
+    /// newcomer until it has logged in.
     ///
     /// # Errors
-    /// What stands in the way.
+    /// What prevents the start.
     pub fn open(
         options: &Options,
         tls: Option<Arc<Acceptor>>,
@@ -170,8 +171,8 @@ impl<M: Send + 'static> Prepared<M> {
         Ok(Self { meter, mailboxes, gate, tls, addresses, listeners, http, polls, record })
     }
 
-    /// Starts the network threads, each with its part of the tier, the collector, who notes these `gauges` in every
-    /// window, and HTTP, whose paths may depend on the address it is bound to.
+    /// Starts the network threads, each with its part of the tier; the collector, which notes these `gauges` in every
+    /// window; and HTTP, whose paths may depend on the address that it is bound to.
     ///
     /// # Errors
     /// The system's.
@@ -240,24 +241,24 @@ fn begin_record(
     Record::create(dir, info, events).map(Some).map_err(StartError::Record)
 }
 
-/// A network thread without events cannot serve; the others cannot serve its clients: the whole tier stops.
+/// Runs a network thread. If it fails, the other threads cannot serve its clients: the whole tier stops.
 fn run<T: Tier>(network: Network<T>, has_failed: &AtomicBool) {
     if let Err(error) = network.run() {
         tracing::error!("a network thread ended: {error}");
         has_failed.store(true, Ordering::Relaxed);
-        // Without the signal the tier goes on without this thread, which the log has told.
+        // If the signal fails, the tier goes on without this thread; the log says so.
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
     }
 }
 
-/// Waits for this, but no longer than until then.
+/// Waits until the condition holds, at most until `until`.
 pub(crate) fn wait_for(until: Instant, holds: impl Fn() -> bool) {
     while !holds() && Instant::now() < until {
         std::thread::sleep(LOOK_EVERY);
     }
 }
 
-/// A tier that is served.
+/// A running tier.
 pub struct Running<M> {
     meter: Arc<Meter>,
     mailboxes: Vec<Arc<Mailbox<M>>>,
@@ -274,9 +275,9 @@ pub struct Running<M> {
 /// How a stop went.
 #[derive(Debug)]
 pub struct Stopped {
-    /// Figures of the whole life.
+    /// Figures of the whole run.
     pub totals: Figures,
-    /// The same as a table for people.
+    /// The figures as a readable table.
     pub summary: String,
     /// Connections that had to be cut because the drain time was over.
     pub cut: usize,
@@ -285,29 +286,29 @@ pub struct Stopped {
 }
 
 impl<M> Running<M> {
-    /// The addresses really bound.
+    /// Returns the addresses really bound.
     #[must_use]
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
-    /// The URL of HTTP, where it is really bound.
+    /// Returns the URL of HTTP, with the address really bound.
     #[must_use]
     pub fn http_url(&self) -> Option<String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         self.http.as_ref().map(|http| format!("{scheme}://{}", http.address()))
     }
 
-    /// Reads certificates again, for connections that come from now on; false: there are none.
+    /// Reads the certificates again, for connections from now on. Returns false if there are none.
     ///
     /// # Errors
-    /// What is wrong with them; those read before stay in force.
+    /// What is wrong with them; the old certificates stay in force.
     pub fn reload_certificates(&self) -> Result<bool, TlsError> {
         self.tls.as_ref().map_or(Ok(false), |tls| tls.reload().map(|()| true))
     }
 
-    /// Reads certificates again, if there are any, and changes nothing yet, for a tier that has more to read before anything
-    /// may change; what it gives puts them in force.
+    /// Reads the certificates again, if there are any, without changing anything yet, for a tier that must read more
+    /// before a change. The function returned puts them in force.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -321,13 +322,13 @@ impl<M> Running<M> {
         })
     }
 
-    /// Stops accepting, finishes what is under way, writes the last answers; then has the workers' line closed
-    /// and waits for those who read an answer over HTTP. Connections that take longer than `drain` are cut, and workers
-    /// whose store does not answer are left behind.
+    /// Stops accepting, finishes what is under way, writes the last answers; then has the workers' line closed and
+    /// waits for clients that still read an answer over HTTP. Connections that take longer than `drain` are cut, and
+    /// workers whose store does not answer are left behind.
     pub fn stop(self, drain: Duration, close_line: impl FnOnce()) -> Stopped {
         let until = Instant::now() + drain;
         self.gate.close();
-        // The thread that accepts passes it on, behind all that it has dealt out.
+        // The thread that accepts passes the stop on, after all connections that it has dealt out.
         self.mailboxes[0].stop();
         wait_for(until, || self.networks.iter().all(JoinHandle::is_finished));
         let cut = self.gate.connections();

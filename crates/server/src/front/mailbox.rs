@@ -1,23 +1,23 @@
-//! The way back: how answers and orders reach a network thread.
+//! How answers and orders reach a network thread from other threads.
 //!
-//! Posting wakes the thread only when it sleeps: under load a turn finds its mail without a system call.
+//! Posting wakes the thread only if it sleeps: under load a turn finds its mail without a system call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::gate::Arrival;
 
-/// What lies in a mailbox.
+/// One message in a mailbox.
 pub(super) enum Letter<M> {
-    /// A new connection to take care of.
+    /// A new connection to serve.
     Adopt(Arrival),
-    /// Stop: accept nothing, read nothing, leave when the last answer is written.
+    /// An order to stop: accept nothing, read nothing, end when the last answer is written.
     Stop,
-    /// What the tier has to say.
+    /// A message of the tier.
     Tier(M),
 }
 
-/// What lies there, and whether anybody will ever take it.
+/// The messages, and whether the owner has ended.
 struct Mail<M> {
     letters: Vec<Letter<M>>,
     is_closed: bool,
@@ -31,14 +31,14 @@ pub struct Mailbox<M> {
 }
 
 impl<M> Mailbox<M> {
-    /// A mailbox whose owner is woken by `waker`.
+    /// Returns a mailbox whose owner is woken by `waker`.
     #[must_use]
     pub fn new(waker: mio::Waker) -> Arc<Self> {
         let mail = Mutex::new(Mail { letters: Vec::new(), is_closed: false });
         Arc::new(Self { mail, sleeping: AtomicBool::new(false), waker })
     }
 
-    /// Posts everything in `mail`, keeping its order; what the owner is not there to take any more is dropped.
+    /// Posts everything in `mail`, keeping its order; if the owner has ended, it is dropped.
     pub fn post_all(&self, mail: &mut Vec<M>) {
         if mail.is_empty() {
             return;
@@ -53,12 +53,12 @@ impl<M> Mailbox<M> {
         self.wake();
     }
 
-    /// Posts one piece.
+    /// Posts one message.
     pub fn post(&self, mail: M) {
         self.put(Letter::Tier(mail));
     }
 
-    /// Has the owner take care of a new connection. If the owner has ended, it comes back.
+    /// Gives the owner a new connection to serve; returns it if the owner has ended.
     #[must_use]
     pub fn adopt(&self, arrival: Arrival) -> Option<Arrival> {
         let mut mail = self.lock();
@@ -71,19 +71,20 @@ impl<M> Mailbox<M> {
         None
     }
 
-    /// Has the owner stop: it accepts nothing, reads nothing, and leaves when the last answer is written. The thread that
-    /// accepts passes it on to all others, behind all that it has dealt out.
+    /// Tells the owner to stop: it accepts nothing, reads nothing, and ends when the last answer is written. The thread
+    /// that accepts passes the stop on to all others, after all connections that it has dealt out.
     pub fn stop(&self) {
         self.put(Letter::Stop);
     }
 
-    /// Whether the owner sleeps, or is about to: whoever posts next wakes it.
+    /// Returns whether the owner sleeps, or is about to: the next post wakes it up.
     #[must_use]
     pub fn sleeps(&self) -> bool {
         self.sleeping.load(Ordering::SeqCst)
     }
 
-    /// For the owner, before it sleeps: from now on posting wakes it. False: there is mail, do not sleep.
+    /// Called by the owner before it sleeps: from now on posting wakes it up. Returns false if there is mail, so that
+    /// it must not sleep.
     pub(super) fn may_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         let empty = self.lock().letters.is_empty();
@@ -93,20 +94,20 @@ impl<M> Mailbox<M> {
         empty
     }
 
-    /// For the owner, after it slept: takes what is there into `mail`, which must be empty.
+    /// Called by the owner after it slept: moves the mail into `mail`, which must be empty.
     pub(super) fn collect(&self, mail: &mut Vec<Letter<M>>) {
         self.sleeping.store(false, Ordering::SeqCst);
         std::mem::swap(&mut self.lock().letters, mail);
     }
 
-    /// For the owner, when it ends: nobody is taken care of any more. What was not taken from it.
+    /// Called by the owner when it ends: later mail is dropped. Returns the mail that was not taken.
     pub(super) fn close(&self) -> Vec<Letter<M>> {
         let mut mail = self.lock();
         mail.is_closed = true;
         std::mem::take(&mut mail.letters)
     }
 
-    /// Whoever waits for an answer to it learns of an owner that has ended by its being dropped.
+    /// Puts a letter in, or drops it if the owner has ended: a sender that waits for an answer notices the drop.
     fn put(&self, letter: Letter<M>) {
         let mut mail = self.lock();
         if mail.is_closed {

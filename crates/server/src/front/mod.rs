@@ -1,4 +1,4 @@
-//! The front: all that stands between a client's socket and what a tier makes of its bytes. Both tiers have the same.
+//! The front: everything between a client's socket and what a tier makes of its bytes, the same for both tiers.
 //!
 //! ```text
 //!   listener ─▶ gate ─▶ mailbox ─▶ connections: read ─▶ the tier takes what is whole
@@ -6,9 +6,10 @@
 //!                                       └─── write, once a turn ◀──┘
 //! ```
 //!
-//! [`network`] turns, [`connections`] knows what is due on whom, a [`peer::Peer`] is the socket's side of one client, and
-//! [`tier::Tier`] is what a tier adds: which bytes are a request, who answers it, when a client has to wait. It is chosen
-//! at compile time, so the loop of each tier is compiled for it alone and nothing is paid for the sharing.
+//! [`network`] is the loop, [`connections`] knows what is due on each connection, a [`peer::Peer`] is the socket's side
+//! of one client, and [`tier::Tier`] is what a tier adds: which bytes are a request, what answers it, when a client has
+//! to wait. The tier is a type parameter, so each tier's loop is compiled for it alone, and sharing costs nothing at
+//! run time.
 
 pub mod limits;
 

@@ -1,10 +1,11 @@
 //! A network thread: one readiness loop over its connections.
 //!
 //! A turn takes the mail, reads every ready socket once and has the tier take all whole requests, lets the tier work,
-//! then writes each connection that has something once. Sockets are written before the thread asks whether they can be,
-//! and a short read needs no second one. It never waits for anything but the kernel's events and its mail.
+//! then writes each connection with pending answers once. Sockets are written without asking first whether they can be,
+//! and after a short read there is no second one. The thread never waits for anything but the kernel's events and its
+//! mail.
 //!
-//! A simulation turns it by hand instead ([`Network::turn_by_hand`]): the same turn, without the wait before it.
+//! A simulation runs its turns by hand instead ([`Network::turn_by_hand`]): the same turn, without the wait before it.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::num::NonZeroU64;
@@ -30,23 +31,23 @@ const FIRST_LISTENER: usize = usize::MAX / 2;
 /// Tokens of the tier's own sockets begin here; connections have those below.
 pub const FIRST_OF_TIER: usize = usize::MAX / 4;
 
-/// What a network thread begins with.
+/// Everything that a network thread is made from.
 pub struct ThreadSetup<M> {
-    /// Its number, from 0.
+    /// The thread's number, from 0.
     pub thread: usize,
-    /// What tells it of events.
+    /// The poll that reports events.
     pub poll: Poll,
-    /// Its listeners; whoever has some deals connections out to all threads.
+    /// The thread's listeners; a thread with listeners deals connections out to all threads.
     pub listeners: Vec<Listener>,
     /// The mailboxes of all threads.
     pub mailboxes: Vec<Arc<Mailbox<M>>>,
-    /// Who is let in.
+    /// Decides which connections are let in.
     pub gate: Arc<Gate>,
-    /// The time of the stamps.
+    /// The clock of the stamps.
     pub clock: Clock,
 }
 
-/// One network thread's world.
+/// The state of one network thread.
 pub struct Network<T: Tier> {
     tier: T,
     connections: Connections<T>,
@@ -55,15 +56,16 @@ pub struct Network<T: Tier> {
     mail: Vec<Letter<T::Mail>>,
     gate: Arc<Gate>,
     listeners: Vec<Listener>,
-    /// Listeners that could not accept for want of descriptors or memory. Each is told of again with every client that comes.
+    /// Listeners that could not accept for want of descriptors or memory. An event reports each again with every client
+    /// that arrives.
     stalled: Slots,
-    /// Listeners at which more may wait than a turn takes in.
+    /// Listeners at which more connections may wait than one turn accepts.
     crowded: Slots,
     /// Connections given to a thread so far.
     dealt: usize,
 }
 
-/// A mailbox for a thread that will use this poll.
+/// Returns a mailbox for the thread that will use this poll.
 ///
 /// # Errors
 /// The system's.
@@ -72,7 +74,7 @@ pub fn mailbox<M>(poll: &Poll) -> io::Result<Arc<Mailbox<M>>> {
 }
 
 impl<T: Tier> Network<T> {
-    /// The network thread that begins with this.
+    /// Returns the network thread made from this setup.
     ///
     /// # Errors
     /// The system's.
@@ -95,13 +97,13 @@ impl<T: Tier> Network<T> {
         })
     }
 
-    /// Runs until it was told to stop and every answer is written.
+    /// Runs until the thread was told to stop and every answer is written.
     ///
     /// # Errors
     /// The system's, when it gives no more events.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
-        // Otherwise the system may add fifty microseconds to each pause.
+        // With the default slack the system may add 50 µs to each pause.
         let may_pause = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).is_ok();
         let mut ended = Ok(());
         while ended.is_ok() && !self.is_over() {
@@ -114,7 +116,8 @@ impl<T: Tier> Network<T> {
         ended
     }
 
-    /// Takes care of nobody any more: who came too late for the last turn is let go, and who comes later is told at once.
+    /// Closes the mailbox: connections that came too late for the last turn are let go, and later ones go back to their
+    /// sender.
     fn close(&mut self) {
         for letter in self.mailboxes[self.thread].close() {
             if let Letter::Adopt(arrival) = letter {
@@ -123,7 +126,7 @@ impl<T: Tier> Network<T> {
         }
     }
 
-    /// One turn, for which it waits at most so long: for whoever drives a thread by hand.
+    /// Waits for events, at most for `longest`, and runs one turn.
     ///
     /// # Errors
     /// The system's, when it gives no more events.
@@ -138,19 +141,19 @@ impl<T: Tier> Network<T> {
         }
     }
 
-    /// Whether it was told to stop and has nothing left to do.
+    /// Returns whether the thread was told to stop and has nothing left to do.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.connections.is_stopping() && self.connections.is_empty() && self.tier.is_idle()
     }
 
-    /// Its connections.
+    /// Returns the thread's connections.
     #[must_use]
     pub fn connections(&self) -> &Connections<T> {
         &self.connections
     }
 
-    /// How long to wait for events; None: until there is one. From now on mail wakes the thread.
+    /// Returns how long to wait for events (None: until there is one). From now on mail wakes the thread up.
     #[must_use]
     pub fn patience(&self) -> Option<Duration> {
         let patience = self.connections.patience();
@@ -162,7 +165,7 @@ impl<T: Tier> Network<T> {
         patience.into_iter().chain(stalled).chain(self.tier.patience()).min()
     }
 
-    /// One turn, for whoever turns the thread by hand and knows what has happened on the connections in these slots.
+    /// Runs one turn by hand, given what has happened on the connections in these slots.
     pub fn turn_by_hand(&mut self, told: &[(usize, Readiness)]) {
         let now_ns = self.begin();
         for (slot, told) in told {
@@ -179,7 +182,7 @@ impl<T: Tier> Network<T> {
         self.serve(now_ns);
     }
 
-    /// A turn begins: the mail is taken.
+    /// Begins a turn: takes the mail.
     fn begin(&mut self) -> u64 {
         self.mailboxes[self.thread].collect(&mut self.mail);
         let now_ns = self.connections.begin();
@@ -189,7 +192,7 @@ impl<T: Tier> Network<T> {
         now_ns
     }
 
-    /// The turn itself, once it is known what has happened.
+    /// Runs the turn itself, once all events are noted.
     fn serve(&mut self, now_ns: u64) {
         self.tier.begin(now_ns);
         let mut mail = std::mem::take(&mut self.mail);
@@ -206,7 +209,7 @@ impl<T: Tier> Network<T> {
         self.connections.look_after_quiet(&mut self.tier);
     }
 
-    /// Takes note of an event.
+    /// Notes an event.
     fn note(&mut self, event: &Event) {
         match event.token() {
             WAKER => {}
@@ -226,7 +229,7 @@ impl<T: Tier> Network<T> {
         }
     }
 
-    /// Accepts so many at most; those left are for the next turn.
+    /// Accepts at most so many connections; the rest is for the next turn.
     fn accept(&mut self, listener: usize, most: usize) {
         for _ in 0..most {
             let Some(accepted) = self.listeners.get(listener).map(Listener::accept) else { return };
@@ -234,19 +237,20 @@ impl<T: Tier> Network<T> {
                 Ok(socket) => self.deal(socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                // Out of descriptors or memory: edges are told once, so it is on us to look again.
+                // Out of descriptors or memory: the event is edge-triggered and not repeated, so the thread itself must
+                // try again.
                 Err(_) => return self.stalled.add(listener),
             }
         }
         self.crowded.add(listener);
     }
 
-    /// Gives the connection to the thread whose turn it is.
+    /// Gives the connection to the network thread whose turn it is.
     fn deal(&mut self, socket: Socket) {
         let arrival = match self.gate.admit(socket) {
             Ok(arrival) => arrival,
             Err((mut socket, refused)) => {
-                // Whoever takes no more words is gone already.
+                // A peer that takes no bytes is gone already.
                 let _ = socket.write(T::refusal(refused));
                 return;
             }
@@ -259,7 +263,7 @@ impl<T: Tier> Network<T> {
         }
     }
 
-    /// Accepts nothing more, once all that waits is accepted.
+    /// Accepts all connections that wait, and then no more.
     fn stop(&mut self) {
         for listener in 0..self.listeners.len() {
             self.accept(listener, ACCEPTS_AT_A_STOP);

@@ -1,9 +1,9 @@
-//! Those who have not shown yet who they are: how many of them one address may send, how long they have, and what
-//! became of them.
+//! Newcomers: connections that still have to log in or shake hands. How many of them one address may have, how much
+//! time they have, and how many were refused.
 //!
-//! Whoever must log in or shake hands is a newcomer until that is done. What newcomers may send is bounded where it is parsed; here
-//! are time and number, so that nobody takes the places of those who would log in. Addresses of version 6 count by
-//! their first 64 bits, for a single machine usually owns all addresses that share them.
+//! What a newcomer may send is limited by the parser; here are the limits of time and number, so that nobody occupies
+//! the places of clients that would log in. IPv6 addresses count by their first 64 bits, as a single machine usually
+//! owns all addresses that share them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,19 +17,19 @@ use super::gate::Refused;
 /// How long a handshake may take: a few round trips, even on a bad line.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long a peer may take to log in: somebody may be typing.
+/// How long a peer may take to log in: a person may be typing.
 const LOGIN: Duration = Duration::from_secs(60);
 
-/// How often a network thread looks whether somebody is late.
+/// How often a network thread checks for late newcomers.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The part of all connections that newcomers from one address may have.
+/// Newcomers from one address may have one `SHARE`-th of all connections.
 const SHARE: usize = 4;
 
-/// The least that is allowed to one address, so that small limits stay usable.
+/// The fewest newcomers that any address may have, so that small limits stay usable.
 const LEAST: usize = 8;
 
-/// Places by address.
+/// The places that newcomers take, counted by address.
 #[derive(Debug)]
 pub struct Places {
     most: usize,
@@ -44,13 +44,13 @@ pub struct Place {
 }
 
 impl Places {
-    /// Places of which one address may have so many.
+    /// Returns places of which one address may take at most `most`.
     #[must_use]
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// A place for somebody from there; None: that address has enough.
+    /// Takes a place for a peer at this address; None: that address has as many as it may.
     #[must_use]
     pub fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
         let holder = holder(from);
@@ -81,7 +81,7 @@ impl Drop for Place {
     }
 }
 
-/// Who answers for an address: of version 6, all of its /64.
+/// Returns the address that is counted for an address: for IPv6, its /64.
 #[must_use]
 pub fn holder(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -90,22 +90,22 @@ pub fn holder(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A connection whose peer has yet to show who it is.
+/// The newcomer state of a connection.
 #[derive(Debug)]
 pub struct Newcomer {
     since_ns: u64,
-    /// Held as long as this is.
+    /// The place, which is held as long as this exists.
     _place: Option<Place>,
 }
 
 impl Newcomer {
-    /// Somebody who came at this time of the stamps.
+    /// Returns the state of a newcomer that arrived at this stamp.
     #[must_use]
     pub const fn new(since_ns: u64, place: Option<Place>) -> Self {
         Self { since_ns, _place: place }
     }
 
-    /// Whether its time is over.
+    /// Returns whether the newcomer's time is over.
     #[must_use]
     pub fn is_late(&self, is_handshaking: bool, now_ns: u64) -> bool {
         let limit = if is_handshaking { HANDSHAKE } else { LOGIN };
@@ -113,26 +113,26 @@ impl Newcomer {
     }
 }
 
-/// Why a connection is closed before its peer has shown who it is.
+/// Why a newcomer's connection is refused or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// As many are connected as may be.
+    /// The number of connections was at its limit.
     Full,
-    /// Its address has enough newcomers.
+    /// The number of newcomers from its address was at its limit.
     Address,
-    /// Its handshake failed.
+    /// The handshake failed.
     Handshake,
-    /// It took too long.
+    /// The newcomer took too long.
     Late,
-    /// It sent more than a login needs.
+    /// The newcomer sent more than a login needs.
     Oversized,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] = [Self::Full, Self::Address, Self::Handshake, Self::Late, Self::Oversized];
 
-    /// Its name in metrics.
+    /// Returns the reason's name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -144,7 +144,7 @@ impl Reason {
         }
     }
 
-    /// Its name in INFO and `stats`; the first is the one that Redis and memcached have for it.
+    /// Returns the reason's name in INFO and `stats`; that of `Full` is the one that Redis and memcached use.
     const fn stat(self) -> &'static str {
         match self {
             Self::Full => "rejected_connections",
@@ -156,20 +156,20 @@ impl Reason {
     }
 }
 
-/// The newcomers of a tier, and the counts of those who stayed outside.
+/// The newcomers of a tier, and the counts of those that were refused.
 #[derive(Debug)]
 pub struct Newcomers {
     places: Arc<Places>,
-    /// Whether who speaks plain text must log in.
+    /// Whether plain connections must log in, and so are newcomers too.
     must_log_in: bool,
     refused: [AtomicU64; Reason::ALL.len()],
     told_ns: AtomicU64,
-    /// Somebody is at it.
+    /// Whether a thread is writing a failed handshake to the log.
     is_telling: Arc<AtomicBool>,
 }
 
 impl Newcomers {
-    /// For a tier that takes so many connections.
+    /// Returns the newcomers' limits for a tier with at most so many connections.
     #[must_use]
     pub fn new(connections_max: usize, must_log_in: bool) -> Self {
         Self {
@@ -181,10 +181,10 @@ impl Newcomers {
         }
     }
 
-    /// The place of somebody who comes from there; None: they need none.
+    /// Takes the place that a connection from there needs; None: it needs none.
     ///
     /// # Errors
-    /// Their address has enough newcomers.
+    /// The address has as many newcomers as it may.
     pub fn place(&self, origin: Option<IpAddr>, is_handshaking: bool) -> Result<Option<Place>, Refused> {
         let is_newcomer = self.must_log_in || is_handshaking;
         match origin.filter(|_| is_newcomer).map(|from| self.places.take(from)) {
@@ -196,19 +196,19 @@ impl Newcomers {
         }
     }
 
-    /// Counts somebody who stays outside; how many there are for this reason.
+    /// Counts a newcomer that is refused, and returns how many were for this reason.
     pub fn refuse(&self, reason: Reason) -> u64 {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// How many stayed outside for this reason.
+    /// Returns how many newcomers were refused for this reason.
     #[must_use]
     pub fn refused(&self, reason: Reason) -> u64 {
         self.refused[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// A handshake failed. The log is told at most once a second, for anybody can make handshakes fail; and by a thread of its
-    /// own, for whoever reads the log may be slow, and a network thread waits for nobody.
+    /// Counts a failed handshake, and logs it at most once a second, as anyone can make handshakes fail. A thread of
+    /// its own writes the log: the log may be slow, and a network thread must not wait for it.
     pub fn handshake_failed(&self, peer: &str, why: &dyn std::fmt::Display, now_ns: u64) {
         let failed = self.refuse(Reason::Handshake);
         let told = self.told_ns.load(Ordering::Relaxed);
@@ -223,12 +223,12 @@ impl Newcomers {
             is_telling.store(false, Ordering::Relaxed);
         };
         if Builder::new().spawn(tell).is_err() {
-            // The next one tells how many there were.
+            // The next log line says how many there were.
             self.is_telling.store(false, Ordering::Relaxed);
         }
     }
 
-    /// What became of those who stayed outside: names for INFO and `stats`, and counts.
+    /// Returns the counts of refused newcomers, with their names for INFO and `stats`.
     #[must_use]
     pub fn counts(&self) -> [(&'static str, u64); Reason::ALL.len()] {
         Reason::ALL.map(|reason| (reason.stat(), self.refused(reason)))

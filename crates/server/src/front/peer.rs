@@ -1,9 +1,9 @@
-//! The socket's side of one client: what was read and is not yet understood, whether more can be read or written, and
-//! how it ends.
+//! The socket's side of one client: what was read and not yet parsed, whether more can be read or written, and how the
+//! connection ends.
 //!
-//! An idle peer holds no buffer: bytes are read into the thread's and only an unfinished rest is kept. A short read
-//! needs no second one, for an event tells when there is more; of the end of a stream it tells only once, which is why
-//! that is remembered.
+//! An idle peer holds no buffer: bytes are read into the thread's buffer, and only an unfinished rest is kept. After a
+//! short read there is no second one, as an event reports more bytes; the end of a stream is reported only once, so it
+//! is remembered.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::time::Duration;
@@ -21,7 +21,8 @@ pub enum Life {
     Open,
     /// Nothing more is read; it ends when its answers are written.
     Closing,
-    /// Everything is written and said; what still comes is dropped, so that no reset destroys the last answers.
+    /// Everything is written and the write side is shut; what still arrives is dropped, so that no reset destroys the
+    /// last answers.
     Lingering,
     /// To be forgotten.
     Over,
@@ -29,41 +30,41 @@ pub enum Life {
 
 /// One client, as its socket shows it.
 pub struct Peer {
-    /// Its number, which is never used twice.
+    /// The connection's number, which is never used twice.
     pub number: u64,
-    /// When it came, on the clock of the stamps.
+    /// When the connection was accepted, as a stamp.
     pub connected_ns: u64,
-    /// When it was last read from.
+    /// When bytes were last read from it, as a stamp.
     pub heard_ns: u64,
-    /// Since when it has asked nothing and waited for nothing, as far as it was seen.
+    /// Since when it has sent no request and waited for no answer, as far as it was observed.
     pub(super) quiet_since_ns: u64,
-    /// Requests read from it.
+    /// How many requests were read from it.
     pub requests: u64,
-    /// Where it is in its life.
+    /// The connection's state.
     pub life: Life,
-    /// What was read and is not understood may hold whole requests.
+    /// Whether what was read and not yet parsed may contain whole requests.
     pub holds_requests: bool,
     pub(super) socket: Socket,
     pub(super) input: Vec<u8>,
-    /// The kernel may have bytes for us.
+    /// Whether the kernel may have bytes to read.
     pub(super) can_read: bool,
     can_write: bool,
-    /// An event told that the peer sends no more; what it sent before may still have to be read.
+    /// Whether an event reported that the peer sends no more; what it sent before may still have to be read.
     hung_up: bool,
-    /// All that the peer sent was read.
+    /// Whether all that the peer sent was read.
     pub(super) is_done: bool,
-    /// The tier stops, and of what had arrived by then so much at most was not read yet.
+    /// While the tier stops: the most bytes still to be read of what had arrived before the stop.
     pub(super) owed_bytes: usize,
-    /// Until it has shown who it is, if it must.
+    /// Newcomer state, until the peer has logged in or shaken hands; None: it need not, or has.
     pub(super) newcomer: Option<Newcomer>,
-    /// How it takes what is written to it.
+    /// Whether the peer takes what is written to it.
     taking: Taking,
-    /// It is a client inside of this process.
+    /// Whether the client is inside this process.
     pub is_inside: bool,
 }
 
 impl Peer {
-    /// One that has just come.
+    /// Returns the state of a connection just accepted.
     #[must_use]
     pub fn new(number: u64, socket: Socket, now_ns: u64) -> Self {
         Self {
@@ -87,35 +88,35 @@ impl Peer {
         }
     }
 
-    /// Its address for people.
+    /// Returns the peer's address in readable form.
     #[must_use]
     pub fn name(&self) -> String {
         self.socket.peer()
     }
 
-    /// Bytes that were read and are not understood yet.
+    /// Returns how many bytes were read and not yet parsed.
     #[must_use]
     pub fn input_bytes(&self) -> usize {
         self.input.len()
     }
 
-    /// Whether it sends no more, and may have stopped listening too. Of this an event tells only once.
+    /// Returns whether the peer sends no more, and may have stopped listening too. An event reports this only once.
     #[must_use]
     pub fn has_hung_up(&self) -> bool {
         self.hung_up || self.is_done || self.socket.has_ended()
     }
 
-    /// It was read from.
+    /// Notes that bytes were read from the peer.
     pub(super) fn note_heard(&mut self, now_ns: u64) {
         (self.heard_ns, self.quiet_since_ns) = (now_ns, now_ns);
     }
 
-    /// Bytes that were written to it ever.
+    /// Returns how many bytes were ever written to the peer.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.taking.taken()
     }
 
-    /// Writes as much of `output` as the peer takes; how many bytes that was.
+    /// Writes as much of `output` as the peer takes, and returns how many bytes.
     pub fn write(&mut self, output: &[u8]) -> usize {
         let mut written = 0;
         while self.can_write && written < output.len() {
@@ -133,8 +134,9 @@ impl Peer {
         written
     }
 
-    /// Why it is to be closed, if it has been quiet for too long. `is_settled`: everything is answered and written. Whoever waits
-    /// for an answer is not idle, and may take their time once they have it.
+    /// Returns why the connection must be closed, if it has been quiet for too long. `is_settled`: everything is
+    /// answered and written. A client that waits for an answer is not idle, and its idle time starts when it has the
+    /// answer.
     pub(super) fn quiet_reason(
         &mut self,
         limits: QuietLimits,
@@ -152,14 +154,14 @@ impl Peer {
         (may_be_idle && is_idle).then_some(Quiet::Idle)
     }
 
-    /// Nothing more is read of it; it ends when its answers are written.
+    /// Begins to close the connection: nothing more is read, and it ends when its answers are written.
     pub fn close(&mut self) {
         if self.life == Life::Open {
             self.life = Life::Closing;
         }
     }
 
-    /// Takes note of what was told of its socket.
+    /// Notes what was reported of the socket.
     pub(super) fn note(&mut self, told: Readiness) {
         self.hung_up |= told.is_read_closed;
         self.can_read |= told.is_readable || self.hung_up;
@@ -169,12 +171,12 @@ impl Peer {
         }
     }
 
-    /// Reads once; 0: nothing for now, or nothing any more.
+    /// Reads once. Returns 0 if there is nothing for now, or the stream has ended.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.socket.read(buffer) {
                 Ok(n) => {
-                    // The end may have come with the last bytes, and then no event tells of it again.
+                    // The end may have arrived with the last bytes, and then no event reports it again.
                     self.can_read = n == buffer.len() || n > 0 && (self.hung_up || self.socket.has_ended());
                     self.is_done |= n == 0;
                     return Ok(n);
@@ -192,7 +194,8 @@ impl Peer {
         }
     }
 
-    /// While it is not read: looks whether its end lies behind what came; whether that is news.
+    /// Looks whether the end follows the bytes that arrived, while the connection is not read; returns whether that is
+    /// news.
     pub(super) fn look_for_end(&mut self) -> io::Result<bool> {
         if !self.can_read || self.socket.has_ended() {
             return Ok(false);
@@ -201,9 +204,10 @@ impl Peer {
         Ok(self.socket.has_ended())
     }
 
-    /// Everything is written. Whoever may still be sending is read a while longer, to no avail; so is what came in since it was
-    /// read last, for bytes that nobody reads make the kernel reset a connection, and its last answers are gone. Whoever was
-    /// written to just now is one of them, however long ago they were heard: the machine may have stood still between.
+    /// Ends a connection to which everything is written. If the peer may still be sending, or bytes arrived that were
+    /// not read, it lingers: closing with unread bytes would make the kernel send a reset, which destroys the last
+    /// answers. A peer that was written to just now lingers too, however long ago it was heard: the machine may have
+    /// stood still in between.
     pub(super) fn end(&mut self, now_ns: u64) {
         let quiet = Duration::from_nanos(now_ns.saturating_sub(self.quiet_since_ns));
         let has_nothing_unread = self.is_done || quiet >= LINGER && !self.can_read;
@@ -211,7 +215,7 @@ impl Peer {
         self.socket.shut_write();
     }
 
-    /// Whether there is something to do for it without a new event.
+    /// Returns whether there is something to do for the connection without a new event.
     pub(super) fn wants_turn(&self, may_ask: bool) -> bool {
         match self.life {
             Life::Open => may_ask && (self.can_read || self.holds_requests || self.is_done),
@@ -220,21 +224,21 @@ impl Peer {
         }
     }
 
-    /// While the tier stops: whether it has come so recently that its first request may be on the way.
+    /// Returns whether the connection is so young that its first request may still be on the way, when the tier stops.
     pub(super) fn may_still_ask(&self, now_ns: u64) -> bool {
         let age = Duration::from_nanos(now_ns.saturating_sub(self.connected_ns));
         self.requests == 0 && !self.is_done && age < FIRST_REQUEST
     }
 
-    /// A newcomer that has shown who it is leaves its place to the next.
+    /// Frees the newcomer's place of a peer that has logged in and shaken hands.
     pub(super) fn welcome(&mut self, is_admitted: bool) {
         if is_admitted && self.newcomer.is_some() && !self.socket.is_handshaking() {
             self.newcomer = None;
         }
     }
 
-    /// One that is admitted no more, since it has logged out, is a newcomer again and has as long as one; whether it was not before.
-    /// It takes no place of one, for it has shown that it has an account.
+    /// Makes a peer that has logged out a newcomer again, with a newcomer's time limit; returns whether it has become
+    /// one just now. It takes no newcomer's place, as it has shown that it has an account.
     pub(super) fn dismiss(&mut self, is_admitted: bool, now_ns: u64) -> bool {
         let has_logged_out = !is_admitted && self.newcomer.is_none();
         if has_logged_out {
@@ -243,7 +247,7 @@ impl Peer {
         has_logged_out
     }
 
-    /// Of a newcomer: whether it has taken too long to show who it is. None: it is none, or has shown it.
+    /// Returns whether a newcomer has taken too long; None: the peer is no newcomer.
     pub(super) fn is_late(&self, now_ns: u64) -> Option<bool> {
         Some(self.newcomer.as_ref()?.is_late(self.socket.is_handshaking(), now_ns))
     }

@@ -1,15 +1,15 @@
-//! Clients that keep a connection and do nothing with it: who takes nothing of the answers that are ready for them, and, where that
-//! is wished, who asks nothing.
+//! Quiet clients: those that take nothing of the answers that are ready for them, and, if a limit is set, those that
+//! send no request.
 //!
-//! Nobody keeps a time for each write: a thread looks at all of its clients now and then, and sees whether one who is written to
-//! has taken anything since the last look.
+//! There is no timer per write: a thread looks at all of its clients now and then, and sees whether a client with
+//! pending output has taken anything since the last look.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::limits::GONE;
 
-/// Looks in the shorter of the limits: by so much of it may somebody be quiet for longer.
+/// Looks per shorter limit: a client may be quiet for longer than its limit by one such interval.
 const LOOKS: u32 = 4;
 
 /// Shortest and longest time between two looks.
@@ -18,48 +18,48 @@ const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(10), Duration::f
 /// How long clients may be quiet; None: for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuietLimits {
-    /// To take nothing of what is written to them.
+    /// How long a client may take nothing of what is written to it.
     pub send: Option<Duration>,
-    /// To ask nothing, and wait for nothing.
+    /// How long a client may send no request and wait for no answer.
     pub idle: Option<Duration>,
 }
 
 impl QuietLimits {
-    /// How often to look; None: there are no limits.
+    /// Returns how often to look; None: there are no limits.
     #[must_use]
     pub fn look_every(&self) -> Option<Duration> {
         let shorter = self.send.into_iter().chain(self.idle).min()?;
         Some((shorter / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1))
     }
 
-    /// The limit for who asks nothing in whole seconds, as clients of Redis are told it; 0: there is none. They see to it that they
-    /// ask sooner, so it is never more than the limit but where that is less than a second.
+    /// Returns the idle limit in whole seconds, as clients of Redis are told it; 0: there is none. It is rounded down,
+    /// as clients send something shortly before, but it is at least 1.
     #[must_use]
     pub fn idle_s(&self) -> u64 {
         self.idle.map_or(0, |limit| limit.as_secs().max(1))
     }
 
-    /// Whether nobody who takes nothing is still let be when the kernel would take them for gone.
+    /// Returns whether a client that takes nothing is closed before the kernel takes it for gone.
     #[must_use]
     pub fn end_before_gone(&self) -> bool {
         self.send.is_some_and(|limit| limit + limit / LOOKS <= GONE)
     }
 }
 
-/// Why a connection is closed.
+/// Why a quiet connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quiet {
-    /// It took nothing of what was written to it.
+    /// The client took nothing of what was written to it.
     Send,
-    /// It asked nothing.
+    /// The client sent no request.
     Idle,
 }
 
 impl Quiet {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 2] = [Self::Send, Self::Idle];
 
-    /// Its name in figures.
+    /// Returns the reason's name in figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,48 +69,48 @@ impl Quiet {
     }
 }
 
-/// Connections that were closed, by why.
+/// Counts of quiet connections that were closed, by reason.
 #[derive(Debug, Default)]
 pub struct QuietCounts([AtomicU64; 2]);
 
 impl QuietCounts {
-    /// One more.
+    /// Counts one more connection.
     pub fn note(&self, why: Quiet) {
         self.0[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// Returns how many were closed for this reason.
     #[must_use]
     pub fn count(&self, why: Quiet) -> u64 {
         self.0[why as usize].load(Ordering::Relaxed)
     }
 }
 
-/// How a client that is written to takes it.
+/// Whether a client takes what is written to it.
 #[derive(Debug, Default)]
 pub struct Taking {
-    /// Bytes that it took ever.
+    /// Bytes that the client ever took.
     taken: u64,
-    /// It did not take all that there was.
+    /// Whether the last write was not taken in full.
     is_behind: bool,
-    /// What it had taken when it was first seen not to take more, and when that was.
+    /// What it had taken when it was first seen not to take more, and the stamp of that look.
     stands_since: Option<(u64, u64)>,
 }
 
 impl Taking {
-    /// So much was taken, and not all.
+    /// Notes how much was taken, and whether that was not all.
     pub fn note(&mut self, bytes: usize, is_behind: bool) {
         self.taken += bytes as u64;
         self.is_behind = is_behind;
     }
 
-    /// Bytes that it took ever.
+    /// Returns how many bytes the client ever took.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Looks at it now. Whether it has taken nothing for so long.
+    /// Looks at the client now, and returns whether it has taken nothing for longer than `limit`.
     pub fn stands(&mut self, limit: Duration, now_ns: u64) -> bool {
         match self.stands_since {
             _ if !self.is_behind => self.stands_since = None,
@@ -121,7 +121,7 @@ impl Taking {
     }
 }
 
-/// Whether more than this time has gone by.
+/// Returns whether more than `limit` has passed.
 #[must_use]
 pub fn is_over(since_ns: u64, limit: Duration, now_ns: u64) -> bool {
     u128::from(now_ns.saturating_sub(since_ns)) > limit.as_nanos()

@@ -1,14 +1,14 @@
-//! What a network thread is told of a socket, as plain data: an event of the system cannot be made, and a thread that is
-//! turned by hand is told of its connections by whoever turns it.
+//! What a network thread is told of a socket, as plain data: events of the system cannot be made by hand, as a
+//! simulation must.
 
 use mio::event::Event;
 
-/// What may be possible now; edges, as `epoll` tells them.
+/// What has become possible on a socket; edge-triggered, as with `epoll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// There may be bytes, or an end.
+    /// There may be bytes to read, or the end.
     pub is_readable: bool,
-    /// Bytes may be taken again.
+    /// The socket may take bytes again.
     pub is_writable: bool,
     /// The peer sends no more, or is gone.
     pub is_read_closed: bool,

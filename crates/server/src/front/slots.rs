@@ -1,9 +1,9 @@
-//! A list of connections, by slot, in which each stands at most once: those to serve, those to write to.
+//! A list of connections, by slot, in which each is at most once: those to serve, those to write to.
 //!
-//! A slot may have changed hands when its turn comes, so whoever goes through the list asks what is due rather than trust
-//! that something is.
+//! A slot may belong to another connection when its turn comes, so the user of the list must check what is due rather
+//! than trust that something is.
 
-/// The list.
+/// The list of slots.
 #[derive(Default)]
 pub struct Slots {
     list: Vec<usize>,
@@ -11,7 +11,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Adds a slot, unless it stands there.
+    /// Adds a slot, unless it is listed.
     pub fn add(&mut self, slot: usize) {
         if slot >= self.is_listed.len() {
             self.is_listed.resize(slot + 1, false);
@@ -21,13 +21,13 @@ impl Slots {
         }
     }
 
-    /// Whether nobody stands there.
+    /// Returns whether no slot is listed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All of them, in the order they came; who is added from now on stands in the next list.
+    /// Takes the list, in the order of arrival; slots added from now on are in the next list.
     #[must_use]
     pub fn take(&mut self) -> Vec<usize> {
         for slot in &self.list {
@@ -36,7 +36,7 @@ impl Slots {
         std::mem::take(&mut self.list)
     }
 
-    /// Gives the list back when it is gone through, for its memory to be used again.
+    /// Gives a processed list back, for its memory to be used again.
     pub fn give_back(&mut self, mut list: Vec<usize>) {
         if self.list.is_empty() {
             list.clear();

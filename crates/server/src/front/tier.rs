@@ -1,7 +1,7 @@
-//! What a tier adds to the front: which bytes are a request, who answers it, and when a client has to wait.
+//! What a tier adds to the front: which bytes are a request, what answers it, and when a client has to wait.
 //!
-//! The loop calls in the order of the functions below, once a turn: news from others, then what clients send, then the
-//! tier's own work, then the answers, then the count.
+//! The loop calls the functions below in their order, once a turn: news from other threads, then what clients send,
+//! then the tier's own work, then the answers, then the count.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,77 +15,78 @@ use super::slots::Slots;
 
 /// A tier's part of a network thread.
 pub trait Tier: Sized {
-    /// A client of it: its peer, and what the tier keeps for it.
+    /// A client of the tier: its peer, and what the tier keeps for it.
     type Connection: AsRef<Peer> + AsMut<Peer>;
 
-    /// What others may tell it.
+    /// Messages of other threads to the tier.
     type Mail;
 
-    /// What somebody is told who is not let in.
+    /// Returns what a client is told that is not let in.
     fn refusal(refused: Refused) -> &'static [u8];
 
-    /// A client has come from there (None: from this machine) and takes this slot.
+    /// Makes the connection of a new client from `origin` (None: this machine) in this slot.
     fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Self::Connection;
 
-    /// It has left.
+    /// Notes that a connection has ended.
     fn leave(&mut self, slot: usize, connection: &Self::Connection);
 
-    /// Whether it has shown all that the tier wants to see before it counts as known.
+    /// Returns whether a client has done all that the tier demands (a login) before it is no newcomer.
     fn is_admitted(&self, _connection: &Self::Connection) -> bool {
         true
     }
 
-    /// How many connections that come one after the other go to the same network thread, at least 1. Many, where a thread has
-    /// little to do for each and is woken for a few requests at a time: then that is the price, and one thread pays it once.
+    /// Returns how many successive connections go to the same network thread, at least 1. More than 1 pays where a
+    /// thread has little to do per connection and mostly pays for waking up: then one thread pays that for all of them.
     fn dealt_in_a_row(&self) -> usize {
         1
     }
 
-    /// A turn begins, at this time of the stamps.
+    /// Begins a turn, at this stamp.
     fn begin(&mut self, _now_ns: u64) {}
 
-    /// Something happened to a socket of the tier's own.
+    /// Notes an event of a socket of the tier's own.
     fn note(&mut self, _number: usize, _event: &Event) {}
 
-    /// A client sends no more, and may have stopped listening too.
+    /// Notes that a client sends no more, and may have stopped listening too.
     fn hung_up(&mut self, _slot: usize, _connections: &mut Connections<Self>) {}
 
-    /// Mail.
+    /// Handles a message of another thread.
     fn receive(&mut self, mail: Self::Mail, connections: &mut Connections<Self>);
 
-    /// Whether a client may ask more now: not too much of it is under way, and what it got was read.
+    /// Returns whether a client may send more requests now: not too much of it is under way, and it has read its
+    /// answers.
     fn may_ask(&self, slot: usize, connection: &Self::Connection) -> bool;
 
-    /// Takes the whole requests in `input`, as many as the client may ask; how many bytes are done with. If what is left
-    /// needs more bytes to be a request, the peer `holds_requests` no more.
+    /// Takes the whole requests in `input`, as many as the client may ask, and returns how many bytes are done with. If
+    /// the rest needs more bytes to be a request, the peer's `holds_requests` is set to false.
     fn take(&mut self, slot: usize, connection: &mut Self::Connection, input: &[u8]) -> usize;
 
-    /// What was taken in this turn is passed on, and what is finished comes back.
+    /// Passes on what was taken in this turn, and takes back what is finished.
     fn work(&mut self, connections: &mut Connections<Self>);
 
-    /// Those about whom something has changed: they are looked at before the turn ends, and written to.
+    /// Returns the connections on which something has changed: before the turn ends they are checked and written to.
     fn touched(&mut self) -> &mut Slots;
 
-    /// Writes to a client what there is for it, as far as it takes it.
+    /// Writes a client's pending answers, as far as it takes them.
     fn write(&mut self, slot: usize, connection: &mut Self::Connection);
 
-    /// Whether everything is answered and written.
+    /// Returns whether everything is answered and written.
     fn is_settled(&self, slot: usize, connection: &Self::Connection) -> bool;
 
-    /// The turn ends: what was answered is counted.
+    /// Ends the turn: counts what was answered.
     fn finish(&mut self, connections: &mut Connections<Self>);
 
-    /// How long the thread may sleep at most, for the tier's sake.
+    /// Returns how long the thread may sleep at most, as far as the tier is concerned.
     fn patience(&self) -> Option<Duration> {
         None
     }
 
-    /// How long to sleep after this turn, whatever happens: what comes meanwhile shares the next.
+    /// Returns how long to pause after this turn, whatever happens: what arrives meanwhile shares the next turn.
     fn pause(&mut self) -> Option<Duration> {
         None
     }
 
-    /// Whether the tier has nothing under way any more.
+    /// Returns whether the tier has nothing under way any more.
     fn is_idle(&self) -> bool {
         true
     }
