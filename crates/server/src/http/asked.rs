@@ -1,4 +1,4 @@
-//! What a request's path, query and body say, understood; what cannot be is a [`Problem`], as every error over HTTP is.
+//! Extracts the path, query and body of a request; what cannot be read is a [`Problem`], as every error over HTTP is.
 
 use std::error::Error;
 use std::fmt;
@@ -20,13 +20,13 @@ use tokio::time::timeout;
 
 use super::problem::Problem;
 
-/// How long a body may take to come.
+/// How long a body may take to arrive.
 const BODY: Duration = Duration::from_secs(60);
 
 /// A part of the path.
 pub(crate) struct Path<T>(pub(crate) T);
 
-/// What stands behind the question mark.
+/// The query, behind the question mark.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
@@ -50,19 +50,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// Beside a request: how many bytes a body may have. One that announces more is refused before it is sent.
+/// Extension of a request: how many bytes its body may have. A longer one that is announced is refused before it is
+/// sent.
 #[derive(Clone, Copy)]
 pub(super) struct BodyBytesMax(pub(super) usize);
 
-/// A body in JSON, an object; no body at all is an empty one.
+/// A body in JSON, an object; no body at all counts as an empty object.
 pub(crate) struct Body<T>(pub(crate) T);
 
-/// The body of what has no options: whoever gives some is told that nobody looks at them.
+/// The body of a request without options: a client that gives some is told that they are unknown.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-/// What is read from an object only. From an array fields would be taken in their order, which nobody is promised.
+/// A value read only from a JSON object: serde would also accept an array, taking fields by an order that is not
+/// promised.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -109,7 +111,7 @@ impl<T: DeserializeOwned> Body<T> {
         body
     }
 
-    /// One in chunks may turn out to be none when it has been read.
+    /// Reads a body; one in chunks may turn out to be empty.
     async fn read<S: Send + Sync>(length: Option<u64>, request: Request, state: &S) -> Result<Self, Problem> {
         let request = match length {
             Some(0) => return nothing(),
@@ -133,14 +135,14 @@ impl<T: DeserializeOwned> Body<T> {
     }
 }
 
-/// How many bytes of body a request says that it has; None: it says so chunk by chunk.
+/// Returns the announced length of a body; None: it is sent in chunks.
 fn announced(request: &Request) -> Option<u64> {
     let headers = request.headers();
     let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
     length.or_else(|| (!headers.contains_key("transfer-encoding")).then_some(0))
 }
 
-/// What is read of no body at all: the options that an empty object has.
+/// Reads an absent body like an empty object.
 fn nothing<T: DeserializeOwned>() -> Result<Body<T>, Problem> {
     serde_json::from_str("{}").map(Body).map_err(|error| Problem::bad_request(&error.to_string()))
 }
@@ -155,12 +157,12 @@ fn too_large() -> Problem {
 
 const NUMBER: &str = "expected a whole number from 0 on";
 
-/// Why what was read does not suit, without the sentence in which axum says that it was read into a type of this program.
+/// Returns the cause of a rejection, without axum's sentence about a type of this program.
 fn reason(rejection: &dyn Error) -> String {
     rejection.source().map_or_else(|| rejection.to_string(), ToString::to_string)
 }
 
-/// What the libraries say of a request, without the names of types, which only who wrote this program knows.
+/// Rewords an error of the libraries without the names of Rust types.
 fn in_words(text: &str) -> String {
     let plainly = [
         ("expected u64", NUMBER),
@@ -172,8 +174,8 @@ fn in_words(text: &str) -> String {
     plainly.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
-/// What changes something takes its options from the body. One behind the question mark would be passed over, and a pop that
-/// should lend would take for good.
+/// Refuses a query on requests that change something: they take their options from the body. An option in the query
+/// would be ignored, and a pop that should lease would take for good.
 pub(crate) async fn refuse_queries(request: Request, next: Next) -> Result<Response, Problem> {
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     if changes && request.uri().query().is_some_and(|query| !query.is_empty()) {
@@ -184,7 +186,7 @@ pub(crate) async fn refuse_queries(request: Request, next: Next) -> Result<Respo
     Ok(next.run(request).await)
 }
 
-/// A field that is true or false; 1 or 0 mean the same, for that is how a queue shows its options, and null is no.
+/// Reads a boolean field; 1 and 0 mean the same, as a queue shows its options so, and null is false.
 pub(super) fn yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

@@ -1,4 +1,4 @@
-//! The web console: static files in the program. What they show and do goes through the same JSON as everybody's.
+//! The web console: static files in the program. They use the same JSON paths as any client.
 
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
@@ -6,7 +6,8 @@ use axum::response::{IntoResponse, Response};
 use super::asked::Path;
 use super::problem::Problem;
 
-/// A page may run what comes from here and ask only here; nobody may frame it, and nothing in it is taken for another type.
+/// A page may only run scripts from here and send requests to here; no other page may frame it, and no file is taken
+/// for another type.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -1,6 +1,6 @@
-//! A client of our own path. HTTP requests go the way that every request goes: one end of a socket pair is adopted by a
-//! network thread like an accepted connection, and RESP 3 is spoken over the other. So accounts, limits, order, stamps
-//! and counts are those of any client, and HTTP needs no way of its own into the store.
+//! A client of the server's own path, so that HTTP requests go the way of every request: one end of a socket pair is
+//! adopted by a network thread like an accepted connection, and RESP 3 is spoken over the other. So accounts, limits,
+//! order, stamps and counts are those of any client, and HTTP needs no access of its own to the store.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,22 +23,22 @@ use crate::front::files::WAYS_INSIDE_KEPT;
 use crate::front::gate::Arrival;
 use crate::house::House;
 
-/// How long after its login a connection is used, however often: an account that was removed, another secret or other roles
-/// count after this time at the latest.
+/// How long after its login a connection is used, however often: a removed account, a new secret or new roles take
+/// effect after this time at the latest.
 const USED_FOR: Duration = Duration::from_secs(30);
 
-/// What is read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// A whole answer, as it came.
+/// A whole answer, as encoded in RESP 3.
 pub(super) struct Answer(Vec<u8>);
 
 impl Answer {
-    /// What it says.
+    /// Returns the decoded answer.
     pub(super) fn value(&self) -> Value<'_> {
         match decode(&self.0) {
             Reply::Value(value, _) => value,
-            // It was scanned before.
+            // Cannot happen: the answer was scanned before.
             Reply::NeedBytes(_) | Reply::Malformed(_) => Value::Null,
         }
     }
@@ -48,7 +48,7 @@ impl Answer {
     }
 }
 
-/// A connection, logged in.
+/// A connection inside the server, logged in.
 pub(super) struct Inside {
     stream: UnixStream,
     input: Vec<u8>,
@@ -66,7 +66,7 @@ impl Inside {
         theirs.set_nonblocking(true).map_err(broken)?;
         ours.set_nonblocking(true).map_err(broken)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
-        // The visitor's place was taken where HTTP accepted them; where they are matters if their secret is wrong.
+        // The visitor's place was taken where HTTP accepted the connection; the origin matters if the secret is wrong.
         let arrival = house.gate.admit_inside(socket, origin);
         if !adopted(house, thread, arrival) {
             return Err(stopping());
@@ -87,16 +87,16 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Waits for the answer to what was said.
+    /// Waits for the answer to the request that was sent.
     ///
     /// # Errors
-    /// What the server refused; STORE when there is no answer, for what was said may have been done.
+    /// What the server refused; STORE if there is no answer, as the request may have been done.
     async fn answer(&mut self) -> Result<Answer, Problem> {
         self.hear().await.map_err(lost)?.accepted().map_err(Problem::once_inside)
     }
 
-    /// The same, but hangs up when `gone` is over, as a client does that waits no more: a message that was taken for it by then
-    /// still comes, and none is taken after.
+    /// Waits for the answer, but hangs up when `gone` ends, like a client that waits no more: a message that was taken
+    /// for it by then is still returned, and none is taken afterwards.
     async fn answer_unless(&mut self, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
         tokio::select! {
             biased;
@@ -107,7 +107,7 @@ impl Inside {
         self.answer().await
     }
 
-    /// Says a request. It was not asked if this fails, for its end has not arrived.
+    /// Sends a request. If this fails it is not executed, as its end has not arrived.
     async fn say(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut request = Vec::new();
         let mut encoder = Encoder::new(&mut request, Protocol::Resp3);
@@ -118,7 +118,8 @@ impl Inside {
         self.stream.write_all(&request).await
     }
 
-    /// Whether its other end is still there: a server that stops hangs up before it stops listening. Nothing is under way.
+    /// Returns whether the other end is still open, when nothing is under way: a server that stops hangs up before it
+    /// stops listening.
     fn is_open(&self) -> bool {
         let next = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
         next.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -140,7 +141,7 @@ impl Inside {
     }
 }
 
-/// Has this network thread take care of a connection, or the next that has not ended; false: there is none.
+/// Gives a connection to this network thread, or the next one that has not ended. Returns false if all have.
 fn adopted(house: &House, thread: usize, mut arrival: Arrival) -> bool {
     let threads = house.mailboxes.len();
     for thread in (0..threads).map(|further| (thread % threads + further) % threads) {
@@ -153,17 +154,17 @@ fn adopted(house: &House, thread: usize, mut arrival: Arrival) -> bool {
     false
 }
 
-/// No thread takes care of anybody any more.
+/// Returns the problem that no network thread is left.
 fn stopping() -> Problem {
     Problem::busy("the server is stopping; nothing was done, ask again when it is back")
 }
 
-/// A connection failed before anything was asked over it.
+/// Returns the problem that a connection failed before a request was sent.
 fn broken(error: io::Error) -> Problem {
     Problem::busy(&format!("a connection inside the server failed: {error}"))
 }
 
-/// A connection failed before the answer was there.
+/// Returns the problem that a connection failed before the answer arrived.
 fn lost(error: io::Error) -> Problem {
     Problem::lost(&format!("no answer came from inside the server: {error}"))
 }
@@ -175,12 +176,12 @@ pub(super) struct Pool {
     next_thread: AtomicUsize,
 }
 
-/// Connections that nobody uses now, and whose they are.
+/// Unused connections, with the credentials of their visitors, oldest first.
 #[derive(Default)]
 struct Idle(Vec<(Option<Credentials>, Inside)>);
 
 impl Idle {
-    /// One of this visitor's that may still be used; those of all others that may not are closed.
+    /// Takes a connection of this visitor that may still be used, and closes all that are too old.
     fn take(&mut self, who: Option<&Credentials>, now: Instant) -> Option<Inside> {
         self.0.retain(|(_, inside)| now.saturating_duration_since(inside.since) < USED_FOR);
         while let Some(at) = self.0.iter().rposition(|(whose, _)| whose.as_ref() == who) {
@@ -194,7 +195,7 @@ impl Idle {
 
     fn keep(&mut self, who: Option<Credentials>, inside: Inside) {
         if self.0.len() == WAYS_INSIDE_KEPT {
-            // Who has just been admitted asks next, so the oldest has to go.
+            // The visitor just admitted sends the next request, so the oldest connection is closed.
             self.0.remove(0);
         }
         self.0.push((who, inside));
@@ -202,17 +203,17 @@ impl Idle {
 }
 
 impl Pool {
-    /// None yet.
+    /// Returns an empty pool.
     pub(super) fn new(house: Arc<House>) -> Self {
         Self { house, idle: Mutex::default(), next_thread: AtomicUsize::new(0) }
     }
 
-    /// Asks one request as a visitor. Whoever gives up waiting takes the connection along, so a pop that waits ends, and so it
-    /// does when `gone` tells that the visitor has left.
+    /// Executes one request as a visitor. If the caller drops the future the connection closes too, so a pop that waits
+    /// ends; the same happens when `gone` reports that the visitor has left.
     ///
     /// # Errors
-    /// A wrong secret; what the server refused, or that it stops: BUSY as long as nothing was asked, STORE when only the answer
-    /// is missing.
+    /// A wrong secret; what the server refused, or that it stops: BUSY if nothing was sent yet, STORE if only the
+    /// answer is missing.
     pub(super) async fn ask(
         &self,
         who: Option<&Credentials>,
@@ -228,7 +229,7 @@ impl Pool {
         answer
     }
 
-    /// Has a visitor log in, unless a connection of theirs waits already.
+    /// Logs a visitor in, unless the pool has a connection of that visitor.
     ///
     /// # Errors
     /// A wrong secret.
@@ -241,8 +242,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Says a request as a visitor, over the connection that is given back. One that was kept may have been closed since, which
-    /// is no reason to refuse anybody.
+    /// Sends a request as a visitor, and returns the connection. A kept connection may have been closed meanwhile; then
+    /// a new one is made.
     async fn say(
         &self,
         who: Option<&Credentials>,

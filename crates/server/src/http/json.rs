@@ -1,8 +1,8 @@
 //! Answers of the server as JSON: a map becomes an object, bytes become a text.
 //!
-//! Bytes that are no UTF-8 cannot be a text. They stand in base64 under a name that says so: `body_base64`. Headers have any
-//! names, so those whose values are no texts stand beside the others, in an object of their own: `headers_base64`. And a name
-//! may have several: what RESP gives as pairs keeps them all in a list.
+//! Bytes that are not UTF-8 cannot be a JSON string. They are written in base64 under a name that says so:
+//! `body_base64`. Headers have arbitrary names, so those with such values are in an object of their own:
+//! `headers_base64`. And a name may occur several times: RESP gives pairs, JSON a list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use posthaste_wire::reply::Value;
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value as Json};
 
-/// An answer as JSON.
+/// Returns an answer as JSON.
 #[must_use]
 pub fn json(value: &Value<'_>) -> Json {
     match value {
@@ -36,7 +36,7 @@ pub fn json(value: &Value<'_>) -> Json {
     }
 }
 
-/// The headers that are texts, and those that are none; of both only if there are any.
+/// Returns the headers that are UTF-8, and those that are not, each only if there are any.
 fn of_headers(pairs: &[(Value<'_>, Value<'_>)]) -> impl Iterator<Item = (String, Json)> {
     let (mut texts, mut others) = (Map::new(), Map::new());
     for (name, value) in pairs {
@@ -50,7 +50,7 @@ fn of_headers(pairs: &[(Value<'_>, Value<'_>)]) -> impl Iterator<Item = (String,
     found.filter(|(_, headers)| !headers.is_empty()).map(|(name, headers)| (name.into(), headers.into()))
 }
 
-/// A name may occur more than once: then its values stand in a list, in their order.
+/// Adds a header. If its name occurs more than once, its values become a list, in their order.
 fn add(headers: &mut Map<String, Json>, name: String, value: Json) {
     match headers.entry(name) {
         Entry::Vacant(free) => drop(free.insert(value)),
@@ -61,7 +61,7 @@ fn add(headers: &mut Map<String, Json>, name: String, value: Json) {
     }
 }
 
-/// The bytes of what is no UTF-8.
+/// Returns the bytes of a value that is not UTF-8.
 fn no_text<'a>(value: &'a Value<'_>) -> Option<&'a [u8]> {
     value.as_bytes().filter(|bytes| std::str::from_utf8(bytes).is_err())
 }

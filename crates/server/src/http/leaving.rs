@@ -1,5 +1,6 @@
-//! When an answer has left. hyper takes all of a body before the client has read much of it, and tells nobody when the rest is
-//! written. So the body tells when no more of it is wanted, and the stream when everything before that is written.
+//! Finds out when an answer has been sent. hyper takes all of a body before the client has read much of it, and does
+//! not report when the rest is written. So the body reports when no more of it is wanted, and the stream when
+//! everything before that is written.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::seats::Seat;
 
-/// What the two ends of one connection tell each other; without a seat, nothing comes of it.
+/// State shared by the bodies and the stream of one connection; without a seat it has no effect.
 #[derive(Clone)]
 pub(super) struct Leaving {
     seat: Option<Arc<Seat>>,
@@ -22,30 +23,30 @@ pub(super) struct Leaving {
 
 #[derive(Default)]
 struct Answers {
-    /// Bodies of which more is wanted.
+    /// Bodies that hyper has not taken in full.
     bodies: AtomicUsize,
-    /// One was taken, and not all of it is written.
+    /// Whether a body was taken, and not all of it is written.
     is_taken: AtomicBool,
 }
 
 impl Leaving {
-    /// For a connection that has this seat.
+    /// Returns the state for a connection that has this seat.
     pub(super) fn of(seat: Option<Arc<Seat>>) -> Self {
         Self { seat, answers: Arc::default() }
     }
 
-    /// An answer's body, watched.
+    /// Wraps the body of an answer.
     pub(super) fn body(&self, body: Body) -> Watched {
         self.answers.bodies.fetch_add(1, Ordering::Relaxed);
         Watched { body, _taken: Taken(Arc::clone(&self.answers)) }
     }
 
-    /// Whether there is an answer that has not left.
+    /// Returns whether there is an answer that is not fully sent.
     pub(super) fn is_under_way(&self) -> bool {
         self.answers.bodies.load(Ordering::Relaxed) > 0 || self.answers.is_taken.load(Ordering::Relaxed)
     }
 
-    /// The stream that answers are written to, watched.
+    /// Wraps the stream that answers are written to.
     pub(super) fn stream<S>(self, stream: S) -> Outgoing<S> {
         Outgoing { stream, leaving: self }
     }
@@ -59,7 +60,7 @@ impl Leaving {
     }
 }
 
-/// A body that tells when no more of it is wanted.
+/// A body that reports when no more of it is wanted.
 pub(super) struct Watched {
     body: Body,
     _taken: Taken,
@@ -94,7 +95,7 @@ impl HttpBody for Watched {
     }
 }
 
-/// A stream that tells when an answer is written: hyper flushes it whenever it has nothing more to write for now.
+/// A stream that reports when an answer is written: hyper flushes it whenever it has nothing more to write for now.
 pub(super) struct Outgoing<S> {
     stream: S,
     leaving: Leaving,

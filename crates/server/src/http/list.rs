@@ -1,10 +1,10 @@
 //! The list of queues as a console reads it: searched, sorted, one page.
 //!
-//! Of 100,000 queues a page shows fifty, and which ones nobody knows without looking at all of them. So a long list is
-//! asked of the store once and kept for two seconds, for whoever asks: typing a name into the search, sorting by another
-//! column and turning pages do not ask again, nor do several consoles. A list of up to [`SHORT`] queues is asked for every
-//! time, and a change made over HTTP makes the next one ask. A store that is away lets its first visitor wait, and all who
-//! came meanwhile are told what that one is.
+//! A page shows fifty of perhaps 100,000 queues, and finding them needs a look at all. So a long list is asked of the
+//! store once and kept for two seconds, for all visitors: typing into the search, sorting by another column, turning
+//! pages and further consoles do not ask again. A list of up to [`SHORT`] queues is asked for every time, and a change
+//! made over HTTP makes the next request ask. While the store is away one visitor waits for it, and all others that
+//! arrive meanwhile get the same error.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use super::problem::Problem;
 use super::visitor::Visitor;
 use super::words::Words;
 
-/// Queues of which a list costs next to nothing, so that it is never an old one.
+/// Up to this many queues a list costs next to nothing, and is never kept.
 const SHORT: usize = 1000;
 
-/// How old a longer list may be. A console asks every three seconds.
+/// How old a longer list may be; a console asks every three seconds.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// A queue as QLIST shows it.
@@ -50,7 +50,7 @@ pub(super) enum Sort {
     OldestMs,
 }
 
-/// The page that is wanted.
+/// The page that is asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
     /// Part of the name, in capitals or not.
@@ -61,17 +61,17 @@ pub(super) struct Page {
     pub(super) limit: usize,
 }
 
-/// What came of making lists.
+/// The last list, or why it could not be made.
 #[derive(Default)]
 pub(super) struct Lists {
     last: Mutex<Last>,
-    /// How often something was changed over HTTP.
+    /// How many changes were made over HTTP.
     changes: AtomicU64,
 }
 
 #[derive(Default)]
 struct Last {
-    /// The list that was made last, if it is long.
+    /// The last list, if it is long.
     kept: Option<Kept>,
     /// When the store could not be asked, and why.
     failed: Option<(Instant, Problem)>,
@@ -79,13 +79,13 @@ struct Last {
 
 struct Kept {
     since: Instant,
-    /// The changes that were made before.
+    /// The value of `changes` before the list was made.
     changes: u64,
     rows: Arc<Vec<Row>>,
 }
 
 impl Lists {
-    /// Every queue, by id. Whoever asks while a list is being made waits for that one.
+    /// Returns every queue, by id. A request that arrives while a list is being made waits for that list.
     ///
     /// # Errors
     /// What the server refused.
@@ -98,7 +98,7 @@ impl Lists {
         self.shared(may_see, list).await
     }
 
-    /// The list that is kept, for whoever may see it, or else a new one.
+    /// Returns the kept list, if the visitor may see it, or else a new one.
     async fn shared(
         &self,
         may_see: impl Future<Output = Result<(), Problem>>,
@@ -106,7 +106,7 @@ impl Lists {
     ) -> Result<Arc<Vec<Row>>, Problem> {
         let came = Instant::now();
         let mut last = self.last.lock().await;
-        // Or each who waits would wait for the store in turn.
+        // Without this, each request that waits would wait for the store in turn.
         if let Some((when, problem)) = &last.failed
             && *when >= came
         {
@@ -131,7 +131,7 @@ impl Lists {
         Ok(rows)
     }
 
-    /// Something was changed that the next list must show.
+    /// Notes a change that the next list must show.
     pub(super) fn forget(&self) {
         self.changes.fetch_add(1, Atomic::Release);
     }
@@ -152,7 +152,8 @@ impl Row {
         }
     }
 
-    /// Which of two stands first. Of queues that are alike in a figure the younger does, so that turned round the elder does.
+    /// Compares two queues for sorting. Of queues with equal figures the younger one is first, so in reverse order the
+    /// elder.
     fn against(&self, other: &Self, sort: Sort) -> Ordering {
         let younger = || other.id.cmp(&self.id);
         match sort {
@@ -165,7 +166,7 @@ impl Row {
     }
 }
 
-/// How many queues the search finds, and those of the page. Only what stands up to its end is sorted.
+/// Returns how many queues the search finds, and those of the page. Only the rows up to the page's end are sorted.
 pub(super) fn cut<'a>(rows: &'a [Row], page: &Page) -> (usize, Vec<&'a Row>) {
     let search = page.search.to_lowercase();
     let mut found: Vec<&Row> = rows.iter().filter(|row| row.plain.contains(&search)).collect();

@@ -1,4 +1,4 @@
-//! What the log tells at least, asked and set over HTTP, on both tiers.
+//! The log level, read and set over HTTP, on both tiers.
 
 use axum::Json;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::problem::Problem;
 use super::visitor::Visitor;
 use crate::log_level::{LogLevel, log_level, set_log_level};
 
-/// What is told, and taken.
+/// The body of request and answer.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Level {
@@ -28,13 +28,13 @@ pub(crate) async fn set(Body(level): Body<Level>) -> Result<Json<Level>, Problem
     Ok(Json(level))
 }
 
-/// The same where accounts say who may.
+/// `GET /v1/log-level` of a tier with accounts, for administrators.
 pub(super) async fn tell_administrator(visitor: Visitor) -> Result<Json<Level>, Problem> {
     visitor.must_administer().await?;
     tell().await
 }
 
-/// The same where accounts say who may.
+/// `POST /v1/log-level` of a tier with accounts, for administrators.
 pub(super) async fn set_as_administrator(
     visitor: Visitor,
     body: Body<Level>,

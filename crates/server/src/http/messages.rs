@@ -1,4 +1,4 @@
-//! Messages over HTTP: sent, looked at, taken, and what becomes of leased ones.
+//! Messages over HTTP: sending, browsing, popping, and ACK, NACK and EXTEND of leased ones.
 
 use std::{fmt, iter};
 
@@ -19,7 +19,7 @@ use super::visitor::Visitor;
 use super::words::Words;
 use crate::queue::bounds::ANSWER_BYTES;
 
-/// A message to be sent, or with `bodies` several to anyone, all or none.
+/// A message to be sent, or with `bodies` several without a recipient, all or none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewMessage {
@@ -37,7 +37,7 @@ pub(super) struct NewMessage {
     headers_base64: Headers,
 }
 
-/// Headers in the order they stand in. An object that has a name twice means both, as a message does.
+/// Headers in their order. An object may contain a name twice, as a message may.
 #[derive(Default)]
 struct Headers(Vec<(String, OneOrMore)>);
 
@@ -61,7 +61,7 @@ impl<'de> de::Visitor<'de> for Pairs {
     }
 }
 
-/// What a header has: a value, or as many as its name occurs.
+/// The value of a header, or its values if the name occurs several times.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a header has a text, or a list of texts")]
 enum OneOrMore {
@@ -97,7 +97,7 @@ impl NewMessage {
     }
 }
 
-/// The headers: those that are texts, then those that came in base64.
+/// Returns all headers: those given as texts, then those given in base64.
 fn names_and_values(texts: Headers, others: Headers) -> Result<Vec<(String, Vec<u8>)>, Problem> {
     let mut found = Vec::new();
     for (name, values) in texts.0 {
@@ -151,7 +151,7 @@ pub(super) async fn send(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Look {
-    /// 1: what POP would give the caller. Otherwise all messages, of every recipient and state, by id.
+    /// 1: the messages that POP would give the caller. Otherwise all messages, of every recipient and state, by id.
     #[serde(default)]
     peek: u8,
     count: Option<u64>,
@@ -188,8 +188,8 @@ const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// The next messages that match, and behind which id to go on, if there is more. A page holds no more bytes than an answer of
-/// QBROWSE, or a thousand large messages would stand in memory at once.
+/// Returns the next messages that match, and the id after which to go on, if there are more. A page holds no more bytes
+/// than an answer of QBROWSE, as a thousand large messages must not be in memory at once.
 async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<JsonValue>, Problem> {
     let wanted = look.count.map_or(PAGE, |count| usize::try_from(count).unwrap_or(PAGE_MAX)).min(PAGE_MAX);
     let filtered = look.from.is_some() || look.to.is_some();
@@ -201,7 +201,7 @@ async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<Json
         let words =
             Words::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
         let answer = match visitor.ask(words).await {
-            // What was found is shown; the error comes with the next page, which has nothing else to show.
+            // What was found is returned; the next page, which then finds nothing, returns the error.
             Err(problem) if problem.is_of_the_store() && !found.is_empty() => break Some(after),
             answer => answer?,
         };
@@ -227,7 +227,7 @@ async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<Json
     Ok(Json(json!({ "messages": found, "next": next })))
 }
 
-/// Bytes of a message's body and headers.
+/// Returns the length of a message's body and headers in bytes.
 fn body_and_headers(message: &Value<'_>) -> usize {
     let length = |value: &Value<'_>| value.as_bytes().map_or(0, <[u8]>::len);
     let headers = match message.get(b"headers") {
@@ -289,8 +289,8 @@ pub(super) async fn pop(
     Ok(messages(&visitor.ask_while_there(words).await?))
 }
 
-/// The messages of an answer. A pop that waited until its time was over answers null; one that repeats what was asked over
-/// RESP without COUNT is given what that was: a message alone.
+/// Returns the messages of an answer. It is null for a pop that waited in vain, and a single message for one that
+/// repeats an earlier pop over RESP without COUNT.
 fn messages(answer: &Answer) -> Json<JsonValue> {
     let value = answer.value();
     let found: Vec<JsonValue> = match &value {
@@ -300,7 +300,8 @@ fn messages(answer: &Answer) -> Json<JsonValue> {
     Json(json!({ "messages": found }))
 }
 
-/// What names a leased message: its id, for the account that holds the lease, or a receipt, for whoever has it.
+/// The name of a leased message: its id, for the account that holds the lease, or a receipt, for any client that has
+/// it.
 #[derive(Deserialize)]
 #[serde(
     untagged,
@@ -320,13 +321,13 @@ impl fmt::Display for Handle {
     }
 }
 
-/// Done with these.
+/// The body of `ack`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Done {
     #[serde(default)]
     ids: Vec<Handle>,
-    /// As `nack` and `extend` name theirs.
+    /// One message, named as in `nack` and `extend`.
     id: Option<Handle>,
 }
 
@@ -342,7 +343,7 @@ pub(super) async fn ack(visitor: Visitor, Body(done): Body<Done>) -> Result<Json
     counted(&visitor, words, "acknowledged").await
 }
 
-/// Given back.
+/// The body of `nack`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NackBody {
@@ -356,7 +357,7 @@ pub(super) async fn nack(visitor: Visitor, Body(back): Body<NackBody>) -> Result
     counted(&visitor, words, "returned").await
 }
 
-/// Held for longer.
+/// The body of `extend`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Longer {

@@ -11,7 +11,7 @@ use super::visitor::Visitor;
 use super::words::Words;
 use crate::metrics::{Page, queues, tier};
 
-/// Queues are asked of the store, like everything about them. Metrics must come even when it does not answer.
+/// The metrics of queues are asked of the store; the others must be answered even if it does not respond in this time.
 const QUEUES_WITHIN: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.
@@ -26,7 +26,7 @@ pub(super) async fn metrics(visitor: Visitor) -> impl IntoResponse {
     page(figures)
 }
 
-/// Figures as an answer.
+/// Returns figures as an answer.
 pub(crate) fn page(figures: Page) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], figures.text())
 }

@@ -1,7 +1,7 @@
 //! HTTP beside the path: health, live figures, queues and messages as JSON, the web console.
 //!
-//! An ordinary HTTP library on a thread of its own. Figures it reads from what the collector has left; whatever concerns
-//! queues and messages it asks as a client of the path (see `inside`).
+//! An ordinary HTTP library on a thread of its own. Figures are read from what the collector has stored; everything
+//! about queues and messages is asked as a client of the path (see `inside`).
 
 mod asked;
 mod console;
@@ -53,7 +53,7 @@ use crate::front::gate::Gate;
 use crate::front::lifecycle::wait_for;
 use crate::house::House;
 
-/// A body in JSON may be so much longer than the message in it: every byte escaped as `\\u00xx`, and names beside it.
+/// How much longer a body in JSON may be than its message: every byte escaped as `\\u00xx`, and names beside it.
 const ESCAPED: usize = 6;
 const BESIDE_BYTES: usize = 64 << 10;
 
@@ -65,7 +65,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// Listens and serves these paths, encrypted if `tls` is there; the gate counts whom it does not let in.
+    /// Listens and serves these paths, encrypted if `tls` is given; the gate counts refused connections.
     ///
     /// # Errors
     /// The system's, when the address cannot be listened on.
@@ -88,13 +88,13 @@ impl Http {
         Ok(Self { address, stop, thread })
     }
 
-    /// The address really bound.
+    /// Returns the address really bound.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Asks it to stop, and waits until then for who is still reading an answer.
+    /// Stops HTTP, and waits at most until then for clients that still read an answer.
     pub fn stop(self, until: Instant) {
         drop(self.stop);
         wait_for(until, || self.thread.is_finished());
@@ -106,7 +106,7 @@ impl Http {
     }
 }
 
-/// The paths of the queue tier.
+/// Returns the paths of the queue tier.
 pub fn queue_routes(house: Arc<House>) -> Router {
     let body_max = house.message_bytes_max.saturating_mul(ESCAPED).saturating_add(BESIDE_BYTES);
     Router::new()
@@ -139,29 +139,29 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .with_state(QueueState::new(house))
 }
 
-/// The answer to a path that is none.
+/// Returns the answer to an unknown path.
 pub(crate) fn no_such_path() -> Problem {
     Problem::not_found(
         "there is nothing at this path; requests are below /v1/, figures at /metrics, the console for browsers at /",
     )
 }
 
-/// The answer to a method that a path has not.
+/// Returns the answer to a method that a path does not have.
 pub(crate) fn no_such_method() -> Problem {
     Problem::method_not_allowed("this path takes other methods, which the header Allow names")
 }
 
-/// The process lives.
+/// Answers that the process lives.
 pub async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Ready means that the store accepts changes; if not, the store says why.
+/// Answers whether the store accepts changes; if not, the store says why.
 async fn ready(State(state): State<Arc<QueueState>>) -> (StatusCode, String) {
     readiness(state.house.trouble())
 }
 
-/// Whether a tier is ready; why not, in a sentence, if it is not.
+/// Returns the answer for a tier that is ready (no trouble) or not.
 pub(crate) fn readiness(trouble: Option<impl Display>) -> (StatusCode, String) {
     match trouble {
         None => (StatusCode::OK, "ready\n".into()),
@@ -169,7 +169,7 @@ pub(crate) fn readiness(trouble: Option<impl Display>) -> (StatusCode, String) {
     }
 }
 
-/// What the server is and how its store is.
+/// Answers what the server is and the state of its store.
 async fn status(visitor: Visitor) -> Json<Value> {
     let house = visitor.house();
     let trouble = house.trouble();
@@ -186,19 +186,20 @@ async fn status(visitor: Visitor) -> Json<Value> {
     }))
 }
 
-/// Which windows.
+/// The query for windows.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LastWindows {
     last: Option<usize>,
 }
 
-/// The windows of the last 15 minutes, or only so many of them.
+/// Answers the windows of the last 15 minutes, or only the last few of them.
 async fn windows(visitor: Visitor, Query(wanted): Query<LastWindows>) -> Response {
     windows_of(&visitor.house().meter, &wanted)
 }
 
-/// The windows of any tier. They are written as they are: as values first, 9,000 of them would be half a gigabyte.
+/// Returns the windows of any tier. They are serialized directly: as JSON values in memory, 9,000 of them would take
+/// half a gigabyte.
 pub(crate) fn windows_of(meter: &Meter, wanted: &LastWindows) -> Response {
     let windows = meter.windows();
     let first = windows.len().saturating_sub(wanted.last.unwrap_or(usize::MAX));
@@ -206,18 +207,18 @@ pub(crate) fn windows_of(meter: &Meter, wanted: &LastWindows) -> Response {
     Json(windows).into_response()
 }
 
-/// Which clients.
+/// The query for clients.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Listing {
-    /// Those behind this id.
+    /// Only clients with ids above this one.
     #[serde(default)]
     pub(crate) after: u64,
-    /// Only so many.
+    /// At most so many clients.
     pub(crate) limit: Option<usize>,
 }
 
-/// Who is connected, by id.
+/// Answers the connected clients, by id.
 async fn clients(visitor: Visitor, Query(listing): Query<Listing>) -> Result<Json<Value>, Problem> {
     let house = visitor.must_administer().await?;
     let now = house.clock.now();

@@ -1,4 +1,4 @@
-//! What goes wrong over HTTP: a status for programs, and the sentence that any client would get.
+//! Errors over HTTP: a status for programs, and the sentence that any client would get.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -16,47 +16,47 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The request makes no sense.
+    /// Returns the problem that the request makes no sense.
     pub(crate) fn bad_request(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "ERR", message)
     }
 
-    /// It may not be asked from there.
+    /// Returns the problem that the request is not allowed from there.
     pub(crate) fn forbidden(message: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "DENIED", message)
     }
 
-    /// Whoever asks must say who they are.
+    /// Returns the problem that the client must log in.
     pub(super) fn unauthorized(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "NOAUTH", message)
     }
 
-    /// There is nothing of that name.
+    /// Returns the problem that nothing has that name.
     pub(crate) fn not_found(message: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "ERR", message)
     }
 
-    /// There is something, but it does not take such requests.
+    /// Returns the problem that the path does not take this method.
     pub(super) fn method_not_allowed(message: &str) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "ERR", message)
     }
 
-    /// It has not come in time.
+    /// Returns the problem that the request has not arrived in time.
     pub(super) fn request_timeout(message: &str) -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "ERR", message)
     }
 
-    /// It has more bytes than are taken.
+    /// Returns the problem that the request is too long.
     pub(super) fn too_large(message: &str) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOBIG", message)
     }
 
-    /// It cannot be done now.
+    /// Returns the problem that the request cannot be done now.
     pub(super) fn busy(message: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", message)
     }
 
-    /// It was asked, and nobody knows what became of it.
+    /// Returns the problem that a request was sent and its outcome is unknown.
     pub(super) fn lost(message: &str) -> Self {
         let message = format!("{message}; the request may or may not have happened");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE", &message)
@@ -71,7 +71,7 @@ impl Problem {
         Self { status, word: word.into(), message: message.into(), inside: false }
     }
 
-    /// An error that the server answered; None: it is an answer.
+    /// Returns the error that the server answered; None: the answer is no error.
     pub(super) fn of(value: &Value<'_>) -> Option<Self> {
         let Value::Error(text) = value else { return None };
         let text = String::from_utf8_lossy(text);
@@ -88,8 +88,8 @@ impl Problem {
         Some(Self { status, word: word.into(), message: message.into(), inside: true })
     }
 
-    /// The same where somebody has logged in before: the account that is unknown is another one, which is written to. A
-    /// browser that is told 401 would ask for the visitor's own.
+    /// Converts the error for a visitor that has logged in: the unknown account is then the recipient, and a status 401
+    /// would make a browser ask for the visitor's own account.
     pub(super) fn once_inside(mut self) -> Self {
         if self.word == "NOACCOUNT" {
             self.status = StatusCode::NOT_FOUND;
@@ -97,7 +97,7 @@ impl Problem {
         self
     }
 
-    /// The same for somebody who said who they are: that there can be no such account is no fault of what they ask.
+    /// Converts the error of a login: an impossible account name is a failed login, not a malformed request.
     pub(super) fn of_credentials(self) -> Self {
         if self.status == StatusCode::BAD_REQUEST {
             return Self { status: StatusCode::UNAUTHORIZED, word: "NOACCOUNT".into(), ..self };
@@ -105,12 +105,12 @@ impl Problem {
         self
     }
 
-    /// Whether it says that the store cannot be asked now, which is so for everybody.
+    /// Returns whether the store cannot be asked now, which concerns all clients.
     pub(super) fn is_of_all(&self) -> bool {
         self.status == StatusCode::SERVICE_UNAVAILABLE
     }
 
-    /// Whether the connection it came over goes on.
+    /// Returns whether the connection inside on which it arrived stays usable.
     pub(super) fn leaves_the_connection(&self) -> bool {
         self.inside && self.status != StatusCode::UNAUTHORIZED
     }

@@ -1,5 +1,5 @@
-//! Queues over HTTP: the list, a page at a time, so that a console need not hold 100,000 of them; one queue, made,
-//! described, emptied, deleted; dead letters sent back.
+//! Queues over HTTP: the list, a page at a time, so that a console need not hold 100,000 of them; creating, describing,
+//! purging and deleting one queue; redriving dead letters.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::visitor::Visitor;
 use super::words::Words;
 
-/// Queues on a page, unless asked otherwise, and at most.
+/// Default and largest number of queues on a page.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
 
@@ -45,7 +45,7 @@ pub(super) async fn list(
     Ok(Json(json!({ "total": total, "queues": queues })))
 }
 
-/// A queue to be made. The options have the names under which a queue shows them.
+/// A queue to be made. The options have the names that the description of a queue uses.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewQueue {
@@ -64,7 +64,7 @@ pub(super) struct NewQueue {
     strict: Option<bool>,
 }
 
-/// A field that is there, null or not: options that are said replace those of before, and null takes one back.
+/// Reads a field that is present, null or not: a given option replaces the earlier one, and null removes it.
 fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(field).map(Some)
 }
@@ -74,14 +74,14 @@ fn said_yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<Option<bool>, D
 }
 
 impl NewQueue {
-    /// Whether any option is said, be it that there is none.
+    /// Returns whether any option is given, null included.
     fn says_options(&self) -> bool {
         let limits = [self.maxmsgs, self.maxbytes, self.ttl_ms];
         let flags = [self.forbidself, self.strict];
         limits.iter().any(Option::is_some) || flags.iter().any(Option::is_some) || self.deadletter.is_some()
     }
 
-    /// Whether it is to have any.
+    /// Returns whether any option is given that is not null.
     fn has_options(&self) -> bool {
         let limits = [self.maxmsgs, self.maxbytes, self.ttl_ms];
         limits.into_iter().flatten().any(|limit| limit.is_some())
@@ -103,7 +103,7 @@ pub(super) async fn create(
     Body(queue): Body<NewQueue>,
 ) -> Result<(StatusCode, Json<JsonValue>), Problem> {
     let takes_back = queue.says_options() && !queue.has_options();
-    // That is how RESP says that there is none.
+    // In RESP `-` means that there is no name.
     let name = queue.name.filter(|name| name != "-");
     let mut words = Words::of(&["QCREATE", name.as_deref().unwrap_or("-")])
         .option("MAXMSGS", queue.maxmsgs.flatten())
@@ -142,7 +142,7 @@ pub(super) async fn purge(
     changed(&visitor, Words::of(&["QPURGE", &name]), "removed").await
 }
 
-/// Where dead letters go.
+/// The body of `redrive`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Redrive {
@@ -175,14 +175,14 @@ pub(super) async fn accounts(visitor: Visitor) -> Result<Json<JsonValue>, Proble
     Ok(Json(json!({ "accounts": to_json(&answer.value()) })))
 }
 
-/// The same where the list of queues is another one afterwards.
+/// Executes a request that answers a number and changes the list of queues.
 async fn changed(visitor: &Visitor, words: Words, what: &str) -> Result<Json<JsonValue>, Problem> {
     let answer = counted(visitor, words, what).await;
     visitor.lists().forget();
     answer
 }
 
-/// A request that answers how many.
+/// Executes a request that answers a number, returned under the name `what`.
 pub(super) async fn counted(visitor: &Visitor, words: Words, what: &str) -> Result<Json<JsonValue>, Problem> {
     let answer = visitor.ask(words).await?;
     Ok(Json(json!({ what: answer.value().as_integer() })))

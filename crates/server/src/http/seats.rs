@@ -1,11 +1,13 @@
-//! Who is connected: so many at once, so many of one address, and who gives way when there is no room.
+//! Seats of HTTP connections: a limited number at once and per address, and which connection gives way when there is no
+//! room.
 //!
-//! A connection on which nothing is being answered is idle, however much of a request has come, and so is one of whom it is
-//! not known yet who asks: who knows no secret keeps no seat. An answer goes on until the client has read it. Where there is no room, the
-//! one that has been idle longest gives its seat to the newcomer: one of the same address when that has all it may have. So
-//! those who open connections and ask nothing lose them to each other, and who asks at once is answered. Nobody is turned
-//! away while others are being answered: who comes waits until one of them is. Pops may wait for as long as they like, so they
-//! have a part of the seats alone: whoever asks how the server is finds one of the others.
+//! A connection is idle while nothing is being answered on it, however much of a request has arrived, and also while
+//! the client has not yet proved who it is: a client without a secret keeps no seat. An answer lasts until the client
+//! has read it. If there is no room, the connection that has been idle longest (of the same address, if that has all it
+//! may have) gives its seat to the newcomer. So clients that open connections and send nothing take seats only from
+//! each other, and a client that asks at once is answered. If no connection is idle, a newcomer is not turned away but
+//! waits until one is. Pops may wait for as long as they like, so they may use only a part of the seats: other requests
+//! (how is the server?) find one of the rest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -15,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::front::newcomers::holder;
 
-/// Of four seats, so many may be those of pops that wait for a message.
+/// How many of four seats pops that wait for a message may use.
 const WAITING_OF_FOUR: usize = 3;
 
 /// All seats.
@@ -24,7 +26,7 @@ pub(super) struct Seats {
     most: usize,
     most_of_one: usize,
     room: Mutex<Room>,
-    /// Rung when somebody has become idle or left.
+    /// Notified when a connection has become idle or has ended.
     changed: Notify,
 }
 
@@ -32,9 +34,9 @@ pub(super) struct Seats {
 struct Room {
     taken: usize,
     of_one: HashMap<IpAddr, usize>,
-    /// Pops that wait, by who they are of.
+    /// Pops that wait, by address.
     waiting: HashMap<IpAddr, usize>,
-    /// Who is idle, longest first.
+    /// Idle connections, longest idle first.
     idle: BTreeMap<u64, Idle>,
     next: u64,
 }
@@ -45,10 +47,10 @@ struct Idle {
     leave: Arc<Notify>,
 }
 
-/// Who comes finds no room, and nobody who could give way.
+/// A newcomer finds no seat, and no idle connection that could give way.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// All seats of that address.
+    /// All seats of that address are taken.
     OfOne,
     /// All seats.
     All,
@@ -60,7 +62,7 @@ pub(super) struct Seat {
     seats: Arc<Seats>,
     holder: IpAddr,
     leave: Arc<Notify>,
-    /// Its place among the idle; None: it is being answered.
+    /// The seat's key in the list of idle ones; None: a request is being answered.
     idle: Mutex<Option<u64>>,
 }
 
@@ -69,15 +71,15 @@ pub(super) struct Seat {
 pub(super) struct Wait(Arc<Seat>);
 
 impl Seats {
-    /// So many, of which one address may have so many.
+    /// Returns `most` seats, of which one address may have `most_of_one`.
     pub(super) fn new(most: usize, most_of_one: usize) -> Arc<Self> {
         Arc::new(Self { most, most_of_one, room: Mutex::default(), changed: Notify::new() })
     }
 
-    /// A seat for somebody from there, who is idle yet.
+    /// Takes a seat for a connection from there, which begins idle.
     ///
     /// # Errors
-    /// There is none, and nobody to give way.
+    /// There is no seat, and no idle connection to give way.
     pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> Result<Seat, Taken> {
         let holder = holder(from);
         let mut room = self.room();
@@ -94,12 +96,12 @@ impl Seats {
         Ok(Seat { seats: Arc::clone(self), holder, leave, idle: Mutex::new(Some(idle)) })
     }
 
-    /// Waits until somebody has become idle or left.
+    /// Waits until a connection has become idle or has ended.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Waits until all have left.
+    /// Waits until all connections have ended.
     pub(super) async fn empty(&self) {
         while self.room().taken > 0 {
             self.changed().await;
@@ -118,7 +120,7 @@ impl Room {
         self.next
     }
 
-    /// Sends away the one of these that has been idle longest; None: there is none.
+    /// Dismisses the longest idle of the connections that match; None: there is none.
     fn dismiss(&mut self, may: impl Fn(&Idle) -> bool) -> Option<()> {
         let number = *self.idle.iter().find(|(_, idle)| may(idle))?.0;
         let idle = self.idle.remove(&number)?;
@@ -133,7 +135,7 @@ impl Room {
     }
 }
 
-/// One less of this address; nothing is remembered of who has none.
+/// Lowers the count of an address, and forgets the address at 0.
 fn take_off(counts: &mut HashMap<IpAddr, usize>, holder: IpAddr) {
     if let Some(count) = counts.get_mut(&holder) {
         *count -= 1;
@@ -144,7 +146,7 @@ fn take_off(counts: &mut HashMap<IpAddr, usize>, holder: IpAddr) {
 }
 
 impl Seat {
-    /// Something is being answered from now on.
+    /// Marks the connection as being answered.
     pub(super) fn begin_answer(&self) {
         let mut idle = self.idle();
         if idle.is_some_and(|number| self.seats.room().idle.remove(&number).is_some()) {
@@ -152,7 +154,7 @@ impl Seat {
         }
     }
 
-    /// An answer has left: from now on it is idle, or idle anew if it was not known whose it is.
+    /// Marks the connection as idle from now on, when an answer has left.
     pub(super) fn end_answer(&self) {
         let (mut idle, mut room) = (self.idle(), self.seats.room());
         let is_lost = idle.is_some_and(|number| room.idle.remove(&number).is_none());
@@ -162,7 +164,7 @@ impl Seat {
         }
     }
 
-    /// A pop begins to wait here; None: as many do, of this address or of all, as may.
+    /// Begins the wait of a pop; None: as many pops wait, of this address or of all, as may.
     pub(super) fn begin_wait(self: &Arc<Self>) -> Option<Wait> {
         let part = |seats: usize| (seats * WAITING_OF_FOUR / 4).max(1);
         let mut room = self.seats.room();
@@ -176,7 +178,7 @@ impl Seat {
         Some(Wait(Arc::clone(self)))
     }
 
-    /// Waits until somebody else has this seat.
+    /// Waits until another connection has been given this seat.
     pub(super) async fn lost(&self) {
         self.leave.notified().await;
     }

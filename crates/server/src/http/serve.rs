@@ -1,8 +1,8 @@
-//! Connections of HTTP: so many at once and so many of one address, each with bounds on its time before it asks
-//! anything, encrypted if the tier is.
+//! Connections of HTTP: a limited number at once and per address, each with time limits before it sends a request,
+//! encrypted if the tier is.
 //!
-//! axum decides what is answered and hyper speaks the protocol; who may come, and for how long, stands here, and who gives
-//! way when there is no room in `seats`.
+//! axum decides what is answered and hyper speaks the protocol; this file decides which connections are accepted and
+//! for how long, and `seats` which one gives way when there is no room.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -46,25 +46,25 @@ const HEAD: Duration = Duration::from_secs(30);
 /// How long a client may take nothing of what is written to it.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// The head of a request may be so long.
+/// Most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// When to accept again after the system had no descriptor or no memory for a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
-/// How often it is looked, in a tier that stops, whether an answer has left.
+/// How often a tier that stops checks whether an answer has left.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long what a client still sends is read and thrown away after its last answer.
+/// How long bytes that a client still sends after its last answer are read and dropped.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// What is read of a request that is answered without being read.
+/// Most bytes read of a request in plain text to a port that speaks TLS.
 const UNREAD_BYTES_MAX: u64 = 64 << 10;
 
 /// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// What a client is told that speaks plain text to a port that does not.
+/// Answer to a client that speaks plain text to a port that speaks TLS.
 const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\
     Content-Length: 67\r\n\r\nthis port speaks TLS: ask it by https:// (posthaste admin: --tls)\r\n";
 
@@ -72,24 +72,24 @@ const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCont
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(pub(crate) IpAddr);
 
-/// The seat of whoever asks.
+/// Extension of a request: the seat of its connection.
 #[derive(Clone)]
 pub(super) struct Place(Arc<Seat>);
 
 impl Place {
-    /// They are known, and are being answered from now on, until their answer has left.
+    /// Marks the connection as being answered, once the client is known, until the answer has left.
     pub(super) fn keep(&self) {
         self.0.begin_answer();
     }
 
-    /// A pop begins to wait there; None: as many wait as may.
+    /// Begins the wait of a pop; None: as many wait as may.
     pub(super) fn begin_wait(&self) -> Option<Wait> {
         self.0.begin_wait()
     }
 }
 
-/// By which it is known that a client hangs up, whatever it has sent before. hyper looks for the end of what comes only
-/// while nothing of it waits to be understood, and a pop that waits must not depend on that.
+/// Detects that a client hangs up, whatever it has sent before. hyper looks for the end of the stream only while no
+/// received byte waits to be parsed, and a pop that waits must not depend on that.
 #[derive(Clone, Debug)]
 pub(super) struct HangUp(Arc<OwnedFd>);
 
@@ -101,12 +101,12 @@ impl HangUp {
     /// Waits until the client sends no more.
     ///
     /// # Errors
-    /// The system has no events for this.
+    /// The system cannot report events of the socket.
     pub(super) async fn came(&self) -> io::Result<()> {
-        // The same socket once more, with events of its own: what arrives is hyper's to read.
+        // A second descriptor of the same socket, with its own events: the bytes themselves are for hyper to read.
         let socket = TcpStream::from_std(self.0.try_clone()?.into())?;
         while !socket.ready(Interest::READABLE).await?.is_read_closed() {
-            // Until there is more of it.
+            // Clears the readiness, so that the loop waits for the next event.
             let _: io::Result<()> =
                 socket.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
         }
@@ -114,7 +114,7 @@ impl HangUp {
     }
 }
 
-/// Accepts connections and serves them until `stop` changes or is dropped, then finishes those there are.
+/// Accepts connections and serves them until `stop` changes or is dropped, then finishes those that are open.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Acceptor>>,
@@ -151,7 +151,8 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// A seat for somebody from there, as soon as somebody can give way; None: that address has enough that are being answered.
+/// Waits for a seat for a connection from there; None: the address has all seats it may have, and all are being
+/// answered.
 async fn seat(seats: &Arc<Seats>, from: IpAddr) -> Option<Seat> {
     loop {
         match seats.take(from) {
@@ -162,7 +163,7 @@ async fn seat(seats: &Arc<Seats>, from: IpAddr) -> Option<Seat> {
     }
 }
 
-/// One connection's client.
+/// The server's view of one connection's client.
 struct Peer {
     origin: Origin,
     gate: Arc<Gate>,
@@ -171,11 +172,11 @@ struct Peer {
 }
 
 impl Peer {
-    /// Serves it until it goes, or somebody else has its seat.
+    /// Serves the client until it leaves, or another connection has been given its seat.
     async fn stay(self, stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: Arc<Seat>) {
         let gate = Arc::clone(&self.gate);
         tokio::select! {
-            // First, so that nothing is begun for one that has lost its seat.
+            // This branch is first, so that no work begins for a connection that has lost its seat.
             biased;
             () = seat.lost() => {
                 gate.newcomers.refuse(Reason::Address);
@@ -185,7 +186,7 @@ impl Peer {
     }
 
     async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: &Arc<Seat>) {
-        // A socket that refuses is broken, which reading tells.
+        // A socket that refuses this is broken, which the next read reports.
         let _ = keep_alive(&stream).and_then(|()| give_up_when_gone(&stream));
         let hang_up = HangUp::of(&stream).ok();
         let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD), hang_up, seat).await };
@@ -194,7 +195,7 @@ impl Peer {
             if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
                 stream.write_all(SPEAK_TLS).await?;
                 stream.shutdown().await?;
-                // A close with anything unread is a reset, which may overtake the answer.
+                // Closing with unread bytes sends a reset, which may overtake the answer.
                 copy(&mut stream.take(UNREAD_BYTES_MAX), &mut sink()).await?;
                 return Ok(None);
             }
@@ -231,7 +232,7 @@ impl Peer {
     }
 }
 
-/// For how long a handshake is waited for: less where the tier stops.
+/// Waits for as long as a handshake may take: less if the tier stops.
 async fn patience(mut stop: watch::Receiver<()>) {
     let stopping = async {
         let _ = stop.changed().await;
@@ -243,9 +244,9 @@ async fn patience(mut stop: watch::Receiver<()>) {
     }
 }
 
-/// Closes a connection in such a way that its last answer arrives. A client that is answered before all it sends was read, as with
-/// a body that is far too large, reads the answer when it has sent it all; were the connection closed before, what is unread
-/// would make a reset of it, which overtakes the answer.
+/// Closes a connection such that its last answer arrives. A client that is answered before all it sends was read (a
+/// body that is far too large) reads the answer only when it has sent everything; closing earlier, with unread bytes,
+/// would send a reset that overtakes the answer.
 async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch::Receiver<()>) {
     let rest = async {
         stream.shutdown().await?;
@@ -258,15 +259,16 @@ async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch:
     }
 }
 
-/// The same stream, but a write to it fails when nothing of it is taken for so long: hyper has no bound of its own for that.
+/// Wraps a stream such that a write fails when the client takes nothing for this long: hyper has no such limit of its
+/// own.
 fn impatient<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> Pin<Box<TimeoutStream<S>>> {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limit));
     Box::pin(stream)
 }
 
-/// One connection, over any stream: answers what its client at `origin` asks, until it goes or `stop` changes or is dropped.
-/// The stream, to be closed, unless the conversation broke off.
+/// Serves one connection over any stream: answers the requests of its client at `origin` until it leaves or `stop`
+/// changes or is dropped. Returns the stream, to be closed, unless the connection broke.
 pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: IpAddr,
@@ -276,7 +278,7 @@ pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     talk(stream, Origin(origin), None, None, routes, stop).await
 }
 
-/// The same, with what tells that the client hangs up, and the client's seat.
+/// Serves one connection, given what detects a hang-up, and the seat.
 async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: Origin,
@@ -304,7 +306,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         })
     });
     let mut builder = http1::Builder::new();
-    // Who has asked everything may say so, and is answered all the same; `hang_up` tells those who wait for a message.
+    // A client that has shut its write side is still answered; `hang_up` ends the wait of pops.
     builder.half_close(true).timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
     let mut conversation = builder.serve_connection(TokioIo::new(stream), service);
     let ended = tokio::select! {
@@ -315,7 +317,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         Some(ended) => ended,
         None => {
             Pin::new(&mut conversation).graceful_shutdown();
-            // Who has begun to ask would be told that the tier stops, and that is told by hanging up as well.
+            // A client that has sent only a part of a request gets no answer but the end of the connection.
             let answered = async {
                 sleep(FIRST_REQUEST).await;
                 while answers.is_under_way() {
@@ -329,7 +331,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     };
-    // A conversation that breaks off is the client's affair.
+    // A connection that breaks is the client's affair.
     ended.ok().map(|()| conversation.into_parts().io.into_inner().into_inner())
 }
 

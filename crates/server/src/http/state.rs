@@ -1,4 +1,4 @@
-//! What those share who answer requests to a queue tier: the house, a way to ask the server, lists of queues.
+//! State shared by all handlers of a queue tier's HTTP requests: the house, connections inside, lists of queues.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::house::{Entrance, House};
 pub(super) struct QueueState {
     /// The server.
     pub(super) house: Arc<House>,
-    /// Clients of its path.
+    /// Connections by which HTTP is a client of the path.
     pub(super) pool: Pool,
-    /// Lists of queues, kept for whoever asks.
+    /// The kept list of queues, shared by all visitors.
     pub(super) lists: Lists,
 }
 
 impl QueueState {
-    /// For a server.
+    /// Returns the state for a server.
     pub(super) fn new(house: Arc<House>) -> Arc<Self> {
         Arc::new(Self { pool: Pool::new(Arc::clone(&house)), lists: Lists::default(), house })
     }
 
-    /// Whether anybody may come.
+    /// Returns whether any client may ask without a secret.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.house.entrance, Entrance::Open(_))
     }

@@ -1,9 +1,9 @@
-//! Who asks over HTTP, and whether a browser was made to ask by somebody else's page.
+//! Visitors: which account asks over HTTP, and whether a foreign page made a browser ask.
 //!
 //! The accounts are those of RESP, by `Authorization: Basic` or, for programs, `Bearer ACCOUNT:SECRET`. A browser sends
-//! what it has to any address a page names, so whatever changes something must come from a page of this server; and
-//! while accounts are open, the server must have been asked for by a name that only this machine has, or a page could
-//! reach it under a name of its own (DNS rebinding).
+//! its credentials to any address that a page names, so a request that changes something must come from a page of this
+//! server. While accounts are open, the Host header must be a name that only this machine has, or a page could reach
+//! the server under a name of its own (DNS rebinding).
 
 use std::future::pending;
 use std::net::IpAddr;
@@ -24,10 +24,10 @@ use super::state::QueueState;
 use super::words::Words;
 use crate::house::House;
 
-/// A number that no client has.
+/// A client number that is never given out.
 const NOBODY: &str = "9223372036854775807";
 
-/// Who asks. What they may do is decided where every client's request is.
+/// The client behind an HTTP request. What it may do is decided in the path, as for every client.
 pub(super) struct Visitor {
     state: Arc<QueueState>,
     who: Option<Credentials>,
@@ -37,7 +37,7 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// Asks the server as this visitor.
+    /// Executes a request as this visitor.
     ///
     /// # Errors
     /// What the server refused.
@@ -45,13 +45,13 @@ impl Visitor {
         self.ask_unless(words, pending()).await
     }
 
-    /// The same of a request that may wait for long: it waits no more when the visitor has hung up.
+    /// Executes a request that may wait for long; the wait ends when the visitor hangs up.
     ///
     /// # Errors
     /// What the server refused.
     pub(super) async fn ask_while_there(&self, words: Words) -> Result<Answer, Problem> {
         let gone = async {
-            // Who cannot be watched counts as there.
+            // A visitor that cannot be watched counts as connected.
             match &self.hang_up {
                 Some(hang_up) if hang_up.came().await.is_ok() => {}
                 _ => pending().await,
@@ -60,10 +60,10 @@ impl Visitor {
         self.ask_unless(words, gone).await
     }
 
-    /// Has a pop wait for a message until what this gives is dropped; a visitor without a place is alone.
+    /// Counts a pop as waiting until the result is dropped; a visitor without a seat is not counted.
     ///
     /// # Errors
-    /// As many wait as may.
+    /// As many pops wait as may.
     pub(super) fn begin_wait(&self) -> Result<Option<Wait>, Problem> {
         let Some(place) = &self.place else { return Ok(None) };
         let many = "as many pops wait over HTTP as may; nothing was taken: ask again, without block_ms, or over RESP";
@@ -74,28 +74,28 @@ impl Visitor {
         self.state.pool.ask(self.who.as_ref(), self.origin, &words.as_slices(), gone).await
     }
 
-    /// The server, for what is answered without asking it.
+    /// Returns the server, for answers that need no request to it.
     pub(super) fn house(&self) -> &House {
         &self.state.house
     }
 
-    /// Lists of queues, kept for whoever asks.
+    /// Returns the kept list of queues, shared by all visitors.
     pub(super) fn lists(&self) -> &Lists {
         &self.state.lists
     }
 
-    /// Refuses whoever may not look at all queues and clients.
+    /// Refuses a visitor that may not look at all queues and clients.
     ///
     /// # Errors
     /// A role is missing.
     pub(super) async fn must_administer(&self) -> Result<&House, Problem> {
-        // It is only asked whether this visitor may.
+        // This closes no client; it only checks the role.
         self.ask(Words::of(&["CLIENT", "KILL", "ID", NOBODY])).await?;
         Ok(self.house())
     }
 }
 
-/// Whoever has no account here is refused at once: nothing is read of a stranger's body.
+/// Refuses a visitor without an account before anything is read of the body.
 impl FromRequestParts<Arc<QueueState>> for Visitor {
     type Rejection = Problem;
 
@@ -125,7 +125,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a request; None: it has none.
+    /// Returns the credentials of a request; None: it has none.
     ///
     /// # Errors
     /// A header that is not understood.
@@ -146,7 +146,7 @@ impl Credentials {
     }
 }
 
-/// Who asks a tier that has no accounts: anybody but a page of another origin.
+/// The check of a tier that has no accounts: every client may ask, except a page of another origin.
 pub(crate) struct SameOrigin;
 
 impl<S: Sync> FromRequestParts<S> for SameOrigin {
@@ -157,13 +157,13 @@ impl<S: Sync> FromRequestParts<S> for SameOrigin {
     }
 }
 
-/// Refuses what a page of somebody else has a browser ask. `open`: anybody may come.
+/// Refuses requests that a foreign page makes a browser send. `open`: clients need no secret.
 ///
 /// # Errors
 /// Why it is refused.
 pub(crate) fn refuse_foreign_pages(method: &Method, headers: &HeaderMap, open: bool) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    // A proxy before us may have gone by another one than we do.
+    // A proxy in front of the server may have looked at another one of them.
     if headers.get_all(header::HOST).iter().nth(1).is_some() {
         return Err(Problem::bad_request("the header Host is there more than once"));
     }
@@ -187,7 +187,7 @@ pub(crate) fn refuse_foreign_pages(method: &Method, headers: &HeaderMap, open: b
     }
 }
 
-/// Whether a Host header names this machine as only itself can.
+/// Returns whether a Host header is a name that always means the client's own machine.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

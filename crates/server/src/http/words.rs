@@ -1,4 +1,4 @@
-//! The words of a request, put together from what JSON gave.
+//! The words of a request, built from the fields of a JSON body.
 
 use super::problem::Problem;
 use crate::path::limits::ARGUMENTS_MAX;
@@ -7,21 +7,21 @@ use crate::path::limits::ARGUMENTS_MAX;
 pub(super) struct Words(Vec<Vec<u8>>);
 
 impl Words {
-    /// Begins with these.
+    /// Begins a request with these words.
     pub(super) fn of(words: &[&str]) -> Self {
         Self(words.iter().map(|word| word.as_bytes().to_vec()).collect())
     }
 
-    /// One more, of any bytes.
+    /// Adds one word, of any bytes.
     pub(super) fn push(mut self, word: impl Into<Vec<u8>>) -> Self {
         self.0.push(word.into());
         self
     }
 
-    /// One more for each of these.
+    /// Adds one word for each of these.
     ///
     /// # Errors
-    /// They are more than a request may have.
+    /// There are more than a request may have.
     pub(super) fn each<T: Into<Vec<u8>>>(
         mut self,
         words: impl ExactSizeIterator<Item = T>,
@@ -31,17 +31,17 @@ impl Words {
         Ok(self)
     }
 
-    /// An option for each of these names and values.
+    /// Adds an option for each of these names and values.
     ///
     /// # Errors
-    /// They are more than a request may have.
+    /// There are more than a request may have.
     pub(super) fn pairs(mut self, option: &str, pairs: Vec<(String, Vec<u8>)>) -> Result<Self, Problem> {
         self.has_room(pairs.len(), &format!("of {option}"), 3)?;
         self.0.extend(pairs.into_iter().flat_map(|(name, value)| [option.into(), name.into(), value]));
         Ok(self)
     }
 
-    /// Whether so many more of something fit, each of so many words.
+    /// Checks that `count` more items fit, of `words` words each.
     fn has_room(&self, count: usize, what: &str, words: usize) -> Result<(), Problem> {
         let most = (ARGUMENTS_MAX - self.0.len()) / words;
         if count > most {
@@ -52,7 +52,7 @@ impl Words {
         Ok(())
     }
 
-    /// An option with its value, if there is one.
+    /// Adds an option with its value, if there is one.
     pub(super) fn option<T: ToString>(mut self, name: &str, value: Option<T>) -> Self {
         if let Some(value) = value {
             self.0.extend([name.into(), value.to_string().into_bytes()]);
@@ -60,7 +60,7 @@ impl Words {
         self
     }
 
-    /// An option without a value.
+    /// Adds an option without a value, if it is set.
     pub(super) fn flag(mut self, name: &str, set: bool) -> Self {
         if set {
             self.0.push(name.into());
@@ -68,7 +68,7 @@ impl Words {
         self
     }
 
-    /// The words.
+    /// Returns the words.
     pub(super) fn as_slices(&self) -> Vec<&[u8]> {
         self.0.iter().map(Vec::as_slice).collect()
     }
