@@ -1,13 +1,13 @@
-//! Who may log in: anybody, or the accounts of a file with argon2 hashes.
+//! Accounts: which may log in with which secret and what each may do, read from a file with argon2 hashes.
 //!
-//! The file has one account a line, `name:hash`, the hash in PHC form (`$argon2id$…`), and behind it, with blanks between
-//! them, what the account may do (`send=orders receive=orders.*`); nothing there is everything. It is read again when it
-//! has changed, so an account added by `posthaste admin account add` works at once. A file that cannot be used any more
-//! leaves in force what was read before, and says so in the log and the metrics, or an account that was removed would go on
-//! in silence.
+//! The file has one account a line, `name:hash`, the hash in PHC form (`$argon2id$…`), followed by what the account may
+//! do, separated by blanks (`send=orders receive=orders.*`); nothing there means everything. The file is read again
+//! when it has changed, so an account added by `posthaste admin account add` works at once. If the file becomes
+//! unusable, what was read before stays in force, and the log and the metrics say so: otherwise an account that was
+//! removed would stay valid unnoticed.
 //!
-//! A hash that cannot be checked, or only in minutes and gigabytes, is refused when the file is read, not when somebody logs
-//! in: secrets are checked one after the other.
+//! A hash that cannot be checked, or only in minutes and gigabytes, is refused when the file is read, not at a login:
+//! secrets are checked one after the other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,29 +29,30 @@ use tempfile::NamedTempFile;
 
 use crate::grants::Grants;
 
-/// Memory that one check may take, in KiB, and memory times passes: some ten seconds.
+/// Most memory of one check in KiB, and most memory times passes: some ten seconds.
 const MEMORY_KIB_MAX: u32 = 1 << 20;
 const WORK_KIB_MAX: u64 = 1 << 24;
 
-/// A file that was changed so short a time ago may change once more and look the same: file systems tell the time in steps of
-/// up to two seconds.
+/// A file that was changed less than this ago may change once more and look the same: file systems keep times in steps
+/// of up to two seconds.
 const STEP: Duration = Duration::from_secs(2);
 
-/// Accounts with their hashes and what they may do: the text of a file.
+/// Accounts with their hashes and what they may do, as in the file.
 #[derive(Default)]
 pub struct Accounts {
     entries: BTreeMap<String, Entry>,
 }
 
-/// An account's line.
+/// One account's line.
 struct Entry {
     hash: String,
-    /// None: everything.
+    /// What the account may do; None: everything.
     grants: Option<Arc<Grants>>,
 }
 
 impl Accounts {
-    /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
+    /// Returns what the account may do, if the secret is right. An unknown account costs as much time as a wrong
+    /// secret.
     fn verify(&self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
         match self.entry(name) {
             Some(entry) => matches(&entry.hash, secret).then(|| entry.grants.clone()),
@@ -73,7 +74,7 @@ impl Accounts {
     }
 
     fn add(&mut self, line: &str) -> Result<(), String> {
-        // Names may hold colons, hashes may not begin otherwise.
+        // Names may contain colons; a hash always begins with `$`.
         let (name, rest) = line.rsplit_once(":$").ok_or("it is not `name:$argon2id$…`")?;
         let (hash, grants) = rest.split_once(' ').unwrap_or((rest, ""));
         check_name(name)?;
@@ -109,14 +110,14 @@ impl fmt::Display for Accounts {
     }
 }
 
-/// What tells a file from the same file before a change, and from another in its place.
+/// Distinguishes a version of the file from earlier ones, and from another file in its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Edition {
     device: u64,
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
-    /// Nobody can set this one.
+    /// Time of the last status change, which no program can set.
     changed: (i64, i64),
 }
 
@@ -131,7 +132,8 @@ impl Edition {
         }
     }
 
-    /// Whether a change from now on will be seen. One in the same step of the file system's clock would not.
+    /// Returns whether any change from now on will be noticed; one in the same step of the file system's clock would
+    /// not.
     fn is_settled(&self, now: SystemTime) -> bool {
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(self.changed.0.max(0).cast_unsigned());
         now.duration_since(changed).is_ok_and(|since| since > STEP)
@@ -141,10 +143,10 @@ impl Edition {
 /// The accounts file, as last read.
 pub struct AccountsFile {
     path: PathBuf,
-    /// What was read; None: it is to be read again.
+    /// The version that was read; None: the file must be read again.
     read: Option<Edition>,
     accounts: Accounts,
-    /// Why it could not be used when it was looked at last.
+    /// Why the file could not be used at the last look; None: it could.
     fault: Option<String>,
 }
 
@@ -159,19 +161,19 @@ impl AccountsFile {
         Ok(file)
     }
 
-    /// The account names.
+    /// Returns the account names.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.accounts.entries.keys().map(String::as_bytes)
     }
 
-    /// The accounts by name, and what each may do; None: everything.
+    /// Returns the accounts by name, and what each may do (None: everything).
     pub fn grants(&self) -> impl Iterator<Item = (&str, Option<&Grants>)> {
         self.accounts.entries.iter().map(|(name, entry)| (name.as_str(), entry.grants.as_deref()))
     }
 
-    /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` says it anew. The file is
-    /// replaced in one step, behind a symbolic link where that leads, and keeps its owner, group and mode; a new one is readable
-    /// by its owner only. Whether the account was there before.
+    /// Adds an account or gives it a new secret; what it may do stays as it is unless `grants` is given. The file
+    /// (behind symbolic links) is replaced atomically, and keeps its owner, group and mode; a new one is readable by
+    /// its owner only. Returns whether the account existed.
     ///
     /// # Errors
     /// A sentence that says what could not be done.
@@ -189,7 +191,7 @@ impl AccountsFile {
         Ok(was_there)
     }
 
-    /// Takes an account out; whether it was there.
+    /// Removes an account, and returns whether it existed.
     ///
     /// # Errors
     /// A sentence that says what could not be done.
@@ -202,25 +204,26 @@ impl AccountsFile {
         Ok(found)
     }
 
-    /// Whether the file could be used when it was looked at last, at a login.
+    /// Returns whether the file could be used at the last look, at a login.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.fault.is_none()
     }
 
-    /// What the account may do, if the secret is its own. An unknown account costs as much time as a wrong secret.
+    /// Returns what the account may do, if the secret is right. An unknown account costs as much time as a wrong
+    /// secret.
     pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
         self.keep_up();
         self.accounts.verify(name, secret)
     }
 
-    /// The same where the secret is known to be its own, as the file was last read.
+    /// Returns what the account may do, as the file was last read, when the secret is known to be right.
     #[must_use]
     pub fn grants_of(&self, name: &[u8]) -> Option<Option<Arc<Grants>>> {
         self.accounts.entry(name).map(|entry| entry.grants.clone())
     }
 
-    /// Reads the file if it has changed, and tells why it cannot be used when that is news.
+    /// Reads the file if it has changed, and logs why it cannot be used if that is news.
     pub fn keep_up(&mut self) {
         if let Some(fault) = self.look_again() {
             tracing::error!(
@@ -229,14 +232,13 @@ impl AccountsFile {
         }
     }
 
-    /// By these keys, of the secret beside what the file said of the account when it was last read: the same until either is
-    /// another.
+    /// Returns a keyed digest of the secret and the account's entry as last read: it changes when either does.
     #[must_use]
     pub fn digest(&self, name: &[u8], secret: &[u8], keys: &RandomState) -> u64 {
         keys.hash_one((self.accounts.hash_of(name), secret))
     }
 
-    /// Reads the file if it has changed. Why it cannot be used, when that is news.
+    /// Reads the file if it has changed, and returns why it cannot be used if that is news.
     pub fn look_again(&mut self) -> Option<String> {
         let fault = self.refresh().err();
         let news = fault.clone().filter(|_| fault != self.fault);
@@ -259,13 +261,13 @@ impl AccountsFile {
     }
 }
 
-/// The rule for names on the wire.
+/// Returns whether this is a valid account name on the wire.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && !name.contains(char::is_control) && name != "*" && name != "-"
 }
 
-/// Whether an accounts file can hold this name.
+/// Checks that an accounts file can contain this name.
 ///
 /// # Errors
 /// What such a name is.
@@ -278,7 +280,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a secret can be checked with a hash, in reasonable time.
+/// Checks that a secret can be checked with a hash, in reasonable time.
 fn check(hash: &PasswordHash) -> Result<(), String> {
     if hash.hash.is_none() {
         return Err("it has no hash; `posthaste admin account add` writes one".into());
@@ -302,18 +304,19 @@ fn check(hash: &PasswordHash) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the file is, if this is a link to it: what is put in its place would stand in that of the link.
+/// Returns the file behind a symbolic link: a replacement must not take the place of the link.
 fn followed(path: &Path) -> PathBuf {
-    // One that is not there yet is no link, and what else is wrong is told when it is opened.
+    // A file that does not exist yet is no link; other errors are reported when it is opened.
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Until it is dropped whoever else changes an accounts file of this directory waits: of two who read the file before either
-/// wrote it, one would undo what the other did. The file itself cannot be locked, for each of them puts another in its place.
+/// Locks the directory: until the result is dropped, other processes wait that change an accounts file there. Otherwise
+/// one of two that read the file before either wrote it would undo the change of the other. The file itself cannot be
+/// locked, as each change puts another in its place.
 fn turn(path: &Path) -> Result<File, String> {
     let dir =
         File::open(directory(path)).map_err(|error| format!("cannot change {}: {error}", path.display()))?;
-    // Some file systems have no locks of directories, NFS for one: there people have to take turns themselves.
+    // Some file systems cannot lock directories, NFS for one: there people have to take turns themselves.
     let _ = retry_on_intr(|| flock(&dir, FlockOperation::LockExclusive));
     Ok(dir)
 }
@@ -322,9 +325,10 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces the file in this directory. Its server may be another user than whoever changes accounts, and must go on reading it.
+/// Replaces the file in this directory. Its server may run as another user than the one who changes accounts, and must
+/// still be able to read it.
 fn write(path: &Path, accounts: &Accounts, directory: &File) -> io::Result<()> {
-    // Made anew under a name that nobody can have prepared, and for its owner alone.
+    // Created under a name that nobody can have prepared, readable by its owner alone.
     let mut file = NamedTempFile::new_in(self::directory(path))?;
     write!(file, "{accounts}")?;
     if path.exists() {
@@ -334,7 +338,7 @@ fn write(path: &Path, accounts: &Accounts, directory: &File) -> io::Result<()> {
     }
     file.as_file().sync_all()?;
     file.persist(path)?;
-    // Or who was taken out could be back after a power failure.
+    // Without this, a removed account could be back after a power failure.
     directory.sync_all()
 }
 

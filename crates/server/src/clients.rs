@@ -1,7 +1,7 @@
-//! Who is connected: for CLIENT LIST, CLIENT KILL and INFO.
+//! The connected clients, for CLIENT LIST, CLIENT KILL and INFO.
 //!
-//! A connection's card is written by its network thread and read by anybody. What changes with every request is an
-//! atomic; what changes rarely stands behind a lock of its own.
+//! A client's entry is written by its network thread and read by all threads. What changes with every request is an
+//! atomic; what changes rarely is behind a lock of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,27 +14,27 @@ use posthaste_wire::command::ListTarget;
 use crate::front::peer::Peer;
 use crate::path::bundle::Address;
 
-/// One connection's card.
+/// One client's entry.
 pub struct Client {
-    /// Where it lives; `address.client` is its id.
+    /// The connection's thread, slot and number; `address.client` is its id.
     pub address: Address,
-    /// The peer.
+    /// The peer in readable form: `127.0.0.1:4711` or `unix`.
     pub peer: String,
-    /// Where the peer is; None: on this machine.
+    /// The peer's IP address; None: on this machine.
     pub origin: Option<IpAddr>,
-    /// It is one of HTTP's, inside of this process.
+    /// Whether it is a connection of HTTP inside this process.
     pub is_inside: bool,
-    /// When it came, on the clock of the stamps.
+    /// When it was accepted, as a stamp.
     pub connected_ns: u64,
-    /// When it was last read from.
+    /// When it was last read from, as a stamp.
     pub active_ns: AtomicU64,
     /// Requests read from it.
     pub requests: AtomicU64,
-    /// The rest.
+    /// What changes rarely.
     pub about: Mutex<About>,
 }
 
-/// What a client says of itself.
+/// What is known of a client beside its connection.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// CLIENT SETNAME.
@@ -45,17 +45,17 @@ pub struct About {
     pub library: String,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: String,
-    /// 2 or 3.
+    /// Version of RESP: 2 or 3.
     pub protocol: u8,
 }
 
 impl Client {
-    /// What it says of itself, to read or change.
+    /// Locks what is known of the client, to read or change it.
     pub fn about(&self) -> MutexGuard<'_, About> {
         self.about.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One line in the form of CLIENT LIST.
+    /// Returns the client's line in CLIENT LIST.
     #[must_use]
     pub fn line(&self, now_ns: u64) -> String {
         let about = self.about();
@@ -77,8 +77,8 @@ impl Client {
     }
 }
 
-/// A name as it stands in such a line. Whoever reads lines splits them at blanks, in some languages at any of Unicode's: those
-/// are percent-encoded, and so is `%`, so that [`unlisted`] gives the name again.
+/// Returns a name as it is written in such a line. Clients split lines at blanks, in some languages at any of
+/// Unicode's: those are percent-encoded, and so is `%`, so that [`unlisted`] restores the name.
 fn listed(name: &str) -> String {
     let breaks = |c: char| c.is_whitespace() || c == '%';
     let mut field = String::with_capacity(name.len());
@@ -92,7 +92,7 @@ fn listed(name: &str) -> String {
     field
 }
 
-/// The name that stands so in a line of CLIENT LIST; the field itself where it is of no such line.
+/// Decodes a name in a line of CLIENT LIST; a field that is not so encoded is returned as it is.
 #[must_use]
 pub fn unlisted(field: &str) -> String {
     let mut name = Vec::with_capacity(field.len());
@@ -118,7 +118,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Adds a connection from there; None: from this machine.
+    /// Adds a connection from this origin (None: this machine).
     pub fn enter(&self, address: Address, peer: &Peer, origin: Option<IpAddr>) -> Arc<Client> {
         let client = Arc::new(Client {
             address,
@@ -134,36 +134,36 @@ impl Clients {
         client
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub fn leave(&self, id: u64) {
         self.lock().remove(&id);
     }
 
-    /// How many there are.
+    /// Returns how many clients there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no clients.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The card of one, if it is still here.
+    /// Returns a client's entry, if it is still connected.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.lock().get(&id).cloned()
     }
 
-    /// The cards of all of whom this holds, by number.
+    /// Returns the entries of all clients that match, by number.
     #[must_use]
     pub fn find(&self, matches: impl Fn(&Client) -> bool) -> Vec<Arc<Client>> {
         self.lock().values().filter(|client| matches(client)).cloned().collect()
     }
 
-    /// CLIENT LIST.
+    /// Returns the answer of CLIENT LIST.
     #[must_use]
     pub fn list(&self, target: &ListTarget, now_ns: u64) -> String {
         let cards = self.lock();
@@ -174,7 +174,7 @@ impl Clients {
         match target {
             ListTarget::All => cards.values().for_each(show),
             ListTarget::Nobody => {}
-            // Each once, however often it was asked for: what is answered has a bound.
+            // Each client once, however often it is named, so that the answer is bounded.
             ListTarget::Ids(ids) => {
                 ids.iter()
                     .collect::<BTreeSet<_>>()

@@ -1,16 +1,16 @@
-//! The thread that checks secrets, and slows down whoever guesses.
+//! The thread that checks secrets, and slows down guessing.
 //!
 //! A hash takes milliseconds by design, so secrets are checked on a thread of their own, never on a network thread.
-//! After a wrong secret the next check for the same account from the same address waits: 100 ms, then twice as long
-//! each time, up to 5 s, until nothing was wrong there for a minute. Nobody else waits, so an account cannot be locked
-//! from elsewhere. Addresses take turns, and what waits is bounded (see `waiting`).
+//! After a wrong secret the next check for the same account from the same address is delayed: 100 ms, then twice as
+//! long each time, up to 5 s, until no secret was wrong there for a minute. No other check is delayed, so an account
+//! cannot be locked from elsewhere. Addresses take turns, and the number of waiting checks is bounded (see `waiting`).
 //!
-//! The same wrong secret again is no guess: it is refused without a check, and makes nobody wait. So a program with a
-//! stale secret, however often it tries, does not keep those out who share its account and address.
+//! The same wrong secret again is no guess: it is refused without a check and causes no delay. So a program with a
+//! stale secret, however often it tries, does not lock out others of its account and address.
 //!
-//! Nor is a secret checked again that was right before: a thousand clients of an account that come back together, after an
-//! outage or a restart, would wait for a thousand checks otherwise, and be told that too many wait. It takes its turn all
-//! the same, behind the pause after a wrong one, or who guesses would learn the right one at once.
+//! Nor is a secret checked again that was right before: a thousand clients of an account that reconnect after an outage
+//! would wait for a thousand checks, and some be refused as too many. Such a secret still takes its turn, after the
+//! delay that a wrong one causes, or guessing would find the right one at once.
 
 mod waiting;
 
@@ -37,19 +37,20 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A wrong secret is forgotten after this time without another.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Wrong secrets of a suspect that are known again.
+/// How many wrong secrets of a suspect are recognized.
 const SECRETS_KEPT: usize = 4;
 
-/// Accounts of which the right secret is known again; it is more than most files have, and beyond it all are checked anew.
+/// How many accounts have their right secret recognized: more than most files have; beyond it secrets are always
+/// checked.
 const RIGHT_MAX: usize = 65_536;
 
-/// Accounts and addresses with wrong secrets that are remembered; the one that waits least is forgotten for a new one.
+/// How many suspects (account and address) are remembered; a new one replaces the one with the shortest delay left.
 const SUSPECTS_MAX: usize = 4096;
 
-/// What is said of a login.
+/// The verdict on a login.
 #[derive(Debug)]
 pub enum Verdict {
-    /// The secret is right, and this is what the account may do; None: everything.
+    /// The secret is right; with what the account may do (None: everything).
     Welcome(Option<Arc<Grants>>),
     /// No such account, or another secret.
     Wrong,
@@ -57,18 +58,18 @@ pub enum Verdict {
     Busy,
 }
 
-/// What the thread is told.
+/// A message to the thread.
 enum Told {
-    /// Somebody logs in.
+    /// A secret to be checked.
     Check(Check),
-    /// A connection has left, and waits for no verdict.
+    /// A connection has ended, and waits for no verdict.
     Left(Address),
 }
 
 /// How a login ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginEnding {
-    /// With the right secret.
+    /// The secret was right.
     Ok,
     /// No such account, or another secret.
     Wrong,
@@ -77,10 +78,10 @@ pub enum LoginEnding {
 }
 
 impl LoginEnding {
-    /// All of them.
+    /// All endings.
     pub const ALL: [Self; 3] = [Self::Ok, Self::Wrong, Self::Busy];
 
-    /// Its name in metrics.
+    /// Returns the ending's name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +92,7 @@ impl LoginEnding {
     }
 }
 
-/// Logins by how they ended, and how the file was that they are checked with.
+/// Counts of logins by ending, and whether the accounts file is usable.
 #[derive(Debug, Default)]
 pub struct Logins {
     ended: [AtomicU64; LoginEnding::ALL.len()],
@@ -99,13 +100,13 @@ pub struct Logins {
 }
 
 impl Logins {
-    /// How many ended so.
+    /// Returns how many logins ended so.
     #[must_use]
     pub fn count(&self, ending: LoginEnding) -> u64 {
         self.ended[ending as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether the accounts file could be used at the last login.
+    /// Returns whether the accounts file could be used at the last login.
     #[must_use]
     pub fn is_file_usable(&self) -> bool {
         !self.is_file_unusable.load(Ordering::Relaxed)
@@ -116,15 +117,15 @@ impl Logins {
     }
 }
 
-/// The way to the thread; it ends when this is dropped.
+/// A handle to the thread, which ends when this is dropped.
 pub struct Authenticator {
-    /// Each connection has one check under way at most, so what is on the way is bounded by these.
+    /// Messages to the thread; bounded by the number of connections, as each has at most one check under way.
     desk: Sender<Told>,
     logins: Arc<Logins>,
 }
 
 impl Authenticator {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
     /// The system's, when it gives no thread.
@@ -144,30 +145,30 @@ impl Authenticator {
         Ok(Self { desk, logins })
     }
 
-    /// Asks for a verdict, which comes by mail.
+    /// Asks for a verdict, which is sent to the mailbox of the connection's thread.
     pub fn ask(&self, address: Address, origin: Option<IpAddr>, account: &[u8], secret: &[u8]) {
         let suspect = Suspect::new(origin, account);
         self.tell(Told::Check(Check { address, suspect, secret: secret.to_vec() }));
     }
 
-    /// The connection that asked has left.
+    /// Withdraws the check of a connection that has ended.
     pub fn forget(&self, address: Address) {
         self.tell(Told::Left(address));
     }
 
     fn tell(&self, told: Told) {
-        // The thread listens for as long as this is there.
+        // The thread receives for as long as this handle exists.
         let _ = self.desk.send(told);
     }
 
-    /// How logins ended.
+    /// Returns the counts of logins.
     #[must_use]
     pub fn logins(&self) -> &Logins {
         &self.logins
     }
 }
 
-/// Where the checking is done.
+/// The state of the checking thread.
 struct Desk {
     accounts: AccountsFile,
     mailboxes: Vec<Arc<Mailbox>>,
@@ -176,7 +177,7 @@ struct Desk {
     waiting: Waiting,
     /// Digests of right secrets, by account.
     right: HashMap<Vec<u8>, u64>,
-    /// By which secrets are known again; they are not kept.
+    /// Keys of the digests by which secrets are recognized; the secrets themselves are not kept.
     digests: RandomState,
 }
 
@@ -189,7 +190,7 @@ impl Desk {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            // Whatever came meanwhile has a right to be seen before the next slow check.
+            // Messages that arrived meanwhile are handled before the next slow check.
             while let Ok(told) = told.try_recv() {
                 self.hear(told);
             }
@@ -211,19 +212,19 @@ impl Desk {
         }
     }
 
-    /// How long until one of those who wait may be checked.
+    /// Returns how long until one of the waiting secrets may be checked.
     fn patience(&self, now: Instant) -> Duration {
         let waits = self.waiting.suspects().map(|suspect| self.memory.wait(suspect, now));
         waits.min().unwrap_or(FORGOTTEN_AFTER)
     }
 
-    /// Checks the next that need not wait.
+    /// Checks the next secret that need not wait.
     fn check_next(&mut self) {
         let now = Instant::now();
         let Some(check) = self.waiting.next(|suspect| self.memory.wait(suspect, now).is_zero()) else {
             return;
         };
-        // Since it came, perhaps.
+        // It may have become known after it arrived.
         if self.is_known_to_be_wrong(&check) {
             return self.tell(check.address, Verdict::Wrong);
         }
@@ -264,7 +265,7 @@ impl Desk {
         self.memory.knows(&check.suspect, digest)
     }
 
-    /// Of a secret beside what the file said of its account: it is another one once the file says something else.
+    /// Returns a digest of a secret and its account's entry: it changes when the file's entry does.
     fn digest(&self, check: &Check) -> u64 {
         self.accounts.digest(&check.suspect.account, &check.secret, &self.digests)
     }
@@ -279,7 +280,7 @@ impl Desk {
     }
 }
 
-/// Wrong secrets of late.
+/// Recent wrong secrets.
 #[derive(Debug, Default)]
 struct Memory {
     wrong: HashMap<Suspect, Wrong>,
@@ -289,7 +290,7 @@ struct Memory {
 struct Wrong {
     pause: Duration,
     last: Instant,
-    /// Digests of the last secrets, the latest first.
+    /// Digests of the last wrong secrets, the latest first.
     secrets: [Option<u64>; SECRETS_KEPT],
 }
 
@@ -300,19 +301,19 @@ impl Wrong {
 }
 
 impl Memory {
-    /// How long a check has to wait; nothing if its last wrong secret is forgotten.
+    /// Returns how long a check has to wait; zero if the suspect's last wrong secret is forgotten.
     fn wait(&self, suspect: &Suspect, now: Instant) -> Duration {
         self.wrong
             .get(suspect)
             .map_or(Duration::ZERO, |wrong| (wrong.last + wrong.pause).saturating_duration_since(now))
     }
 
-    /// Whether it had a wrong secret that is not forgotten yet.
+    /// Returns whether the suspect had a wrong secret that is not forgotten yet.
     fn has_of_late(&self, suspect: &Suspect, now: Instant) -> bool {
         self.wrong.get(suspect).is_some_and(|wrong| wrong.is_fresh(now))
     }
 
-    /// Whether the secret with this digest was one of its last wrong ones.
+    /// Returns whether the secret with this digest was one of the suspect's last wrong ones.
     fn knows(&self, suspect: &Suspect, digest: u64) -> bool {
         self.wrong.get(suspect).is_some_and(|wrong| wrong.secrets.contains(&Some(digest)))
     }

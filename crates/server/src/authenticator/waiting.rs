@@ -1,7 +1,8 @@
 //! The secrets that wait to be checked: each address has a line of its own, and the lines take turns.
 //!
-//! A check takes tens of milliseconds, so in a single line whoever asks for hundreds would keep everybody else out for as
-//! long as their own take. When there is no room the last of the longest line gives way: it is never those who ask for little.
+//! A check takes tens of milliseconds, so in a single line an address with hundreds of checks would delay all others
+//! for as long as its own take. If there is no room, the last check of the longest line is refused: never one of an
+//! address with few.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -9,21 +10,22 @@ use std::net::IpAddr;
 use crate::front::newcomers::holder;
 use crate::path::bundle::Address;
 
-/// Checks that may wait; beyond it a login is told to try again. Nearly as many as one address may have connections that have not
-/// logged in: they may all have come while the first secret of an account was checked, and are let in at once when it was right.
+/// Most checks that may wait; beyond it a login is told to try again. Nearly as many as one address may have
+/// connections that have not logged in: all may arrive while the first secret of an account is checked, and succeed at
+/// once when it was right.
 const CHECKS_MAX: usize = 4096;
 
 /// A secret to be checked.
 pub(super) struct Check {
-    /// Who waits for the verdict.
+    /// The connection that waits for the verdict.
     pub(super) address: Address,
-    /// Who may be guessing.
+    /// The suspect: account and address.
     pub(super) suspect: Suspect,
-    /// What was given as the secret.
+    /// The secret as given.
     pub(super) secret: Vec<u8>,
 }
 
-/// Who may be guessing: an account, from whoever answers for an address (None: from this machine).
+/// A possible guesser: an account name, tried from an address (an IPv6 /64 counts as one; None: this machine).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Suspect {
     origin: Option<IpAddr>,
@@ -32,7 +34,7 @@ pub(super) struct Suspect {
 }
 
 impl Suspect {
-    /// The account, from there.
+    /// Returns the suspect for an account and the address of its peer.
     pub(super) fn new(origin: Option<IpAddr>, account: &[u8]) -> Self {
         Self { origin: origin.map(holder), account: account.to_vec() }
     }
@@ -41,12 +43,12 @@ impl Suspect {
 /// All checks that wait.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// Each of one origin, in the order they came, and none of them empty; whose turn is next stands first.
+    /// One line per origin, in order of arrival, none of them empty; the line whose turn is next is first.
     lines: VecDeque<VecDeque<Check>>,
 }
 
 impl Waiting {
-    /// Lines up a check. The answer is the one there is no room for.
+    /// Lines up a check, and returns the one for which there is no room, if any.
     pub(super) fn push(&mut self, check: Check) -> Option<Check> {
         match self.lines.iter_mut().find(|line| line[0].suspect.origin == check.suspect.origin) {
             Some(line) => line.push_back(check),
@@ -60,7 +62,7 @@ impl Waiting {
         displaced
     }
 
-    /// The next whose suspect is free to try; its line is the last to have another turn.
+    /// Takes the next check whose suspect need not wait, and moves its line behind the others.
     pub(super) fn next(&mut self, is_free: impl Fn(&Suspect) -> bool) -> Option<Check> {
         let first_free = |line: &VecDeque<Check>| line.iter().position(|check| is_free(&check.suspect));
         let (turn, at) =
@@ -73,13 +75,13 @@ impl Waiting {
         check
     }
 
-    /// Nobody waits for the verdict any more.
+    /// Removes the checks of a connection that has ended.
     pub(super) fn forget(&mut self, address: Address) {
         self.lines.iter_mut().for_each(|line| line.retain(|check| check.address != address));
         self.lines.retain(|line| !line.is_empty());
     }
 
-    /// Those who wait to be checked.
+    /// Returns the suspects of all waiting checks.
     pub(super) fn suspects(&self) -> impl Iterator<Item = &Suspect> {
         self.lines.iter().flatten().map(|check| &check.suspect)
     }

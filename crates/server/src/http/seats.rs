@@ -52,7 +52,7 @@ struct Idle {
 pub(super) enum Taken {
     /// All seats of that address are taken.
     OfOne,
-    /// All seats.
+    /// All seats are taken.
     All,
 }
 
@@ -154,7 +154,8 @@ impl Seat {
         }
     }
 
-    /// Marks the connection as idle from now on, when an answer has left.
+    /// Marks the connection as idle from now on, when an answer has left: an unknown client's, idle already, begins
+    /// anew. Does nothing if the seat has been given away.
     pub(super) fn end_answer(&self) {
         let (mut idle, mut room) = (self.idle(), self.seats.room());
         let is_lost = idle.is_some_and(|number| room.idle.remove(&number).is_none());
