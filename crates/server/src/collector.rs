@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use posthaste_measure::{Ended, Meter, Record};
 
-/// The thread and the way to stop it.
+/// A handle to the collector thread, by which it is stopped.
 pub struct Collector {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Collector {
-    /// Starts it. `gauges` are the levels to note at the end of each window, by the same names every time.
+    /// Starts the thread. `gauges` returns the levels to note at the end of each window, by the same names every time.
     ///
     /// # Errors
     /// The system's, when it gives no thread.
@@ -48,7 +48,7 @@ impl Collector {
     }
 }
 
-/// Ends the record and says what it lacks.
+/// Ends the record, and logs what it lacks.
 fn end(record: &Record) {
     match record.finish() {
         Ok(Ended { recorded, not_recorded }) if not_recorded > 0 => tracing::warn!(

@@ -1,7 +1,7 @@
 //! Patterns of names: `*` stands for any characters, `?` for one.
 
-/// Whether a name is of a pattern. After a mismatch the last `*` takes one more character, and it goes on from there; none before it
-/// does, so a long pattern costs no more than its length times that of the name.
+/// Returns whether a name matches a pattern. After a mismatch only the last `*` takes one more character, never an
+/// earlier one, so the cost is at most the pattern's length times the name's.
 pub(crate) fn matches(mut pattern: &str, mut name: &str) -> bool {
     let mut star: Option<(&str, &str)> = None;
     loop {

@@ -1,11 +1,12 @@
 //! What an account may do: roles, each with patterns of queue names.
 //!
-//! Decided where a request enters the path, before it waits for a store: so it holds for every store, and for HTTP and
-//! `posthaste admin`, which come the same way. An account without grants may do everything. The three roles are apart:
-//! who administers a queue may look at its messages, but neither sends nor takes any.
+//! Grants are checked where a request enters the path, before it waits for a store: so they hold for every store, and
+//! for HTTP and `posthaste admin`, which use the same path. An account without grants may do everything. The three
+//! roles are independent: an administrator of a queue may look at its messages, but neither send nor take any.
 //!
-//! What has no queue in it (a POP by sender alone, QREADABLE, QLIST, ACCOUNTS, CLIENT LIST) concerns all of them, and
-//! needs its role for `*`. ACK, NACK and EXTEND need none: they act on what the account has been given, or on a receipt.
+//! A request that names no queue (a POP by sender alone, QREADABLE, QLIST, ACCOUNTS, CLIENT LIST) concerns all queues,
+//! and needs its role for `*`. ACK, NACK and EXTEND need none: they act on messages that the account has leased, or on
+//! a receipt.
 
 use std::fmt;
 
@@ -27,10 +28,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 3] = [Self::Send, Self::Receive, Self::Administer];
 
-    /// Its word in files and on command lines.
+    /// Returns the role's word in files and on command lines.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -41,7 +42,7 @@ impl Role {
     }
 }
 
-/// What an account may do; nothing else.
+/// What an account may do; everything else is denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     patterns: Vec<(Role, String)>,
@@ -67,7 +68,7 @@ impl Grants {
     /// Grants a role for the queues whose names match: `*` stands for any characters, `?` for one.
     ///
     /// # Errors
-    /// The pattern cannot stand in a file of accounts.
+    /// The pattern cannot be written in a file of accounts.
     pub fn add(&mut self, role: Role, pattern: &str) -> Result<(), String> {
         let is_unfit = |c: char| c.is_whitespace() || c.is_control();
         if pattern.is_empty() || pattern.contains(is_unfit) || pattern.contains(":$") {
@@ -77,7 +78,7 @@ impl Grants {
         Ok(())
     }
 
-    /// Whether the account may ask this.
+    /// Checks that the account may execute this operation.
     ///
     /// # Errors
     /// `DENIED`, with the role that is missing.
@@ -110,7 +111,7 @@ impl Grants {
         }
     }
 
-    /// Whether the account has a role for all queues.
+    /// Checks that the account has a role for all queues.
     ///
     /// # Errors
     /// `DENIED`.
@@ -142,7 +143,7 @@ impl Grants {
         }
     }
 
-    /// The roles for a queue. A name that is no text matches nothing.
+    /// Returns the roles for a queue; a name that is not UTF-8 matches nothing.
     fn roles<'a>(&'a self, queue: &'a [u8]) -> impl Iterator<Item = Role> + 'a {
         let name = std::str::from_utf8(queue).ok();
         let matching =

@@ -19,56 +19,56 @@ use crate::trace::Tracer;
 pub struct House {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Where requests wait for it.
+    /// The line where requests wait for the store.
     pub line: Arc<WaitingLine>,
-    /// The instrument.
+    /// The meter that records all requests.
     pub meter: Arc<Meter>,
-    /// The time of the stamps.
+    /// The clock of the stamps.
     pub clock: Clock,
-    /// Who is connected.
+    /// The connected clients.
     pub clients: Clients,
-    /// Who may log in.
+    /// Which accounts may log in.
     pub entrance: Entrance,
-    /// Who is let in.
+    /// Decides which connections are let in.
     pub gate: Arc<Gate>,
     /// The network threads' mailboxes.
     pub mailboxes: Vec<Arc<Mailbox>>,
-    /// Largest body.
+    /// Length of the largest body in bytes.
     pub message_bytes_max: usize,
     /// Most requests in a bundle.
     pub bundle_requests_max: usize,
-    /// Most of them that may answer a message.
+    /// Most requests in a bundle that may answer a message.
     pub bundle_reads_max: usize,
     /// Name of the store, for INFO; without secrets.
     pub store_name: String,
-    /// Whether what it has acknowledged outlives the process.
+    /// Whether what the store has acknowledged survives the process.
     pub store_is_durable: bool,
-    /// Where an embedded store is.
+    /// Directory of an embedded store; None: the store is elsewhere.
     pub store_dir: Option<PathBuf>,
-    /// How many queues stand in the metrics.
+    /// How many queues the metrics show.
     pub metrics_queues: usize,
-    /// Who is told of requests that took too long.
+    /// The log of slow requests; None: `--slow` is off.
     pub slow: Option<SlowLog>,
-    /// Who is told of messages with traces.
+    /// Sends the spans of traced messages; None: `--traces` is off.
     pub tracer: Option<Tracer>,
 }
 
 /// How accounts are admitted.
 pub enum Entrance {
-    /// Any name may log in; who does not is this account (`default`).
+    /// Any name may log in; a connection without a login uses this account (`default`).
     Open(AccountId),
     /// Only accounts whose secret the authenticator accepts.
     Closed(Authenticator),
 }
 
 impl House {
-    /// A worker of this house.
+    /// Returns a new worker for this server's line and store.
     #[must_use]
     pub fn worker(&self) -> Worker {
         Worker::new(Arc::clone(&self.line), Arc::clone(&self.store), self.mailboxes.clone(), self.clock)
     }
 
-    /// Why nothing new is accepted at present, in a sentence that says what helps; None: it is.
+    /// Returns why nothing new is accepted at present, with what helps; None: it is accepted.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         if self.gate.is_closing() {
@@ -77,7 +77,7 @@ impl House {
         self.store.trouble()
     }
 
-    /// How the logins ended whose secrets were to be checked; None: anybody may log in.
+    /// Returns the counts of logins; None: any name may log in, so nothing is checked.
     #[must_use]
     pub fn logins(&self) -> Option<&Logins> {
         match &self.entrance {
@@ -86,7 +86,7 @@ impl House {
         }
     }
 
-    /// The account of a connection that has not logged in; None: it may not ask the store.
+    /// Returns the account of a connection that has not logged in; None: such a connection may not use the store.
     #[must_use]
     pub fn default_account(&self) -> Option<AccountId> {
         match self.entrance {

@@ -1,4 +1,4 @@
-//! INFO: what the server says of itself, in sections, in the form that Redis clients read.
+//! INFO: the state of the server, in sections, in the form that Redis clients read.
 
 use std::fmt::Write as _;
 use std::process;
@@ -22,7 +22,7 @@ const SECTIONS: [Section; 5] = [
     ("Store", store),
 ];
 
-/// The chosen sections; none chosen: all.
+/// Returns the chosen sections; all if none is chosen.
 #[must_use]
 pub fn info(house: &House, chosen: &[String]) -> String {
     let everything = ["all", "everything", "default"];

@@ -1,8 +1,8 @@
 //! The request path, and behind it the queue tier with its stores.
 //!
-//! Read [`path`] first: its files are the stations of every request in the order it meets them. What it shares with the
-//! cache tier, from the listening socket to a request's bytes, is [`front`]. [`queue::rules`] says what a store must do;
-//! the stores are below it.
+//! Read [`path`] first: its files are the stations of every request, in order. What it shares with the cache tier, from
+//! the listening socket to a request's bytes, is [`front`]. [`queue::rules`] says what a store must do; the stores are
+//! below it.
 
 pub mod front;
 

@@ -1,5 +1,4 @@
-//! What the log tells at least, and a dial for it that can be turned while the program runs. A process has one log, and so
-//! one dial.
+//! The log level, which can be changed while the program runs. A process has one log, and so one level.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,25 +6,25 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-/// What the log tells.
+/// A log level; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What does not work.
+    /// Failures.
     Error,
-    /// What may need somebody, too.
+    /// Also what may need attention.
     Warn,
-    /// What happens, too.
+    /// Also what happens normally.
     Info,
-    /// Every attempt, too.
+    /// Also every attempt.
     Debug,
 }
 
 impl LogLevel {
-    /// Each of them, the one that tells least first.
+    /// All levels, from the fewest lines to the most.
     pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
 
-    /// Its word.
+    /// Returns the level's word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -59,18 +58,19 @@ struct Dial {
 
 static DIAL: OnceLock<Dial> = OnceLock::new();
 
-/// The log begins with `first`, and `turn` makes it tell more or less. Called once, by who starts the log.
+/// Registers the log of this process: its level is `first`, and `turn` changes it. Called once, when the log is
+/// started.
 pub fn install(first: LogLevel, turn: impl Fn(LogLevel) + Send + Sync + 'static) {
     let _ = DIAL.set(Dial { stands_at: Mutex::new(first), turn: Box::new(turn) });
 }
 
-/// What the log tells now. None: this process has no log.
+/// Returns the log level; None: this process has no log.
 #[must_use]
 pub fn log_level() -> Option<LogLevel> {
     DIAL.get().map(|dial| *dial.stands_at.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Has the log tell so much from now on. False: this process has no log.
+/// Sets the log level. Returns false if this process has no log.
 pub fn set_log_level(level: LogLevel) -> bool {
     let Some(dial) = DIAL.get() else { return false };
     let mut stands_at = dial.stands_at.lock().unwrap_or_else(PoisonError::into_inner);

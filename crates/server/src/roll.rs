@@ -1,9 +1,9 @@
-//! Who stands in the accounts file is known to the store, whether they have logged in or not: `TO *` reaches them, and ACCOUNTS
-//! shows them.
+//! Registers every account in the file with the store, even if it has never logged in: `TO *` reaches it, and ACCOUNTS
+//! lists it.
 //!
-//! The file is looked at on a thread of its own. The authenticator reads it too, but only when somebody logs in, and who logs
-//! in is not to wait until a store that cannot be reached has taken note of others. Who was taken out of the file stays
-//! known, as does everybody who ever logged in.
+//! The file is checked on a thread of its own. The authenticator reads it too, but only at a login, and a login must
+//! not wait until an unreachable store has registered other accounts. An account that was removed from the file stays
+//! registered, like any that ever logged in.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -16,16 +16,16 @@ use std::time::Duration;
 use crate::accounts::AccountsFile;
 use crate::path::worker::Store;
 
-/// How often it is looked whether the file has changed.
+/// How often the thread checks whether the file has changed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The thread; it ends when this is dropped.
+/// A handle to the thread, which ends when this is dropped.
 pub struct Roll {
     _stop: Sender<Infallible>,
 }
 
 impl Roll {
-    /// Has the store know everybody in the file, now and when the file has changed.
+    /// Registers all accounts in the file with the store, now and whenever the file has changed.
     ///
     /// # Errors
     /// What is wrong with the file, or that the system gives no thread.
@@ -38,7 +38,7 @@ impl Roll {
         let watch = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
                 let Some(store) = store.upgrade() else { return };
-                // Of a file that cannot be used the authenticator tells.
+                // The authenticator logs why a file cannot be used.
                 let _ = file.look_again();
                 enter(&file, &mut known, &store);
             }
@@ -48,8 +48,8 @@ impl Roll {
     }
 }
 
-/// Tells the store of those it was not told of. Whom it cannot take note of, on a full disk, it is told of again with the next
-/// look: he may log in all the same as soon as there is space.
+/// Registers the accounts that the store was not yet told of. Those that it cannot record, on a full disk, are tried
+/// again at the next look; until then such an account can log in once there is space.
 fn enter(file: &AccountsFile, known: &mut HashSet<Vec<u8>>, store: &Arc<dyn Store>) {
     for name in file.names() {
         if !known.contains(name) {

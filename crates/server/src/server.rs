@@ -29,51 +29,51 @@ use crate::slow::SlowLog;
 use crate::time::Time;
 use crate::trace::Tracer;
 
-/// What a client is told that speaks plain text where TLS is spoken.
+/// Answer to a client that speaks plain text to a port that speaks TLS.
 const SPEAK_TLS: &[u8] =
     b"-ERR this port speaks TLS: connect with it (rediss://, redis-cli --tls, posthaste admin --tls)\r\n";
 
 /// How to run a queue tier.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How it is reached.
+    /// How the tier is reached, and what is measured.
     pub front: lifecycle::Options,
     /// Which store.
     pub store: StoreChoice,
-    /// None: any account name may log in.
+    /// The accounts file; None: any account name may log in.
     pub accounts: Option<PathBuf>,
-    /// Workers, at least 1.
+    /// Number of workers, at least 1.
     pub workers: usize,
     /// Most requests a worker takes at once, at least 1.
     pub batch: usize,
-    /// On PostgreSQL: every request for itself, with pops done like this; `batch` is 1 then.
+    /// On PostgreSQL: every request in a statement of its own, with pops done like this; `batch` is 1 then.
     pub unbatched: Option<Popping>,
     /// Largest body in bytes.
     pub message_bytes_max: usize,
-    /// Most requests that wait.
+    /// Most requests in the waiting line.
     pub line_requests_max: usize,
     /// Kinds of requests that wait in a line of their own and go first.
     pub priority_kinds: Vec<Kind>,
     /// Bytes of selection state above which SEND is refused.
     pub memory_limit: Option<u64>,
-    /// How many queues stand in the metrics, those with most messages.
+    /// How many queues the metrics show, those with most messages.
     pub metrics_queues: usize,
-    /// The collector that gets traces.
+    /// URL of the collector that gets traces; None: traces are off.
     pub traces: Option<String>,
 }
 
 /// Why a queue tier could not be started.
 #[derive(Debug)]
 pub enum StartError {
-    /// Anybody could come: an address beyond this machine without accounts.
+    /// The address can be reached from other machines, and there are no accounts.
     Unguarded(ListenAddress),
     /// The store cannot be opened.
     Store(OpenError),
     /// The accounts file cannot be used.
     Accounts(String),
-    /// The store cannot take note of the account of who does not log in.
+    /// The store cannot register the account of connections without a login.
     Default(Fault),
-    /// What any tier needs is not available.
+    /// Something that any tier needs is not available.
     Front(lifecycle::StartError),
 }
 
@@ -118,7 +118,7 @@ impl Server {
     /// Opens the store and starts every thread.
     ///
     /// # Errors
-    /// What stands in the way, as one sentence that says what to do.
+    /// What prevents the start, as one sentence that says what to do.
     pub fn start(options: Options) -> Result<Self, StartError> {
         refuse_unguarded(&options)?;
         let clock = Clock::start();
@@ -146,7 +146,7 @@ impl Server {
         Ok(Self { house, running, roll })
     }
 
-    /// Where it is reached.
+    /// Returns the running front: addresses, certificates.
     #[must_use]
     pub fn running(&self) -> &Running<Mail> {
         &self.running
@@ -166,7 +166,7 @@ impl Server {
     }
 }
 
-/// The levels that stand in every window.
+/// Returns a function that reads the levels noted in every window.
 fn gauges(house: &Arc<House>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
     let house = Arc::clone(house);
     move || {
@@ -177,7 +177,7 @@ fn gauges(house: &Arc<House>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + 
     }
 }
 
-/// Anybody could come to an open server: then only from this machine.
+/// Refuses a server without accounts that other machines can reach.
 fn refuse_unguarded(options: &Options) -> Result<(), StartError> {
     if options.accounts.is_some() {
         return Ok(());

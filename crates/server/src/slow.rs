@@ -1,7 +1,8 @@
-//! Requests that took too long, told in the log: whose they were and where their time went.
+//! Logs requests that took too long: whose they were and where their time went.
 //!
-//! Whoever reads the log may be slow, and a network thread waits for nobody: lines are written by a thread of their own.
-//! When all requests are slow, most lines would say the same, so there are only so many a second, and how many are not told is told.
+//! The log may be slow, and a network thread must not wait for it: lines are written by a thread of their own. If all
+//! requests are slow, most lines would say the same: so the number of lines a second is limited, and a line says how
+//! many were left out.
 
 use std::io;
 use std::sync::Arc;
@@ -12,41 +13,41 @@ use std::time::{Duration, Instant};
 
 use posthaste_measure::{Ending, Trail};
 
-/// Requests that wait to be told.
+/// Most requests that wait to be logged.
 const WAITING_MAX: usize = 1024;
-/// Lines in a second.
+/// Most lines in a second.
 const LINES_PER_S: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A slow request.
 #[derive(Debug)]
 pub struct Slow {
-    /// Which one: the client's number and the request's on its connection.
+    /// The request's name: the client's number and the request's on its connection.
     pub request: String,
-    /// Where its client is; None: it has gone.
+    /// The client's peer; None: it has disconnected.
     pub peer: Option<String>,
-    /// As whom it asked.
+    /// The client's account; None: it has disconnected.
     pub account: Option<String>,
-    /// The queue it named.
+    /// The queue that the request named, if any.
     pub queue: Option<String>,
-    /// Its kind.
+    /// The request's kind.
     pub kind: &'static str,
-    /// How it ended.
+    /// How the request ended.
     pub ending: Ending,
-    /// When it passed the stations.
+    /// How long it took in each stage.
     pub trail: Trail,
-    /// What the store told of the time it needed, in nanoseconds; 0: nothing.
+    /// The time that the store reported for the batch, in nanoseconds; 0: none.
     pub told_ns: u64,
-    /// The trace that a message of it belongs to, in base16.
+    /// The trace of a message in it, in base16, if it has one.
     pub trace: Option<String>,
-    /// Its length; 0: not counted.
+    /// Length of the request in bytes; 0: not counted.
     pub request_bytes: u32,
-    /// The length of its answer; 0: not counted.
+    /// Length of the answer in bytes; 0: not counted.
     pub answer_bytes: u32,
 }
 
 impl Slow {
-    /// A request of which nothing more is known.
+    /// Returns a record with only the request's name.
     #[must_use]
     pub fn of(request: String) -> Self {
         Self {
@@ -75,7 +76,7 @@ pub struct SlowLog {
 }
 
 impl SlowLog {
-    /// Tells of requests that take longer than `limit`.
+    /// Starts the thread that logs requests that take longer than `limit`.
     ///
     /// # Errors
     /// The system's, when it gives no thread.
@@ -88,13 +89,13 @@ impl SlowLog {
         Ok(Self { limit_ns, count: AtomicU64::new(0), untold, told })
     }
 
-    /// Whether a request that took so long is slow.
+    /// Returns whether a request that took so long is slow.
     #[must_use]
     pub fn is_slow(&self, response_ns: u64) -> bool {
         response_ns > self.limit_ns
     }
 
-    /// Tells of one.
+    /// Logs a slow request, or counts it as left out.
     pub fn tell(&self, slow: Slow) {
         self.count.fetch_add(1, Ordering::Relaxed);
         if self.told.try_send(slow).is_err() {
@@ -102,7 +103,7 @@ impl SlowLog {
         }
     }
 
-    /// How many there were.
+    /// Returns how many slow requests there were.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
@@ -113,7 +114,7 @@ fn write_all(slow: &Receiver<Slow>, untold: &AtomicU64) {
     let mut second = Instant::now();
     let mut lines = 0;
     loop {
-        // Those that are not told are told of a second later, whether or not others come.
+        // The number of requests left out is logged a second later, even if no other is slow.
         let are_all_told = untold.load(Ordering::Relaxed) == 0;
         let patience = if are_all_told { Duration::MAX } else { SECOND.saturating_sub(second.elapsed()) };
         let next = slow.recv_timeout(patience);
@@ -161,7 +162,7 @@ fn write(slow: &Slow) {
     );
 }
 
-/// Nanoseconds as milliseconds, in whole microseconds.
+/// Returns nanoseconds as milliseconds, cut to whole microseconds.
 fn milliseconds(ns: u64) -> f64 {
     (ns / 1000) as f64 / 1000.0
 }

@@ -1,7 +1,7 @@
 //! The store's time: milliseconds since 1970 that never go back.
 //!
-//! Read once from the wall clock at the start and then carried by the monotonic clock, so a clock step while we
-//! run moves no lease and no delay. After a restart the wall clock counts again.
+//! The wall clock is read once at the start; from then on the monotonic clock counts, so that a step of the wall clock
+//! moves no lease and no delay. After a restart the wall clock counts again.
 
 use std::time::{Duration, Instant};
 
@@ -18,37 +18,37 @@ pub struct Time {
 }
 
 impl Time {
-    /// Starts it from the wall clock.
+    /// Starts a clock from the wall clock.
     #[must_use]
     pub fn start() -> Self {
         Self::of(Clock::start())
     }
 
-    /// The same time as this clock's.
+    /// Returns the time that this clock of the stamps keeps.
     #[must_use]
     pub fn of(clock: Clock) -> Self {
         let unix_ns = clock.started_unix_ns() + clock.now();
         Self { clock, started: clock.instant(), started_unix_ns: unix_ns }
     }
 
-    /// Now, rounded down once: rounded apart, the start and what passed since would be behind by up to two, and what another
-    /// process began would end early.
+    /// Returns the time now, rounded down once: if the start and the time since were rounded separately, it could be
+    /// behind by up to 2 ms, and a lease that another process began would end early.
     #[must_use]
     pub fn millis(&self) -> Millis {
         let passed = self.clock.instant().saturating_duration_since(self.started);
         self.started_unix_ns.saturating_add(nanos(passed)) / NANOS
     }
 
-    /// When it will be `at`; rounded up, so that at that instant `millis` has reached it.
+    /// Returns the instant of the time `at`, rounded up, so that `millis` has reached it then.
     #[must_use]
     pub fn instant(&self, at: Millis) -> Instant {
-        // Far deadlines are looked at again tomorrow: an Instant cannot hold every number.
+        // Deadlines beyond a day are checked again after a day: an Instant cannot hold every number.
         let at = at.min(self.millis() + TOMORROW_MS);
         self.started + Duration::from_nanos((at * NANOS).saturating_sub(self.started_unix_ns))
     }
 }
 
-/// In a millisecond.
+/// Nanoseconds in a millisecond.
 const NANOS: u64 = 1_000_000;
 const TOMORROW_MS: Millis = 86_400_000;
 

@@ -44,7 +44,7 @@ const SECRETS_KEPT: usize = 4;
 /// checked.
 const RIGHT_MAX: usize = 65_536;
 
-/// How many suspects (account and address) are remembered; a new one replaces the one with the shortest delay left.
+/// How many suspects (account and address) are remembered; a new one replaces the one with the shortest pause.
 const SUSPECTS_MAX: usize = 4096;
 
 /// The verdict on a login.
