@@ -156,7 +156,8 @@ impl Server {
     /// Connections that take longer than `drain` are cut.
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
-        // Long before the store is closed: it must not be this thread that does it, for nobody waits for that.
+        // Well before the store is closed: the roll's thread must not hold the last reference and close it, as nothing
+        // waits for that thread.
         drop(self.roll);
         let stopped = self.running.stop(drain, || self.house.line.close());
         if let Some(tracer) = &self.house.tracer {

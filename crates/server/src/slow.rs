@@ -34,7 +34,7 @@ pub struct Slow {
     pub kind: &'static str,
     /// How the request ended.
     pub ending: Ending,
-    /// How long it took in each stage.
+    /// The request's stamps, in the order of the stages.
     pub trail: Trail,
     /// The time that the store reported for the batch, in nanoseconds; 0: none.
     pub told_ns: u64,

@@ -1,5 +1,5 @@
-//! Who was let in and who was not, and who had to leave: connections refused, and closed for being quiet, of any tier; logins, of
-//! the queue tier; until when the certificate is good.
+//! Connections refused and connections closed for being quiet, of any tier; logins, of the queue tier; until when the
+//! certificate is valid.
 
 use super::{Head, Kind, Page};
 use crate::authenticator::{LoginEnding, Logins};
@@ -7,7 +7,7 @@ use crate::front::gate::Gate;
 use crate::front::newcomers::Reason;
 use crate::front::quiet::Quiet;
 
-/// Connections that stayed outside.
+/// Connections that were refused.
 pub const REFUSED: Head = Head {
     name: "posthaste_connections_refused_total",
     kind: Kind::Counter,
@@ -26,7 +26,7 @@ pub const QUIET: Head = Head {
            idle (it asked nothing for --idle-timeout).",
 };
 
-/// Until when clients can come in encrypted.
+/// Until when the certificate is valid.
 pub const CERTIFICATE: Head = Head::plain(
     "posthaste_tls_certificate_not_after_seconds",
     Kind::Gauge,
@@ -34,7 +34,7 @@ pub const CERTIFICATE: Head = Head::plain(
      with the last SIGHUP; absent without TLS.",
 );
 
-/// What is said of every tier.
+/// The metrics of every tier.
 pub const HEADS: [&Head; 3] = [&REFUSED, &QUIET, &CERTIFICATE];
 
 /// Logins by how they ended.
@@ -46,7 +46,7 @@ pub const LOGINS: Head = Head {
            waited to be checked); absent while accounts are open.",
 };
 
-/// Whether logins are checked with what the file says now.
+/// Whether logins are checked with the current content of the file.
 pub const FILE: Head = Head::plain(
     "posthaste_accounts_file_usable",
     Kind::Gauge,
@@ -54,7 +54,7 @@ pub const FILE: Head = Head::plain(
      absent while accounts are open.",
 );
 
-/// Writes them; without `logins` anybody may log in.
+/// Writes the metrics; `logins` is None where no secrets are checked.
 pub fn write(page: &mut Page, gate: &Gate, logins: Option<&Logins>) {
     page.head(&REFUSED);
     for reason in Reason::ALL {

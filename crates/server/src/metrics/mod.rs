@@ -1,8 +1,8 @@
 //! Figures for Prometheus, in its text format, version 0.0.4.
 //!
-//! Every metric stands in one table with its name, its type, its help and how it is read: a page of `/metrics` and the
-//! reference in `docs/reference/metrics.md` are both written from these rows, so neither can lack one or call it otherwise. Names
-//! follow Prometheus' conventions: base units, `_total` for what only grows.
+//! Every metric is a row in one table with its name, type, help and how it is read: a page of `/metrics` and the
+//! reference in `docs/reference/metrics.md` are both written from these rows, so neither can lack a metric or name it
+//! otherwise. Names follow Prometheus' conventions: base units, `_total` for what only grows.
 
 pub mod requests; // what was answered, of any tier
 
@@ -24,7 +24,7 @@ use std::fmt::{Display, Write as _};
 
 use posthaste_measure::Distribution;
 
-/// What Prometheus makes of a metric.
+/// The type of a metric in Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows, until the process ends.
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word of the text format.
+    /// Returns the type's word in the text format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,36 +47,36 @@ impl Kind {
     }
 }
 
-/// What stands before a metric's values.
+/// The head of a metric, written before its values.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// Its name.
+    /// The metric's name.
     pub name: &'static str,
-    /// Its type.
+    /// The metric's type.
     pub kind: Kind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it says, in a sentence.
+    /// What the metric says, in a sentence.
     pub help: &'static str,
 }
 
 impl Head {
-    /// A metric without labels.
+    /// Returns the head of a metric without labels.
     #[must_use]
     pub const fn plain(name: &'static str, kind: Kind, help: &'static str) -> Self {
         Self { name, kind, labels: &[], help }
     }
 }
 
-/// A metric of one value, and how it is read off `T`; no value: it does not apply.
+/// A metric of one value, and how it is read from `T`.
 pub struct Single<T> {
-    /// Its head.
+    /// The metric's head.
     pub head: Head,
-    /// How it is read.
+    /// Reads the value; None: the metric does not apply.
     pub read: fn(&T) -> Option<f64>,
 }
 
-/// Upper ends of the buckets of every histogram, in nanoseconds, with the same in seconds as they are written.
+/// Upper bounds of the buckets of every histogram, in nanoseconds and, as written, in seconds.
 const BUCKETS: [(u64, &str); 19] = [
     (10_000, "0.00001"),
     (25_000, "0.000025"),
@@ -104,34 +104,34 @@ const BUCKETS: [(u64, &str); 19] = [
 pub struct Page(String);
 
 impl Page {
-    /// The metrics with their values so far.
+    /// Returns the text of the page so far.
     #[must_use]
     pub fn text(self) -> String {
         self.0
     }
 
-    /// What stands before a metric's values; they follow at once.
+    /// Writes the head of a metric; its values must follow at once.
     pub fn head(&mut self, head: &Head) {
         let Head { name, kind, help, .. } = head;
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {}\n", kind.name());
     }
 
-    /// One value; its labels in the order of the head's.
+    /// Writes one value; `labels` are in the order of the head's.
     pub fn value(&mut self, head: &Head, labels: &[&str], value: impl Display) {
         self.0.push_str(head.name);
         self.labels(head.labels.iter().copied().zip(labels.iter().copied()));
         let _ = writeln!(self.0, " {value}");
     }
 
-    /// A distribution of nanoseconds as buckets in seconds.
+    /// Writes a distribution of nanoseconds as buckets in seconds.
     pub fn histogram(&mut self, head: &Head, labels: &[&str], distribution: &Distribution) {
         let bounds: Vec<u64> = BUCKETS.iter().map(|(ns, _)| *ns).collect();
         let counts = distribution.not_longer_than(&bounds);
         self.buckets(head, labels, &counts, distribution.count(), distribution.sum_ns() as f64);
     }
 
-    /// The same of counts in finer buckets: pairs of their end in microseconds and how many are in it. What they sum to is
-    /// known as well as the buckets are fine.
+    /// Writes a histogram from counts in finer buckets: pairs of the upper bound in microseconds and the count. The sum
+    /// is only as exact as these buckets are fine.
     pub fn counts(&mut self, head: &Head, labels: &[&str], fine: &[(f64, u64)]) {
         let below = |ns: u64| fine.iter().filter(move |(end, _)| end * 1000.0 <= ns as f64);
         let counts: Vec<u64> =
@@ -157,7 +157,7 @@ impl Page {
         let _ = writeln!(self.0, " {all}");
     }
 
-    /// The metrics of a table, as far as they apply.
+    /// Writes the metrics of a table, as far as they apply.
     pub fn singles<T>(&mut self, table: &[Single<T>], of: &T) {
         for Single { head, read } in table {
             if let Some(value) = read(of) {

@@ -78,12 +78,12 @@ static SINGLES: [Single<Clock>; 7] = [
     },
 ];
 
-/// The table's rows.
+/// Returns the heads of this table.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     std::iter::once(&BUILD).chain(SINGLES.iter().map(|single| &single.head))
 }
 
-/// Writes them.
+/// Writes the metrics.
 pub fn write(page: &mut Page, clock: &Clock) {
     page.head(&BUILD);
     page.value(&BUILD, &[VERSION], 1);

@@ -8,7 +8,7 @@ use posthaste_wire::reply::Value;
 
 use super::{Head, Kind, Page};
 
-/// A figure of a queue: its head, its name in QLIST, how many of its units are one of the metric's.
+/// A figure of a queue: its head, its name in QLIST, how many of its units make one of the metric's.
 struct Row {
     head: Head,
     field: &'static str,
@@ -56,12 +56,12 @@ const LISTED: Head = Head::plain(
     "1 where the figures of queues are here, 0 where the store did not list queues within 2 s, or not for this account.",
 );
 
-/// The table's rows.
+/// Returns the heads of this table.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     iter::once(&LISTED).chain(ROWS.iter().map(|row| &row.head))
 }
 
-/// Writes the `shown` queues that hold most messages, of an answer to QLIST; that there is none is written too.
+/// Writes the `shown` queues that hold most messages, from an answer to QLIST; that there is no answer is written too.
 pub fn write(page: &mut Page, list: Option<&Value<'_>>, shown: usize) {
     page.head(&LISTED);
     page.value(&LISTED, &[], u8::from(list.is_some()));

@@ -20,7 +20,7 @@ Where accounts are closed, `/metrics` needs one: `basic_auth` in `scrape_configs
 see them. Rules and a dashboard that use these metrics are in `deploy/prometheus/` and `deploy/grafana/`.
 ";
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn page() -> String {
     let mut text = BEGIN.to_owned();

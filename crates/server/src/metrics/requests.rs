@@ -1,5 +1,5 @@
-//! What was answered and how long it took, of any tier: from the histograms that the collector keeps anyway, so requests
-//! pay nothing for it. Figures are those of the windows that are over.
+//! Counts and latencies of requests, of any tier: from the histograms that the collector keeps anyway, so requests pay
+//! nothing for it. The figures cover the windows that have ended.
 
 use posthaste_measure::{Ending, Meter};
 
@@ -40,13 +40,13 @@ pub const STAGE_SUM: Head = Head {
            divide its rate by that of posthaste_requests_total.",
 };
 
-/// The table's rows.
+/// The heads of this table.
 pub const HEADS: [&Head; 4] = [&REQUESTS, &RESPONSE, &STAGE, &STAGE_SUM];
 
 /// The name under which a distribution of whole requests is kept.
 const WHOLE: &str = "response";
 
-/// Writes them.
+/// Writes the metrics.
 pub fn write(page: &mut Page, meter: &Meter) {
     let tallies = meter.tallies();
     page.head(&REQUESTS);

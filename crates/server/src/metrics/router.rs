@@ -1,4 +1,4 @@
-//! What the cache tier has: clients, the line, and its servers, each with its name as a label.
+//! The metrics of the cache tier: clients, the line, and its servers, each with its name as a label.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -194,7 +194,7 @@ static PER_POOL: [PerPool; 4] = [
     },
 ];
 
-/// What tells a route from others: its prefix, its commands (empty: all), and where to.
+/// Labels that identify a route: its prefix, its commands (empty: all) and its pool.
 const OF_ROUTE: &[&str] = &["prefix", "commands", "pool"];
 
 const ROUTE_REQUESTS: Head = Head {
@@ -226,7 +226,7 @@ const ROUTE_ANSWER: Head = Head {
            what one to keys of several routes took counts for one of them.",
 };
 
-/// The table's rows, in the order of the page.
+/// Returns the heads of all these tables, in the order of the page.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     process::heads()
         .chain(entrance::HEADS)
@@ -238,7 +238,7 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
         .chain([&ROUTE_REQUESTS, &ROUTE_REFUSED, &ROUTE_TIMED_OUT, &ROUTE_ANSWER])
 }
 
-/// Writes them all.
+/// Returns the whole page.
 #[must_use]
 pub fn page(hall: &Hall) -> Page {
     let mut page = Page::default();

@@ -1,14 +1,14 @@
-//! What the stores tell of themselves, under the names that INFO shows.
+//! Figures that the stores report, by the names that INFO shows.
 //!
-//! A store has figures without types or units, because INFO has none either. This table gives them both.
+//! A store reports figures without type or unit, as INFO has none. This table adds both.
 
 use super::{Head, Kind, Page};
 
 /// A figure of a store, and the metric it becomes.
 struct Row {
-    /// Its name in INFO.
+    /// The figure's name in INFO.
     figure: &'static str,
-    /// How many of its units are one of the metric's.
+    /// How many of the figure's units make one of the metric's.
     per_unit: f64,
     head: Head,
 }
@@ -149,12 +149,12 @@ static ROWS: [Row; 26] = [
     ),
 ];
 
-/// The table's rows.
+/// Returns the heads of this table.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     ROWS.iter().map(|row| &row.head)
 }
 
-/// Writes what a store told.
+/// Writes the figures that a store reported.
 pub fn write(page: &mut Page, figures: &[(&'static str, u64)]) {
     for (figure, value) in figures {
         if let Some(Row { per_unit, head, .. }) = ROWS.iter().find(|row| row.figure == *figure) {
@@ -164,7 +164,7 @@ pub fn write(page: &mut Page, figures: &[(&'static str, u64)]) {
     }
 }
 
-/// Whether a store's figure has its row.
+/// Returns whether a store's figure has a row in the table.
 #[must_use]
 pub fn knows(figure: &str) -> bool {
     ROWS.iter().any(|row| row.figure == figure)

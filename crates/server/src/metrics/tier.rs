@@ -1,4 +1,4 @@
-//! What the queue tier has: clients, the line, readiness, the disk its store is on.
+//! The metrics of the queue tier: clients, the line, readiness, the disk of its store.
 
 use std::path::Path;
 
@@ -94,7 +94,7 @@ fn disk(dir: Option<&Path>) -> Option<StatVfs> {
     statvfs(dir?).ok()
 }
 
-/// The table's rows, in the order of the page.
+/// Returns the heads of all these tables, in the order of the page.
 pub fn heads() -> impl Iterator<Item = &'static Head> {
     process::heads()
         .chain(entrance::HEADS)
@@ -105,7 +105,7 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
         .chain(queues::heads())
 }
 
-/// Writes all but the queues, which have to be asked for.
+/// Returns the page with all metrics but those of queues, which must be asked of the store.
 #[must_use]
 pub fn page(house: &House) -> Page {
     let mut page = Page::default();

@@ -3,14 +3,14 @@
 /// A trace, and a span in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// The trace's id.
+    /// Id of the trace.
     pub trace: u128,
-    /// The span's.
+    /// Id of the span.
     pub span: u64,
 }
 
 impl Context {
-    /// Reads one. None: it is none, or its trace is not recorded by whoever began it (the flag `sampled` is not set).
+    /// Reads a `traceparent`; None: it is malformed, or its trace is not recorded (the flag `sampled` is not set).
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
@@ -19,20 +19,20 @@ impl Context {
         let trace = number(parts.next()?, 32).filter(|trace| *trace != 0)?;
         let span = number(parts.next()?, 16).filter(|span| *span != 0)?;
         let flags = number(parts.next()?, 2)?;
-        // Later versions may have more behind these; this one may not.
+        // Later versions may have further fields; version 0 may not.
         let is_known = version == 0 && parts.next().is_none() || (1..255).contains(&version);
         let sampled = flags & 1 == 1;
         (is_known && sampled).then_some(Self { trace, span: u64::try_from(span).ok()? })
     }
 
-    /// The trace's id as everybody writes it.
+    /// Returns the trace's id in its usual form, base16.
     #[must_use]
     pub fn trace_name(&self) -> String {
         format!("{:032x}", self.trace)
     }
 }
 
-/// Exactly so many digits.
+/// Reads a number of exactly `digits` digits in base16.
 fn number(text: &str, digits: usize) -> Option<u128> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     (text.len() == digits && text.bytes().all(is_digit)).then(|| u128::from_str_radix(text, 16).ok())?

@@ -1,4 +1,4 @@
-//! The thread that hands spans to a collector: what has come within a second goes in one request.
+//! The thread that sends spans to a collector, those of about a second in one request.
 
 use std::io;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use posthaste_measure::Clock;
 
 use super::{Ended, otlp};
 
-/// Messages that wait to be handed over.
+/// Most messages whose spans wait to be sent.
 const WAITING_MAX: usize = 8192;
-/// Messages in one request, and how long the first of them waits for others.
+/// Most messages in one request, and how long the first waits for others.
 const BATCH_MAX: usize = 512;
 const BATCH_WITHIN: Duration = Duration::from_secs(1);
-/// How long a collector may take.
+/// How long a collector may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a collector's address gets behind it.
+/// Path of the request, appended to the collector's URL.
 const PATH: &str = "/v1/traces";
 
-/// What the thread is told.
+/// A message to the thread.
 enum Mail {
-    /// A message's request is over.
+    /// A traced message whose request has ended.
     Ended(Ended),
-    /// Hand over what there is, and drop this.
+    /// Send what is there, and then drop the sender in here.
     Now(SyncSender<()>),
 }
 
-/// Where messages with traces go.
+/// A handle to the exporting thread.
 #[derive(Debug)]
 pub struct Tracer {
     mail: SyncSender<Mail>,
@@ -38,7 +38,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Hands spans to the collector at `url`, such as `http://127.0.0.1:4318`.
+    /// Starts the thread that sends spans to the collector at `url`, such as `http://127.0.0.1:4318`.
     ///
     /// # Errors
     /// The system's, when it gives no thread.
@@ -53,23 +53,23 @@ impl Tracer {
         Ok(Self { mail, lost })
     }
 
-    /// Takes what is over.
+    /// Queues a traced message whose request has ended, or counts it as lost.
     pub fn take(&self, ended: Ended) {
         if self.mail.try_send(Mail::Ended(ended)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Hands over what there is, before the process ends.
+    /// Sends what is there, before the process ends.
     pub fn finish(&self) {
         let (done, handed_over) = sync_channel(1);
         if self.mail.try_send(Mail::Now(done)).is_ok() {
-            // It is dropped when all is handed over.
+            // The sender is dropped when all is sent.
             let _ = handed_over.recv_timeout(ANSWER_WITHIN);
         }
     }
 
-    /// Messages with traces that the collector was not told of.
+    /// Returns how many traced messages the collector was not told of.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -85,7 +85,7 @@ struct Exporter {
 }
 
 impl Exporter {
-    /// Until nobody can tell of more.
+    /// Runs until every handle is dropped.
     fn run(mut self, waiting: &Receiver<Mail>) {
         while let Ok(first) = waiting.recv() {
             let mut asked = None;
@@ -116,7 +116,7 @@ impl Exporter {
     }
 }
 
-/// What comes within a while of the first; less when somebody asks for all there is.
+/// Collects what arrives within a while of the first message; stops early when `finish` asks for all there is.
 fn gather(first: Mail, waiting: &Receiver<Mail>, asked: &mut Option<SyncSender<()>>) -> Vec<Ended> {
     let until = Instant::now() + BATCH_WITHIN;
     let mut batch = Vec::new();

@@ -1,9 +1,9 @@
-//! Traces: a message that carries a W3C `traceparent` among its headers leads to spans of its way through this tier.
+//! Traces: a message with a W3C `traceparent` header produces spans of its way through this tier.
 //!
-//! A SEND of such a message is a span under the sender's, a POP that hands it out another one in the same trace, each with
-//! its stages below it. Only those are looked at closely, and only with `--traces`: what a request without such a header
-//! pays is a glance at its headers. Spans are made and sent by a thread of their own; when it cannot keep up they are
-//! left out and counted, for a trace is not worth a request.
+//! A SEND of such a message is a span under the sender's; a POP that returns it is another one in the same trace; each
+//! has its stages below it. This happens only with `--traces`; a request without such a header pays for one look at its
+//! headers. Spans are made and sent by a thread of their own; when it cannot keep up they are left out and counted: a
+//! trace is not worth delaying a request.
 
 pub mod context;
 pub mod exporter;
@@ -18,56 +18,56 @@ pub use self::exporter::Tracer;
 use crate::path::bundle::{Bundle, Request};
 use crate::queue::rules::Outcome;
 
-/// The header's name.
+/// Name of the header.
 pub const HEADER: &[u8] = b"traceparent";
 
 /// What was done with a message that has a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It was sent.
+    /// The message was sent.
     Send,
-    /// It was handed out.
+    /// The message was returned by a POP.
     Receive,
 }
 
 /// Which message it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The one with this id.
+    /// The message with this id.
     One(u64),
-    /// So many copies, whose ids nobody was told.
+    /// So many copies, whose ids the answer does not contain.
     Copies(u64),
 }
 
 /// A message with a trace in a request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// The request's place in its bundle.
+    /// Index of the request in its bundle.
     pub place: usize,
     /// What was done.
     pub step: Step,
-    /// The trace, and the span it belongs under.
+    /// The trace, and the parent span.
     pub parent: Context,
     /// Which message.
     pub message: Message,
-    /// Its queue.
+    /// The message's queue.
     pub queue: String,
-    /// The length of its body.
+    /// Length of the message's body in bytes.
     pub body_bytes: usize,
 }
 
-/// A passage whose request is over.
+/// A passage whose request has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// What was done.
     pub passage: Passage,
-    /// The request: its client's number and its own.
+    /// The request's name: the client's number and its own.
     pub request: String,
-    /// When it passed the stations.
+    /// When the request passed each station.
     pub stamps: Stamps,
 }
 
-/// The messages with traces that an answered bundle sent or got.
+/// Returns the traced messages that an answered bundle sent or received.
 #[must_use]
 pub fn passages(bundle: &Bundle) -> Vec<Passage> {
     let mut found = Vec::new();
@@ -126,7 +126,7 @@ fn received(place: usize, message: &Value<'_>) -> Option<Passage> {
     })
 }
 
-/// The header in a map, or in a flat array of names and values; names are compared as those of HTTP are.
+/// Finds the header in a map, or in a flat array of names and values; names are compared as in HTTP, ignoring case.
 fn header_of<'a>(headers: &Value<'a>) -> Option<&'a [u8]> {
     let is_it = |name: &Value<'_>| name.as_bytes().is_some_and(|name| name.eq_ignore_ascii_case(HEADER));
     match headers {
@@ -136,8 +136,8 @@ fn header_of<'a>(headers: &Value<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether an answer may show a message's headers; a body may hold the same bytes. Most answers show none, and bodies may be
-/// long, so this is all that is done for them.
+/// Returns whether an answer may contain a message's headers (a body may contain the same bytes). Most answers contain
+/// none, and bodies may be long, so no more than this is done for them.
 fn may_hold_headers(answer: &[u8]) -> bool {
     memchr::memmem::find(answer, b"$7\r\nheaders\r\n").is_some()
 }

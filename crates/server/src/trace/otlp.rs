@@ -13,7 +13,7 @@ const SERVER: u8 = 2;
 
 const STAGES: [&str; 5] = ["parse", "waiting", "dispatch", "service", "reply"];
 
-/// The body of a request that hands these over. `id` gives each span a number that no other has.
+/// Returns the body of a request that exports these messages. `id` gives each span a number that no other has.
 pub fn export(ended: &[Ended], clock: Clock, mut id: impl FnMut() -> u64) -> Json {
     let spans: Vec<Json> = ended.iter().flat_map(|ended| spans(ended, clock, &mut id)).collect();
     json!({
@@ -26,7 +26,7 @@ pub fn export(ended: &[Ended], clock: Clock, mut id: impl FnMut() -> u64) -> Jso
     })
 }
 
-/// The span of a request, and one for each stage it spent time in.
+/// Returns the span of a request, and one for each stage that took time.
 fn spans(ended: &Ended, clock: Clock, id: &mut impl FnMut() -> u64) -> Vec<Json> {
     let Ended { passage, request, stamps } = ended;
     let trail = Trail::from(*stamps);
@@ -62,7 +62,7 @@ fn spans(ended: &Ended, clock: Clock, id: &mut impl FnMut() -> u64) -> Vec<Json>
     all
 }
 
-/// A span without a name, under another one.
+/// Returns a span without a name, below `parent`.
 fn span(parent: Context, id: u64, kind: u8, start: u64, length: u64, clock: Clock) -> Json {
     let start = clock.started_unix_ns() + start;
     json!({
