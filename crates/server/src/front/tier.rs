@@ -21,7 +21,7 @@ pub trait Tier: Sized {
     /// Messages of other threads to the tier.
     type Mail;
 
-    /// Returns what a client is told that is not let in.
+    /// Returns the answer to a client that is not let in.
     fn refusal(refused: Refused) -> &'static [u8];
 
     /// Makes the connection of a new client from `origin` (None: this machine) in this slot.

@@ -6,11 +6,11 @@
 //!                 └───────────── mailbox ◀──────────── answers ◀──────────────┘
 //! ```
 //!
-//! Accepting, reading and writing (stations 1 and 2) are the same for both tiers, and stand in [`crate::front`].
+//! Accepting, reading and writing (stations 1 and 2) are the same for both tiers, and are in [`crate::front`].
 //!
-//! A network thread owns its connections; nobody else touches them. What one connection sent in one go travels
-//! as one [`bundle::Bundle`], and a connection has at most one bundle under way. That alone keeps its requests
-//! and answers in order, whatever the number of workers, and makes deep pipelines cheap.
+//! A network thread owns its connections; no other thread touches them. What one connection sent in one go travels as
+//! one [`bundle::Bundle`], and a connection has at most one bundle under way. That alone keeps its requests and answers
+//! in order, whatever the number of workers, and makes deep pipelines cheap.
 
 pub mod limits;
 

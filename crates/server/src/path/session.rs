@@ -416,8 +416,8 @@ fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encode
 }
 
 /// Returns whether a connection matches the filter. Connections inside this process, which serve HTTP, match only a
-/// filter that names their number or account: closing them by a common property would break off requests of other users
-/// over HTTP, who could not know whether these were done.
+/// filter that names their number or account: closing them by a common property would break off other users' HTTP
+/// requests, whose outcome would then be unknown.
 fn is_of(client: &Client, filter: &KillFilter, bytes: &[u8]) -> bool {
     let has_account = |name: Span| client.about().account.as_bytes() == name.of(bytes);
     let is_named = filter.id.is_some() || filter.account.is_some();

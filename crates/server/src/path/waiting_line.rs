@@ -285,7 +285,7 @@ impl WaitingLine {
         }
     }
 
-    /// No more bundles will come; workers finish what waits and stop.
+    /// Closes the line: no more bundles will arrive; workers finish what waits and stop.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
