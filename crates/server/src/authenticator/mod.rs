@@ -44,6 +44,10 @@ const SECRETS_KEPT: usize = 4;
 /// checked.
 const RIGHT_MAX: usize = 65_536;
 
+/// Messages that are handled before a check at most: repetitions of a wrong secret, which are answered at once, must not keep
+/// other secrets from being checked.
+const HEARD_AT_ONCE: usize = 256;
+
 /// How many suspects (account and address) are remembered; a new one replaces the one with the shortest pause.
 const SUSPECTS_MAX: usize = 4096;
 
@@ -148,7 +152,7 @@ impl Authenticator {
     /// Asks for a verdict, which is sent to the mailbox of the connection's thread.
     pub fn ask(&self, address: Address, origin: Option<IpAddr>, account: &[u8], secret: &[u8]) {
         let suspect = Suspect::new(origin, account);
-        self.tell(Told::Check(Check { address, suspect, secret: secret.to_vec() }));
+        self.tell(Told::Check(Check { address, suspect, secret: secret.to_vec(), came: Instant::now() }));
     }
 
     /// Withdraws the check of a connection that has ended.
@@ -190,11 +194,19 @@ impl Desk {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            // Messages that arrived meanwhile are handled before the next slow check.
-            while let Ok(told) = told.try_recv() {
+            // Messages that arrived meanwhile are handled before the next slow check, but not those that keep arriving.
+            for told in told.try_iter().take(HEARD_AT_ONCE) {
                 self.hear(told);
             }
+            self.give_up_late(Instant::now());
             self.check_next();
+        }
+    }
+
+    /// Answers the checks that have waited for too long.
+    fn give_up_late(&mut self, now: Instant) {
+        while let Some(late) = self.waiting.late(now) {
+            self.tell(late.address, Verdict::Busy);
         }
     }
 
@@ -357,7 +369,12 @@ mod tests {
         };
         let mut is_welcome = |secret: &str| {
             let address = Address { thread: 0, slot: 0, client: 1 };
-            let check = Check { address, suspect: suspect("ann", 1), secret: secret.as_bytes().to_vec() };
+            let check = Check {
+                address,
+                suspect: suspect("ann", 1),
+                secret: secret.as_bytes().to_vec(),
+                came: Instant::now(),
+            };
             matches!(desk.verdict(check), Verdict::Welcome(_))
         };
         let took = |what: &mut dyn FnMut() -> bool| {

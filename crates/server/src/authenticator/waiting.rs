@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use crate::front::newcomers::holder;
 use crate::path::bundle::Address;
@@ -15,6 +16,10 @@ use crate::path::bundle::Address;
 /// once when it was right.
 const CHECKS_MAX: usize = 4096;
 
+/// How long a check may wait: less than a newcomer may take to log in (60 s), so that the client is answered before its connection
+/// is closed.
+const WAIT_MAX: Duration = Duration::from_secs(45);
+
 /// A secret to be checked.
 pub(super) struct Check {
     /// The connection that waits for the verdict.
@@ -23,6 +28,8 @@ pub(super) struct Check {
     pub(super) suspect: Suspect,
     /// The secret as given.
     pub(super) secret: Vec<u8>,
+    /// When it was asked for.
+    pub(super) came: Instant,
 }
 
 /// A possible guesser: an account name, tried from an address (an IPv6 /64 counts as one; None: this machine).
@@ -75,6 +82,15 @@ impl Waiting {
         check
     }
 
+    /// Takes out a check that has waited for too long, if there is one.
+    pub(super) fn late(&mut self, now: Instant) -> Option<Check> {
+        let is_late = |line: &VecDeque<Check>| now.saturating_duration_since(line[0].came) >= WAIT_MAX;
+        let line = self.lines.iter().position(is_late)?;
+        let late = self.lines[line].pop_front();
+        self.lines.retain(|line| !line.is_empty());
+        late
+    }
+
     /// Removes the checks of a connection that has ended.
     pub(super) fn forget(&mut self, address: Address) {
         self.lines.iter_mut().for_each(|line| line.retain(|check| check.address != address));
@@ -94,7 +110,8 @@ mod tests {
     /// The check of a client, from an address, of an account of its own.
     fn check(client: u64, from: u8) -> Check {
         let suspect = Suspect::new(Some([10, 0, 0, from].into()), client.to_string().as_bytes());
-        Check { address: Address { thread: 0, slot: 0, client }, suspect, secret: Vec::new() }
+        let address = Address { thread: 0, slot: 0, client };
+        Check { address, suspect, secret: Vec::new(), came: Instant::now() }
     }
 
     fn next(waiting: &mut Waiting) -> Option<u64> {
@@ -127,6 +144,19 @@ mod tests {
             Some(11)
         );
         assert_eq!([(); 3].map(|()| next(&mut waiting)), [Some(21), Some(10), None]);
+    }
+
+    #[test]
+    fn who_has_waited_for_too_long_is_told_before_its_connection_is_closed() {
+        let mut waiting = Waiting::default();
+        for check in [check(10, 1), check(20, 2), check(21, 2)] {
+            assert!(waiting.push(check).is_none());
+        }
+        let now = Instant::now();
+        assert!(waiting.late(now).is_none());
+        let late = [(); 4].map(|()| waiting.late(now + WAIT_MAX).map(|check| check.address.client));
+        assert_eq!(late, [Some(10), Some(20), Some(21), None]);
+        assert_eq!(waiting.suspects().count(), 0);
     }
 
     #[test]
