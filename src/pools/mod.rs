@@ -145,3 +145,14 @@ fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Resu
     }
     Ok(())
 }
+
+fn at_least_one(text: &str, most: u32) -> Result<u32, String> {
+    between(1, text, most)
+}
+
+fn between(least: u32, text: &str, most: u32) -> Result<u32, String> {
+    match text.replace('_', "").parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("write a number from {least} to {most}")),
+    }
+}

@@ -54,7 +54,6 @@ mod writes;
 use std::sync::Arc;
 
 use posthaste_measure::{Ending, Stamps};
-use posthaste_wire::memcached::request::Request;
 
 use super::answers::Answers;
 use super::fleet::{Fleet, Server};
