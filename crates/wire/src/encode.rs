@@ -1,4 +1,4 @@
-//! Values to RESP bytes.
+//! Encodes values as RESP.
 
 use crate::fault::Fault;
 
@@ -24,25 +24,25 @@ impl<'a> Encoder<'a> {
         Self { out, protocol }
     }
 
-    /// What it appends to, as far as it is written.
+    /// Returns everything in the output so far, what was there before this encoder included.
     #[must_use]
     pub fn written(&self) -> &[u8] {
         self.out
     }
 
-    /// The protocol it writes.
+    /// Returns the protocol version that this encoder writes.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// `+text`; a line break in it is replaced by a space.
+    /// Writes `+text`; a line break in it is replaced by a space.
     pub fn simple(&mut self, text: &str) {
         self.out.push(b'+');
         self.line(text);
     }
 
-    /// `-WORD text`.
+    /// Writes `-WORD text`.
     pub fn error(&mut self, fault: &Fault) {
         self.out.push(b'-');
         self.out.extend_from_slice(fault.word.as_str().as_bytes());
@@ -50,17 +50,17 @@ impl<'a> Encoder<'a> {
         self.line(&fault.text);
     }
 
-    /// `:value`.
+    /// Writes `:value`.
     pub fn integer(&mut self, value: i64) {
         self.head(b':', value);
     }
 
-    /// `$len bytes`.
+    /// Writes `$len bytes`.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.bulk_of(&[bytes]);
     }
 
-    /// The same in several parts.
+    /// Writes one bulk string that is the concatenation of `parts`.
     pub fn bulk_of(&mut self, parts: &[&[u8]]) {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         self.head(b'$', len.cast_signed() as i64);
@@ -68,12 +68,12 @@ impl<'a> Encoder<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Bytes that are RESP already.
+    /// Writes bytes that are RESP already.
     pub fn encoded(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Null: `_` in RESP3, `$-1` in RESP2.
+    /// Writes null: `_` in RESP3, `$-1` in RESP2.
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
@@ -81,7 +81,7 @@ impl<'a> Encoder<'a> {
         });
     }
 
-    /// Null where an array was expected: `_` in RESP3, `*-1` in RESP2.
+    /// Writes null where an array was expected: `_` in RESP3, `*-1` in RESP2.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"*-1\r\n",
@@ -89,12 +89,12 @@ impl<'a> Encoder<'a> {
         });
     }
 
-    /// Head of an array; `len` values follow.
+    /// Writes the head of an array; `len` values follow.
     pub fn array(&mut self, len: usize) {
         self.head(b'*', len.cast_signed() as i64);
     }
 
-    /// Head of a map; `pairs` times a key and a value follow. In RESP2 it is a flat array.
+    /// Writes the head of a map; `pairs` times a key and a value follow. In RESP2 it is a flat array.
     pub fn map(&mut self, pairs: usize) {
         match self.protocol {
             Protocol::Resp2 => self.head(b'*', (pairs * 2).cast_signed() as i64),
@@ -102,7 +102,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Head of a set; `len` values follow. In RESP2 it is an array.
+    /// Writes the head of a set; `len` values follow. In RESP2 it is an array.
     pub fn set(&mut self, len: usize) {
         let mark = if self.protocol == Protocol::Resp3 { b'~' } else { b'*' };
         self.head(mark, len.cast_signed() as i64);

@@ -1,4 +1,4 @@
-//! What a peer is told when a request cannot be served: a word for programs, a sentence for people.
+//! Error answers to a request that cannot be served: a word for programs and a sentence for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +18,7 @@ pub enum Word {
     TooBig,
     /// A limit on messages, bytes or memory is reached.
     Full,
-    /// The waiting line is full; try again.
+    /// The queue of waiting requests is full; try again.
     Busy,
     /// The store failed; the outcome is unknown, unless the text says that nothing was changed.
     Store,
@@ -50,7 +50,7 @@ impl Word {
     }
 }
 
-/// One refusal. Its text never holds a line break: the encoder would have to replace it.
+/// An error answer. Its text never holds a line break: the encoder would have to replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What programs match on.

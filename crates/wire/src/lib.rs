@@ -1,6 +1,7 @@
-//! RESP and memcached bytes to values and back.
+//! Encoding and decoding of the RESP and memcached protocols.
 //!
-//! Pure and total: no sockets, no clock, no panic on any input; "need more bytes" is a value, not an error.
+//! Everything here is pure and total: no sockets, no clock, no panic on any input. "Need more bytes" is a
+//! value, not an error.
 
 pub mod command;
 pub mod decode;

@@ -1,4 +1,4 @@
-//! CLIENT: what a connection says and asks about itself and the others.
+//! CLIENT: commands about this connection and the other ones.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use super::{ClientReply, KillFilter, KillTarget, ListTarget, Session};
 use crate::fault::Fault;
 use crate::span::Span;
 
-/// What connections are numbered with.
+/// Numbers that a connection can have.
 const CLIENT_NUMBER: RangeInclusive<u64> = 1..=*ANY_NUMBER.end();
 
 /// `CLIENT …`.
@@ -31,7 +31,7 @@ pub(super) fn client(words: &mut Words<'_>) -> Parsed {
     subcommand(words, &SUBCOMMANDS)
 }
 
-/// Whether there is such a subcommand.
+/// Returns whether CLIENT has this subcommand.
 pub(super) fn has(subcommand: &[u8]) -> bool {
     let is_it = |name: &str| name.as_bytes().eq_ignore_ascii_case(subcommand);
     SUBCOMMANDS.iter().filter_map(|entry| entry.name.split_once('|')).any(|(_, name)| is_it(name))
@@ -52,7 +52,7 @@ fn set_info(words: &mut Words<'_>) -> Parsed {
     done(Session::ClientSetInfo { attribute, value: connection_name(words, value)? })
 }
 
-/// `CLIENT LIST`, of a type or of some numbers.
+/// `CLIENT LIST`, optionally of one type or of some connection numbers.
 fn list(words: &mut Words<'_>) -> Parsed {
     let Some(option) = words.keyword() else { return done(Session::ClientList(ListTarget::All)) };
     let target = match &*option {
@@ -73,7 +73,8 @@ fn list(words: &mut Words<'_>) -> Parsed {
     }
 }
 
-/// Whether the type behind an option is that of all who connect here; there are none of Redis's others.
+/// Reads the client type behind an option and returns whether it is `normal`, the type of every connection
+/// here. Redis's other types are valid and match no connection.
 fn is_normal(words: &mut Words<'_>, option: &Keyword) -> Result<bool, Fault> {
     let kind = words.value(option)?;
     let kind = words.text(kind);
@@ -87,7 +88,7 @@ fn is_normal(words: &mut Words<'_>, option: &Keyword) -> Result<bool, Fault> {
     }
 }
 
-/// `CLIENT KILL` with what all have in common that are meant, or `CLIENT KILL address`.
+/// `CLIENT KILL` with filters that all have to match, or the old form `CLIENT KILL address`.
 fn kill(words: &mut Words<'_>) -> Parsed {
     if words.left() == 1 {
         return done(Session::ClientKill(KillTarget::OldPeer(words.required()?)));
@@ -129,10 +130,10 @@ fn reply(words: &mut Words<'_>) -> Parsed {
     done(Session::ClientReply(reply))
 }
 
-/// Longest name or version of a client: what is kept of each connection is small.
+/// Longest name or version of a client, in bytes; it bounds what each connection keeps.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What may stand in a line of CLIENT LIST: printable ASCII without blanks, or nothing at all.
+/// Checks a name or version of a client: printable ASCII without blanks, as a field of CLIENT LIST, or empty.
 pub(super) fn connection_name(words: &Words<'_>, span: Span) -> Result<Span, Fault> {
     let name = words.text(span);
     if name.len() > NAME_BYTES_MAX {

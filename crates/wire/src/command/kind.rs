@@ -1,7 +1,7 @@
-//! What kind a request is, for counting and for lines of their own.
+//! Kinds of requests, by which they are counted and reported.
 //!
-//! One kind per thing a store can be asked to do; what the session answers is one kind, for it costs the
-//! same everywhere. Logins are apart: they hash a secret.
+//! Each operation of a store has a kind. All that the session answers is one kind, since it costs about the
+//! same; logins are apart because they hash a secret.
 
 use super::{Command, Session};
 use crate::operation::Operation;
@@ -49,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, each at the place of its number.
+    /// All kinds; the index of each is its number.
     pub const ALL: [Self; 18] = [
         Self::Send,
         Self::SendMany,
@@ -71,7 +71,7 @@ impl Kind {
         Self::Session,
     ];
 
-    /// Their names, in the same order.
+    /// Names of all kinds, in the order of `ALL`.
     pub const NAMES: &'static [&'static str] = &{
         let mut names = [""; Self::ALL.len()];
         let mut i = 0;
@@ -82,7 +82,7 @@ impl Kind {
         names
     };
 
-    /// The name it has in options, records and metrics.
+    /// Returns the kind's name in options, records and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -109,7 +109,7 @@ impl Kind {
 }
 
 impl Command {
-    /// What kind of request this is.
+    /// Returns the kind of this request.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -123,7 +123,7 @@ impl Command {
 }
 
 impl Operation {
-    /// What kind of request this is.
+    /// Returns the kind of this operation.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

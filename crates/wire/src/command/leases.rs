@@ -1,11 +1,11 @@
-//! ACK, NACK and EXTEND: what can be done with a leased message.
+//! ACK, NACK and EXTEND: the commands about a leased message.
 
 use super::words::{ANY_DURATION, ANY_NUMBER, Parsed, SOME_DURATION, Words, decimal, quoted, wrong};
 use crate::fault::Fault;
 use crate::operation::{Handle, Handles, Operation};
 use crate::span::Span;
 
-/// Hexadecimal digits of a receipt's second part.
+/// Number of hexadecimal digits in a receipt's second part.
 const RECEIPT_DIGITS: usize = 16;
 
 /// `ACK id …`.
@@ -41,7 +41,7 @@ pub(super) fn extend(words: &mut Words<'_>) -> Parsed {
     Ok(Operation::Extend { handle, lease_ms }.into())
 }
 
-/// A message's id, alone or with the lease's number behind a dash.
+/// Reads a message's id, alone or followed by a dash and the lease's number.
 fn handle(words: &Words<'_>, span: Span) -> Result<Handle, Fault> {
     let text = words.text(span);
     let (id, receipt) = match text.iter().position(|&byte| byte == b'-') {

@@ -46,7 +46,7 @@ pub(super) fn send(words: &mut Words<'_>) -> Parsed {
     Ok(Operation::Send(Send { queue, body, to, delay_ms, ttl_ms, priority, dedup, headers }).into())
 }
 
-/// The name and value behind `HEADER`. A name must be fit for JSON; a value is any bytes.
+/// Reads the name and value behind `HEADER`. A name must be fit for JSON; a value is any bytes.
 fn header(words: &mut Words<'_>, option: &Keyword) -> Result<(Span, Span), Fault> {
     let name = words.value(option)?;
     let text = words.text(name);
@@ -108,7 +108,8 @@ pub(super) fn pop(words: &mut Words<'_>) -> Parsed {
     Ok(Operation::Pop(Pop { select: select_by, lease_ms, block_ms, request_id }).into())
 }
 
-/// An option that is none, or, where none of a queue is given, the name of one.
+/// The refusal of an unknown option. As long as neither QUEUE nor FROM was given, it suggests that the word
+/// is meant as a queue's name.
 fn unknown(selection: &Selection, words: &Words<'_>, option: &Keyword) -> Fault {
     match selection {
         Selection { queue: None, sender: None, .. } => words.bare_queue(option),
@@ -116,7 +117,7 @@ fn unknown(selection: &Selection, words: &Words<'_>, option: &Keyword) -> Fault 
     }
 }
 
-/// Takes an option that says which messages are wanted; false when it is not one.
+/// Reads the value of an option that PEEK and POP share. Returns false when the option is not one of those.
 fn select(selection: &mut Selection, words: &mut Words<'_>, option: &Keyword) -> Result<bool, Fault> {
     match &**option {
         b"QUEUE" => {

@@ -1,10 +1,10 @@
-//! Arguments to a command: what a request asks for, checked so far that whoever serves it need not look at
-//! its text again.
+//! Parses the arguments of a request into a command and checks them, so that nobody has to look at its text
+//! again.
 //!
-//! Every command stands in one table with its arity and the function that reads its arguments; those live
-//! beside each other by subject. Command, subcommand and option words are taken in either case. Whatever is
-//! wrong is said with the name of the thing that is wrong, and nothing is guessed: a repeated or unknown
-//! option is refused, for a client that means something by it must not lose messages over it.
+//! Every command stands in one table with its arity and the function that reads its arguments; these
+//! functions are grouped by subject. Command, subcommand and option words are taken in either case. A refusal
+//! names the thing that is wrong, and nothing is guessed: a repeated or unknown option is refused, since a
+//! client that means something by it must not lose messages over it.
 
 mod client;
 mod kind;
@@ -36,7 +36,8 @@ pub enum Command {
 pub enum Session {
     /// `HELLO [protocol [AUTH account secret] [SETNAME name]]`.
     Hello {
-        /// None: stay with the one spoken. Any number can be asked for; only 2 and 3 exist.
+        /// The protocol version asked for, which may be any number although only 2 and 3 exist. None: keep
+        /// the current one.
         protocol: Option<i64>,
         /// Account and secret.
         auth: Option<(Span, Span)>,
@@ -45,16 +46,16 @@ pub enum Session {
     },
     /// `AUTH [account] secret`.
     Auth {
-        /// None: the account `default`.
+        /// Account name. None: the account `default`.
         account: Option<Span>,
-        /// Its secret.
+        /// The account's secret.
         secret: Span,
     },
     /// `LOGIN account [secret]`.
     Login {
         /// Account name.
         account: Span,
-        /// None: the empty secret.
+        /// The account's secret. None: the empty secret.
         secret: Option<Span>,
     },
     /// `LOGOUT`.
@@ -119,24 +120,24 @@ pub enum Session {
 /// Which connections `CLIENT LIST` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListTarget {
-    /// All, which are of `TYPE normal`.
+    /// All connections; every one is of `TYPE normal`.
     All,
-    /// None: another type of Redis.
+    /// No connection: `TYPE` named another of Redis's types.
     Nobody,
-    /// `ID n …`, those of them that there are.
+    /// `ID n …`: those of these connections that exist.
     Ids(Vec<u64>),
 }
 
 /// Which connections `CLIENT KILL` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillTarget {
-    /// Those with all of this in common.
+    /// Connections that match the whole filter.
     All(KillFilter),
-    /// The form of old, `CLIENT KILL address`, which is answered differently.
+    /// The old form, `CLIENT KILL address`, which is answered differently.
     OldPeer(Span),
 }
 
-/// What connections have in common that `CLIENT KILL` means; None: anything.
+/// Conditions that a connection must meet for `CLIENT KILL` to end it. None: any connection does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KillFilter {
     /// `ID n`.
@@ -145,13 +146,13 @@ pub struct KillFilter {
     pub peer: Option<Span>,
     /// `USER name`.
     pub account: Option<Span>,
-    /// `TYPE` with one that no connection here has.
+    /// `TYPE` named a type that no connection here has, so nothing matches.
     pub is_of_no_type_here: bool,
-    /// `SKIPME`: whether the one that asks is not meant.
+    /// `SKIPME`: whether the asking connection is spared.
     pub spares_asker: bool,
 }
 
-/// `CLIENT REPLY`.
+/// The mode of `CLIENT REPLY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientReply {
     /// Answer everything.
@@ -162,22 +163,22 @@ pub enum ClientReply {
     Skip,
 }
 
-/// Whether a request that begins with this word is the session's, which may say it before it has logged in.
+/// Returns whether the session answers requests that begin with this word, and does so before a login too.
 #[must_use]
 pub fn is_for_sessions(word: &[u8]) -> bool {
     table::is_for_sessions(word)
 }
 
-/// Whether a request that is refused is a mere offer: a subcommand of CLIENT that we do not have. Libraries make such offers
-/// whenever they connect, and go on without.
+/// Returns whether a refused request is a CLIENT subcommand that this server lacks. Libraries try such
+/// subcommands whenever they connect, and go on without them.
 #[must_use]
 pub fn is_offer(args: &[Span], bytes: &[u8]) -> bool {
     let [word, subcommand, ..] = args else { return false };
     word.of(bytes).eq_ignore_ascii_case(b"client") && !client::has(subcommand.of(bytes))
 }
 
-/// Reads one request: its arguments are the stretches `args` of `bytes`, a body is at most
-/// `message_bytes_max` bytes long.
+/// Parses one request. Its arguments are the spans `args` of `bytes`; a body may have `message_bytes_max`
+/// bytes.
 ///
 /// # Errors
 /// `ERR` for unknown commands, wrong arguments and values out of range, `BADQUERY` for a read that names

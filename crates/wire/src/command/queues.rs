@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::operation::{DeadLetter, Operation, QueueOptions};
 use crate::span::Span;
 
-/// Messages QBROWSE answers when it is not told how many.
+/// Messages that QBROWSE answers at most without `COUNT`.
 const BROWSE_COUNT: u32 = 100;
 
 /// `QCREATE [name] [option value …]`; the name `-` stands for none.

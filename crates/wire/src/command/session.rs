@@ -1,5 +1,5 @@
-//! What every client of Redis expects of a connection: greeting, login, small talk, and questions about
-//! the server. CLIENT has a file of its own.
+//! Connection commands that every Redis client expects: greeting, login, PING and the like, and questions
+//! about the server. CLIENT has a file of its own.
 
 use super::client::connection_name;
 use super::table::{Entry, entry, subcommand};
@@ -118,7 +118,7 @@ pub(super) fn reset(_: &mut Words<'_>) -> Parsed {
     done(Session::Reset)
 }
 
-/// `QUIT`, with anything behind it: the connection ends anyhow.
+/// `QUIT`. Arguments are ignored, since the connection ends anyhow.
 pub(super) fn quit(_: &mut Words<'_>) -> Parsed {
     done(Session::Quit)
 }
@@ -128,22 +128,22 @@ pub(super) fn read_only(_: &mut Words<'_>) -> Parsed {
     done(Session::ReadOnly)
 }
 
-/// A command whose arguments are all read.
+/// Returns a session command whose arguments are all read.
 pub(super) fn done(session: Session) -> Parsed {
     Ok(Command::Session(session))
 }
 
-/// A command whose arguments should all be read by now.
+/// Returns a session command, or refuses it when arguments are left over.
 fn last(words: &Words<'_>, session: Session) -> Parsed {
     if words.left() > 0 { Err(words.wrong_arity()) } else { done(session) }
 }
 
-/// An integer with or without a minus.
+/// Parses an integer with an optional minus; a plus is refused.
 fn integer(text: &[u8]) -> Option<i64> {
     str::from_utf8(text).ok().filter(|text| !text.starts_with('+'))?.parse().ok()
 }
 
-/// A flag that this server takes note of and has no use for.
+/// Reads `ON` or `OFF` for a setting that is accepted and has no effect here.
 pub(super) fn on_or_off(words: &mut Words<'_>, session: Session) -> Parsed {
     match words.keyword() {
         Some(word) if matches!(&*word, b"ON" | b"OFF") => done(session),

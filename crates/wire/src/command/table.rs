@@ -1,7 +1,7 @@
 //! Every command with its arity and the function that reads its arguments.
 //!
-//! A linear search with the most frequent commands first: each comparison ends at the length or the first
-//! byte, and a hash would cost more than it saves.
+//! Commands are found by linear search, the most frequent first: each comparison ends at the length or the
+//! first byte, and a hash would cost more than it saves.
 
 use super::words::{Keyword, Parsed, Words, quoted, wrong};
 use super::{client, leases, messages, queues, session};
@@ -10,22 +10,22 @@ use crate::span::Span;
 
 /// One command or subcommand.
 pub(super) struct Entry {
-    /// In lower case; a subcommand as `command|subcommand`.
+    /// Name in lower case; a subcommand's is `command|subcommand`.
     pub name: &'static str,
-    /// Number of arguments, names included; negative: at least so many.
+    /// Number of arguments, names included; negative: at least that many.
     pub arity: i32,
-    /// Reads what is behind the name.
+    /// Reads the arguments behind the name.
     pub parse: fn(&mut Words<'_>) -> Parsed,
-    /// Of a command: sessions answer it, before a login too.
+    /// Whether sessions answer this command, before a login too. Not used for subcommands.
     is_for_sessions: bool,
 }
 
-/// An entry of the table.
+/// Makes the entry of a command that needs a login, or of a subcommand.
 pub(super) const fn entry(name: &'static str, arity: i32, parse: fn(&mut Words<'_>) -> Parsed) -> Entry {
     Entry { name, arity, parse, is_for_sessions: false }
 }
 
-/// The same of a command that sessions answer.
+/// Makes the entry of a command that sessions answer.
 const fn of_sessions(name: &'static str, arity: i32, parse: fn(&mut Words<'_>) -> Parsed) -> Entry {
     Entry { name, arity, parse, is_for_sessions: true }
 }
@@ -63,7 +63,7 @@ static COMMANDS: [Entry; 40] = [
     of_sessions("quit", -1, session::quit),
     of_sessions("readonly", 1, session::read_only),
     entry("get", 2, session::get),
-    // Asked for often enough by clients of Redis that the refusal should say what to do instead.
+    // Clients of Redis ask for these often enough that the refusal should say what to do instead.
     entry("subscribe", -1, |_| Err(no_channels())),
     entry("psubscribe", -1, |_| Err(no_channels())),
     entry("publish", -1, |_| Err(no_channels())),
@@ -74,7 +74,7 @@ static COMMANDS: [Entry; 40] = [
     entry("cluster", -1, |_| Err(wrong("This instance has cluster support disabled".to_owned()))),
 ];
 
-/// How many entries at the end of the table only refuse.
+/// Number of entries at the end of the table that only refuse.
 #[cfg(test)]
 const REFUSED: usize = 8;
 
@@ -92,7 +92,9 @@ fn no_transactions() -> Fault {
     )
 }
 
-/// Libraries send a transaction in one go, and show its last error: whoever takes that for nothing done repeats what was done.
+/// The refusal of EXEC and DISCARD. It says that the requests since MULTI were done: libraries send a
+/// transaction in one go and show only its last error, and a caller who thinks that nothing was done would
+/// repeat them.
 fn done_by_themselves() -> Fault {
     wrong(
         "there are no transactions here: what was sent since MULTI has been done, each request by itself; send a pipeline without \
@@ -119,7 +121,7 @@ fn command(name: &[u8]) -> Option<&'static Entry> {
     COMMANDS.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Reads the subcommand that comes next.
+/// Reads the next word as one of `subcommands`, and then its arguments.
 pub(super) fn subcommand(words: &mut Words<'_>, subcommands: &[Entry]) -> Parsed {
     let Some(word) = words.keyword() else { return Err(words.wrong_arity()) };
     let entry = subcommands.iter().find(|entry| is_subcommand(entry.name, &word));
@@ -132,7 +134,7 @@ fn is_subcommand(name: &str, word: &Keyword) -> bool {
     name.split_once('|').is_some_and(|(_, name)| name.as_bytes().eq_ignore_ascii_case(word))
 }
 
-/// Reads the arguments when there are as many as the entry wants; `taken` of them were names.
+/// Reads the arguments if their number fits the entry's arity; `taken` names were read before.
 fn run(entry: &Entry, words: &mut Words<'_>, taken: usize) -> Parsed {
     let given = words.left() + taken;
     let wanted = entry.arity.unsigned_abs() as usize;

@@ -1,7 +1,7 @@
-//! A walk over the arguments of one request, with the rules that every value obeys.
+//! A cursor over the arguments of one request, with the rules that every value obeys.
 //!
-//! Each rule stands here once, so that no two commands differ in what a name, a number or an option is, or
-//! in how they refuse one.
+//! Each rule stands here once, so that all commands agree on what a name, a number or an option is, and on
+//! how they refuse one.
 
 use std::fmt::Display;
 use std::ops::{Deref, RangeInclusive};
@@ -21,25 +21,25 @@ pub const DURATION_MAX_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 /// Most messages one request may ask for.
 pub const COUNT_MAX: u64 = 10_000;
 
-/// Any id or amount: what a signed 64-bit number can hold, as databases and clients have no other.
+/// Any id or amount. Databases and clients have signed 64-bit numbers only.
 pub(super) const ANY_NUMBER: RangeInclusive<u64> = 0..=i64::MAX as u64;
 
 /// Durations that may be zero.
 pub(super) const ANY_DURATION: RangeInclusive<u64> = 0..=DURATION_MAX_MS;
 
-/// Durations of something that must last.
+/// Durations that must not be zero.
 pub(super) const SOME_DURATION: RangeInclusive<u64> = 1..=DURATION_MAX_MS;
 
-/// Longer words are no word of ours.
+/// Longest option or subcommand word, in bytes; no keyword is longer.
 const KEYWORD_BYTES_MAX: usize = 16;
 
-/// How much of a peer's text an error repeats, in bytes.
+/// Most bytes of a peer's text that an error repeats.
 const QUOTED_BYTES_MAX: usize = 64;
 
-/// What every function that reads a command gives.
+/// Result of every function that parses a command.
 pub(super) type Parsed = Result<Command, Fault>;
 
-/// The arguments of one request from some place on.
+/// The arguments of one request that are not read yet.
 pub(super) struct Words<'a> {
     /// The name of the command, in lower case.
     pub command: &'static str,
@@ -71,7 +71,7 @@ impl From<Operation> for Command {
 }
 
 impl<'a> Words<'a> {
-    /// The arguments behind the command's own name.
+    /// Starts behind the command's own name.
     pub(super) fn new(
         command: &'static str,
         args: &'a [Span],
@@ -81,24 +81,24 @@ impl<'a> Words<'a> {
         Self { command, message_bytes_max, args, bytes }
     }
 
-    /// How many arguments are left.
+    /// Returns how many arguments are left.
     pub(super) fn left(&self) -> usize {
         self.args.len()
     }
 
-    /// The next argument, if there is one.
+    /// Takes the next argument, if there is one.
     pub(super) fn next(&mut self) -> Option<Span> {
         let (first, rest) = self.args.split_first()?;
         self.args = rest;
         Some(*first)
     }
 
-    /// The next argument, which the arity promises.
+    /// Takes the next argument, which must be there; the arity promises it.
     pub(super) fn required(&mut self) -> Result<Span, Fault> {
         self.next().ok_or_else(|| self.wrong_arity())
     }
 
-    /// All that is left.
+    /// Takes all arguments that are left.
     pub(super) fn rest(&mut self) -> &'a [Span] {
         std::mem::take(&mut self.args)
     }
@@ -108,7 +108,7 @@ impl<'a> Words<'a> {
         span.of(self.bytes)
     }
 
-    /// The next argument as an option or subcommand.
+    /// Takes the next argument as an option or subcommand.
     pub(super) fn keyword(&mut self) -> Option<Keyword> {
         let span = self.next()?;
         let text = self.text(span);
@@ -119,18 +119,18 @@ impl<'a> Words<'a> {
         Some(Keyword { upper, len, span })
     }
 
-    /// The value behind an option.
+    /// Takes the value behind an option.
     pub(super) fn value(&mut self, option: &Keyword) -> Result<Span, Fault> {
         self.next().ok_or_else(|| self.refuse(option, "needs a value"))
     }
 
-    /// The number behind an option.
+    /// Takes the number behind an option.
     pub(super) fn number(&mut self, option: &Keyword, range: RangeInclusive<u64>) -> Result<u64, Fault> {
         let value = self.value(option)?;
         self.number_of(option.escape_ascii(), value, range)
     }
 
-    /// The duration behind an option.
+    /// Takes the duration behind an option, in milliseconds.
     pub(super) fn milliseconds(
         &mut self,
         option: &Keyword,
@@ -140,19 +140,19 @@ impl<'a> Words<'a> {
         self.number_of(format_args!("{} in milliseconds", option.escape_ascii()), value, range)
     }
 
-    /// The count behind `COUNT`.
+    /// Takes the count behind `COUNT`.
     pub(super) fn count(&mut self, option: &Keyword) -> Result<u32, Fault> {
         self.number(option, 1..=COUNT_MAX).map(|count| count as u32)
     }
 
-    /// The key behind an option: 1 to 255 bytes of any kind.
+    /// Takes the key behind an option: 1 to 255 bytes of any kind.
     pub(super) fn key(&mut self, option: &Keyword) -> Result<Span, Fault> {
         let key = self.value(option)?;
         let fits = (1..=NAME_BYTES_MAX).contains(&(key.len as usize));
         if fits { Ok(key) } else { Err(self.refuse(option, "needs a key of 1 to 255 bytes")) }
     }
 
-    /// A number in its range; `what` names it in the refusal.
+    /// Parses a number and checks its range; `what` names it in the refusal.
     pub(super) fn number_of(
         &self,
         what: impl Display,
@@ -166,17 +166,17 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// The name of a queue.
+    /// Checks the name of a queue.
     pub(super) fn queue(&self, span: Span) -> Result<Span, Fault> {
         self.name("queue", span)
     }
 
-    /// The name of an account.
+    /// Checks the name of an account.
     pub(super) fn account(&self, span: Span) -> Result<Span, Fault> {
         self.name("account", span)
     }
 
-    /// Who is to get a message: `*` is everyone.
+    /// Reads a recipient: `*` is everyone, anything else the name of an account.
     pub(super) fn recipient(&self, span: Span) -> Result<Recipient, Fault> {
         if self.text(span) == b"*" {
             Ok(Recipient::Everyone)
@@ -198,7 +198,7 @@ impl<'a> Words<'a> {
         )))
     }
 
-    /// A message's body.
+    /// Checks the size of a message's body.
     pub(super) fn body(&self, span: Span) -> Result<Span, Fault> {
         if span.len as usize <= self.message_bytes_max {
             return Ok(span);
@@ -209,7 +209,7 @@ impl<'a> Words<'a> {
         ))
     }
 
-    /// Takes an option's value unless it was given before.
+    /// Stores an option's value, or refuses the option when it was given before.
     pub(super) fn set<T>(&self, slot: &mut Option<T>, value: T, option: &Keyword) -> Result<(), Fault> {
         match slot.replace(value) {
             None => Ok(()),
@@ -217,60 +217,60 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Takes an option without a value unless it was given before.
+    /// Sets an option without a value, or refuses it when it was given before.
     pub(super) fn flag(&self, flag: &mut bool, option: &Keyword) -> Result<(), Fault> {
         if std::mem::replace(flag, true) { Err(self.refuse(option, "is given twice")) } else { Ok(()) }
     }
 
-    /// An option that this command does not have.
+    /// The refusal of an option that this command does not have.
     pub(super) fn unknown(&self, option: &Keyword) -> Fault {
         let option = quoted(self.text(option.span));
         wrong(format!("unknown option '{option}' for '{}' command", self.command))
     }
 
-    /// The same, where it may be the name of a queue without the word before it.
+    /// The refusal of an unknown option that may be the name of a queue without `QUEUE` before it.
     pub(super) fn bare_queue(&self, option: &Keyword) -> Fault {
         let fault = self.unknown(option);
         wrong(format!("{}; a queue is named by QUEUE {}", fault.text, quoted(self.text(option.span))))
     }
 
-    /// The same, where it may be the second word of a body without quotes.
+    /// The refusal of an unknown option that may be the second word of a body without quotes.
     pub(super) fn bare_body(&self, option: &Keyword) -> Fault {
         let fault = self.unknown(option);
         wrong(format!("{}; a body is one argument, quoted where it has blanks", fault.text))
     }
 
-    /// A subcommand that this command does not have.
+    /// The refusal of a subcommand that this command does not have.
     pub(super) fn unknown_subcommand(&self, word: &Keyword) -> Fault {
         let word = quoted(self.text(word.span));
         wrong(format!("unknown subcommand '{word}' for '{}' command", self.command))
     }
 
-    /// Too few or too many arguments.
+    /// The refusal of too few or too many arguments, with the command's syntax.
     pub(super) fn wrong_arity(&self) -> Fault {
         let syntax = docs::syntax(self.command).map(|syntax| format!(": {syntax}")).unwrap_or_default();
         wrong(format!("wrong number of arguments for '{}' command{syntax}", self.command))
     }
 
-    /// An option that is wrong in some way of its own.
+    /// The refusal of an option for the reason `why`.
     pub(super) fn refuse(&self, option: &Keyword, why: &str) -> Fault {
         wrong(format!("option {} of '{}' command {why}", option.escape_ascii(), self.command))
     }
 }
 
-/// An `ERR` with a sentence of its own.
+/// Returns an `ERR` fault with this sentence.
 pub(super) fn wrong(text: String) -> Fault {
     Fault::about(Word::Err, text)
 }
 
-/// A peer's text as an error may repeat it: printable and short.
+/// Returns a peer's text as an error may repeat it: printable and short.
 pub(super) fn quoted(text: &[u8]) -> String {
     let shown = &text[..text.len().min(QUOTED_BYTES_MAX)];
     let dots = if shown.len() < text.len() { "..." } else { "" };
     format!("{}{dots}", shown.escape_ascii())
 }
 
-/// Decimal digits to a number; no sign, no blanks.
+/// Parses decimal digits; no sign, no blanks.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -281,7 +281,7 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// 1 to 255 bytes of UTF-8 without control characters.
+/// Returns whether a text is 1 to 255 bytes of UTF-8 without control characters.
 pub(super) fn is_name(text: &[u8]) -> bool {
     if text.is_empty() || text.len() > NAME_BYTES_MAX {
         return false;
