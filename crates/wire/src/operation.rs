@@ -1,46 +1,44 @@
-//! What a store can be asked to do: a request after parsing, every text still a [`Span`] of its bytes.
-//!
-//! Durations are milliseconds. Names are checked (1 to 255 bytes of UTF-8, no control characters, neither
-//! `*` nor `-`) before an operation exists, so a store need not check them again.
+//! Requests to a store: the result of parsing, in which every text is still a [`Span`] of the request's
+//! bytes.
 
 use crate::span::Span;
 
-/// Queues that a store lists at once. A list of more is put together of such pieces, and others have their turn
-/// between them, so it bounds how long a list keeps them waiting.
+/// Queues that a store lists at once. A longer list is put together from several pieces; other requests are
+/// served between them, so this bounds how long a list delays them.
 pub const LIST_PIECE: usize = 256;
 
-/// Messages that a redrive looks at in one go. Others have their turn before it goes on.
+/// Messages that a redrive looks at in one piece. Other requests are served before the next piece.
 pub const REDRIVE_PIECE: usize = 10_000;
 
 /// A request to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The account's id, made when the name is new. The answer is the id.
+    /// `LOGIN`: answers the account's id; the account is created when the name is new.
     Login {
         /// Account name.
         account: Span,
     },
-    /// `QCREATE [name] [option value …]`: the queue's id; an existing queue keeps its messages.
+    /// `QCREATE [name] [option value …]`: answers the queue's id; an existing queue keeps its messages.
     CreateQueue {
-        /// None: named by its id.
+        /// Name of the queue. None: it is named by its id.
         name: Option<Span>,
-        /// None: an existing queue keeps its options, a new one has none.
+        /// Options to set. None: an existing queue keeps its options, a new one has none.
         options: Option<QueueOptions>,
     },
-    /// `QDELETE queue`: how many messages went with it.
+    /// `QDELETE queue`: answers how many messages were deleted with it.
     DeleteQueue {
         /// Queue name.
         queue: Span,
     },
-    /// `QPURGE queue`: how many messages were removed.
+    /// `QPURGE queue`: answers how many messages were removed.
     PurgeQueue {
         /// Queue name.
         queue: Span,
     },
-    /// `QLIST`: every queue with its counts, by id. A store answers [`LIST_PIECE`] of them at most; where it answers fewer though
-    /// there are more, the id of the last one stands behind them.
+    /// `QLIST`: every queue with its counts, by id. A store answers at most [`LIST_PIECE`] of them. If it
+    /// answers fewer although more exist, the id of the last one stands behind them.
     ListQueues {
-        /// Only ids above this one: 0 in a request, more for what is left of it.
+        /// Only ids above this one: 0 in a request, that of the last piece when a store is asked for the next.
         after: u64,
     },
     /// `QINFO queue`: one queue with its options and counts.
@@ -48,48 +46,49 @@ pub enum Operation {
         /// Queue name.
         queue: Span,
     },
-    /// `QREDRIVE from [to]`: dead letters of `from` go back to their first queue, or to `to`; how many. A store in this
-    /// process may stop after [`REDRIVE_PIECE`] messages, and answers an array: how many so far, and the id it has come to.
+    /// `QREDRIVE from [to]`: moves dead letters of `from` back to their first queue, or to `to`; answers how
+    /// many. A store in this process may stop after [`REDRIVE_PIECE`] messages; it then answers an array of
+    /// the number so far and the last id it looked at.
     Redrive {
         /// The dead-letter queue.
         from: Span,
-        /// None: each message's first queue.
+        /// Target queue. None: each message's first queue.
         to: Option<Span>,
-        /// Only ids above this one: 0 in a request, more for what is left of it.
+        /// Only ids above this one: 0 in a request, that of the last piece when a store is asked for the next.
         after: u64,
     },
-    /// `QREADABLE`: names of the queues that hold something the asker may read, by ascending queue id.
+    /// `QREADABLE`: names of the queues that hold a message the account may read, by ascending queue id.
     Readable,
     /// `SEND`.
     Send(Send),
-    /// `SENDMANY queue body …`: ids, all or none.
+    /// `SENDMANY queue body …`: answers the ids; all bodies are stored or none.
     SendMany {
         /// Queue name.
         queue: Span,
-        /// At least one.
+        /// Bodies, at least one.
         bodies: Vec<Span>,
     },
     /// `PEEK`.
     Peek(Selection),
     /// `POP`.
     Pop(Pop),
-    /// `ACK id …`: how many of the leased messages are done.
+    /// `ACK id …`: answers how many of the leased messages are done.
     Ack {
-        /// At least one.
+        /// Leased messages, at least one.
         handles: Handles,
     },
-    /// `NACK id [DELAY ms]`: 1 when the leased message went back.
+    /// `NACK id [DELAY ms]`: answers 1 when the leased message went back.
     Nack {
         /// The leased message.
         handle: Handle,
-        /// Before it can be read again.
+        /// Time before it can be read again, in milliseconds.
         delay_ms: u64,
     },
-    /// `EXTEND id ms`: 1 when the lease now ends `lease_ms` from now.
+    /// `EXTEND id ms`: answers 1 when the lease now ends `lease_ms` from now.
     Extend {
         /// The leased message.
         handle: Handle,
-        /// At least 1.
+        /// New length of the lease from now on, in milliseconds; at least 1.
         lease_ms: u64,
     },
     /// `QBROWSE queue [AFTER id] [COUNT n]`: messages of every recipient and state in id order, for consoles.
@@ -105,18 +104,18 @@ pub enum Operation {
     Accounts,
 }
 
-/// Options of a queue; what is absent is not limited or not wanted.
+/// Options of a queue; an absent one is not limited or not wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// `MAXMSGS n`: more are refused with `FULL`.
+    /// `MAXMSGS n`: messages above this number are refused with `FULL`.
     pub messages_max: Option<u64>,
     /// `MAXBYTES n`: body bytes above this are refused with `FULL`.
     pub bytes_max: Option<u64>,
-    /// `TTL ms`: for messages sent without one of their own.
+    /// `TTL ms`: the time to live of messages sent without one of their own.
     pub ttl_ms: Option<u64>,
     /// `DEADLETTER queue AFTER n`: where a message goes that was delivered n times without an ACK.
     pub dead_letter: Option<DeadLetter>,
-    /// `FORBIDSELF`: no message to oneself.
+    /// `FORBIDSELF`: accounts may not send messages to themselves.
     pub forbid_self: bool,
     /// `STRICT`: the recipient must be an account.
     pub strict: bool,
@@ -125,9 +124,9 @@ pub struct QueueOptions {
 /// `DEADLETTER queue AFTER n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Name of the queue that takes the dead letters; made when it does not exist.
+    /// Name of the queue that takes the dead letters; created when it does not exist.
     pub queue: Span,
-    /// Deliveries without an ACK, at least 1.
+    /// Number of deliveries without an ACK, at least 1.
     pub after: u32,
 }
 
@@ -136,24 +135,25 @@ pub struct DeadLetter {
 pub struct Send {
     /// Queue name.
     pub queue: Span,
-    /// Any bytes.
+    /// The message's body: any bytes.
     pub body: Span,
     /// Who may read it.
     pub to: Recipient,
-    /// Before it can be read.
+    /// Time before it can be read, in milliseconds.
     pub delay_ms: u64,
-    /// Counted from SEND; at least 1. None: the queue's.
+    /// Time to live in milliseconds, counted from SEND; at least 1. None: the queue's.
     pub ttl_ms: Option<u64>,
-    /// 0 to 255; higher ones first.
+    /// Priority from 0 to 255; higher ones are read first.
     pub priority: u8,
-    /// Within ten minutes the same key (per account and queue) gives the first answer again.
+    /// Deduplication key. The same key within ten minutes (per account and queue) gets the first answer
+    /// again.
     pub dedup: Option<Span>,
-    /// Pairs of name and value.
+    /// Headers: pairs of name and value.
     pub headers: Vec<(Span, Span)>,
 }
 
 impl Send {
-    /// A SEND without options.
+    /// Returns a SEND without options.
     #[must_use]
     pub const fn plain(queue: Span, body: Span) -> Self {
         Self {
@@ -172,45 +172,47 @@ impl Send {
 /// Who may read a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
-    /// The first who asks.
+    /// The first account that asks.
     Anyone,
     /// Only this account, which need not exist yet (unless the queue is strict).
     Account(Span),
-    /// `TO *`: a copy for every account known now, except the sender. The answer is their number.
+    /// `TO *`: every account known now gets a copy, except the sender. The answer is the number of copies.
     Everyone,
 }
 
-/// Which message a reader wants: the oldest that is for anyone or for the reader. `queue` or `sender` is given.
+/// Which message a reader wants: the oldest that is for anyone or for the reader. At least one of `queue` and
+/// `sender` is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// `QUEUE q`.
     pub queue: Option<Span>,
     /// `FROM account`.
     pub sender: Option<Span>,
-    /// `NOTOWN`: leave out what the reader sent.
+    /// `NOTOWN`: leave out messages that the reader sent.
     pub not_own: bool,
     /// `ANYORDER`: any eligible message will do.
     pub any_order: bool,
     /// `BROADCAST`: only messages to anyone.
     pub broadcast: bool,
-    /// `COUNT n`, at least 1: answer an array of up to n.
+    /// `COUNT n`, at least 1: answer an array of up to n messages.
     pub count: Option<u32>,
 }
 
 /// `POP …`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pop {
-    /// Which message.
+    /// Which message to pop.
     pub select: Selection,
-    /// `LEASE ms`, at least 1: keep it until ACK, give it back when the time is over.
+    /// `LEASE ms`, at least 1: the message is leased until its ACK, and goes back when the time is over.
     pub lease_ms: Option<u64>,
-    /// `BLOCK ms`: how long to wait for one; 0 does not wait.
+    /// `BLOCK ms`: how long to wait for a message; 0 does not wait.
     pub block_ms: u64,
-    /// `REQID key`: the same key gives the same messages again within ten minutes.
+    /// `REQID key`: a repeated request with the same key within ten minutes gets the same messages again.
     pub request_id: Option<Span>,
 }
 
-/// How a leased message is named: its id alone (the asker must hold the lease) or its receipt `id-secret`.
+/// How a leased message is named: by its id alone (then the asking account must hold the lease) or by its
+/// receipt `id-secret`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     /// Message id.
@@ -219,24 +221,24 @@ pub struct Handle {
     pub receipt: Option<u64>,
 }
 
-/// The messages that one ACK names. It is one almost always, so the first needs no memory of its own.
+/// The messages that one ACK names. Almost always it is a single one, so the first needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handles {
-    /// The one there always is.
+    /// The first message; there is always one.
     pub first: Handle,
-    /// Those behind it.
+    /// The messages after the first.
     pub more: Vec<Handle>,
 }
 
 impl Handles {
-    /// All of them, in the order named.
+    /// Returns all messages in the order named.
     pub fn iter(&self) -> impl Iterator<Item = Handle> {
         std::iter::once(self.first).chain(self.more.iter().copied())
     }
 }
 
 impl Operation {
-    /// Whether it changes nothing, so that it need not wait for a commit.
+    /// Returns whether the operation changes nothing, so that it need not wait for a commit.
     #[must_use]
     pub fn is_read(&self) -> bool {
         matches!(
@@ -250,7 +252,7 @@ impl Operation {
         )
     }
 
-    /// The queue it names.
+    /// Returns the queue that the operation names, if any.
     #[must_use]
     pub fn queue(&self) -> Option<Span> {
         match self {
@@ -273,7 +275,8 @@ impl Operation {
         }
     }
 
-    /// Whether its answer may hold more than one message: such answers are not gathered, lest they fill the memory.
+    /// Returns whether the answer may hold more than one message. Such answers are not gathered, lest they
+    /// fill the memory.
     #[must_use]
     pub fn may_answer_much(&self) -> bool {
         match self {
@@ -283,7 +286,7 @@ impl Operation {
         }
     }
 
-    /// Whether a store does it a piece at a time, so that it has to be asked again for the rest.
+    /// Returns whether a store executes the operation in pieces, so that it must be asked again for the rest.
     #[must_use]
     pub fn comes_in_pieces(&self) -> bool {
         matches!(self, Self::ListQueues { .. } | Self::Redrive { .. })

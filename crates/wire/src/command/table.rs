@@ -16,7 +16,7 @@ pub(super) struct Entry {
     pub arity: i32,
     /// Reads the arguments behind the name.
     pub parse: fn(&mut Words<'_>) -> Parsed,
-    /// Whether sessions answer this command, before a login too. Not used for subcommands.
+    /// Whether the session answers this command, even before a login. False for every subcommand.
     is_for_sessions: bool,
 }
 

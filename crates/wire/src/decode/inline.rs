@@ -1,13 +1,14 @@
-//! One line typed by a person: words between blanks, quotes round what holds blanks, as Redis and redis-cli read them.
+//! One line typed by a person: words between blanks, with quotes around a word that holds blanks, as Redis
+//! and redis-cli read them.
 //!
 //! ```text
-//!   "…"   \n \r \t \b \a, \xHH, and a backslash before anything else is that itself
+//!   "…"   \n \r \t \b \a, \xHH; a backslash before anything else stands for that character
 //!   '…'   \' is a single quote, and nothing else is special
 //! ```
 //!
-//! Arguments are spans of the line, so nearly every line costs no copy. A word that is not what stands there, for it
-//! has an escape in it or a quote inside, has its line written anew, and the arguments are spans of that. Unescaping in
-//! place was rejected: a line may be read again, when what came before it has been answered.
+//! Arguments are spans of the line, so nearly every line costs no copy. If a word has an escape or a quote
+//! inside, the whole line is unescaped into a new buffer, and the arguments are spans of that. Unescaping in
+//! place was rejected: a line may be read again once the requests before it have been answered.
 
 use memchr::memchr2;
 
@@ -17,15 +18,16 @@ const UNBALANCED: &str = "Protocol error: unbalanced quotes in request: whatever
                           with a blank or nothing behind it";
 const HTTP: &str = "Protocol error: this is HTTP, but here RESP is spoken";
 
-/// Why the words of a line cannot be stretches of it.
+/// Why the words of a line cannot be spans of it.
 enum Other {
-    /// A word stands for other bytes.
+    /// A word has an escape or a quote inside, so it differs from the bytes sent.
     Written,
-    /// It is no line of words.
+    /// The quotes are unbalanced.
     Wrong,
 }
 
-/// Appends the words of `line`, counted from its first byte; or from that of the line written anew, which is given then.
+/// Appends the words of `line` as spans of it. If a word must be unescaped, returns the unescaped line, and
+/// the spans are of that.
 pub(super) fn split(line: &[u8], words: &mut Vec<Span>) -> Result<Option<Vec<u8>>, &'static str> {
     let before = words.len();
     let written = match stretches(line, words) {
@@ -48,7 +50,7 @@ fn is_quote(byte: u8) -> bool {
     matches!(byte, b'"' | b'\'')
 }
 
-/// Appends the words of a line in which they stand as they are.
+/// Appends the words of a line if all of them are spans of it.
 fn stretches(line: &[u8], words: &mut Vec<Span>) -> Result<(), Other> {
     let mut at = 0;
     while let Some(&first) = line.get(at) {
@@ -64,14 +66,14 @@ fn stretches(line: &[u8], words: &mut Vec<Span>) -> Result<(), Other> {
     Ok(())
 }
 
-/// Where the unquoted word that begins at `start` ends.
+/// Returns where the unquoted word that begins at `start` ends.
 fn bare_end(line: &[u8], start: usize) -> Result<usize, Other> {
     let stop = line[start..].iter().position(|&byte| is_blank(byte) || is_quote(byte));
     let end = stop.map_or(line.len(), |stop| start + stop);
     if line.get(end).is_some_and(|&byte| !is_blank(byte)) { Err(Other::Written) } else { Ok(end) }
 }
 
-/// Where the quote that opens at `open` is closed; a blank or nothing must follow.
+/// Returns where the quote that opens at `open` is closed; a blank or nothing must follow.
 fn closing(line: &[u8], open: usize) -> Result<usize, Other> {
     let quote = line[open];
     let mut at = open + 1;
@@ -89,7 +91,7 @@ fn closing(line: &[u8], open: usize) -> Result<usize, Other> {
     Err(Other::Wrong)
 }
 
-/// The words of a line one behind the other, each what it stands for.
+/// Returns the unescaped words of a line, one directly after the other, and appends their spans.
 fn written_anew(line: &[u8], words: &mut Vec<Span>) -> Result<Vec<u8>, &'static str> {
     let mut written = Vec::with_capacity(line.len());
     let mut rest = line;
@@ -101,7 +103,8 @@ fn written_anew(line: &[u8], words: &mut Vec<Span>) -> Result<Vec<u8>, &'static 
     Ok(written)
 }
 
-/// Writes the first word, which ends with a blank, with its quote, or with the line; what is behind it.
+/// Writes the first word, which ends at a blank, with its quote, or with the line. Returns the bytes behind
+/// it.
 fn word<'a>(mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     while let Some((&byte, behind)) = rest.split_first() {
         match byte {
@@ -114,7 +117,8 @@ fn word<'a>(mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'sta
     Ok(rest)
 }
 
-/// Writes what stands between quotes, of which the first is passed; what is behind the other.
+/// Writes the text between two quotes, the first of which is already passed. Returns the bytes behind the
+/// second.
 fn quoted<'a>(quote: u8, mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     loop {
         let (&byte, behind) = rest.split_first().ok_or(UNBALANCED)?;
@@ -132,7 +136,8 @@ fn quoted<'a>(quote: u8, mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'
     }
 }
 
-/// What a backslash between double quotes means before these bytes, and of how many; None: nothing is behind it.
+/// Returns what a backslash between double quotes means before `rest`, and how many bytes of `rest` belong to
+/// it. None: nothing is behind the backslash.
 fn escaped(rest: &[u8]) -> Option<(u8, usize)> {
     let digit = |at: usize| rest.get(at).and_then(|&byte| char::from(byte).to_digit(16));
     if let (Some(b'x'), Some(high), Some(low)) = (rest.first(), digit(1), digit(2)) {
@@ -149,7 +154,8 @@ fn escaped(rest: &[u8]) -> Option<(u8, usize)> {
     Some((meant, 1))
 }
 
-/// A web page can make a browser send anything as the body of a POST; its head comes first and ends the connection.
+/// Refuses HTTP. A web page can make a browser send anything as the body of a POST; the head comes first, and
+/// refusing that ends the connection.
 fn refuse_http(bytes: &[u8], words: &[Span]) -> Result<(), &'static str> {
     let first = words.first().map_or(&[][..], |word| word.of(bytes));
     if first.eq_ignore_ascii_case(b"post") || first.eq_ignore_ascii_case(b"host:") {

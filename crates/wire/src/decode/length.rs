@@ -1,17 +1,17 @@
-//! The numbers of RESP: decimal digits up to a line break.
+//! Numbers of RESP: decimal digits up to a line break.
 //!
-//! A number is read anew when its line has not ended yet; it has at most 19 digits, so that costs nothing
-//! and needs no state. Signs are refused: a request has no null parts.
+//! A number is read again from its first digit when its line has not ended yet. It has at most 19 digits, so
+//! that costs nothing and needs no state. Signs are refused: a request has no null parts.
 
 use super::Stop;
 
-/// The shortest number with its line break, in bytes.
+/// Length of the shortest number with its line break, in bytes.
 pub(super) const SHORTEST: usize = 3;
 
-/// Enough for every limit, and the product of so many nines still fits 64 bits.
+/// Most digits of a number: enough for every limit, and 19 nines still fit 64 bits.
 const DIGITS_MAX: usize = 19;
 
-/// The number at `bytes[start]` and where its line has ended; `invalid` is said when there is none.
+/// Reads the number at `bytes[start]`; returns it and where its line ends. `invalid` is the error text.
 pub(super) fn read(bytes: &[u8], start: usize, invalid: &'static str) -> Result<(u64, usize), Stop> {
     let mut value = 0;
     let mut at = start;

@@ -1,13 +1,13 @@
-//! Bytes to requests, in whatever pieces they arrive.
+//! Decodes requests from bytes that arrive in any pieces.
 //!
-//! Promise: the same bytes give the same requests however they are cut, a finished argument is never looked
+//! Promises: the same bytes give the same requests however they are cut, a finished argument is never looked
 //! at again, and what a peer can make us hold is bounded by [`Limits`]. Arguments come out as [`Span`]s of
-//! the caller's buffer, so nothing is copied. A request that is too large is let go while it arrives and
-//! answered with a fault; only bytes that are not RESP end a connection.
+//! the caller's buffer, so nothing is copied. A request that is too large is discarded while it arrives and
+//! answered with a fault; only bytes that are not RESP or exceed a hard limit end a connection.
 //!
 //! Progress is kept relative to the first byte of the request, so the caller may move its buffer between
-//! calls. Two other ways were rejected: parsing anew after each read costs the square of the number of
-//! arguments, and a parser that owns the bytes copies every body once more.
+//! calls. Two alternatives were rejected: parsing from the start after each read costs the square of the
+//! number of arguments, and a parser that owns the bytes copies every body once more.
 
 mod inline;
 mod length;
@@ -41,20 +41,21 @@ pub enum Decoded {
         /// Where the next request begins.
         end: usize,
     },
-    /// One whole inline command that ended before `input[end]`, in which a word stands for other bytes than were sent: the spans
-    /// in `args` are of `bytes`.
+    /// One whole inline command that ended before `input[end]`, in which a word had to be unescaped: the
+    /// spans in `args` are of `bytes`.
     Typed {
         /// Where the next request begins.
         end: usize,
-        /// What was meant.
+        /// The unescaped words.
         bytes: Vec<u8>,
     },
-    /// The request goes on: at least this many more bytes must arrive. For an argument it is all that is missing.
+    /// The request is incomplete: at least this many more bytes must arrive. Within an argument, that is all
+    /// that is missing of it.
     NeedBytes(usize),
-    /// The next this many bytes from `start` belong to a request that is too large: drop them and call again
-    /// with `start` behind them. At least 1, and no more than there are.
+    /// The next bytes, this many from `start`, belong to a request that is too large: drop them and call
+    /// again with `start` behind them. At least 1, and no more than the input has.
     Discard(usize),
-    /// The request that was too large is over; it ended before `input[end]`. Answer the fault and go on.
+    /// The end of a request that was too large; it ended before `input[end]`. Answer the fault and go on.
     TooBig {
         /// Where the next request begins.
         end: usize,
@@ -65,14 +66,15 @@ pub enum Decoded {
     Malformed(Fault),
 }
 
-/// The longest argument any peer may announce: the limit of the protocol. [`Limits::bulk_bytes`] beyond it are never
-/// reached.
+/// The longest argument that any peer may announce, in bytes: the limit of the protocol. A larger
+/// [`Limits::bulk_bytes`] has no effect.
 pub const BULK_BYTES_PROTOCOL: u64 = 512 * 1024 * 1024;
 
-/// Spans count in 32 bits; what lies behind waits until the caller has moved its buffer.
+/// Bytes of the input that are looked at. Spans have 32 bits; the rest waits until the caller has moved its
+/// buffer.
 const INPUT_BYTES_MAX: usize = u32::MAX as usize;
 
-/// Room for arguments that an idle decoder keeps.
+/// Capacity for arguments that an idle decoder keeps.
 const SPANS_KEPT: usize = 16;
 
 const INVALID_COUNT: &str = "Protocol error: invalid multibulk length";
@@ -91,7 +93,7 @@ impl Stop {
     }
 }
 
-/// What comes next in the request.
+/// The part of the request that comes next.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// Its first byte.
@@ -100,9 +102,9 @@ enum Place {
     Line,
     /// `*` and the number of arguments.
     Count,
-    /// `$` and the length of an argument; `left` arguments are missing.
+    /// `$` and the length of an argument; `left` arguments are still missing.
     Head { left: usize },
-    /// `len` bytes and a line break, of the first of `left` missing arguments.
+    /// `len` bytes and a line break: the first of `left` missing arguments.
     Blob { left: usize, len: usize },
 }
 
@@ -110,13 +112,13 @@ enum Place {
 pub struct Decoder {
     limits: Limits,
     place: Place,
-    /// Bytes of the request that are done with, counted from its first byte that the caller still has.
+    /// Bytes of the request that are decoded, counted from its first byte that the caller still holds.
     done: usize,
-    /// Arguments so far, counted from the same byte.
+    /// Arguments decoded so far, counted from the same byte as `done`.
     spans: Vec<Span>,
-    /// The bytes of an inline command that was written anew.
+    /// The unescaped words of an inline command, if unescaping was needed.
     typed: Option<Vec<u8>>,
-    /// Set once the request is known to be too large; its bytes are let go from then on.
+    /// The fault to answer once the request is known to be too large; its bytes are discarded from then on.
     too_big: Option<Fault>,
 }
 
@@ -130,21 +132,21 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder for a new connection. It allocates nothing before the first request.
+    /// Makes a decoder for a new connection. It allocates nothing before the first request.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, place: Place::Start, done: 0, spans: Vec::new(), typed: None, too_big: None }
     }
 
-    /// Whether no request is half read.
+    /// Returns whether the decoder is between two requests.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         matches!(self.place, Place::Start)
     }
 
-    /// Goes on with the request that begins at `input[start]`. Until it has ended, or some of it was
-    /// discarded, each call must be given the same bytes from `start` on, and what has arrived since. `args`
-    /// is emptied; spans in it count from `input[0]`, but for [`Decoded::Typed`].
+    /// Continues with the request that begins at `input[start]`. Until it has ended, or some of it was
+    /// discarded, each call must be given the same bytes from `start` on, and whatever has arrived since.
+    /// `args` is emptied; spans in it count from `input[0]`, except for [`Decoded::Typed`].
     pub fn decode(&mut self, input: &[u8], start: usize, args: &mut Vec<Span>) -> Decoded {
         args.clear();
         let input = &input[..input.len().min(INPUT_BYTES_MAX)];
@@ -224,7 +226,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// The fault of a request that has an argument of `len` bytes and `total` bytes up to its end.
+    /// Returns the fault of a request with an argument of `len` bytes and `total` bytes up to its end, if
+    /// either is too large.
     fn oversize(&mut self, len: usize, total: usize) -> Option<Fault> {
         let Limits { bulk_bytes, request_bytes, .. } = self.limits;
         let text = if len > bulk_bytes {
@@ -257,7 +260,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Stops in the middle; bytes of a request that is too large are let go.
+    /// Stops in the middle of a request; bytes of one that is too large are discarded.
     fn pause(&mut self, available: usize, more: usize) -> Decoded {
         if self.too_big.is_none() {
             return Decoded::NeedBytes(more);

@@ -1,8 +1,8 @@
-//! The commands of the connection and the server, which clients of Redis know.
+//! Documentation of the commands about connections and the server, which Redis clients know.
 
 use super::entry::{Argument, Entry, Repeat, block, integer, one_of, text, token};
 
-/// Allowed before login.
+/// Flags of commands that are allowed before a login.
 const OPEN: &[&str] = &["fast", "loading", "stale", "no_auth"];
 const CLOSED: &[&str] = &["fast", "loading", "stale"];
 const ADMIN: &[&str] = &["admin", "loading", "stale"];
@@ -82,7 +82,7 @@ static COMMAND: &[Entry] = &[
 static CONFIG: &[Entry] = &[server("config|get", -3, "Shows settings whose names match")
     .with(&[text("pattern").repeated(Repeat::Values)])];
 
-/// Greeting and login first.
+/// Commands in the order in which they are listed: greeting and login first.
 pub(super) static COMMANDS: &[Entry] = &[
     connection("hello", -1, "Greets the server, chooses the protocol, and may log in").with(HELLO),
     connection("auth", -2, "Logs in").with(&[text("account").optional(), text("secret")]),

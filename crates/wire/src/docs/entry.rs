@@ -1,46 +1,43 @@
-//! What the table says of a command and of each of its arguments.
-//!
-//! Arguments are built by small constant functions that read like the syntax they describe:
-//! `integer("milliseconds").after("DELAY").optional()` is `[DELAY milliseconds]`.
+//! Types of the documentation table: commands and their arguments.
 
 /// One command or subcommand.
 pub(super) struct Entry {
-    /// In lower case; a subcommand as `command|subcommand`.
+    /// Name in lower case; a subcommand's is `command|subcommand`.
     pub name: &'static str,
-    /// Number of arguments, names included; negative: at least so many.
+    /// Number of arguments, names included; negative: at least that many.
     pub arity: i32,
-    /// What Redis would call it: `write`, `readonly`, `fast`, `blocking`, `no_auth` …
+    /// Redis's flags for it: `write`, `readonly`, `fast`, `blocking`, `no_auth` …
     pub flags: &'static [&'static str],
     /// Place of the last key, -1 for the last argument; 0 when no key has a fixed place. The first is at 1.
     pub last_key: i64,
-    /// Under which heading redis-cli lists it.
+    /// Heading under which redis-cli lists it.
     pub group: &'static str,
-    /// One line.
+    /// Summary of one line.
     pub summary: &'static str,
-    /// What follows the name.
+    /// Arguments behind the name.
     pub arguments: &'static [Argument],
-    /// Commands below this one.
+    /// Subcommands.
     pub subcommands: &'static [Entry],
 }
 
-/// One argument, with the option word before it.
+/// One argument, with the option word before it, if any.
 #[derive(Clone, Copy)]
 pub(super) struct Argument {
-    /// What to call it.
+    /// Name of the argument.
     pub name: &'static str,
-    /// What it is.
+    /// Type of the argument.
     pub kind: Type,
-    /// The option word that comes before it, or that it is.
+    /// Option word that stands before the argument, or that the argument consists of.
     pub token: Option<&'static str>,
-    /// It may be left out.
+    /// Whether it may be left out.
     pub optional: bool,
-    /// It may be given more than once.
+    /// How often it may be given.
     pub repeat: Repeat,
-    /// Arguments it is made of.
+    /// Parts of a block, or alternatives of a choice.
     pub parts: &'static [Argument],
 }
 
-/// What an argument is.
+/// Type of an argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     /// The name of a queue at a fixed place.
@@ -69,12 +66,12 @@ pub(super) enum Repeat {
 }
 
 impl Entry {
-    /// Whether it changes something in a queue.
+    /// Returns whether the command changes something in a queue.
     pub(super) fn is_write(&self) -> bool {
         self.flags.contains(&"write")
     }
 
-    /// The categories of access control that Redis would derive.
+    /// Returns the access-control categories that Redis would derive.
     pub(super) fn categories(&self) -> Vec<&'static str> {
         let has = |flag: &str| self.flags.contains(&flag);
         let mut categories = vec![if has("fast") { "@fast" } else { "@slow" }];
@@ -87,13 +84,13 @@ impl Entry {
         categories
     }
 
-    /// The same entry with these arguments.
+    /// Sets the arguments.
     pub(super) const fn with(mut self, arguments: &'static [Argument]) -> Self {
         self.arguments = arguments;
         self
     }
 
-    /// The same entry with keys from the first argument to this one.
+    /// Says that the arguments from the first to this one are keys.
     pub(super) const fn keys_to(mut self, last_key: i64) -> Self {
         self.last_key = last_key;
         self
@@ -101,7 +98,7 @@ impl Entry {
 }
 
 impl Argument {
-    /// The names of what makes it other than a single required one.
+    /// Returns Redis's flags for an argument that is optional or may be repeated.
     pub(super) fn flags(&self) -> Vec<&'static str> {
         let mut flags = Vec::new();
         if self.optional {
@@ -116,19 +113,19 @@ impl Argument {
         flags
     }
 
-    /// It may be left out.
+    /// Makes the argument optional.
     pub(super) const fn optional(mut self) -> Self {
         self.optional = true;
         self
     }
 
-    /// It comes behind an option word.
+    /// Puts the option word `token` before the argument.
     pub(super) const fn after(mut self, token: &'static str) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// It may be given more than once.
+    /// Lets the argument be given more than once.
     pub(super) const fn repeated(mut self, repeat: Repeat) -> Self {
         self.repeat = repeat;
         self
@@ -136,7 +133,7 @@ impl Argument {
 }
 
 impl Type {
-    /// As COMMAND DOCS writes it.
+    /// Returns the type's name in COMMAND DOCS.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Key => "key",

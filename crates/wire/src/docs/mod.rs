@@ -1,8 +1,8 @@
-//! The commands as clients ask for them: COMMAND, COMMAND COUNT, LIST, INFO and DOCS.
+//! Answers to COMMAND, COMMAND COUNT, LIST, INFO and DOCS.
 //!
-//! One table says what there is; from it come both the terse answer that client libraries read (arity,
-//! flags, where the keys are) and the one from which redis-cli makes its hints and `help`. A queue's name
-//! counts as the key where it has a fixed place. The shapes are those of Redis 7.
+//! One table documents all commands. Both answers about a command come from it: the terse one that client
+//! libraries read (arity, flags, places of the keys) and the one from which redis-cli makes its hints and
+//! `help`. A queue's name counts as the key where it has a fixed place. The shapes are those of Redis 7.
 
 mod connection;
 mod entry;
@@ -12,7 +12,7 @@ mod syntax;
 use crate::encode::Encoder;
 use entry::{Argument, Entry, Type};
 
-/// The version that brought every command there is so far.
+/// The version that introduced a command; so far the same for all.
 const SINCE: &str = "0.1.0";
 
 /// Answers `COMMAND`.
@@ -66,19 +66,19 @@ pub fn docs(answer: &mut Encoder<'_>, names: &[&[u8]]) {
     write_docs(answer, found.len(), found.into_iter());
 }
 
-/// The arity of a command, or of a subcommand named `command|subcommand`.
+/// Returns the arity of a command, or of a subcommand named `command|subcommand`.
 #[must_use]
 pub fn arity(name: &str) -> Option<i32> {
     find(name.as_bytes()).map(|entry| entry.arity)
 }
 
-/// How a command is written, or a subcommand named `command|subcommand`.
+/// Returns the syntax of a command, or of a subcommand named `command|subcommand`.
 #[must_use]
 pub fn syntax(name: &str) -> Option<String> {
     find(name.as_bytes()).map(syntax::of)
 }
 
-/// The names of all commands and subcommands.
+/// Returns the names of all commands and subcommands.
 pub fn names() -> impl Iterator<Item = &'static str> {
     with_subcommands().map(|entry| entry.name)
 }
@@ -95,7 +95,8 @@ fn find(name: &[u8]) -> Option<&'static Entry> {
     with_subcommands().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Ten parts: name, arity, flags, first key, last key, step, categories, tips, key specifications, subcommands.
+/// Writes the ten parts of a command: name, arity, flags, first key, last key, step, categories, tips, key
+/// specifications, subcommands.
 fn write_info(answer: &mut Encoder<'_>, entry: &Entry) {
     answer.array(10);
     answer.bulk(entry.name.as_bytes());

@@ -33,7 +33,7 @@ const DEAD_LETTER: Argument = block("deadletter", &[text("queue"), integer("deli
     .after("DEADLETTER")
     .optional();
 
-/// In the order of their use.
+/// Commands in the order of their use.
 pub(super) static COMMANDS: &[Entry] = &[
     command("send", -3, WRITE, "Sends a message to a queue and answers its id").keys_to(1).with(&[
         QUEUE,

@@ -1,8 +1,8 @@
-//! A command in one line, as an error shows it: `NACK id [DELAY milliseconds]`.
+//! The syntax of a command in one line, as an error shows it: `NACK id [DELAY milliseconds]`.
 
 use super::entry::{Argument, Entry, Repeat, Type};
 
-/// The whole command.
+/// Returns the syntax of a whole command.
 pub(super) fn of(entry: &Entry) -> String {
     let name = entry.name.replace('|', " ").to_ascii_uppercase();
     let below = (!entry.subcommands.is_empty()).then(|| "subcommand ...".to_owned());
