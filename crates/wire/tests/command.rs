@@ -1,5 +1,4 @@
-//! What the reading of commands promises: every command and option of the reference, and refusals that
-//! name what is wrong.
+//! Parsing of commands: every command and option of the reference, and refusals that name what is wrong.
 
 use posthaste_wire::command::{
     COUNT_MAX, ClientReply, Command, DURATION_MAX_MS, KillFilter, KillTarget, Kind, ListTarget, Session,
@@ -15,7 +14,7 @@ use proptest::prelude::*;
 /// Longest body in these tests.
 const BODY_MAX: usize = 300;
 
-/// The arguments one behind the other, with a byte between them that belongs to none.
+/// Returns the arguments one after another, with a byte between them that belongs to none.
 fn request(args: &[&[u8]]) -> (Vec<Span>, Vec<u8>) {
     let mut bytes = vec![b'#'];
     let mut spans = Vec::new();
@@ -32,12 +31,12 @@ fn parse_bytes(args: &[&[u8]]) -> Result<Command, Fault> {
     parse(&spans, &bytes, BODY_MAX)
 }
 
-/// A command written as words; spans in it are those of `at`.
+/// Parses a command written as words; its spans are those of `at`.
 fn read(line: &str) -> Result<Command, Fault> {
     parse_bytes(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// The span of the n-th word of a line.
+/// Returns the span of the n-th word of a line.
 fn at(line: &str, n: usize) -> Span {
     request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()).0[n]
 }
@@ -56,7 +55,7 @@ fn session(line: &str) -> Session {
     }
 }
 
-/// The refusal of a line that must be refused.
+/// Returns the refusal of a line that must be refused.
 fn refusal(line: &str) -> String {
     match read(line) {
         Err(fault) => fault.to_string(),
@@ -388,7 +387,7 @@ fn what_clients_of_redis_say_on_connecting_is_understood() {
 const BY_ADDRESS: &str = "CLIENT KILL ADDR a:1";
 const BY_USER: &str = "CLIENT KILL USER ann ID 7";
 
-/// What CLIENT KILL means without any option.
+/// The filter of CLIENT KILL without any option.
 const SPARING: KillFilter =
     KillFilter { id: None, peer: None, account: None, is_of_no_type_here: false, spares_asker: true };
 

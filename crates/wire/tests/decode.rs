@@ -1,4 +1,4 @@
-//! What the request decoder promises: the same requests however the bytes are cut, and bounded memory.
+//! The request decoder: the same requests however the bytes are cut, and bounded memory.
 
 mod feed;
 
@@ -9,7 +9,7 @@ use feed::{Event, feed};
 use posthaste_wire::decode::{Decoded, Decoder, Limits};
 use proptest::prelude::*;
 
-/// Small, so that the vectors can go beyond them.
+/// Limits so small that the vectors can exceed them.
 const LIMITS: Limits = Limits { bulk_bytes: 20, request_bytes: 80, args: 8, inline_bytes: 40 };
 
 const WIDE: Limits =
@@ -23,7 +23,7 @@ struct Vector {
     events: Vec<Event>,
 }
 
-/// The text with `\r`, `\n`, `\\`, `\"`, `\xHH` and `\{byte*count}` taken for what they mean.
+/// Unescapes `\r`, `\n`, `\\`, `\"`, `\xHH` and `\{byte*count}`.
 fn unescape(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
@@ -59,7 +59,7 @@ fn unescape(text: &str) -> Vec<u8> {
     out
 }
 
-/// `request "a" "b"`, `toobig TEXT`, `malformed TEXT`, `unfinished`.
+/// Reads an event: `request "a" "b"`, `toobig TEXT`, `malformed TEXT` or `unfinished`.
 fn event(text: &str) -> Event {
     let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
     match kind {
@@ -152,7 +152,7 @@ fn a_request_that_is_too_large_is_never_kept() {
     assert!(seen.kept_max < 100, "{} bytes were kept", seen.kept_max);
 }
 
-/// The request as clients send it.
+/// Encodes a request as clients send it.
 fn encode(args: &[Vec<u8>]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
@@ -163,7 +163,7 @@ fn encode(args: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Bytes of which a good part is nearly RESP, so that random input gets somewhere.
+/// Bytes that are often nearly RESP, so that random input gets past the first mark.
 fn nearly_resp() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just(b"*2\r\n".to_vec()),
@@ -178,7 +178,7 @@ fn nearly_resp() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(word, 0..40).prop_map(|words| words.concat())
 }
 
-/// A word as a person types it who escapes whatever is special.
+/// A word as a person would type it, with everything special escaped.
 fn typed(word: &[u8]) -> String {
     let special = |byte: &u8| !byte.is_ascii_graphic() || matches!(byte, b'"' | b'\\');
     let letter = |byte: &u8| match byte {

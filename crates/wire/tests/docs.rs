@@ -1,4 +1,4 @@
-//! What COMMAND and its subcommands promise to clients: the shapes of Redis 7, in RESP 2 and 3.
+//! COMMAND and its subcommands answer in the shapes of Redis 7, in RESP 2 and 3.
 
 use posthaste_wire::docs;
 use posthaste_wire::encode::{Encoder, Protocol};
@@ -111,7 +111,7 @@ fn send_is_described_with_its_options_in_order() {
     assert_eq!(tokens, [&b"TO"[..], b"DELAY", b"TTL", b"PRIORITY", b"DEDUP", b"HEADER"]);
 }
 
-/// A peer need not have logged in to ask, and may name one command thousands of times.
+/// These commands need no login, and a peer may name one command thousands of times.
 #[test]
 fn a_name_is_told_once() {
     let names = [&b"client"[..]; 2000];

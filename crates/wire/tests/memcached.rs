@@ -1,4 +1,4 @@
-//! What is a memcached request and what is a reply: lines, data, limits, and how much a broken command takes with it.
+//! Memcached requests and replies: lines, data, limits, and how many bytes a broken command swallows.
 
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 use posthaste_wire::memcached::reply::{self, Piece};

@@ -127,7 +127,7 @@ fn an_errors_first_word_stands_apart() {
     assert_eq!(whole(b"+ERR x\r\n").error_word(), None);
 }
 
-/// An encoding and nothing else, so that it can be cut anywhere.
+/// Encodings without any other bytes around them, so that they can be cut anywhere.
 fn encoded() -> impl Strategy<Value = Vec<u8>> {
     let blob = |mark: &'static str| {
         prop::collection::vec(any::<u8>(), 0..40)

@@ -1,4 +1,4 @@
-//! Kinds of requests, by which they are counted and reported.
+//! Kinds of requests, by which they are counted and may be given a waiting line of their own.
 //!
 //! Each operation of a store has a kind. All that the session answers is one kind, since it costs about the
 //! same; logins are apart because they hash a secret.

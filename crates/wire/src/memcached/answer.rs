@@ -1,27 +1,27 @@
-//! Whole answers to classic commands, as a client sees them: values with END behind them, or one line.
+//! Whole answers to classic commands, as a client reads them: values followed by END, or one line.
 //!
-//! What a router passes on piece by piece a client takes at once, so nothing of an answer is looked at before all of it
-//! has arrived. `NeedBytes` says how many bytes must come before another try can succeed, which keeps a long answer from
-//! being scanned again after every read.
+//! Unlike a router, which passes an answer on piece by piece, a client takes it at once, so nothing of an
+//! answer is looked at before all of it has arrived. `NeedBytes` says how many bytes must arrive before
+//! another try can succeed, which keeps a long answer from being scanned again after every read.
 
 use super::reply::{self, Piece};
 
-/// The shortest line that can end an answer: `OK` and its line end.
+/// Length of the shortest line that can end an answer: `OK` and its line end.
 const LINE_BYTES_MIN: usize = 4;
 
-/// What the bytes from a server begin with.
+/// The answer that the bytes from a server begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// As many values as this, and END; see [`values`].
+    /// Values followed by END; see [`values`].
     Values {
-        /// Values.
+        /// Number of values.
         count: usize,
         /// Bytes of the answer.
         len: usize,
     },
-    /// One line, without its end: `STORED`, an error, … Values before an error line are of no use.
+    /// One line: `STORED`, an error, … Values before an error line are dropped.
     Line {
-        /// The line.
+        /// The line, without its end.
         line: &'a [u8],
         /// Bytes of the answer.
         len: usize,
@@ -32,7 +32,7 @@ pub enum Answer<'a> {
     Malformed,
 }
 
-/// The answer at the beginning of `input`.
+/// Decodes the answer at the beginning of `input`.
 #[must_use]
 pub fn answer(input: &[u8]) -> Answer<'_> {
     let (mut count, mut len) = (0, 0);
@@ -52,7 +52,7 @@ pub fn answer(input: &[u8]) -> Answer<'_> {
                     Answer::Line { line, len }
                 };
             }
-            // Of a value the scanner knows the rest; a line has at least its shortest length.
+            // The scanner knows how much of a value is missing; a line has at least its shortest length.
             Piece::NeedBytes(missing) => {
                 return Answer::NeedBytes(missing.max(LINE_BYTES_MIN.saturating_sub(rest.len())));
             }
@@ -61,7 +61,7 @@ pub fn answer(input: &[u8]) -> Answer<'_> {
     }
 }
 
-/// Key and data of the values that a whole answer begins with.
+/// Returns key and data of each value that a whole answer begins with.
 pub fn values(answer: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = answer;
     std::iter::from_fn(move || match reply::next(rest) {

@@ -1,9 +1,9 @@
-//! Base64 as meta commands write keys: the standard alphabet, padded.
+//! Base64 decoding for keys in meta commands: the standard alphabet, padded.
 //!
-//! A key must go to the same server whether a client spells it in base64 or not, so a router has to know the bytes
-//! behind it. Keys are short; a table of 64 entries and a loop do.
+//! A key must go to the same server whether a client spells it in base64 or not, so a router has to know the
+//! bytes behind it. Keys are short, so a simple loop is fast enough.
 
-/// Decodes into `out` and gives the part that was filled. None when `text` is not base64 or does not fit.
+/// Decodes into `out` and returns the part that was filled. None when `text` is not base64 or does not fit.
 #[must_use]
 pub fn decode<'a>(text: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
     let padding = text.iter().rev().take(2).take_while(|byte| **byte == b'=').count();

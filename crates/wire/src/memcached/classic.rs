@@ -1,4 +1,4 @@
-//! Classic commands: how many words each wants, what it refuses, and whether data follows.
+//! Classic commands: their number of words, what is refused, and whether data follows.
 
 use super::KEY_BYTES_MAX;
 use super::decode::Parsed;
@@ -47,7 +47,7 @@ fn get(verb: Verb, tokens: &Tokens<'_>, line: &[u8], place: Span) -> Parsed {
     keys_from(1, verb, tokens, line, place)
 }
 
-/// The expiry stands before the keys; without any key the answer is END.
+/// Reads `gat` and `gats`. The expiry stands before the keys; without any key the answer is END.
 fn get_and_touch(verb: Verb, tokens: &Tokens<'_>, line: &[u8], place: Span) -> Parsed {
     if tokens.count() < 2 {
         return Parsed::Refused(Some(ERROR));
@@ -75,7 +75,8 @@ fn keys_from(first: usize, verb: Verb, tokens: &Tokens<'_>, line: &[u8], place: 
     Parsed::Request(Request { key, keys, ..Request::bare(verb, place) })
 }
 
-/// `set key flags exptime bytes [cas] [noreply]`. Refusals before the data was looked at do not swallow it.
+/// Reads `set key flags exptime bytes [cas] [noreply]`. A line that is refused here does not have its data
+/// swallowed.
 fn store(verb: Verb, tokens: &Tokens<'_>, place: Span) -> Parsed {
     let words = if verb == Verb::Cas { 6 } else { 5 };
     if tokens.count() != words && tokens.count() != words + 1 {
@@ -96,7 +97,7 @@ fn store(verb: Verb, tokens: &Tokens<'_>, place: Span) -> Parsed {
     }
 }
 
-/// The bytes of the value, of a length that memcached accepts.
+/// Returns the length of the data, if it is one that memcached accepts.
 pub(super) fn data_bytes(length: i32) -> Option<usize> {
     usize::try_from(length).ok().filter(|_| length <= i32::MAX - 2)
 }
@@ -108,7 +109,7 @@ fn delete(tokens: &Tokens<'_>, place: Span) -> Parsed {
     }
     let mut request = Request::with_key(Verb::Delete, place, tokens.span(1));
     if count > 2 {
-        // The time that deletes once took may be there still, if it is 0.
+        // Old clients send the hold time that `delete` once took; it is accepted if it is 0.
         let hold_is_zero = tokens.word(2) == b"0";
         request.noreply = noreply(tokens);
         let silent = request.noreply.is_some();
@@ -122,7 +123,7 @@ fn delete(tokens: &Tokens<'_>, place: Span) -> Parsed {
     Parsed::Request(request)
 }
 
-/// `incr key delta [noreply]` and `touch key exptime [noreply]`.
+/// Reads `incr` and `decr` (`key delta [noreply]`) and `touch` (`key exptime [noreply]`).
 fn with_argument(verb: Verb, tokens: &Tokens<'_>, place: Span) -> Parsed {
     if tokens.count() != 3 && tokens.count() != 4 {
         return Parsed::Refused(Some(ERROR));

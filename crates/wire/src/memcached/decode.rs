@@ -1,4 +1,4 @@
-//! The next request of a connection, from the bytes that are there.
+//! Decodes the next request of a connection from the bytes that have arrived.
 
 use memchr::memchr;
 
@@ -7,12 +7,12 @@ use super::tokens::Tokens;
 use super::{LINE_BYTES_MAX, classic, meta};
 use crate::span::Span;
 
-/// What a router accepts.
+/// Limits of what a router accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Largest value; a larger one is refused as memcached refuses one, and swallowed.
+    /// Largest value, in bytes; a larger one is refused in memcached's words, and its data swallowed.
     pub value_bytes: usize,
-    /// Longest line of a multi-get.
+    /// Longest line of a multi-get, in bytes.
     pub line_bytes: usize,
 }
 
@@ -23,56 +23,57 @@ pub enum Decoded {
     Request(Request, usize),
     /// At least this many more bytes must arrive.
     NeedBytes(usize),
-    /// Something that is answered with `answer` (None: with nothing) and goes no further.
+    /// A request that is answered with `answer` (None: with nothing) and not passed on.
     Refused {
-        /// Words for the client.
+        /// Answer to the client.
         answer: Option<&'static [u8]>,
-        /// Bytes it took.
+        /// Bytes of the input that it took.
         end: usize,
-        /// Bytes after `end` that belong to it, whether they are there yet or not.
+        /// Bytes after `end` that belong to it and must be dropped, whether they have arrived yet or not.
         swallow: usize,
     },
-    /// A value that is too large, of `end` bytes, with `swallow` bytes to follow. The words are [`TOO_LARGE`]; what is
-    /// stored under the key of a `set` or `ms` is no longer good.
+    /// A request with a value that is too large: a line of `end` bytes, and `swallow` bytes to drop. The
+    /// answer is [`TOO_LARGE`]. What is stored under the key of a `set` or `ms` is no longer valid.
     TooLarge {
         /// The request, without data.
         request: Request,
         /// Bytes of its line.
         end: usize,
-        /// Bytes of its data.
+        /// Bytes of its data, the line end included.
         swallow: usize,
     },
-    /// Hang up.
+    /// The connection must be closed.
     Close {
-        /// Last words for the client.
+        /// Answer before closing, if any.
         answer: Option<&'static [u8]>,
     },
 }
 
-/// Bytes of a long line that its words before the keys must fit in.
+/// A long line's words before its keys must fit in this many bytes.
 const WORDS_BEFORE_KEYS: usize = 100;
 
-/// What a client is told whose value is too large.
+/// Answer to a request whose value is too large.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 
-/// What a line says, without the data behind it.
+/// Result of parsing a line, without the data behind it.
 pub(super) enum Parsed {
     /// A whole request.
     Request(Request),
-    /// A request with so many bytes of data, and a line end, to follow.
+    /// A request that is followed by this many bytes of data and a line end.
     Data(Request, usize),
-    /// Refused with these words.
+    /// Refused with this answer, if any.
     Refused(Option<&'static [u8]>),
-    /// The same, with so many bytes of data, and a line end, that belong to it.
+    /// Refused with this answer, and followed by this many bytes of data and a line end that belong to it.
     RefusedData(&'static [u8], usize),
-    /// Not for us at all.
+    /// Not memcached's protocol: close the connection.
     Close,
 }
 
-/// Reads the request at the beginning of `input`.
+/// Decodes the request at the beginning of `input`.
 #[must_use]
 pub fn decode(input: &[u8], limits: &Limits) -> Decoded {
-    // Multi-gets aside, no command needs more; so a long value is not searched for the end of a line again and again.
+    // Searching only this far is enough, and keeps a long value from being searched for a line end again and
+    // again.
     let Some(newline) = memchr(b'\n', &input[..input.len().min(limits.line_bytes)]) else {
         return unfinished(input, limits);
     };
@@ -90,7 +91,7 @@ pub fn decode(input: &[u8], limits: &Limits) -> Decoded {
         [b'm', _] => meta::parse(&tokens, place),
         _ => classic::parse(&tokens, line, place),
     };
-    // Later than 1.6.18 spaces before a command are part of it.
+    // In memcached later than 1.6.18, spaces before a command are part of it.
     let respell = tokens.span(0).start > 0;
     let spelled = |request: Request| Request { respell: request.respell || respell, ..request };
     match parsed {
@@ -104,7 +105,8 @@ pub fn decode(input: &[u8], limits: &Limits) -> Decoded {
     }
 }
 
-/// Without the return before the line feed, and, being C's idea of a text, nothing from a zero byte on.
+/// Returns the line without a carriage return before its line feed, and cut at the first zero byte, as C ends
+/// a text there.
 fn without_end(line: &[u8]) -> &[u8] {
     let line = match line {
         [text @ .., b'\r'] if !text.is_empty() => text,
@@ -113,7 +115,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     &line[..memchr(0, line).unwrap_or(line.len())]
 }
 
-/// No line end yet: that is well for a while, and longer for multi-gets.
+/// Decides about input without a line end: a short one may go on, and a longer one if it is a multi-get.
 fn unfinished(input: &[u8], limits: &Limits) -> Decoded {
     if input.len() <= LINE_BYTES_MAX {
         return Decoded::NeedBytes(1);
@@ -127,13 +129,13 @@ fn unfinished(input: &[u8], limits: &Limits) -> Decoded {
     Decoded::NeedBytes(1)
 }
 
-/// Whether a line that begins so may be long: that of a multi-get, if its keys begin soon.
+/// Returns whether a line that begins like this may be long: it is a multi-get whose keys begin soon.
 fn may_be_long(line: &[u8]) -> bool {
     let begin = &line[..line.len().min(WORDS_BEFORE_KEYS)];
     let mut words = begin.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     match words.next() {
         Some(b"get" | b"gets" | b"bget") => true,
-        // The expiry, and something behind it.
+        // The expiry, and at least one key behind it.
         Some(b"gat" | b"gats") => words.count() > 1,
         _ => false,
     }

@@ -1,6 +1,9 @@
-//! Meta commands. Flags are the server's to judge; a router needs the key, the length of the data, and to know
-//! whether an answer may stay away. But an `ms` with a flag that begins with neither letter nor digit, which none does, is
-//! refused here: memcached 1.6.18 swallows its data, 1.6.40 and later take the data for commands.
+//! Meta commands. Flags are left to the server to judge; a router needs only the key, the length of the data,
+//! and whether the server may stay silent.
+//!
+//! One exception: an `ms` with a flag that begins with neither letter nor digit, which no valid flag does, is
+//! refused here, because memcached 1.6.18 swallows its data while 1.6.40 and later take the data for
+//! commands.
 
 use super::classic::data_bytes;
 use super::decode::Parsed;
@@ -12,7 +15,7 @@ use crate::span::Span;
 
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 
-/// Reads a line whose first word has two letters, the first of them an m.
+/// Parses a line whose first word has two letters, the first of them an m.
 pub(super) fn parse(tokens: &Tokens<'_>, place: Span) -> Parsed {
     let (verb, too_long): (Verb, &[u8]) = match tokens.word(0) {
         b"mg" => (Verb::MetaGet, b"CLIENT_ERROR options flags are too long\r\n"),

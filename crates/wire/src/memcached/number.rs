@@ -1,16 +1,18 @@
-//! Numbers as memcached reads them: with C's `strtol` and its relatives.
+//! Numbers as memcached reads them, with C's `strtol` and its relatives:
 //!
-//! That means: white space before them is skipped, a sign is taken, what does not fit 64 bits is refused, the rest is
-//! cut to 32 bits without a word, and after the digits anything may follow a white space. A length read otherwise than
-//! the server reads it would put us out of step with it. memcached from 1.6.40 on takes plain digits only, so a length
-//! spelled otherwise is spelled anew before a server sees it.
+//! - white space before the number is skipped, and a sign is accepted;
+//! - what does not fit 64 bits is refused, and the rest is silently cut to 32 bits;
+//! - anything may follow a white space behind the digits.
+//!
+//! A length read otherwise than the server reads it would put us out of step with it. memcached from 1.6.40
+//! on takes plain digits only, so a length spelled otherwise is respelled before a server sees it.
 
-/// White space as `isspace` has it.
+/// Returns whether C's `isspace` calls this byte white space.
 fn is_space(byte: u8) -> bool {
     byte == b' ' || (b'\t'..=b'\r').contains(&byte)
 }
 
-/// Sign and magnitude; None when it is no number to C, or too large for 64 bits without a sign.
+/// Parses sign and magnitude. None: C sees no number, or one too large for 64 bits even without a sign.
 fn parse(text: &[u8]) -> Option<(bool, u64)> {
     let text = &text[text.iter().take_while(|byte| is_space(**byte)).count()..];
     let (negative, digits) = match text.first()? {
@@ -26,7 +28,7 @@ fn parse(text: &[u8]) -> Option<(bool, u64)> {
     Some((negative, digits[..count].iter().try_fold(0, add)?))
 }
 
-/// A signed number as memcached reads it, with its `safe_strtol`: cut to 32 bits.
+/// Parses a signed number as memcached's `safe_strtol` does: cut to 32 bits.
 #[must_use]
 pub fn signed_32(text: &[u8]) -> Option<i32> {
     let (negative, magnitude) = parse(text)?;
@@ -35,16 +37,17 @@ pub fn signed_32(text: &[u8]) -> Option<i32> {
     fits.then_some(value as i32)
 }
 
-/// `safe_strtoul` and `safe_strtoull` agree on what is a number: whether it is one.
+/// Returns whether memcached's `safe_strtoul` accepts this as a number; `safe_strtoull` accepts the same.
 pub(super) fn is_unsigned(text: &[u8]) -> bool {
     parse(text).is_some_and(|(negative, magnitude)| {
         let value = if negative { magnitude.wrapping_neg() } else { magnitude };
-        // A number so large that it is negative as a signed one is refused if a minus stands anywhere in it.
+        // A number that would be negative if it were signed is refused if a minus stands anywhere in the
+        // text.
         value <= i64::MAX as u64 || !text.contains(&b'-')
     })
 }
 
-/// Whether this number is written as everybody reads it: its digits and nothing else.
+/// Returns whether `text` is the decimal digits of `number` and nothing else.
 pub(super) fn is_plain(text: &[u8], number: usize) -> bool {
     let mut rest = number;
     let is_next = |digit: &u8| {

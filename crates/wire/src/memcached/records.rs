@@ -1,24 +1,25 @@
-//! What goes into one TLS record to a memcached.
+//! Division of requests into TLS records for a memcached.
 //!
-//! memcached reads a record into the room it has: what is left of 16 KiB, or, amid a value, the rest of that value. Then it
-//! waits for its socket, of which there is no news when what it wants is in OpenSSL already (1.6.18 does not ask
-//! `SSL_pending`). So a record must always fit: it is short enough to go behind the longest beginning of a line, and one
-//! that brings the rest of a value ends with it. Here that is: a record holds whole requests, or a part of a single one.
+//! memcached reads a record into the room it has: what is left of 16 KiB, or, within a value, the rest of
+//! that value. Then it waits for its socket, which stays silent when the missing bytes are in OpenSSL already
+//! (1.6.18 does not ask `SSL_pending`). So a record must always fit: it is short enough to go behind the
+//! longest beginning of a line, and one that brings the rest of a value ends with that value. Hence a record
+//! holds whole requests, or a part of a single one.
 
 use super::decode::{Decoded, Limits, decode};
 
-/// Most bytes in a record: with the 2 KiB of a line that memcached waits for the end of they fit into its 16 KiB.
+/// Most bytes in a record: together with the 2 KiB of an unfinished line they fit into memcached's 16 KiB.
 pub const RECORD_BYTES_MAX: usize = 14 * 1024;
 
-/// Where the writer of a connection stands among its requests.
+/// Position of a connection's writer among its requests.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// What is to come of a request whose beginning was written.
+    /// Bytes left of a request whose beginning was written.
     rest: usize,
 }
 
 impl Records {
-    /// How many bytes go into the next record. `unwritten` ends where a request does.
+    /// Returns how many bytes go into the next record. `unwritten` ends where a request ends.
     #[must_use]
     pub fn next(&self, unwritten: &[u8]) -> usize {
         if self.rest > 0 {
@@ -37,7 +38,7 @@ impl Records {
         }
     }
 
-    /// So many bytes were written.
+    /// Notes that the first `bytes` of `unwritten` were written.
     pub fn written(&mut self, unwritten: &[u8], bytes: usize) {
         let mut end = self.rest;
         if bytes == unwritten.len() {
@@ -50,12 +51,12 @@ impl Records {
     }
 }
 
-/// How long the request is that stands at the beginning of these bytes.
+/// Returns the length of the request at the beginning of `bytes`.
 fn request_bytes(bytes: &[u8]) -> usize {
     let limits = Limits { value_bytes: bytes.len(), line_bytes: bytes.len() };
     match decode(bytes, &limits) {
         Decoded::Request(_, end) => end,
-        // Routers write requests only. What is none has no end that could be found.
+        // Routers write valid requests only; the end of anything else cannot be found.
         _ => bytes.len(),
     }
 }
@@ -64,7 +65,8 @@ fn request_bytes(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// The lengths of the records in which requests leave of whose bytes at most `taken` are taken at once.
+    /// Returns the lengths of the records that carry these requests when at most `taken` bytes of each are
+    /// taken at once.
     fn records(requests: &[String], taken: usize) -> Vec<usize> {
         let unwritten = requests.concat().into_bytes();
         let (mut records, mut at, mut lengths) = (Records::default(), 0, Vec::new());

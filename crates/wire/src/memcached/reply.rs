@@ -1,34 +1,34 @@
 //! Replies of a server, one piece at a time: a line, or a value with the line that announces it.
 //!
-//! Values are found by their length alone: they may hold anything, an END line included. A value is a piece only when
-//! all of it is there, so what is passed on of a reply is never cut in the middle.
+//! The end of a value is found by its length alone, since a value may hold anything, an END line included. A
+//! value is a piece only when all of it has arrived, so a piece that is passed on is never cut.
 
 use memchr::memchr;
 
 use super::tokens::Tokens;
 use crate::span::Span;
 
-/// Longest line of a reply: those of `stats` and the meta commands are far shorter.
+/// Longest line of a reply, in bytes: those of `stats` and the meta commands are far shorter.
 const LINE_BYTES_MAX: usize = 8192;
 
-/// Largest value that a server can be told to keep.
+/// Largest value that a server can be told to keep, in bytes.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 
-/// What stands at the beginning of a reply.
+/// A piece at the beginning of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// `VALUE key flags bytes [cas]` and the value, or a meta `VA bytes flags` and the value.
     Value {
-        /// The key; of a meta reply the word `VA`.
+        /// The key; for a meta reply the word `VA`.
         key: Span,
-        /// Where the value begins.
+        /// Offset of the value's first byte.
         data: usize,
         /// Bytes of the piece, the value's line end included.
         end: usize,
     },
-    /// Any other line; `end` counts its end.
+    /// Any other line.
     Line {
-        /// Bytes of the piece.
+        /// Bytes of the piece, the line end included.
         end: usize,
     },
     /// At least this many more bytes must arrive.
@@ -37,7 +37,7 @@ pub enum Piece {
     Malformed,
 }
 
-/// The piece at the beginning of `input`.
+/// Decodes the piece at the beginning of `input`.
 #[must_use]
 pub fn next(input: &[u8]) -> Piece {
     let Some(newline) = memchr(b'\n', &input[..input.len().min(LINE_BYTES_MAX)]) else {
@@ -54,7 +54,7 @@ pub fn next(input: &[u8]) -> Piece {
     Piece::Line { end }
 }
 
-/// A value whose key and length are the words at these places of `line`.
+/// Decodes a value whose key and length are the words at these indices of `line`.
 fn value(line: &[u8], key: usize, length: usize, input: &[u8], data: usize) -> Piece {
     let tokens = Tokens::of(line, 0);
     let length = std::str::from_utf8(tokens.word(length)).ok().and_then(|text| text.parse::<usize>().ok());
@@ -69,7 +69,7 @@ fn value(line: &[u8], key: usize, length: usize, input: &[u8], data: usize) -> P
     Piece::Value { key: tokens.span(key), data, end }
 }
 
-/// Whether a line tells of an error: the server refused or failed.
+/// Returns whether a line is an error: the server refused the request or failed.
 #[must_use]
 pub fn is_error(line: &[u8]) -> bool {
     line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"ERROR")

@@ -1,9 +1,9 @@
-//! One request: what is asked, and where its parts stand among the bytes it was read from.
+//! One decoded request: its verb, and the places of its parts among the bytes it was read from.
 
 use super::tokens::next_word;
 use crate::span::Span;
 
-/// What is asked.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// `get`
@@ -59,19 +59,19 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it is answered by VALUE lines and END.
+    /// Returns whether the command is answered by VALUE lines and END.
     #[must_use]
     pub fn is_get(self) -> bool {
         matches!(self, Self::Get | Self::Gets | Self::Gat | Self::Gats)
     }
 
-    /// Whether it deletes a key.
+    /// Returns whether the command deletes a key.
     #[must_use]
     pub fn is_delete(self) -> bool {
         matches!(self, Self::Delete | Self::MetaDelete)
     }
 
-    /// Whether it is a meta command with a key.
+    /// Returns whether this is a meta command with a key.
     #[must_use]
     pub fn is_meta(self) -> bool {
         use Verb::{MetaArithmetic, MetaDebug, MetaDelete, MetaGet, MetaSet};
@@ -82,28 +82,29 @@ impl Verb {
 /// A request. Its spans count from the first byte of the input it was decoded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked.
+    /// The command.
     pub verb: Verb,
     /// The command line without its end.
     pub line: Span,
     /// The first key; empty when there is none.
     pub key: Span,
-    /// How many keys: of get and its relatives any number, else 0 or 1.
+    /// Number of keys: any for get and its relatives, else 0 or 1.
     pub keys: u32,
     /// The data block with the line end behind it; empty when there is none.
     pub data: Span,
     /// The word `noreply`, if the request ends with it and means it.
     pub noreply: Option<Span>,
-    /// The key is written in base64 (meta flag b).
+    /// Whether the key is written in base64 (meta flag b).
     pub base64: bool,
-    /// Nominal answers are not wanted (meta flag q).
+    /// Whether nominal answers are suppressed (meta flag q).
     pub quiet: bool,
-    /// Not every memcached would read this line as it was read: servers are sent another one, [`Request::respelled`].
+    /// Whether some memcached would read this line differently. Servers are sent [`Request::respelled`]
+    /// instead.
     pub respell: bool,
 }
 
 impl Request {
-    /// A request without key and data.
+    /// Returns a request without key and data.
     #[must_use]
     pub(super) fn bare(verb: Verb, line: Span) -> Self {
         let nothing = Span::default();
@@ -111,13 +112,13 @@ impl Request {
         Self { verb, line, key: nothing, keys: 0, data: nothing, noreply, base64, quiet, respell }
     }
 
-    /// A request with one key.
+    /// Returns a request with one key.
     #[must_use]
     pub(super) fn with_key(verb: Verb, line: Span, key: Span) -> Self {
         Self { key, keys: 1, ..Self::bare(verb, line) }
     }
 
-    /// The places of all keys, in order.
+    /// Returns the places of all keys, in order.
     pub fn key_spans<'a>(&self, input: &'a [u8]) -> impl Iterator<Item = Span> + use<'a> {
         let line = &input[..(self.line.start + self.line.len) as usize];
         let mut at = if self.keys == 0 { line.len() } else { self.key.start as usize };
@@ -128,8 +129,9 @@ impl Request {
         })
     }
 
-    /// Writes the request to `out` as every memcached reads it: with one space between two words and none before the first,
-    /// and the length of the data as plain digits.
+    /// Writes the request to `out` in the form that every memcached reads alike: one space between words,
+    /// none before the first, and the length of the data as plain digits. Returns the request with the places
+    /// of its parts in `out`.
     #[must_use]
     pub fn respelled(&self, input: &[u8], out: &mut Vec<u8>) -> Self {
         let length_place = match self.verb {
@@ -167,7 +169,7 @@ impl Request {
         request
     }
 
-    /// The words behind the key, in order: flags of a meta command, arguments of a classic one.
+    /// Returns the words behind the key, in order: flags of a meta command, arguments of a classic one.
     pub fn words_after_key<'a>(&self, input: &'a [u8]) -> impl Iterator<Item = Span> + use<'a> {
         self.key_spans(input).skip(1)
     }

@@ -1,8 +1,9 @@
-//! A command line cut at its spaces, as memcached cuts it: at most 23 words, the rest is only seen by multi-gets.
+//! A command line split at its spaces, as memcached splits it: at most 23 words. Only multi-gets look at the
+//! rest.
 
 use crate::span::Span;
 
-/// Words kept of a line.
+/// Most words kept of a line.
 const WORDS_MAX: usize = 23;
 
 /// The first words of a line.
@@ -14,7 +15,7 @@ pub(super) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Cuts `line`, which begins at `base` of the input.
+    /// Splits `line`, which begins at offset `base` of the input.
     pub(super) fn of(line: &'a [u8], base: usize) -> Self {
         let mut tokens = Self { line, base, words: [Span::default(); WORDS_MAX], count: 0 };
         let mut at = 0;
@@ -28,34 +29,34 @@ impl<'a> Tokens<'a> {
         tokens
     }
 
-    /// How many words there are, 23 at most.
+    /// Returns the number of words, 23 at most.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The word at this place; empty when there is none.
+    /// Returns the word at this index; empty when there is none.
     pub(super) fn word(&self, place: usize) -> &'a [u8] {
         self.words[..self.count].get(place).map_or(&[], |word| word.of(self.line))
     }
 
-    /// The same as a place in the input.
+    /// Returns the place in the input of the word at this index; empty when there is none.
     pub(super) fn span(&self, place: usize) -> Span {
         let word = self.words[..self.count].get(place).copied().unwrap_or_default();
         Span { start: word.start + self.base as u32, len: word.len }
     }
 
-    /// The last word.
+    /// Returns the last word that was kept.
     pub(super) fn last(&self) -> &'a [u8] {
         self.word(self.count.wrapping_sub(1))
     }
 
-    /// The last word as a place in the input.
+    /// Returns the place in the input of the last word that was kept.
     pub(super) fn last_span(&self) -> Span {
         self.span(self.count.wrapping_sub(1))
     }
 }
 
-/// The next word of `line` from `at` on.
+/// Returns the next word of `line` from `at` on.
 pub(super) fn next_word(line: &[u8], at: usize) -> Option<Span> {
     let start = at + line[at..].iter().position(|byte| *byte != b' ')?;
     let len = memchr::memchr(b' ', &line[start..]).unwrap_or(line.len() - start);

@@ -1,11 +1,13 @@
-//! Replies as a client sees them: RESP 2 and 3 bytes to values that borrow from the input.
+//! Decodes RESP 2 and 3 replies into values that borrow from the input.
 //!
-//! Total: any input is a whole reply, the beginning of one, or malformed; depth and size are limited, and
-//! nothing is reserved on the word of a length that has not arrived. Two ways in, which accept the same
-//! bytes because they stand on the same scanner: [`decode`] builds the value, [`skip`] only finds its end
-//! and allocates nothing, for callers that count replies by the hundred thousand. `NeedBytes` says how many
-//! bytes must arrive before another try can succeed, which saves most tries. Not those at long lists of small
-//! things, of which nobody knows how small they are: for them there is [`Passage`], which goes on where it stopped.
+//! Any input is a whole reply, the beginning of one, or malformed. Depth and size are limited, and no memory
+//! is reserved for an announced length before its bytes have arrived. Two functions accept the same bytes
+//! because they share a scanner: [`decode`] builds the value, and [`skip`] only finds its end and allocates
+//! nothing, for callers that count replies by the hundred thousand.
+//!
+//! `NeedBytes` says how many bytes must arrive before another try can succeed, which saves most tries, but
+//! not those at long lists of small values, whose size cannot be known beforehand. For these, [`Passage`]
+//! resumes where it stopped.
 
 mod scan;
 
@@ -13,7 +15,7 @@ use crate::fault::{Fault, Word};
 pub use scan::{DEPTH_MAX, LINE_MAX, SIZE_MAX};
 use scan::{Stop, build, pass};
 
-/// One reply. Texts and blobs are stretches of the input.
+/// One reply. Texts and blobs are slices of the input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// `_`, and RESP 2's `$-1` and `*-1`.
@@ -66,7 +68,7 @@ pub enum Skip<'a> {
     Malformed(Fault),
 }
 
-/// The outermost part of a reply.
+/// The outermost value of a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item<'a> {
     /// A whole value without parts.
@@ -75,7 +77,7 @@ pub enum Item<'a> {
     Compound(Shape, usize),
 }
 
-/// What kind of value has parts.
+/// Kind of a value with parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `*`.
@@ -91,7 +93,7 @@ pub enum Shape {
 /// Builds the reply that `input` begins with.
 #[must_use]
 pub fn decode(input: &[u8]) -> Reply<'_> {
-    // Passing first means that lengths are true before anything is reserved for them.
+    // Once `pass` has succeeded, every length is true, so memory may be reserved for it.
     match pass(input, 0).and_then(|_| build(input, 0)) {
         Ok((_, used)) if used > SIZE_MAX => Reply::Malformed(too_large()),
         Ok((value, used)) => Reply::Value(value, used),
@@ -101,7 +103,8 @@ pub fn decode(input: &[u8]) -> Reply<'_> {
     }
 }
 
-/// Finds the end of the reply that `input` begins with, and what it is, without building its parts.
+/// Finds the end of the reply that `input` begins with, and returns its outermost value without building the
+/// parts.
 #[must_use]
 pub fn skip(input: &[u8]) -> Skip<'_> {
     match pass(input, 0) {
@@ -117,13 +120,13 @@ pub fn skip(input: &[u8]) -> Skip<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Passage {
     used: usize,
-    /// Of each compound value that is not whole, the parts that are still to come; the outermost first.
+    /// For each compound value that is not whole, the number of parts still to come; the outermost first.
     open: Vec<usize>,
 }
 
 impl Passage {
-    /// Where the reply ends that `input` begins with, which holds all that came before and more; None: it goes on.
-    /// After the end was found it begins anew.
+    /// Returns where the reply at the beginning of `input` ends; None: it is incomplete. `input` must hold
+    /// all that the calls before were given. After an end was found, the next call begins a new reply.
     ///
     /// # Errors
     /// Not RESP, or beyond a limit; the connection is of no more use.
@@ -147,7 +150,8 @@ impl Passage {
         }
     }
 
-    /// A value has ended, and with it perhaps those around it. True: it was the outermost.
+    /// Counts a value that has ended, and those around it that end with it. Returns whether the outermost has
+    /// ended.
     fn one_is_whole(&mut self) -> bool {
         while let Some(left) = self.open.last_mut() {
             *left -= 1;
@@ -164,8 +168,8 @@ fn too_large() -> Fault {
     Fault::new(Word::Err, "the reply is larger than a client accepts; ask for fewer messages at once")
 }
 
-/// The pairs of a whole encoded map, or of a flat array of names and values, one after another: nothing is
-/// allocated unless a pair holds a compound value. Ends early at anything that is not such a pair.
+/// Returns the pairs of a whole encoded map, or of a flat array of names and values, one after another.
+/// Nothing is allocated unless a pair holds a compound value. Ends early at anything that is not such a pair.
 #[must_use]
 pub fn pairs(reply: &[u8]) -> Pairs<'_> {
     match scan::head(reply, 0) {
@@ -176,7 +180,7 @@ pub fn pairs(reply: &[u8]) -> Pairs<'_> {
     }
 }
 
-/// See [`pairs`].
+/// Iterator over the pairs of an encoded map; see [`pairs`].
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
     rest: &'a [u8],
@@ -201,7 +205,7 @@ impl<'a> Iterator for Pairs<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// What stands beside `name` in a map, or in a flat array of names and values.
+    /// Returns the value of `name` in a map, or in a flat array of names and values.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&Value<'a>> {
         match self {
@@ -213,7 +217,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes of a text or blob; not those of an error.
+    /// Returns the bytes of a text, blob or big number; not those of an error.
     #[must_use]
     pub fn as_bytes(&self) -> Option<&'a [u8]> {
         match self {
@@ -224,7 +228,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The number of an integer.
+    /// Returns the number of an integer.
     #[must_use]
     pub fn as_integer(&self) -> Option<i64> {
         match self {
@@ -233,7 +237,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The parts of an array, set or push; none for anything else.
+    /// Returns the parts of an array, set or push; empty for anything else.
     #[must_use]
     pub fn parts(&self) -> &[Value<'a>] {
         match self {
@@ -242,13 +246,13 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether there is nothing.
+    /// Returns whether the value is null.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// The first word of an error, which programs match on.
+    /// Returns the first word of an error, which programs match on.
     #[must_use]
     pub fn error_word(&self) -> Option<&'a [u8]> {
         match self {

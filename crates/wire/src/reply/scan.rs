@@ -1,23 +1,23 @@
-//! One item of a reply at a time: a scalar, or the head of a compound value. Decoding and skipping both
-//! stand on this, so they cannot disagree about where a reply ends.
+//! Scanner for one item of a reply: a scalar, or the head of a compound value. Decoding and skipping both use
+//! it, so they cannot disagree about where a reply ends.
 
 use memchr::memchr2;
 
 use super::{Item, Shape, Value};
 
-/// Compound values within one another, the outermost included.
+/// Most compound values nested in one another, the outermost included.
 pub const DEPTH_MAX: usize = 16;
 
-/// Bytes of a line between its mark and its end.
+/// Most bytes of a line between its type mark and its end.
 pub const LINE_MAX: usize = 64 * 1024;
 
-/// Bytes of one reply: room for a message with the largest body there can be.
+/// Most bytes of one reply: room for a message with the largest possible body.
 pub const SIZE_MAX: usize = 520 * 1024 * 1024;
 
-/// The shortest value is a mark and a line end.
+/// Length of the shortest value: a type mark and a line end.
 const VALUE_MIN: usize = 3;
 
-/// Why there is no value.
+/// Why no value could be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
     NeedBytes(usize),
@@ -25,7 +25,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// The same, when `values` more had to follow the one that stopped.
+    /// Adds the least size of `values` more values that must follow the incomplete one.
     fn before(self, values: usize) -> Self {
         match self {
             Self::NeedBytes(n) => Self::NeedBytes(n.saturating_add(values.saturating_mul(VALUE_MIN))),
@@ -36,7 +36,7 @@ impl Stop {
 
 type Scanned<'a, T> = Result<(T, usize), Stop>;
 
-/// Builds one value that stands inside `depth` others.
+/// Builds one value that is nested in `depth` others.
 pub(super) fn build(input: &[u8], depth: usize) -> Scanned<'_, Value<'_>> {
     let (item, mut used) = head(input, depth)?;
     let (shape, count) = match item {
@@ -65,7 +65,7 @@ fn assemble(shape: Shape, parts: Vec<Value<'_>>) -> Value<'_> {
     }
 }
 
-/// Passes over one value that stands inside `depth` others.
+/// Finds the end of one value that is nested in `depth` others.
 pub(super) fn pass(input: &[u8], depth: usize) -> Scanned<'_, Item<'_>> {
     let (item, mut used) = head(input, depth)?;
     if let Item::Compound(_, count) = item {
@@ -86,8 +86,8 @@ fn pass_all(input: &[u8], count: usize, depth: usize) -> Result<usize, Stop> {
     Ok(used)
 }
 
-/// The length of a whole `$` value of less than a thousand bytes, which is what most parts of replies are, found without
-/// building anything. Whatever else there is, is for [`head`] to judge.
+/// Returns the length of a whole `$` value of less than a thousand bytes, which most parts of replies are,
+/// without building anything. Anything else is left to [`head`].
 fn short_blob(input: &[u8]) -> Option<usize> {
     let (b'$', digits) = input.split_first()? else { return None };
     let mut len = 0;
@@ -105,7 +105,8 @@ fn short_blob(input: &[u8]) -> Option<usize> {
     None
 }
 
-/// A scalar or a head; attributes before it are passed over, for no client of ours asks for any.
+/// Reads a scalar, or the head of a compound value. Attributes before it are skipped, as none of our clients
+/// asks for any.
 pub(super) fn head(input: &[u8], depth: usize) -> Scanned<'_, Item<'_>> {
     let mut used = 0;
     while input.get(used) == Some(&b'|') {
@@ -151,7 +152,7 @@ fn null_array(input: &[u8]) -> Scanned<'_, Item<'_>> {
     }
 }
 
-/// A value that fits on its line.
+/// Reads a value that fits on its line.
 fn short(mark: u8, text: &[u8]) -> Result<Value<'_>, Stop> {
     let value = match mark {
         b'+' => Some(Value::Simple(text)),
@@ -169,7 +170,7 @@ fn short(mark: u8, text: &[u8]) -> Result<Value<'_>, Stop> {
     value.ok_or(Stop::Malformed("a number, boolean or null is misspelled"))
 }
 
-/// A value whose length stands before it.
+/// Reads a value whose length stands before it.
 fn blob(mark: u8, input: &[u8]) -> Scanned<'_, Value<'_>> {
     let (text, start) = line(input)?;
     if mark == b'$' && text == b"-1" {
@@ -199,13 +200,13 @@ fn typed_blob(mark: u8, body: &[u8]) -> Result<Value<'_>, Stop> {
     }
 }
 
-/// How many parts a head announces, `each` for every unit of its number.
+/// Reads how many parts a head announces, `each` for every unit of its number.
 fn count(input: &[u8], each: usize) -> Scanned<'_, usize> {
     let (text, used) = line(input)?;
     Ok((length(text, SIZE_MAX / VALUE_MIN / each)? * each, used))
 }
 
-/// The text between the mark and the line end, and where the next line begins.
+/// Reads the text between the type mark and the line end; also returns where the next line begins.
 fn line(input: &[u8]) -> Scanned<'_, &[u8]> {
     let window = &input[1..input.len().min(LINE_MAX + 3)];
     let Some(len) = memchr2(b'\r', b'\n', window) else {
@@ -230,7 +231,7 @@ fn length(text: &[u8], max: usize) -> Result<usize, Stop> {
     }
 }
 
-/// A decimal number with at most a sign; nothing where it does not fit.
+/// Parses a decimal number with an optional sign. None: it does not fit.
 fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -240,7 +241,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
-    // Summed below zero: the lowest number has no positive counterpart.
+    // Summed as a negative number, since the lowest number has no positive counterpart.
     let mut value = 0_i64;
     for &b in digits {
         let digit = b.checked_sub(b'0').filter(|d| *d <= 9)?;

@@ -1,10 +1,10 @@
-//! Feeds bytes to a decoder in any pieces, as a connection would: it keeps what is unfinished, moves its
-//! buffer between reads, and checks on the way what every caller relies on.
+//! Feeds bytes to a decoder in pieces of any size, as a connection would: it keeps unfinished bytes, moves
+//! its buffer between reads, and checks what every caller relies on.
 
 use posthaste_wire::decode::{Decoded, Decoder, Limits};
 use posthaste_wire::span::Span;
 
-/// What a connection saw.
+/// One thing that a connection saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A request with these arguments.
@@ -17,17 +17,17 @@ pub(crate) enum Event {
     Unfinished,
 }
 
-/// What it saw, and the most bytes it had to keep.
+/// Everything that a connection saw, and the most bytes it had to keep.
 pub(crate) struct Seen {
-    /// In order.
+    /// Events in order.
     pub(crate) events: Vec<Event>,
-    /// Unfinished bytes, at most.
+    /// Most unfinished bytes kept at once.
     pub(crate) kept_max: usize,
-    /// Arguments the caller's list had room for at the end.
+    /// Capacity of the caller's list of arguments at the end.
     pub(crate) args_capacity: usize,
 }
 
-/// Feeds `input` in the given pieces; what is left after the last one comes as one more.
+/// Feeds `input` in pieces of the given sizes; whatever is left after the last one follows as one more piece.
 pub(crate) fn feed(limits: Limits, input: &[u8], pieces: impl IntoIterator<Item = usize>) -> Seen {
     let mut connection = Connection::new(limits);
     let mut rest = input;
@@ -48,7 +48,7 @@ struct Connection {
     decoder: Decoder,
     buffer: Vec<u8>,
     start: usize,
-    /// Bytes that must still arrive before a request can end, as the decoder said.
+    /// Bytes that, as the decoder said, must still arrive before a request can end.
     owed: usize,
     reads: usize,
     args: Vec<Span>,
@@ -66,13 +66,13 @@ impl Connection {
         matches!(self.seen.events.last(), Some(Event::Malformed(_)))
     }
 
-    /// False when the connection is over.
+    /// Returns false when the connection is over.
     fn receive(&mut self, bytes: &[u8]) -> bool {
         self.buffer.extend_from_slice(bytes);
         self.owed = self.owed.saturating_sub(bytes.len());
         while self.step() {}
         self.reads += 1;
-        // Sometimes the buffer moves and sometimes it does not: both are allowed.
+        // The buffer moves after every other read, since callers may move it or not.
         if self.reads.is_multiple_of(2) {
             self.buffer.drain(..self.start);
             self.start = 0;
