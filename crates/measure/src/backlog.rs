@@ -1,8 +1,8 @@
-//! Requests on their way to `requests.parquet`: chunks between the threads that measure and the one that writes.
+//! Queue of chunks of requests, from the threads that measure to the thread that writes `requests.parquet`.
 //!
-//! A thread on the path gives a full chunk and gets an empty one, and never waits for the disk: when all chunks
-//! are full because the disk does not keep up, what the thread holds is dropped and counted. The chunk used last
-//! is the first to be used again, so a writer that keeps up works in a few that the caches know.
+//! A measuring thread exchanges a full chunk for an empty one and never waits for the disk: when the disk
+//! does not keep up and all chunks are full, the thread's requests are dropped and counted. The chunk used
+//! last is reused first, so a writer that keeps up uses only a few chunks, which stay in the caches.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -10,13 +10,13 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::chunk::Chunk;
 use crate::lock::lock;
 
-/// Requests in a chunk: 80 to 360 KB, worth a thread's waking.
+/// Requests in a chunk: 80 to 360 KB, enough to be worth waking the writer.
 pub(crate) const CHUNK_REQUESTS: usize = 4096;
 
-/// Most chunks: 46 MB at most, or half a million requests that the disk may be behind.
+/// Most chunks: 46 MB, or half a million requests that the disk may lag behind.
 const CHUNKS_MAX: usize = 128;
 
-/// What waits to be written. Shared by the threads that measure and the one that writes.
+/// Full chunks that wait to be written, and the pool of empty ones.
 #[derive(Debug, Default)]
 pub struct Backlog {
     state: Mutex<State>,
@@ -33,7 +33,7 @@ struct State {
 }
 
 impl Backlog {
-    /// Takes what is in `chunk` and leaves it empty. Never waits.
+    /// Takes the requests in `chunk` and leaves it empty. Never waits.
     pub(crate) fn exchange(&self, chunk: &mut Chunk) {
         let mut state = lock(&self.state);
         if chunk.is_empty() {
@@ -51,7 +51,7 @@ impl Backlog {
         }
     }
 
-    /// For the writer: the next full chunk, waiting for it; None when the backlog is closed and empty.
+    /// Returns the next full chunk to the writer, waiting for it; None when the backlog is closed and empty.
     pub(crate) fn take(&self) -> Option<Chunk> {
         let mut state = lock(&self.state);
         loop {
@@ -65,26 +65,26 @@ impl Backlog {
         }
     }
 
-    /// For the writer: a chunk it has written.
+    /// Takes back a chunk that the writer has written.
     pub(crate) fn give_back(&self, mut chunk: Chunk) {
         chunk.clear();
         lock(&self.state).spare.push(chunk);
     }
 
-    /// From now on nothing is taken; what comes is counted as lost.
+    /// Closes the backlog: requests that arrive from now on are counted as lost.
     pub(crate) fn close(&self) {
         lock(&self.state).closed = true;
         self.news.notify_one();
     }
 
-    /// The same, and what waits is lost too.
+    /// Closes the backlog and counts the waiting requests as lost too.
     pub(crate) fn give_up(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
         state.lost += state.full.drain(..).map(|chunk| chunk.len() as u64).sum::<u64>();
     }
 
-    /// Requests that were not taken.
+    /// Returns the number of lost requests.
     pub(crate) fn lost(&self) -> u64 {
         lock(&self.state).lost
     }

@@ -1,8 +1,9 @@
-//! Requests on their way from a thread on the path to the one that writes them down.
+//! A chunk of requests on its way from a measuring thread to the writing thread.
 //!
-//! A row of `requests.parquet` is a hundred bytes of numbers, and what one core has written another must fetch. But
-//! requests that are handled together share their stamps, kind and ending, so these are told once for all of them: sixteen
-//! that left and came back together take 20 bytes each, one alone 88.
+//! A row of `requests.parquet` is a hundred bytes of numbers, and one core must fetch what another has
+//! written. But requests that are handled together share their stamps, kind and ending, so these are stored
+//! once for all of them: sixteen requests that were sent and answered together take 20 bytes each, a single
+//! one 88.
 
 use crate::stage::{Ending, Noted, Trail};
 
@@ -13,19 +14,19 @@ pub(crate) struct Chunk {
     requests: Vec<Own>,
 }
 
-/// What requests that follow each other have in common.
+/// Values that consecutive requests have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) trail: Trail,
     pub(crate) told_ns: u64,
     pub(crate) counted: u32,
-    /// How many requests.
+    /// Number of requests.
     pub(crate) length: u32,
     pub(crate) kind: u8,
     pub(crate) ending: Ending,
 }
 
-/// What each has of its own.
+/// Values that differ between the requests of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     pub(crate) client: u64,
@@ -34,12 +35,12 @@ pub(crate) struct Own {
 }
 
 impl Chunk {
-    /// With room for so many requests, whatever they share.
+    /// Makes a chunk with room for this many requests, however little they share.
     pub(crate) fn with_capacity(requests: usize) -> Self {
         Self { runs: Vec::with_capacity(requests), requests: Vec::with_capacity(requests) }
     }
 
-    /// Adds requests of which [`Noted::counts_as`] says that they are alike.
+    /// Adds requests that are alike according to [`Noted::counts_as`].
     #[inline]
     pub(crate) fn push(&mut self, alike: &[Noted]) {
         let Some(&Noted { trail, told_ns, counted, kind, ending, .. }) = alike.first() else { return };
@@ -50,7 +51,7 @@ impl Chunk {
         }));
     }
 
-    /// How many requests there are.
+    /// Returns the number of requests.
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
@@ -59,18 +60,18 @@ impl Chunk {
         self.requests.is_empty()
     }
 
-    /// Forgets them, keeps the memory.
+    /// Removes all requests and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
         self.requests.clear();
     }
 
-    /// What they share; the lengths add up to the number of requests.
+    /// Returns the runs; their lengths add up to the number of requests.
     pub(crate) fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// What they do not, in the same order.
+    /// Returns each request's own values, in the order of the runs.
     pub(crate) fn requests(&self) -> &[Own] {
         &self.requests
     }

@@ -1,11 +1,11 @@
-//! The one clock of a program: nanoseconds since its start, never going back.
+//! The clock of a program: nanoseconds since its start, never going back.
 //!
 //! A stamp is a `u64` instead of an `Instant`, so that it is cheap to store, to subtract and to write down.
-//! The start is kept on the wall clock and on the machine's monotonic clock: with the second, records of
-//! several programs on one machine are aligned exactly, whatever the wall clock did meanwhile.
+//! The start is kept on the wall clock and on the machine's monotonic clock: by the latter, records of
+//! several programs on one machine can be aligned exactly, whatever the wall clock did meanwhile.
 //!
-//! A clock can be driven by hand instead. Whoever asks it does not know, so a whole tier runs on simulated time; a
-//! program with the machine's clock pays one comparison for it, next to a reading that costs fifty.
+//! A clock can also be driven by hand. Its users do not notice, so a whole tier can run on simulated time. A
+//! program on the machine's clock pays one comparison for that, where reading the clock costs fifty.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ pub struct Clock {
     hand: Option<&'static Hand>,
 }
 
-/// What drives a clock that does not go by itself. It stands until it is moved.
+/// Drives a clock by hand: the time stands still until it is set.
 #[derive(Debug)]
 pub struct Hand {
     began: Instant,
@@ -29,43 +29,43 @@ pub struct Hand {
 }
 
 impl Hand {
-    /// A clock that shows zero. It lives as long as the program, since clocks are copied freely.
+    /// Makes a hand that shows zero. It lives as long as the program, since clocks are copied freely.
     #[must_use]
     pub fn at_zero() -> &'static Self {
         Box::leak(Box::new(Self { began: Instant::now(), now_ns: AtomicU64::new(0) }))
     }
 
-    /// What it shows, in nanoseconds.
+    /// Returns the time it shows, in nanoseconds.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.now_ns.load(Ordering::Relaxed)
     }
 
-    /// Has it show another time.
+    /// Sets the time it shows, in nanoseconds.
     pub fn set(&self, now_ns: u64) {
         self.now_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// What it will show at an instant of its own.
+    /// Returns the time it will show at an instant taken from its clock.
     #[must_use]
     pub fn at(&self, instant: Instant) -> u64 {
         u64::try_from(instant.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-/// The wall clock and the machine's monotonic clock at one instant: with two of these, of the start and of the end,
-/// everybody sees whether the wall clock was set in between.
+/// The wall clock and the machine's monotonic clock at one instant. Two of these, from the start and the end
+/// of a run, show whether the wall clock was set in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClockPair {
     /// Nanoseconds since 1970.
     pub unix_ns: u64,
     /// Nanoseconds of the machine's monotonic clock.
     pub monotonic_ns: u64,
-    /// They were read at most this far apart.
+    /// Error bound: both were read within this time of each other.
     pub error_ns: u64,
 }
 
-/// The best of so many readings counts: a thread may lose the processor between two clocks.
+/// Number of readings of which the best is taken: a thread may lose the processor between two clocks.
 const PAIRS: usize = 5;
 
 impl ClockPair {
@@ -86,20 +86,20 @@ impl ClockPair {
 }
 
 impl Clock {
-    /// Starts at zero, now. Once per program.
+    /// Starts a clock at zero. To be called once per program.
     #[must_use]
     pub fn start() -> Self {
         let pair = ClockPair::now();
         Self { started_monotonic_ns: pair.monotonic_ns, started_unix_ns: pair.unix_ns, hand: None }
     }
 
-    /// A clock that shows what `hand` does, and that was started at this time on the wall clock.
+    /// Makes a clock driven by `hand`, with this start on the wall clock.
     #[must_use]
     pub fn by_hand(hand: &'static Hand, started_unix_ns: u64) -> Self {
         Self { started_monotonic_ns: 0, started_unix_ns, hand: Some(hand) }
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     #[inline]
     #[must_use]
     pub fn now(&self) -> u64 {
@@ -109,7 +109,7 @@ impl Clock {
         }
     }
 
-    /// Now, for whoever reckons with instants of the system.
+    /// Returns the current time as an `Instant`, for code that calculates with those.
     #[must_use]
     pub fn instant(&self) -> Instant {
         match self.hand {
@@ -118,26 +118,27 @@ impl Clock {
         }
     }
 
-    /// The same for a stamp. In a build made to show what measuring costs (feature `unmeasured`) it is 0 for nothing.
+    /// Returns the nanoseconds since the start, for a stamp. With the feature `unmeasured`, which shows the
+    /// cost of measuring, it is 0 and free.
     #[inline]
     #[must_use]
     pub fn stamp(&self) -> u64 {
         if cfg!(feature = "unmeasured") { 0 } else { self.now() }
     }
 
-    /// The start in milliseconds since 1970, as the wall clock showed it then.
+    /// Returns the start in milliseconds since 1970, as the wall clock showed it then.
     #[must_use]
     pub fn started_unix_ms(&self) -> u64 {
         self.started_unix_ns / 1_000_000
     }
 
-    /// The same in nanoseconds.
+    /// Returns the start in nanoseconds since 1970, as the wall clock showed it then.
     #[must_use]
     pub fn started_unix_ns(&self) -> u64 {
         self.started_unix_ns
     }
 
-    /// The start in nanoseconds of the machine's monotonic clock.
+    /// Returns the start in nanoseconds of the machine's monotonic clock.
     #[must_use]
     pub fn started_monotonic_ns(&self) -> u64 {
         self.started_monotonic_ns

@@ -1,18 +1,18 @@
-//! How a duration is distributed: an HdrHistogram for the percentiles, an exact sum for the mean.
+//! Distribution of durations: an HdrHistogram for the percentiles, an exact sum for the mean.
 //!
-//! Values are whole nanoseconds, the unit HdrHistogram's own tools expect, up to one hour; what is longer
-//! counts as one hour. Two significant digits: a percentile is at most 1/128 above the exact value, never
-//! below, and exact up to 255 ns. A histogram is 37 KB. A coarser unit would save a fifth of that and turn
+//! Values are whole nanoseconds, the unit that HdrHistogram's own tools expect. Durations above one hour
+//! count as one hour. With two significant digits, a percentile is at most 1/128 above the exact value, never
+//! below, and exact up to 255 ns; a histogram takes 37 KB. A coarser unit would save a fifth of that and turn
 //! the short stages into zeros. The mean is taken from the sum because models are fitted to means, and the
-//! middles of buckets would bend them by up to 0.4 %.
+//! middles of buckets would distort them by up to 0.4 %.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// What is longer is counted as this long, in nanoseconds.
+/// Longest duration, in nanoseconds; longer ones are counted as this.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// Two significant digits.
+/// Significant digits of the histogram.
 const DIGITS: u8 = 2;
 
 /// Durations of one stage.
@@ -23,7 +23,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// An empty distribution.
+    /// Makes an empty distribution.
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
@@ -31,45 +31,45 @@ impl Distribution {
         Self { histogram, sum_ns: 0 }
     }
 
-    /// Adds a duration in nanoseconds, so many times.
+    /// Adds a duration in nanoseconds, `times` times.
     #[inline]
     pub fn record(&mut self, ns: u64, times: u64) {
         self.histogram.saturating_record_n(ns, times);
         self.sum_ns = self.sum_ns.saturating_add(ns.saturating_mul(times));
     }
 
-    /// Adds everything `other` holds.
+    /// Adds all durations of `other`.
     pub fn add(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("all distributions have the same bounds");
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// Forgets everything, keeps the memory.
+    /// Removes all durations and keeps the memory.
     pub fn reset(&mut self) {
         self.histogram.reset();
         self.sum_ns = 0;
     }
 
-    /// Number of durations.
+    /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Exact mean in nanoseconds; 0 when empty.
+    /// Returns the exact mean in nanoseconds; 0 when empty.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         ratio(self.sum_ns, self.count())
     }
 
-    /// Sum of all durations in nanoseconds, exact.
+    /// Returns the exact sum of all durations in nanoseconds.
     #[must_use]
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// How many durations are not longer than each bound, in nanoseconds, ascending. Durations up to 1/128 longer than
-    /// a bound may count as not longer: they share its place in the histogram.
+    /// For each of the ascending bounds in nanoseconds, returns how many durations are not longer. Durations
+    /// up to 1/128 longer than a bound may count as not longer, as they share its bucket in the histogram.
     #[must_use]
     pub fn not_longer_than(&self, bounds_ns: &[u64]) -> Vec<u64> {
         let mut recorded = self.histogram.iter_recorded().peekable();
@@ -84,19 +84,19 @@ impl Distribution {
         bounds_ns.iter().map(up_to).collect()
     }
 
-    /// The duration in nanoseconds that a share of `quantile` (0 to 1) does not exceed; 0 when empty.
+    /// Returns the duration in nanoseconds that a share of `quantile` (0 to 1) does not exceed; 0 when empty.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         self.histogram.value_at_quantile(quantile)
     }
 
-    /// The histogram, in nanoseconds.
+    /// Returns the histogram, in nanoseconds.
     #[must_use]
     pub fn histogram(&self) -> &Histogram<u64> {
         &self.histogram
     }
 
-    /// Mean and percentiles in microseconds.
+    /// Returns mean and percentiles in microseconds.
     #[must_use]
     pub fn summary(&self) -> LatencySummary {
         let quantile_us = |q| microseconds(self.quantile_ns(q));
@@ -121,11 +121,11 @@ impl Default for Distribution {
 /// A distribution in seven figures. All are 0 when `count` is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct LatencySummary {
-    /// How many durations.
+    /// Number of durations.
     pub count: u64,
     /// Exact mean.
     pub mean_us: f64,
-    /// Half of the durations are not longer.
+    /// Median: half of the durations are not longer.
     pub p50_us: f64,
     /// 90 % are not longer.
     pub p90_us: f64,
@@ -133,7 +133,7 @@ pub struct LatencySummary {
     pub p99_us: f64,
     /// 99.9 % are not longer.
     pub p99_9_us: f64,
-    /// None is longer.
+    /// The longest duration.
     pub max_us: f64,
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// `sum / count`, 0 when there is nothing.
+/// Returns `sum / count`, or 0 when `count` is 0.
 pub(crate) fn ratio(sum: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum as f64 / count as f64 }
 }

@@ -1,7 +1,7 @@
-//! What is read off the instrument: the figures of one window or of a whole life, ready for JSON.
+//! Figures of one window or of the whole run, ready for JSON.
 //!
-//! Names carry their units, as everywhere a figure leaves the program. Which stages there are is the scheme's
-//! affair, so they are lists of names and figures, which become fields in JSON.
+//! Names carry their units, as everywhere a figure leaves the program. The scheme decides which stages there
+//! are, so they are lists of names and figures, which become fields in JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::distribution::LatencySummary;
 
-/// Figures with their names, in an order that means something.
+/// Figures with their names, in a meaningful order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Named<T>(pub(crate) Vec<(&'static str, T)>);
 
 impl<T> Named<T> {
-    /// The figure of that name.
+    /// Returns the figure of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&T> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, figure)| figure)
     }
 
-    /// Names and figures in their order.
+    /// Returns names and figures in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &T)> {
         self.0.iter().map(|(name, figure)| (*name, figure))
     }
@@ -51,21 +51,22 @@ pub struct KindFigures {
     pub errors: u64,
     /// Requests per second.
     pub requests_per_s: f64,
-    /// Means of all stages over all requests, which add up to the mean response, by column.
+    /// Mean time of each stage over all requests, by column; they add up to the mean response.
     #[serde(flatten)]
     pub stage_means_us: Named<f64>,
-    /// The mean of what is counted of every request, by column; empty when nothing is.
+    /// Mean of the scheme's count over all requests, by column; empty when the scheme counts nothing.
     #[serde(flatten)]
     pub counted_means: Named<f64>,
-    /// Times in the stages whose distribution is kept, of the requests that passed them, and what the backend told.
+    /// Distributions of the stages that keep one, over the requests that passed them, and of the time told by
+    /// the backend.
     #[serde(flatten)]
     pub spreads: Named<LatencySummary>,
-    /// Time from first to last stamp, of all requests.
+    /// Time from the first to the last stamp, of all requests.
     pub response: LatencySummary,
 }
 
 impl KindFigures {
-    /// The distribution of that name; empty when there is none.
+    /// Returns the distribution of that name; an empty one when there is none.
     #[must_use]
     pub fn spread(&self, name: &str) -> LatencySummary {
         if name == "response" {
@@ -74,7 +75,7 @@ impl KindFigures {
         self.spreads.get(name).copied().unwrap_or_default()
     }
 
-    /// All distributions with their names, the response last.
+    /// Returns all distributions with their names, the response last.
     pub(crate) fn all_spreads(&self) -> impl Iterator<Item = (&'static str, &LatencySummary)> {
         self.spreads.iter().chain([("response", &self.response)])
     }
@@ -83,7 +84,7 @@ impl KindFigures {
 /// All kinds over some time. Prints as a table.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Figures {
-    /// How long that was.
+    /// Length of that time.
     pub length_s: f64,
     /// All kinds together.
     pub all: KindFigures,
@@ -101,9 +102,9 @@ pub struct Window {
     pub start_s: f64,
     /// Begin on the wall clock, as counted from the program's start.
     pub start_unix_ms: u64,
-    /// What happened.
+    /// Figures of this window.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Levels at the window's end, such as the line's length.
+    /// Levels at the window's end, such as the number of waiting requests.
     pub gauges: BTreeMap<&'static str, u64>,
 }

@@ -1,7 +1,8 @@
 //! The figures as lines of `name:value`, as clients of INFO expect them.
 //!
-//! Rates and percentiles are of the last closed window, counts of the whole life. Levels are left to the caller, who
-//! knows them as they are now, and decides where the text stands: it carries no section head.
+//! Rates and percentiles are of the last closed window, counts of the whole run. The text has no section
+//! head, because the caller decides where it stands. Levels are left to the caller too, who knows their
+//! current values.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use crate::figures::KindFigures;
 use crate::meter::Meter;
 
 impl Meter {
-    /// Lines of `name:value`, each ended by CRLF.
+    /// Returns lines of `name:value`, each ended by CRLF.
     #[must_use]
     pub fn info(&self) -> String {
         let totals = self.totals();
@@ -47,7 +48,8 @@ impl Lines {
         let _ = write!(self.0, "{name}:{value}\r\n");
     }
 
-    /// One kind: counts of its life and, when it occurred in the last window, that window's percentiles.
+    /// Adds one kind: its counts of the whole run and, if it occurred in the last window, that window's
+    /// percentiles.
     fn kind(&mut self, total: &KindFigures, window: Option<&KindFigures>) {
         let mut value = format!(
             "requests={},ok={},null={},errors={}",

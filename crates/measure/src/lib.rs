@@ -1,13 +1,14 @@
-//! The instrument: stamps on every request, histograms per thread, windows, and the record a run leaves.
+//! Measurement of a program: stamps on every request, histograms per thread, windows, and the record of a
+//! run.
 //!
-//! Server and load generator carry the same instrument, so their figures can be laid side by side. It knows
-//! neither protocols nor sockets: kinds of requests are a static table of names, times are nanoseconds since
-//! the program's start.
+//! Servers and load generator use the same code, so their figures can be compared. It knows neither protocols
+//! nor sockets: kinds of requests are a static table of names, times are nanoseconds since the program's
+//! start.
 //!
 //! ```text
-//! threads:    Stamps -> Recorder::note … flush        (once per loop turn, its own mutex)
-//! collector:  Meter::turn -> WindowEnd -> Record::window   (once per window)
-//! readers:    Meter::windows, totals, info, summary
+//! threads:    Stamps -> Recorder::note … flush        (once per loop turn, its own mutex) collector:
+//! Meter::turn -> WindowEnd -> Record::window   (once per window) readers:    Meter::windows, totals, info,
+//! summary
 //! ```
 
 mod backlog;

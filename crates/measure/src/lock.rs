@@ -1,7 +1,7 @@
-//! Locking that outlives a panic elsewhere.
+//! Locking that ignores poison.
 //!
-//! Behind our mutexes are counters. After a panic in another thread the worst they hold is one request
-//! counted in part, and figures with that flaw help more than none, so poison is ignored.
+//! Our mutexes protect counters. After a panic in another thread, at worst one request is counted in part,
+//! and figures with that flaw are better than none.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

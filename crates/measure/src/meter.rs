@@ -1,8 +1,8 @@
 //! The collector: once per window it empties all recorders into a window and a total.
 //!
-//! Nothing here is on a request's path. Who owns the program owns a thread that calls [`Meter::turn`] once per
-//! window and once more at the end; everything else reads what the last turn left. A window's length is
-//! measured, not assumed, so a late collector makes a longer window and not a false rate.
+//! Nothing here is on a request's path. The program has a thread that calls [`Meter::turn`] once per window
+//! and once more at the end; everything else reads what the last turn left. A window's length is measured,
+//! not assumed, so a late collector makes a longer window and not a wrong rate.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -18,14 +18,14 @@ use crate::scheme::Scheme;
 use crate::stage::Ending;
 use crate::tally::Tallies;
 
-/// How far back [`Meter::windows`] reaches.
+/// Age of the oldest window in [`Meter::windows`], in nanoseconds.
 const KEPT_NS: u64 = 15 * 60 * 1_000_000_000;
 
-/// But never more windows than so many, as many as there are of 100 ms: they are kept in memory, and all of them are shown at
-/// once to who asks for all.
+/// Most windows kept in memory, as many as 15 minutes have of 100 ms: one answer may have to show all of
+/// them.
 const KEPT_MAX: usize = 9_000;
 
-/// The instrument of one program, shared by its threads.
+/// The measurement of one program, shared by its threads.
 #[derive(Debug)]
 pub struct Meter {
     scheme: Scheme,
@@ -36,14 +36,15 @@ pub struct Meter {
     book: Mutex<Book>,
 }
 
-/// What the turns so far have left.
+/// Results of the turns so far.
 #[derive(Debug)]
 struct Book {
     total: Tallies,
     windows: VecDeque<Arc<Window>>,
     opened_ns: u64,
     begun_ns: u64,
-    /// Goes round the recorders, always empty between turns, so that no thread on the path allocates.
+    /// Exchanged with each recorder's tallies and always empty between turns, so that no thread on the
+    /// request path allocates.
     spare: Tallies,
 }
 
@@ -52,17 +53,17 @@ struct Book {
 pub struct WindowEnd {
     /// The figures, also kept by the meter.
     pub window: Arc<Window>,
-    /// What they were read from.
+    /// The tallies behind the figures.
     pub tallies: Tallies,
 }
 
 impl Meter {
-    /// A meter for requests of this scheme. `window` is how often the owner means to call [`Meter::turn`];
-    /// `backlog` is where every single request goes too, when a record of them is kept
+    /// Makes a meter for requests of this scheme. `window` is how often the owner means to call
+    /// [`Meter::turn`]; `backlog` also gets every single request, when a record of them is kept
     /// ([`Record::backlog`](crate::Record::backlog)).
     ///
-    /// Panics when a kind's name is not of letters, digits, `_`, `-` and `.`, or is `all`: names stand in file
-    /// formats, and the table is part of the program.
+    /// Panics when a kind's name has other characters than letters, digits, `_`, `-` and `.`, or is `all`:
+    /// names stand in file formats, and the table is part of the program.
     #[must_use]
     pub fn new(scheme: Scheme, window: Duration, clock: Clock, backlog: Option<Arc<Backlog>>) -> Arc<Self> {
         scheme.check();
@@ -83,7 +84,7 @@ impl Meter {
         })
     }
 
-    /// A recorder for one thread.
+    /// Makes a recorder for one thread.
     #[must_use]
     pub fn recorder(&self) -> Recorder {
         let cell = Arc::new(Cell::new(self.scheme, self.backlog.clone()));
@@ -91,8 +92,8 @@ impl Meter {
         Recorder::new(cell)
     }
 
-    /// Closes the window: everything handed over since the last turn. `gauges` are levels as they are now; give
-    /// the same names every time.
+    /// Closes the window: everything handed over since the last turn. `gauges` are current levels, with the
+    /// same names at every call.
     pub fn turn(&self, gauges: &[(&'static str, u64)]) -> WindowEnd {
         let mut book = lock(&self.book);
         let tallies = self.collect(&mut book.spare);
@@ -109,32 +110,34 @@ impl Meter {
         WindowEnd { window, tallies }
     }
 
-    /// The closed windows of the last 15 minutes, the last 9,000 at most, oldest first.
+    /// Returns the closed windows of the last 15 minutes, the last 9,000 at most, oldest first.
     #[must_use]
     pub fn windows(&self) -> Vec<Arc<Window>> {
         lock(&self.book).windows.iter().cloned().collect()
     }
 
-    /// The last closed window.
+    /// Returns the last closed window.
     #[must_use]
     pub fn last_window(&self) -> Option<Arc<Window>> {
         lock(&self.book).windows.back().cloned()
     }
 
-    /// Figures of the whole life up to the last turn.
+    /// Returns the figures of the whole run up to the last turn.
     #[must_use]
     pub fn totals(&self) -> Figures {
         let book = lock(&self.book);
         book.total.figures(book.opened_ns - book.begun_ns)
     }
 
-    /// What was counted in the whole life up to the last turn: a copy, so that who reads it keeps nobody waiting.
+    /// Returns the tallies of the whole run up to the last turn, as a copy, so that a slow reader delays
+    /// nobody.
     #[must_use]
     pub fn tallies(&self) -> Tallies {
         lock(&self.book).total.clone()
     }
 
-    /// Requests of these kinds that ended so until now, whether or not their window is closed.
+    /// Returns how many requests of these kinds have ended like this until now, whether or not their window
+    /// is closed.
     #[must_use]
     pub fn ended_so_far(&self, kinds: &[&str], ending: Ending) -> u64 {
         let of = |tallies: &Tallies| {
@@ -147,7 +150,7 @@ impl Meter {
         of(&book.total) + open
     }
 
-    /// Requests counted until now, whether or not their window is closed.
+    /// Returns how many requests were counted until now, whether or not their window is closed.
     #[must_use]
     pub fn requests_so_far(&self) -> u64 {
         // Nothing may move from a recorder to the total between the two sums.
@@ -156,14 +159,15 @@ impl Meter {
         book.total.requests() + open
     }
 
-    /// How often [`Meter::turn`] is meant to be called.
+    /// Returns how often [`Meter::turn`] is meant to be called.
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window
     }
 
-    /// When the next turn is due after the one that was due at `due` and is made at `now`: a whole number of windows after
-    /// `due`, and at least half a window from now, so that a late turn is followed by no scraps of windows.
+    /// Returns when the next turn is due, after the one that was due at `due` and is made at `now`: a whole
+    /// number of windows after `due`, and at least half a window after `now`, so that no tiny window follows
+    /// a late turn.
     #[must_use]
     pub fn next_turn(&self, due: Duration, now: Duration) -> Duration {
         let next = due.saturating_add(self.window);
@@ -172,17 +176,17 @@ impl Meter {
         next.saturating_add(self.window.saturating_mul(u32::try_from(left_out).unwrap_or(u32::MAX)))
     }
 
-    /// The clock that stamps are taken from.
+    /// Returns the clock that stamps are taken from.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Empties all recorders; those whose threads have ended are let go after that.
+    /// Empties all recorders, and then removes those whose threads have ended.
     fn collect(&self, spare: &mut Tallies) -> Tallies {
         let mut tallies = Tallies::new(self.scheme);
         lock(&self.cells).retain_mut(|cell| {
-            // Asked first: a recorder gone before the swap has handed over everything it had.
+            // Checked before the swap: a recorder gone by now has handed over everything it had.
             let ended = Arc::get_mut(cell).is_some();
             cell.swap(spare);
             tallies.add(spare);

@@ -1,9 +1,9 @@
-//! Where one thread leaves its requests: a small buffer of its own, handed over under a mutex of its own.
+//! Recorder of one thread: a small buffer of its own, handed over under a mutex of its own.
 //!
-//! `note` copies a request's stamps and nothing else. `flush`, once per loop turn, takes a mutex that only the
-//! collector shares, once per window and for as long as a swap takes. Counting straight into thread-local
-//! histograms and swapping them when the window turns would save the copy, but a thread asleep in its poll would
-//! keep its last requests until something woke it, and an idle second would look like a dip.
+//! `note` only copies a request's stamps. `flush`, once per loop turn, takes a mutex that only the collector
+//! shares, once per window and for as long as a swap takes. Counting straight into thread-local histograms
+//! and swapping them at the end of the window would save the copy, but a thread asleep in its poll would keep
+//! its last requests until something woke it up, and an idle second would look like a dip.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -15,14 +15,15 @@ use crate::scheme::Scheme;
 use crate::stage::Noted;
 use crate::tally::Tallies;
 
-/// Requests kept before they are handed over without being asked: 11 KB, at home in the first-level cache.
+/// Requests after which the buffer is handed over without a flush: 11 KB, which fit into the first-level
+/// cache.
 const PENDING_MAX: usize = 128;
 
-/// What a recorder shares with the collector.
+/// State that a recorder shares with the collector.
 #[derive(Debug)]
 pub(crate) struct Cell {
     held: Mutex<Held>,
-    /// Where every request goes, when every request is recorded.
+    /// Gets every request, if a record of single requests is kept.
     backlog: Option<Arc<Backlog>>,
 }
 
@@ -38,7 +39,7 @@ impl Cell {
         Self { held: Mutex::new(Held { tallies: Tallies::new(scheme), chunk: Chunk::default() }), backlog }
     }
 
-    /// Takes what was counted and leaves `spare`, which is empty, in its place; the requests go to the backlog.
+    /// Takes the tallies and leaves `spare`, which is empty, in their place; the requests go to the backlog.
     pub(crate) fn swap(&self, spare: &mut Tallies) {
         let mut held = lock(&self.held);
         mem::swap(&mut held.tallies, spare);
@@ -47,14 +48,15 @@ impl Cell {
         }
     }
 
-    /// Counts something of what came since the last swap.
+    /// Returns a count over the tallies since the last swap.
     pub(crate) fn count(&self, count: impl Fn(&Tallies) -> u64) -> u64 {
         count(&lock(&self.held).tallies)
     }
 
     fn take(&self, pending: &mut Vec<Noted>) {
         let mut held = lock(&self.held);
-        // Requests that were handled together have the same stamps: they are counted and handed on together too.
+        // Requests that were handled together have the same stamps: they are counted and passed on together
+        // too.
         for alike in pending.chunk_by(Noted::counts_as) {
             held.tallies.note(&alike[0], alike.len() as u64);
             if self.backlog.is_some() {

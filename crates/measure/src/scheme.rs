@@ -1,7 +1,8 @@
-//! What a program measures: the kinds of its requests, the stations they pass, the stages between those.
+//! What a program measures: the kinds of its requests, the stamps taken of them, and the stages between the
+//! stamps.
 //!
-//! A tier and a load generator see the same request from two sides, so they differ in the names and not in the
-//! instrument. The names stand in file formats; that is why they are constants and not options.
+//! A tier and a load generator see the same request from two sides, so their names differ while the code is
+//! the same. The names stand in file formats, so they are constants and not options.
 
 /// Most stamps of a request.
 pub(crate) const STAMPS_MAX: usize = 6;
@@ -12,24 +13,24 @@ pub(crate) const STAGES_MAX: usize = STAMPS_MAX - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
     pub(crate) kinds: &'static [&'static str],
-    /// In the order a request passes them; the first and the last are always taken.
+    /// Names of the stamps in the order a request passes them; the first and the last are always taken.
     pub(crate) stamps: &'static [&'static str],
-    /// One less: each lies between two stamps.
+    /// Stages, one less than stamps: each lies between two stamps.
     pub(crate) stages: &'static [Stage],
     /// Whether a request may lack stamps between the first and the last.
     skips: bool,
-    /// A duration inside a stage that the backend tells by itself.
+    /// Name of a duration inside a stage that the backend itself tells, if it does.
     pub(crate) told: Option<&'static str>,
-    /// Something that is counted of every request.
+    /// A number counted for every request, if any.
     pub(crate) counted: Option<Counted>,
 }
 
-/// Something that is counted of every request beside its times, by the names it has in files.
+/// A number counted for every request beside its times, by the names it has in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// The count of one request.
+    /// Name of the number of one request.
     pub each: &'static str,
-    /// Its mean over all requests.
+    /// Name of its mean over all requests.
     pub mean: &'static str,
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct Stage {
     pub(crate) name: &'static str,
     /// The column of its mean over all requests.
     pub(crate) mean: &'static str,
-    /// Its distribution is kept too, of the requests that took the stamp at its end.
+    /// Whether the distribution is kept too, of the requests that took the stamp at the stage's end.
     pub(crate) spread: bool,
 }
 
@@ -61,14 +62,14 @@ const CLIENT_STAGES: [Stage; 4] = [
 ];
 
 impl Scheme {
-    /// Of a tier: six stamps from the request's arrival to its answer. `told` names what the backend tells of
-    /// itself, if it does.
+    /// Returns the scheme of a tier: six stamps from the request's arrival to its answer. `told` names the
+    /// time that the backend tells, if it does.
     #[must_use]
     pub const fn tier(kinds: &'static [&'static str], told: Option<&'static str>) -> Self {
         Self { kinds, stamps: &TIER_STAMPS, stages: &TIER_STAGES, skips: true, told, counted: None }
     }
 
-    /// Of clients: five stamps from when the request was due to its answer parsed.
+    /// Returns the scheme of clients: five stamps, from when the request was due until its answer was parsed.
     #[must_use]
     pub const fn clients(kinds: &'static [&'static str]) -> Self {
         Self {
@@ -81,24 +82,25 @@ impl Scheme {
         }
     }
 
-    /// Whether the stamp at this place may not be taken.
+    /// Returns whether a request may lack the stamp at this index.
     pub(crate) const fn may_lack(&self, place: usize) -> bool {
         self.skips && place != 0 && place + 1 != self.stamps.len()
     }
 
-    /// The same, and this is counted too.
+    /// Returns this scheme with a number that is counted too.
     #[must_use]
     pub const fn counting(self, counted: Counted) -> Self {
         Self { counted: Some(counted), ..self }
     }
 
-    /// Names of the distributions that are kept, in the order of the files; the last is always `response`.
+    /// Returns the names of the distributions that are kept, in the order of the files; the last is always
+    /// `response`.
     pub(crate) fn spreads(&self) -> impl Iterator<Item = &'static str> + use<> {
         let stages = self.stages.iter().filter(|stage| stage.spread).map(|stage| stage.name);
         stages.chain(self.told).chain(["response"])
     }
 
-    /// Panics when a kind's name is not of letters, digits, `_`, `-` and `.`, or is `all`.
+    /// Panics when a kind's name has other characters than letters, digits, `_`, `-` and `.`, or is `all`.
     pub(crate) fn check(&self) {
         let sound = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
         assert!(

@@ -12,10 +12,11 @@
 
 use crate::scheme::{STAGES_MAX, STAMPS_MAX};
 
-/// When a request passed each station of a tier, in nanoseconds of [`Clock`](crate::Clock); 0 is "did not pass".
+/// Times at which a request passed each station of a tier, in nanoseconds of [`Clock`](crate::Clock); 0 means
+/// "did not pass".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
-    /// The whole request was there. Always taken.
+    /// The whole request had arrived. Always taken.
     pub received: u64,
     /// It entered the waiting line.
     pub enqueued: u64,
@@ -23,15 +24,16 @@ pub struct Stamps {
     pub dequeued: u64,
     /// It was handed to the backend.
     pub sent: u64,
-    /// All of the backend's answers were there.
+    /// All of the backend's answers had arrived.
     pub answered: u64,
     /// Its answer was handed to the network. Always taken.
     pub replied: u64,
 }
 
 impl Stamps {
-    /// The backend kept it until `now` because there was nothing for it yet. That is no work of anybody's, so it is measured as
-    /// if it had come that much later: all stages but that wait stay as they were, and still add up.
+    /// Takes a wait out of the measurement: the backend held the request from `sent` until `now` because
+    /// there was no message for it yet. Nobody worked during that time, so the request is measured as if it
+    /// had arrived that much later; all other stages stay as they were, and still add up.
     pub fn resume(&mut self, now: u64) {
         let waited = now.saturating_sub(self.sent);
         for stamp in [&mut self.received, &mut self.enqueued, &mut self.dequeued, &mut self.sent] {
@@ -40,10 +42,12 @@ impl Stamps {
     }
 }
 
-/// The same as a client sees it. All are taken.
+/// Times at which a client passed each station of a request, in nanoseconds of [`Clock`](crate::Clock). All
+/// are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientStamps {
-    /// The request should leave: its client was free and had thought, or the schedule of an open loop said so.
+    /// The request should be sent: its client was free and had finished thinking, or the schedule of an open
+    /// loop said so.
     pub due: u64,
     /// Its encoding began.
     pub begun: u64,
@@ -51,11 +55,11 @@ pub struct ClientStamps {
     pub encoded: u64,
     /// The last byte of its answer was read.
     pub arrived: u64,
-    /// Its answer was understood.
+    /// Its answer was parsed.
     pub parsed: u64,
 }
 
-/// The place of a client's last stamp.
+/// Index of a client's last stamp.
 const CLIENT_PARSED: usize = 4;
 
 /// The stamps of one request in the order of its [`Scheme`](crate::Scheme); what the scheme does not name is 0.
@@ -63,7 +67,7 @@ const CLIENT_PARSED: usize = 4;
 pub struct Trail(pub(crate) [u64; STAMPS_MAX]);
 
 impl Trail {
-    /// The stages. A stamp behind its forerunner counts as equal to it.
+    /// Returns the length of each stage. A stamp earlier than its predecessor counts as equal to it.
     #[inline]
     #[must_use]
     pub fn stages(&self) -> [u64; STAGES_MAX] {
@@ -76,14 +80,14 @@ impl Trail {
         })
     }
 
-    /// From the first stamp to the last: the sum of the stages.
+    /// Returns the time from the first stamp to the last: the sum of the stages.
     #[inline]
     #[must_use]
     pub fn response(&self) -> u64 {
         self.stages().iter().sum()
     }
 
-    /// Whether the stamp at the end of the stage at this place was taken, so that its length means something.
+    /// Returns whether the stamp at the end of this stage was taken, so that its length means something.
     #[inline]
     pub(crate) fn has_stage(&self, place: usize) -> bool {
         self.0[place + 1] != 0
@@ -111,17 +115,17 @@ impl From<ClientStamps> for Trail {
 pub enum Ending {
     /// Done.
     Ok,
-    /// Nothing was there to read.
+    /// Nothing to read.
     Null,
     /// Refused or failed.
     Error,
 }
 
 impl Ending {
-    /// Every ending, in the order of its number.
+    /// Names of the endings, in the order of their numbers.
     pub(crate) const NAMES: [&str; 3] = ["ok", "null", "error"];
 
-    /// Its name.
+    /// Returns the name of the ending.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
@@ -131,43 +135,43 @@ impl Ending {
 /// One ended request.
 #[derive(Clone, Copy, Debug)]
 pub struct Noted {
-    /// When it passed what.
+    /// Its stamps.
     pub trail: Trail,
-    /// Whose it was: a number that tells clients apart.
+    /// Number of its client.
     pub client: u64,
-    /// What the backend told of itself, in nanoseconds; 0: nothing.
+    /// Time that the backend told, in nanoseconds; 0: none.
     pub told_ns: u64,
-    /// Its length.
+    /// Length of the request, in bytes.
     pub request_bytes: u32,
-    /// The length of its answer.
+    /// Length of its answer, in bytes.
     pub answer_bytes: u32,
-    /// What its scheme counts, if it counts anything.
+    /// Number that the scheme counts, if it counts anything.
     pub counted: u32,
-    /// Its kind's place in the scheme.
+    /// Index of its kind in the scheme.
     pub kind: u8,
     /// How it ended.
     pub ending: Ending,
 }
 
 impl Noted {
-    /// A request of which nothing more is known.
+    /// Makes a request of which nothing more is known.
     #[must_use]
     pub fn new(kind: u8, ending: Ending, stamps: impl Into<Trail>) -> Self {
         let trail = stamps.into();
         Self { trail, client: 0, told_ns: 0, request_bytes: 0, answer_bytes: 0, counted: 0, kind, ending }
     }
 
-    /// Sets the last stamp of a client's request, which is the same for all that were understood together.
+    /// Sets the last stamp of a client's request, which is the same for all that were parsed together.
     #[inline]
     pub fn understood(&mut self, parsed: u64) {
         self.trail.0[CLIENT_PARSED] = parsed;
     }
 
-    /// Whether both make the same difference to counts and distributions.
+    /// Returns whether both requests count alike in tallies and distributions.
     #[inline]
     #[must_use]
     pub fn counts_as(&self, other: &Self) -> bool {
-        // Without a branch for each stamp, and without calling a comparison of bytes: this is asked for every request.
+        // No branch for each stamp, and no call that compares bytes, as this runs for every request.
         let stamps = self.trail.0.iter().zip(other.trail.0);
         let differences =
             stamps.fold(self.told_ns ^ other.told_ns, |all, (mine, theirs)| all | (mine ^ theirs));

@@ -6,7 +6,7 @@ use crate::figures::{Figures, KindFigures};
 use crate::meter::Meter;
 
 impl Meter {
-    /// The whole life up to the last turn as a table for people.
+    /// Returns the figures of the whole run up to the last turn as a table for people.
     #[must_use]
     pub fn summary(&self) -> String {
         self.totals().to_string()

@@ -1,33 +1,33 @@
-//! What is counted about requests: endings, time per stage, three distributions; per kind.
+//! Counts of requests, per kind: endings, time per stage, and distributions.
 //!
-//! The same type is filled by a recorder, merged for a window and summed up for the whole life, so a window
-//! cannot mean something else than a total.
+//! The same type is filled by a recorder, merged for a window and summed up for the whole run, so a window
+//! and a total cannot mean different things.
 
 use crate::distribution::{Distribution, microseconds, ratio};
 use crate::figures::{Figures, KindFigures, Named};
 use crate::scheme::{STAGES_MAX, Scheme};
 use crate::stage::{Ending, Noted};
 
-/// Requests of one kind.
+/// Counts of the requests of one kind.
 #[derive(Clone, Debug)]
 pub struct Tally {
     scheme: Scheme,
     endings: [u64; 3],
     stages_ns: [u64; STAGES_MAX],
     counted: u64,
-    /// In the order of the scheme's spreads, the response last.
+    /// Distributions in the order of the scheme's spreads, the response last.
     spreads: Box<[Distribution]>,
 }
 
 impl Tally {
-    /// Nothing counted yet.
+    /// Makes an empty tally.
     #[must_use]
     pub fn new(scheme: Scheme) -> Self {
         let spreads = scheme.spreads().map(|_| Distribution::new()).collect();
         Self { scheme, endings: [0; 3], stages_ns: [0; STAGES_MAX], counted: 0, spreads }
     }
 
-    /// Counts so many requests that are all like this one.
+    /// Counts `times` requests that are all like this one.
     #[inline]
     pub fn note(&mut self, noted: &Noted, times: u64) {
         let stages = noted.trail.stages();
@@ -54,7 +54,7 @@ impl Tally {
         }
     }
 
-    /// Adds everything `other` counted; both are of the same scheme.
+    /// Adds the counts of `other`, which has the same scheme.
     pub fn add(&mut self, other: &Self) {
         for (sum, count) in self.endings.iter_mut().zip(other.endings) {
             *sum += count;
@@ -68,30 +68,30 @@ impl Tally {
         }
     }
 
-    /// Requests that ended so.
+    /// Returns the number of requests that ended like this.
     #[must_use]
     pub fn ended(&self, ending: Ending) -> u64 {
         self.endings[ending as usize]
     }
 
-    /// All requests.
+    /// Returns the number of all requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.endings.iter().sum()
     }
 
-    /// The distributions with the names they carry in files: of stages, those of the requests that passed them;
-    /// the response of all.
+    /// Returns the distributions with the names they have in files: those of stages are over the requests
+    /// that passed them, the response is over all.
     pub fn distributions(&self) -> impl Iterator<Item = (&'static str, &Distribution)> {
         self.scheme.spreads().zip(&self.spreads)
     }
 
-    /// The stages by name, with the time that all requests together spent there, in nanoseconds.
+    /// Returns the stages by name, with the time in nanoseconds that all requests together spent there.
     pub fn stages(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.scheme.stages.iter().map(|stage| stage.name).zip(self.stages_ns)
     }
 
-    /// The figures over `length_s` seconds.
+    /// Returns the figures over `length_s` seconds.
     #[must_use]
     pub fn figures(&self, kind: &'static str, length_s: f64) -> KindFigures {
         let requests = self.requests();
@@ -131,20 +131,20 @@ pub struct Tallies {
 }
 
 impl Tallies {
-    /// Nothing counted yet.
+    /// Makes empty tallies.
     #[must_use]
     pub fn new(scheme: Scheme) -> Self {
         Self { scheme, by_kind: scheme.kinds.iter().map(|_| None).collect() }
     }
 
-    /// Counts so many requests that are all like this one. Panics when its kind has no name.
+    /// Counts `times` requests that are all like this one. Panics when its kind has no name.
     #[inline]
     pub fn note(&mut self, noted: &Noted, times: u64) {
         let new = || Box::new(Tally::new(self.scheme));
         self.by_kind[usize::from(noted.kind)].get_or_insert_with(new).note(noted, times);
     }
 
-    /// Adds everything `other` counted; both are of the same table of kinds.
+    /// Adds the counts of `other`, which has the same table of kinds.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.by_kind.iter_mut().zip(&other.by_kind) {
             if let Some(theirs) = theirs.as_ref().filter(|tally| tally.requests() > 0) {
@@ -153,7 +153,7 @@ impl Tallies {
         }
     }
 
-    /// Kinds with at least one request, in the table's order.
+    /// Returns the kinds with at least one request, in the table's order.
     pub fn active(&self) -> impl Iterator<Item = (&'static str, &Tally)> {
         self.scheme.kinds.iter().copied().zip(&self.by_kind).filter_map(|(kind, tally)| {
             let tally = tally.as_deref().filter(|tally| tally.requests() > 0)?;
@@ -161,13 +161,13 @@ impl Tallies {
         })
     }
 
-    /// Requests of all kinds.
+    /// Returns the number of requests of all kinds.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.by_kind.iter().flatten().map(|tally| tally.requests()).sum()
     }
 
-    /// All kinds together.
+    /// Returns the sum of all kinds.
     #[must_use]
     pub fn all(&self) -> Tally {
         let mut all = Tally::new(self.scheme);
@@ -175,7 +175,7 @@ impl Tallies {
         all
     }
 
-    /// The figures over `length_ns` nanoseconds.
+    /// Returns the figures over `length_ns` nanoseconds.
     #[must_use]
     pub fn figures(&self, length_ns: u64) -> Figures {
         let length_s = microseconds(length_ns) / 1e6;
@@ -186,7 +186,7 @@ impl Tallies {
         }
     }
 
-    /// Forgets everything, keeps the memory.
+    /// Removes all counts and keeps the memory.
     pub(crate) fn reset(&mut self) {
         for tally in self.by_kind.iter_mut().flatten().filter(|tally| tally.requests() > 0) {
             tally.reset();

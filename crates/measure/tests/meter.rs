@@ -13,7 +13,7 @@ fn meter() -> Arc<Meter> {
     Meter::new(Scheme::tier(KINDS, None), Duration::from_secs(1), Clock::start(), None)
 }
 
-/// A request with random stages of up to 2^20 ns each.
+/// Makes a request with random stages of up to 2^20 ns each.
 fn request(random: &mut fastrand::Rng) -> (u8, Ending, Stamps) {
     let mut at = 1_000;
     let mut next = || {
@@ -32,7 +32,7 @@ fn request(random: &mut fastrand::Rng) -> (u8, Ending, Stamps) {
     (random.u8(0..3), ENDINGS[random.usize(0..3)], stamps)
 }
 
-/// Everything but the length of time and what follows from it.
+/// Returns the figures without the length of time and what follows from it.
 fn counted(mut figures: Figures) -> Figures {
     figures.length_s = 0.0;
     figures.all.requests_per_s = 0.0;
@@ -120,7 +120,8 @@ fn nothing_is_lost_or_counted_twice_while_threads_note_and_the_collector_turns()
     assert!((totals.all.response.mean_us - durations_us).abs() < 1e-6);
 }
 
-/// Notes `requests` of one duration each, handing over at random places, the last ones by ending.
+/// Notes one request of each duration from 0 ns to `requests` - 1 ns, with flushes at random; dropping the
+/// recorder hands over the last ones.
 fn note_many(meter: &Arc<Meter>, seed: u64, requests: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut recorder = meter.recorder();

@@ -1,4 +1,4 @@
-//! The record a run leaves, read back with other eyes than those that wrote it.
+//! The record of a run, read back by other libraries than those that wrote it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ fn info(clock: Clock) -> RunInfo {
     }
 }
 
-/// A recorded run of three windows: requests of two kinds, nothing, requests that were all refused.
+/// Records a run of three windows: requests of two kinds, nothing, requests that were all refused.
 fn recorded(dir: &Path) -> Vec<WindowEnd> {
     let clock = Clock::start();
     let record = Record::create(dir, info(clock), Events::kept(clock)).unwrap();
@@ -125,7 +125,7 @@ fn the_histogram_log_gives_every_count_back() {
     assert!(found == expected);
 }
 
-/// Tag and histogram of a line.
+/// Returns tag and histogram of a line.
 fn read_back(entry: LogEntry<'_>) -> Option<(String, Histogram<u64>)> {
     let LogEntry::Interval(interval) = entry else { return None };
     let bytes = from_base64(interval.encoded_histogram());
@@ -180,7 +180,7 @@ fn a_run_that_was_killed_has_no_end_and_whole_lines() {
     assert_eq!(lines(dir.path(), "system.csv").len(), 2);
 }
 
-/// The rows of `requests.parquet` by column.
+/// Returns the rows of `requests.parquet` by column.
 fn requests(dir: &Path) -> Vec<BTreeMap<String, Field>> {
     let file = fs::File::open(dir.join("requests.parquet")).unwrap();
     let rows = SerializedFileReader::new(file).unwrap().into_iter();

@@ -1,5 +1,5 @@
-//! Rows turned into columns, chunk by chunk while the chunk is in the cache, and columns into pages of a few thousand
-//! rows: what is not encoded yet stays small.
+//! Turns rows into columns, chunk by chunk while the chunk is in the cache, and columns into pages of a few
+//! thousand rows, so that the part not encoded yet stays small.
 
 use std::fs::File;
 use std::mem;
@@ -15,13 +15,13 @@ use crate::chunk::Chunk;
 use crate::scheme::Scheme;
 use crate::stage::Ending;
 
-/// Rows of a page: so many that its head does not weigh, so few that its columns stay in the cache.
+/// Rows of a page: enough that its head hardly counts, few enough that its columns stay in the cache.
 const PAGE_ROWS: usize = 4096;
 
-/// Rows of a row group: as many as readers like, as few as fit into a megabyte or two once encoded.
+/// Rows of a row group: as many as readers like, few enough to fit into a megabyte or two once encoded.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// The table, as far as it is not in the file.
+/// The part of the table that is not in the file yet.
 pub(super) struct Columns {
     columns: Vec<ColumnDescPtr>,
     kinds: Words,
@@ -32,14 +32,14 @@ pub(super) struct Columns {
     stamps: Vec<Numbers>,
     told: Option<Numbers>,
     counted: Option<Numbers>,
-    /// Rows in pages.
+    /// Number of rows in pages.
     paged: usize,
 }
 
 /// A column of words from a short list.
 struct Words {
     names: &'static [&'static str],
-    /// Of the rows that are in no page yet: places in the list.
+    /// Indices in the list, of the rows that are in no page yet.
     places: Vec<u8>,
     pages: Pages,
 }
@@ -47,14 +47,14 @@ struct Words {
 /// A column of numbers.
 struct Numbers {
     width: Width,
-    /// Of the rows that are in no page yet and have one.
+    /// Numbers of the rows that are in no page yet and have one.
     values: Vec<i64>,
-    /// Of a column that may be empty: 1 where there is a number.
+    /// For a column that may be empty: 1 for each row with a number, else 0.
     levels: Option<Vec<u8>>,
     pages: Pages,
 }
 
-/// The columns in their order; [`Columns::write`] writes them in the same.
+/// Returns the schema with the columns in their order; [`Columns::write`] writes them in the same.
 pub(super) fn schema(scheme: &Scheme) -> ParquetResult<TypePtr> {
     let text = |name| {
         let column = Type::primitive_type_builder(name, Physical::BYTE_ARRAY);
@@ -82,7 +82,7 @@ pub(super) fn schema(scheme: &Scheme) -> ParquetResult<TypePtr> {
 }
 
 impl Columns {
-    /// No rows; `schema` is that of the same scheme.
+    /// Makes a table without rows; `schema` is that of the same scheme.
     pub(super) fn new(scheme: Scheme, schema: TypePtr) -> Self {
         let stamps =
             (0..scheme.stamps.len()).map(|place| Numbers::new(Width::Bits64, scheme.may_lack(place)));
@@ -123,12 +123,12 @@ impl Columns {
         if self.unpaged() < PAGE_ROWS { Ok(()) } else { self.page() }
     }
 
-    /// Whether there are enough rows for a row group.
+    /// Returns whether there are enough rows for a row group.
     pub(super) fn is_full(&self) -> bool {
         self.paged >= GROUP_ROWS
     }
 
-    /// Writes what there is as a row group; says how many rows that were.
+    /// Writes all rows as a row group and returns their number.
     pub(super) fn write(&mut self, file: &mut SerializedFileWriter<File>) -> ParquetResult<u64> {
         if self.unpaged() > 0 {
             self.page()?;
@@ -162,7 +162,7 @@ impl Columns {
         Ok(())
     }
 
-    /// The columns of numbers, in the order of the file.
+    /// Returns the columns of numbers, in the order of the file.
     fn numbers(&mut self) -> impl Iterator<Item = &mut Numbers> {
         let own = [&mut self.clients, &mut self.request_bytes, &mut self.answer_bytes];
         own.into_iter().chain(&mut self.stamps).chain(&mut self.told).chain(&mut self.counted)
@@ -183,7 +183,7 @@ impl Words {
         if self.pages.is_empty() {
             self.pages.dictionary(self.names)?;
         }
-        // As many bits as the last place needs; no reader expects none.
+        // As many bits as the last index needs, but at least one: readers do not expect zero.
         let bits = (usize::BITS - (self.names.len() - 1).leading_zeros()).max(1);
         let mut body = vec![bits as u8];
         runs(&self.places, bits, &mut body);
@@ -203,7 +203,7 @@ impl Numbers {
         Self { width, values: Vec::new(), levels: may_be_empty.then(Vec::new), pages }
     }
 
-    /// Takes over a number for so many rows; where the column may be empty, 0 is none.
+    /// Adds a number for `times` rows; where the column may be empty, 0 means none.
     #[inline]
     fn repeat(&mut self, number: u64, times: usize) {
         if let Some(levels) = &mut self.levels {

@@ -1,4 +1,4 @@
-//! Why a record cannot start or go on, and what to do.
+//! Why a record cannot start or continue, and what to do.
 
 use std::path::{Path, PathBuf};
 use std::{error, fmt, io};

@@ -1,4 +1,4 @@
-//! Events: checkpoints, compactions, restarts, whatever can explain a dip in the windows.
+//! Events: checkpoints, compactions, restarts, and whatever else can explain a dip in the windows.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -9,24 +9,24 @@ use crate::lock::lock;
 
 pub(super) const HEAD: &str = "start_s,duration_ms,source,kind\n";
 
-/// More than these between two windows are counted and not kept: a source gone wild must not fill memory.
+/// Most events kept between two windows; more are only counted, as a runaway source must not fill memory.
 const PENDING_MAX: usize = 10_000;
 
-/// Something that took place, not tied to a request.
+/// An event that is not tied to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Begin, in nanoseconds of the run's clock.
     pub start_ns: u64,
     /// Length in nanoseconds; 0 for an instant.
     pub duration_ns: u64,
-    /// Who tells, or of whom: `store`, `record`, a server's name, …
+    /// Source or subject of the event: `store`, `record`, a server's name, …
     pub source: Cow<'static, str>,
-    /// What it was: `compaction`, `reconnect`, …
+    /// Kind of event: `compaction`, `reconnect`, …
     pub kind: Cow<'static, str>,
 }
 
 impl Event {
-    /// An event that began at `start_ns` and took `duration_ns`.
+    /// Makes an event that began at `start_ns` and took `duration_ns`.
     pub fn new(
         start_ns: u64,
         duration_ns: u64,
@@ -43,7 +43,8 @@ impl Event {
     }
 }
 
-/// Where the parts of a program leave events for its record. Clones lead to the same place; the default keeps nothing.
+/// Collects events from all parts of a program for its record. Clones share the same collection; the default
+/// one keeps nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Option<Arc<Kept>>);
 
@@ -61,30 +62,30 @@ struct Pending {
 }
 
 impl Events {
-    /// For a program that keeps a record.
+    /// Makes a collection for a program that keeps a record.
     #[must_use]
     pub fn kept(clock: Clock) -> Self {
         Self(Some(Arc::new(Kept { clock, pending: Mutex::default() })))
     }
 
-    /// Whether there is a record: otherwise nobody needs to find out what happens.
+    /// Returns whether events are kept; if not, nobody needs to find out what happens.
     #[must_use]
     pub fn are_kept(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The time that events are given in, for one that begins; 0 when none are kept.
+    /// Returns the current time on the clock of events, as the start of one; 0 when none are kept.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.0.as_ref().map_or(0, |kept| kept.clock.now())
     }
 
-    /// Something took place just now.
+    /// Adds an event that took place just now.
     pub fn note(&self, source: impl Into<Cow<'static, str>>, kind: &'static str) {
         self.add(Event::new(self.now(), 0, source, kind));
     }
 
-    /// Something that began at `start_ns` has ended.
+    /// Adds an event that began at `start_ns` and has ended now.
     pub fn since(
         &self,
         start_ns: u64,
@@ -106,7 +107,7 @@ impl Events {
         }
     }
 
-    /// Takes what was left so far, with an event that tells how many others were dropped.
+    /// Takes all events so far. If some were dropped, the last event tells their number.
     #[must_use]
     pub fn take(&self) -> Vec<Event> {
         let Some(kept) = &self.0 else { return Vec::new() };

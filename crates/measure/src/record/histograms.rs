@@ -40,7 +40,7 @@ impl HistogramLog {
         Ok(Self { lines, serializer: V2DeflateSerializer::new() })
     }
 
-    /// A line per kind that occurred and stage that was passed.
+    /// Appends a line for each kind that occurred and each stage that was passed.
     pub(super) fn append(&mut self, end: &WindowEnd) -> Result<(), RecordError> {
         let start = Duration::from_secs_f64(end.window.start_s);
         let length = Duration::from_secs_f64(end.window.figures.length_s);

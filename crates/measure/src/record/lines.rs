@@ -17,7 +17,7 @@ pub(super) struct LineFile {
 }
 
 impl LineFile {
-    /// A new file that begins with `head`, lines or nothing.
+    /// Creates a file that begins with `head`: whole lines or nothing.
     pub(super) fn create(dir: &Path, name: &str, head: &str) -> Result<Self, RecordError> {
         let path = dir.join(name);
         let file = OpenOptions::new()
@@ -33,7 +33,7 @@ impl LineFile {
     /// Appends `lines`, each ended by a line feed.
     pub(super) fn append(&mut self, lines: &str) -> Result<(), RecordError> {
         if let Err(source) = self.file.write_all(lines.as_bytes()) {
-            // When even that fails, a reader still sees where the last line feed is.
+            // If even that fails, a reader still sees where the last line feed is.
             let _ = self.file.set_len(self.whole_bytes);
             return Err(RecordError::write(&self.path, source));
         }
@@ -41,14 +41,14 @@ impl LineFile {
         Ok(())
     }
 
-    /// From here on every write finds the disk full.
+    /// Lets every further write find the disk full.
     #[cfg(test)]
     pub(super) fn fill_disk(&mut self) {
         self.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
     }
 }
 
-/// Text as one CSV field.
+/// Returns text as one CSV field.
 pub(super) fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\"").replace(['\n', '\r'], " "))
@@ -57,7 +57,7 @@ pub(super) fn field(text: &str) -> String {
     }
 }
 
-/// Nanoseconds as seconds with microseconds behind the point.
+/// Returns nanoseconds as seconds with microsecond precision.
 pub(super) fn seconds(ns: u64) -> String {
     format!("{}.{:06}", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
 }

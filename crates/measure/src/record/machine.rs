@@ -1,4 +1,4 @@
-//! The machine a run took place on. What the machine does not tell is null.
+//! The machine a run took place on. Fields that the machine does not tell are null.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::proc::{named, read};
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     hostname: Option<String>,
-    /// The same for two runs: their monotonic clocks are one.
+    /// If two runs have the same one, they share a monotonic clock.
     boot_id: Option<String>,
     system: &'static str,
     architecture: &'static str,

@@ -1,21 +1,18 @@
-//! What a run leaves behind: a directory that explains its own figures.
+//! The record of a run: a directory that explains its own figures.
 //!
-//! | file | holds |
-//! | --- | --- |
-//! | `run.json` | command, version, machine, options, start and end, units |
-//! | `windows.csv` | one row per window and kind that occurred, and one for `all` |
-//! | `latency.hlog` | the histograms of every window and kind, in the HdrHistogram log format |
-//! | `system.csv` | one row per window: this process and its machine |
-//! | `events.csv` | whatever can explain a dip |
-//! | `requests.parquet` | every single request, if that was asked for |
+//! | file | holds | | --- | --- | | `run.json` | command, version, machine, options, start and end, units | |
+//! `windows.csv` | one row per window and kind that occurred, and one for `all` | | `latency.hlog` | the
+//! histograms of every window and kind, in the HdrHistogram log format | | `system.csv` | one row per window:
+//! this process and its machine | | `events.csv` | whatever can explain a dip | | `requests.parquet` | every
+//! single request, if that was asked for |
 //!
-//! The collector's thread writes, once per window, whole lines in one call per file; a program killed at any
-//! instant leaves lines, not fragments. A failed write stops the record and never the program: it is reported
-//! once, what was written stays. A directory that holds a run is refused instead of appended to, because two
-//! runs in one file are worth less than none.
+//! The collector's thread writes once per window, whole lines in one call per file, so a program killed at
+//! any instant leaves lines, not fragments. A failed write stops the record and never the program; it is
+//! reported once, and everything written before it stays. A directory that holds a run is refused instead of
+//! appended to, because two runs in one file are worth less than none.
 //!
-//! Only `requests.parquet` is different: a thread of its own writes it, and its format wants an end, so a program
-//! that is killed leaves one that cannot be read.
+//! Only `requests.parquet` is different: a thread of its own writes it, and its format needs a footer, so the
+//! file of a killed program cannot be read.
 
 mod columns;
 mod error;
@@ -48,18 +45,18 @@ use run::RunFile;
 use system::SystemTable;
 use windows::WindowTable;
 
-/// What a record may have made in its directory.
+/// Files that a record may have made in its directory.
 const FILES: [&str; 6] =
     ["run.json", "windows.csv", "latency.hlog", "system.csv", "events.csv", "requests.parquet"];
 
-/// A run being recorded. Shared by reference: any thread may leave events, one thread brings the windows.
+/// A run being recorded. Shared by reference: any thread may add events, one thread writes the windows.
 #[derive(Debug)]
 pub struct Record {
     events: Events,
     /// None: the record has ended or was stopped by a failed write.
     files: Mutex<Option<Files>>,
     dir: PathBuf,
-    /// The directory was not there before.
+    /// Whether this record created the directory.
     made_dir: bool,
 }
 
@@ -73,36 +70,36 @@ struct Files {
     requests: Option<RequestTable>,
 }
 
-/// How many single requests a record that has ended holds.
+/// Numbers of single requests when a record has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// In `requests.parquet`.
+    /// Requests in `requests.parquet`.
     pub recorded: u64,
-    /// Left out because the disk did not keep up.
+    /// Requests left out because the disk did not keep up.
     pub not_recorded: u64,
 }
 
 impl Record {
-    /// Makes `dir` (and what leads to it) and starts the record of a run, with what is left at `events`.
+    /// Creates `dir` (and its parents) and starts the record of a run, with the events collected in `events`.
     ///
     /// # Errors
     /// The directory holds a run already, or cannot be written.
     pub fn create(dir: &Path, info: RunInfo, events: Events) -> Result<Self, RecordError> {
         let made_dir = !dir.exists();
         fs::create_dir_all(dir).map_err(|source| RecordError::create(dir, source))?;
-        // Half a record would be in the way of the next attempt.
+        // Clean up: half a record would be in the way of the next attempt.
         let new: Vec<&str> = FILES.into_iter().filter(|name| !dir.join(name).exists()).collect();
         let files = Files::create(dir, info).inspect_err(|_| remove(dir, &new, made_dir))?;
         Ok(Self { events, files: Mutex::new(Some(files)), dir: dir.to_owned(), made_dir })
     }
 
-    /// Where the meter must send every single request; None: they are not recorded.
+    /// Returns where the meter must send every single request; None: they are not recorded.
     #[must_use]
     pub fn backlog(&self) -> Option<Arc<Backlog>> {
         lock(&self.files).as_ref()?.requests.as_ref().map(RequestTable::backlog)
     }
 
-    /// Adds something to `run.json` that became known during the run.
+    /// Adds a value to `run.json` that became known during the run.
     ///
     /// # Errors
     /// As for [`Record::window`].
@@ -148,10 +145,10 @@ impl Record {
         Ok(ended)
     }
 
-    /// Takes back the record of a run that never began: its files, and the directory if it was made for them.
+    /// Removes the record of a run that never began: its files, and the directory if the record created it.
     pub fn discard(&self) {
         let Some(files) = lock(&self.files).take() else { return };
-        // What cannot be written or removed any more stays; there is nothing in it.
+        // Files that cannot be finished or removed stay; they hold nothing of value.
         let _ = files.requests.map(RequestTable::finish);
         remove(&self.dir, &FILES, self.made_dir);
     }
@@ -186,7 +183,7 @@ impl Files {
     }
 }
 
-/// Removes what can be removed of these files of a record, and the directory if it was made for them.
+/// Removes those of these files that can be removed, and the directory if the record created it.
 fn remove(dir: &Path, files: &[&str], made_dir: bool) {
     files.iter().for_each(|name| drop(fs::remove_file(dir.join(name))));
     if made_dir {

@@ -1,11 +1,11 @@
-//! The pages of a column of `requests.parquet`: two encodings, and the frame round them.
+//! The pages of a column of `requests.parquet`: two encodings, and the frame around them.
 //!
-//! The file, its schema, the heads of its pages and its footer are the library's. What stands inside a page is written
-//! here, because it is done for every number of every request while the load goes on, and the library's encoders took 50
-//! instructions for a number and 126 for a word that it looks up (callgrind, 10 columns: 650 for a request, a seventh of
-//! what a request costs in a deep pipeline). The encodings are those of the format's description
-//! (github.com/apache/parquet-format, Encodings.md): delta binary packed for numbers; for words a dictionary, with the
-//! numbers of its entries as runs or packed.
+//! The library writes the file, its schema, the heads of its pages and its footer. The contents of pages are
+//! encoded here, because that is done for every number of every request while the load is running, and the
+//! library's encoders took 50 instructions for a number and 126 for a word that it looks up (callgrind, 10
+//! columns: 650 for a request, a seventh of what a request costs in a deep pipeline). The encodings are those
+//! of the format's description (github.com/apache/parquet-format, Encodings.md): delta binary packed for
+//! numbers; for words a dictionary, with the indices of its entries as runs or packed.
 
 use std::io::Write;
 
@@ -18,43 +18,44 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::writer::{SerializedPageWriter, SerializedRowGroupWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-/// Deltas that have their least in common.
+/// Number of deltas in a block, which stores their least delta once.
 const BLOCK: usize = 128;
-/// Deltas of a block that are packed with the same number of bits.
+/// Number of deltas that are packed with the same number of bits.
 const QUARTER: usize = 32;
-/// Shorter runs are packed: a run takes two bytes, eight small numbers not many more.
+/// Shortest run stored as such; shorter ones are packed. A run takes two bytes, and eight small numbers
+/// hardly more.
 const RUN_MIN: usize = 8;
 
-/// How wide the numbers of a column are.
+/// Width of the numbers of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    /// A difference wraps round at 32 bits, as readers of such a column expect.
+    /// 32 bits; differences wrap around at that width, as readers of such a column expect.
     Bits32,
-    /// At 64 bits.
+    /// 64 bits.
     Bits64,
 }
 
-/// A column of the row group at hand: its pages, one behind the other.
+/// A column of the current row group: its pages, one after another.
 pub(super) struct Pages {
     encoding: Encoding,
     bytes: TrackedWrite<Vec<u8>>,
-    /// Of the dictionary's page, when there is one.
+    /// Bytes of the dictionary's page, if there is one.
     dictionary_bytes: Option<usize>,
     rows: usize,
 }
 
 impl Pages {
-    /// None yet; those with rows will have this encoding.
+    /// Makes a column without pages; its pages of rows will have this encoding.
     pub(super) fn new(encoding: Encoding) -> Self {
         Self { encoding, bytes: TrackedWrite::new(Vec::new()), dictionary_bytes: None, rows: 0 }
     }
 
-    /// Whether no page has been added.
+    /// Returns whether no page has been added.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.bytes_written() == 0
     }
 
-    /// Adds the page with the words of the column, which is the first.
+    /// Adds the dictionary page, which holds the column's words and must be the first.
     pub(super) fn dictionary(&mut self, words: &[&str]) -> ParquetResult<()> {
         let mut body = Vec::new();
         for word in words {
@@ -67,7 +68,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Adds a page with so many rows.
+    /// Adds a page of `rows` rows.
     pub(super) fn page(&mut self, rows: usize, body: Vec<u8>) -> ParquetResult<()> {
         self.rows += rows;
         self.write(Page::DataPage {
@@ -85,7 +86,7 @@ impl Pages {
         SerializedPageWriter::new(&mut self.bytes).write_page(CompressedPage::new(page, length)).map(drop)
     }
 
-    /// Puts the column into the file, behind the columns before it.
+    /// Appends the column to the row group in the file.
     pub(super) fn append_to<W: Write + Send>(
         self,
         group: &mut SerializedRowGroupWriter<'_, W>,
@@ -129,14 +130,14 @@ pub(super) fn deltas(numbers: &[i64], width: Width, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a block: its least delta, the bits that each quarter needs above it, the quarters.
+/// Appends a block: its least delta, the number of bits that each quarter needs above it, and the quarters.
 fn pack_deltas(deltas: &[i64], out: &mut Vec<u8>) {
     let least = deltas.iter().copied().min().unwrap_or_default();
     varint(zigzag(least), out);
     let bits_at = out.len();
     out.extend([0; BLOCK / QUARTER]);
     for (place, quarter) in deltas.chunks(QUARTER).enumerate() {
-        // What is missing of the last one is packed as zeros.
+        // An incomplete last quarter is packed with zeros at its end.
         let mut above = [0; QUARTER];
         let mut all = 0;
         for (above, delta) in above.iter_mut().zip(quarter) {
@@ -160,7 +161,7 @@ impl Width {
     }
 }
 
-/// Appends a quarter of a block with so many bits each, the lowest first.
+/// Appends a quarter of a block with `bits` bits per number, the lowest first.
 fn pack(numbers: &[u64; QUARTER], bits: u32, out: &mut Vec<u8>) {
     if bits == 0 {
         return;
@@ -172,11 +173,11 @@ fn pack(numbers: &[u64; QUARTER], bits: u32, out: &mut Vec<u8>) {
         if filled >= u64::BITS {
             out.extend_from_slice(&word.to_le_bytes());
             filled -= u64::BITS;
-            // What did not fit; a shift by all 64 bits is none in Rust.
+            // The bits that did not fit. A shift by all 64 bits is not allowed in Rust.
             word = if filled == 0 { 0 } else { number >> (bits - filled) };
         }
     }
-    // 32 numbers of any width are whole bytes.
+    // 32 numbers of any width fill whole bytes.
     out.extend_from_slice(&word.to_le_bytes()[..(filled / 8) as usize]);
 }
 
@@ -199,7 +200,7 @@ pub(super) fn runs(numbers: &[u8], bits: u32, out: &mut Vec<u8>) {
     pack_eights(&numbers[from..], bits, out);
 }
 
-/// Appends small numbers, eight by eight; what is missing of the last eight is zeros.
+/// Appends small numbers in groups of eight; an incomplete last group is filled with zeros.
 fn pack_eights(numbers: &[u8], bits: u32, out: &mut Vec<u8>) {
     if numbers.is_empty() {
         return;
@@ -211,7 +212,7 @@ fn pack_eights(numbers: &[u8], bits: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Small negative numbers as small positive ones.
+/// Maps small negative numbers to small positive ones.
 const fn zigzag(number: i64) -> u64 {
     (number << 1 ^ number >> 63).cast_unsigned()
 }
@@ -239,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// What the library reads of a file with one column.
+    /// Returns what the library reads from a file with one column.
     fn read_back(physical: Physical, repetition: Repetition, pages: Pages) -> Vec<Field> {
         let column = Type::primitive_type_builder("c", physical).with_repetition(repetition).build().unwrap();
         let schema = Type::group_type_builder("s").with_fields(vec![Arc::new(column)]).build().unwrap();

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-/// A file's text.
+/// Returns a file's text.
 pub(super) fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The value of the first line `name: value`.
+/// Returns the value of the first line `name: value`.
 pub(super) fn named<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -15,25 +15,25 @@ pub(super) fn named<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Like [`named`], for a number; a unit behind it is left out.
+/// Returns the number of the first line `name: number`, without a unit behind it.
 pub(super) fn number(text: &str, name: &str) -> Option<u64> {
     named(text, name)?.split(' ').next()?.parse().ok()
 }
 
-/// Ticks of user and system time that a process or thread has had, by the path of its `stat`.
+/// Returns the ticks of user and system time of a process or thread, given the path of its `stat`.
 #[must_use]
 pub fn cpu_ticks(stat: &str) -> Option<[u64; 2]> {
     ticks(&read(stat)?)
 }
 
-/// Counters of this process and its machine, all ever growing (but see `switches`).
+/// Counters of this process and its machine. All only grow, except `switches`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     /// User and system ticks of this process.
     pub(super) ticks: Option<[u64; 2]>,
-    /// Voluntary and involuntary switches of the threads that live now.
+    /// Voluntary and involuntary context switches of the threads that are alive now.
     pub(super) switches: Option<[u64; 2]>,
-    /// Bytes this process made the disks read and write.
+    /// Bytes that this process made the disks read and write.
     pub(super) disk_bytes: Option<[u64; 2]>,
     /// Ticks of the whole machine: user, system, iowait, steal, idle.
     pub(super) machine: Option<[u64; 5]>,
@@ -54,7 +54,8 @@ impl Counters {
     }
 }
 
-/// utime and stime, the 14th and 15th fields; the name before them may hold spaces and brackets.
+/// Returns utime and stime, the 14th and 15th fields of a `stat`; the name before them may hold spaces and
+/// brackets.
 fn ticks(stat: &str) -> Option<[u64; 2]> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
@@ -72,7 +73,7 @@ fn switches() -> Option<[u64; 2]> {
     Some(sums)
 }
 
-/// The first line of `/proc/stat`: cpu user nice system idle iowait irq softirq steal …
+/// Returns ticks from the first line of `/proc/stat`: cpu user nice system idle iowait irq softirq steal …
 fn machine(stat: &str) -> Option<[u64; 5]> {
     let mut ticks = [0; 8];
     let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();

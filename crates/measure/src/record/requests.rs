@@ -1,8 +1,9 @@
 //! `requests.parquet`: a row for every request, written by a thread of its own.
 //!
-//! Columns, not lines: a minute at full speed is some ten million rows, which as text would be ten times as large
-//! and slow to read. Stamps are delta-encoded nanoseconds, so a row takes some twenty bytes and encoding costs less
-//! than the copies that brought it here. No compression on top: it would double the cost for a third of the size.
+//! The file has columns, not lines: a minute at full speed is some ten million rows, which as text would be
+//! ten times as large and slow to read. Stamps are delta-encoded nanoseconds, so a row takes some twenty
+//! bytes, and encoding costs less than the copies that bring the requests here. There is no compression on
+//! top: it would double the cost and save a third of the size.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -31,7 +32,7 @@ pub(super) struct RequestTable {
 }
 
 impl RequestTable {
-    /// A new file and its thread.
+    /// Creates the file and starts its thread.
     pub(super) fn create(dir: &Path, scheme: Scheme, clock: Clock) -> Result<Self, RecordError> {
         let path = dir.join("requests.parquet");
         let failed = |source| RecordError::create(&path, source);
@@ -41,7 +42,7 @@ impl RequestTable {
             let backlog = Arc::clone(&backlog);
             let write = move || {
                 let written = write_all(file, scheme, clock, &backlog);
-                // Nobody is to fill chunks that nobody writes.
+                // Otherwise threads would go on filling chunks that nobody writes.
                 backlog.give_up();
                 written
             };
@@ -50,12 +51,12 @@ impl RequestTable {
         Ok(Self { path, backlog, writer })
     }
 
-    /// Where requests are to go.
+    /// Returns where requests are to be sent.
     pub(super) fn backlog(&self) -> Arc<Backlog> {
         Arc::clone(&self.backlog)
     }
 
-    /// Waits until everything handed over is written and the file has its end.
+    /// Waits until everything handed over is written and the file is complete.
     pub(super) fn finish(self) -> Result<Ended, RecordError> {
         self.backlog.close();
         let written = self.writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -64,7 +65,7 @@ impl RequestTable {
     }
 }
 
-/// Writes what comes until the backlog is closed; says how many rows there are.
+/// Writes all requests until the backlog is closed; returns the number of rows.
 fn write_all(file: File, scheme: Scheme, clock: Clock, backlog: &Backlog) -> ParquetResult<u64> {
     let schema = schema(&scheme)?;
     let mut writer = SerializedFileWriter::new(file, TypePtr::clone(&schema), Arc::new(properties(clock)))?;

@@ -13,7 +13,7 @@ use super::{Event, RecordError};
 use crate::clock::{Clock, ClockPair};
 use crate::scheme::Scheme;
 
-/// What the program tells about itself.
+/// What a program tells about itself.
 #[derive(Clone, Debug)]
 pub struct RunInfo {
     /// The command line, the program's name first. The caller leaves out secrets.
@@ -28,19 +28,20 @@ pub struct RunInfo {
     pub clock: Clock,
     /// The names of what is measured.
     pub scheme: Scheme,
-    /// Every request is recorded too.
+    /// Whether every single request is recorded too.
     pub requests: bool,
 }
 
 impl RunInfo {
-    /// The words of this program's command line, as text: what is none in an argument is replaced.
+    /// Returns the words of this program's command line; parts of an argument that are not Unicode are
+    /// replaced.
     #[must_use]
     pub fn command_line() -> Vec<String> {
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 }
 
-/// How the suffixes and files are to be read.
+/// Explains the suffixes and files to readers.
 const UNITS: [(&str, &str); 9] = [
     ("_s", "seconds; start_s counts from the program's start"),
     ("_ms", "milliseconds"),
@@ -73,9 +74,9 @@ struct Content {
     start_monotonic_ns: u64,
     start_clocks: ClockPair,
     end_clocks: Option<ClockPair>,
-    /// Null while the run goes on, and for ever when it did not end by itself.
+    /// Null until the run ends; it stays null if the program was killed.
     end_s: Option<f64>,
-    /// What the program found worth saying during the run.
+    /// Values that the program added during the run.
     #[serde(flatten)]
     notes: BTreeMap<&'static str, serde_json::Value>,
     units: BTreeMap<&'static str, &'static str>,
@@ -111,20 +112,20 @@ impl RunFile {
         Ok(run)
     }
 
-    /// Writes the end down.
+    /// Writes the time of the end.
     pub(super) fn end(&mut self) -> Result<(), RecordError> {
         self.content.end_s = Some(self.clock.now() as f64 / 1e9);
         self.content.end_clocks = Some(ClockPair::now());
         self.rewrite()
     }
 
-    /// Adds what became known during the run.
+    /// Adds a value that became known during the run.
     pub(super) fn note(&mut self, name: &'static str, value: serde_json::Value) -> Result<(), RecordError> {
         self.content.notes.insert(name, value);
         self.rewrite()
     }
 
-    /// By way of a second file, so that `run.json` is whole at every instant.
+    /// Replaces the file by way of a second one, so that `run.json` is whole at every instant.
     fn rewrite(&self) -> Result<(), RecordError> {
         let next = self.path.with_extension("json.new");
         fs::write(&next, self.text())
@@ -132,7 +133,7 @@ impl RunFile {
             .map_err(|source| RecordError::write(&self.path, source))
     }
 
-    /// The event that tells why the record stopped.
+    /// Returns the event that tells why the record stopped.
     pub(super) fn stopped(&self, error: &RecordError) -> Event {
         Event::new(self.clock.now(), 0, "record", format!("stopped: {error}"))
     }

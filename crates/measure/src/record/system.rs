@@ -1,9 +1,9 @@
 //! `system.csv`: what this process and its machine did during each window.
 //!
 //! A figure of a period is the difference to the last row; threads, memory and open files are levels at its
-//! end. Context switches are summed over the threads alive at the end: Linux offers the process's own sum only
-//! through a foreign call, and the program's threads live as long as it does. A cell is empty where the system
-//! does not tell.
+//! end. Context switches are summed over the threads alive at the end: Linux offers the process's own sum
+//! only through a foreign call, and the program's threads live as long as it does. A cell is empty if the
+//! system does not tell.
 
 use std::fmt::Write;
 use std::fs;
@@ -43,7 +43,7 @@ impl SystemTable {
         Ok(Self { lines, clock: *clock, last: Sample::now(clock) })
     }
 
-    /// One row from the last row's end until now.
+    /// Appends one row for the time from the last row's end until now.
     pub(super) fn append(&mut self) -> Result<(), RecordError> {
         let now = Sample::now(&self.clock);
         let row = row(&self.last, &now);
@@ -80,22 +80,22 @@ fn row(last: &Sample, now: &Sample) -> String {
     row
 }
 
-/// Threads, memory and open files as they are now.
+/// Appends threads, memory and open files as they are now.
 fn levels(row: &mut String) {
     let status = read("/proc/self/status").unwrap_or_default();
     cells(row, number(&status, "Threads").map(|n| [n]));
     cells(row, number(&status, "VmRSS").map(|kib| [kib * 1024]));
-    // The listing holds the handle it is read through.
+    // The listing includes the handle it is read through.
     cells(row, fs::read_dir("/proc/self/fd").ok().map(|files| [files.count().saturating_sub(1)]));
 }
 
-/// What was added to each counter.
+/// Returns how much each counter grew.
 fn growth<const N: usize>(before: Option<[u64; N]>, after: Option<[u64; N]>) -> Option<[u64; N]> {
     let (before, after) = (before?, after?);
     Some(std::array::from_fn(|i| after[i].saturating_sub(before[i])))
 }
 
-/// Each part's share of the sum, in ten-thousandths of precision.
+/// Returns each part's share of the sum, rounded to ten-thousandths.
 fn shares(parts: [u64; 5]) -> [f64; 5] {
     let sum = parts.iter().sum::<u64>().max(1) as f64;
     parts.map(|part| (part as f64 / sum * 1e4).round() / 1e4)

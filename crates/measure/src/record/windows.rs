@@ -71,7 +71,7 @@ fn kind_cells(row: &mut String, kind: &KindFigures) {
     }
 }
 
-/// Cells of figures over so many requests; empty when there was none.
+/// Appends cells of figures over `count` requests; they are empty when there was none.
 fn over<const N: usize>(row: &mut String, count: u64, figures: [f64; N]) {
     for figure in figures {
         row.push(',');
