@@ -1,8 +1,9 @@
-//! The side that is connected to: its certificate, whose clients it takes, and both read again while it runs.
+//! The server's side of TLS: its certificate, the clients it accepts, and how both are read again while it
+//! runs.
 //!
-//! Connections keep what they began with; those that come after [`Acceptor::reload`] get the new files. Files that
-//! cannot be used change nothing, and neither does a certificate that is over, which every client would refuse: so a renewal that
-//! went wrong costs an error message and no service.
+//! Open connections keep the files they began with; those accepted after [`Acceptor::reload`] get the new
+//! ones. Files that cannot be used change nothing, and neither does an expired certificate, which every
+//! client would refuse: a renewal that went wrong costs an error message and no service.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -18,18 +19,18 @@ use crate::files::{authorities, certificates, key, unusable};
 use crate::stream::Tls;
 use crate::validity;
 
-/// Where certificate and key are.
+/// Paths of the server's certificate, its key, and its clients' authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// Our certificate, followed by those that lead to its authority.
+    /// The server's certificate, followed by those that lead to its authority.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Authorities whose clients may come, each with a certificate; None: anybody may.
+    /// Authorities, one of which must have signed a client's certificate. None: clients need no certificate.
     pub clients: Option<PathBuf>,
 }
 
-/// Makes encrypted connections of accepted ones.
+/// Encrypts accepted connections.
 #[derive(Debug)]
 pub struct Acceptor {
     files: ServerFiles,
@@ -37,28 +38,29 @@ pub struct Acceptor {
     refusal: &'static [u8],
 }
 
-/// What connections begin with.
+/// What new connections are given.
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
-    /// When the certificate ends, in seconds since 1970.
+    /// When the certificate expires, in seconds since 1970; None: unknown.
     ends: Option<u64>,
 }
 
 impl Current {
-    /// When the certificate ended; None: it has not.
+    /// Returns when the certificate expired, if it has.
     fn over_since(&self) -> Option<u64> {
         self.ends.filter(|ends| *ends < UnixTime::now().as_secs())
     }
 }
 
-/// Files that were read again and can be used, not yet in force.
+/// New files that can be used and are not yet in force.
 #[derive(Debug)]
 pub struct Renewed(Current);
 
 impl Acceptor {
-    /// Reads the files. `refusal` is what a client that speaks plain text is told, in the words of its protocol. Of a certificate
-    /// that is over there is nothing better to be had yet, and its clients are the judges.
+    /// Reads the files. `refusal` is sent to clients that speak plain text, in the words of their protocol.
+    /// An expired certificate is accepted here: at the start there is no better one yet, and its clients are
+    /// the judges.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
@@ -75,7 +77,8 @@ impl Acceptor {
         self.read_again().map(|renewed| self.renew(renewed))
     }
 
-    /// Reads the files again and changes nothing yet, for whoever has more to read before anything may change.
+    /// Reads the files again without changing anything yet, for a caller that has more to read before
+    /// anything may change.
     ///
     /// # Errors
     /// As [`Acceptor::open`], or the certificate is over.
@@ -95,26 +98,27 @@ impl Acceptor {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
     }
 
-    /// What is in force, for whoever brings a stream of their own.
+    /// Returns the configuration in force, for callers with a stream of their own.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
     }
 
-    /// When the certificate in force ends, in seconds since 1970; None: that cannot be read. Of those that lead from it to its
-    /// authority some may end sooner and harm nobody, for clients find other ways.
+    /// Returns when the certificate in force expires, in seconds since 1970; None: that cannot be read. The
+    /// intermediate certificates are not considered: one may expire sooner without harm, as clients find
+    /// other paths.
     #[must_use]
     pub fn certificate_ends(&self) -> Option<u64> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).ends
     }
 
-    /// Whether it has ended.
+    /// Returns whether the certificate in force has expired.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.current.read().unwrap_or_else(PoisonError::into_inner).over_since().is_some()
     }
 
-    /// Encrypts a connection just accepted; its handshake happens as it is read.
+    /// Encrypts an accepted connection; its handshake happens as it is read.
     ///
     /// # Errors
     /// The library's, which has none for files that could be used.

@@ -1,4 +1,4 @@
-//! The side that connects: whom it trusts, and the certificate it shows.
+//! The client's side of TLS: which servers it trusts, and the certificate it presents.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -14,30 +14,30 @@ use crate::files::{certificates, key, unusable};
 use crate::judge::Judge;
 use crate::stream::Tls;
 
-/// What of a server's certificate is checked.
+/// How closely a server's certificate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Nothing: encryption against eavesdroppers only.
+    /// Not at all: encryption protects against eavesdroppers only.
     Nothing,
-    /// That somebody we trust signed it.
+    /// It must be signed by a trusted authority or be a trusted certificate itself.
     Signer,
-    /// That, and that it was made for the host.
+    /// As `Signer`, and it must have been made for the host.
     SignerAndName,
 }
 
-/// Whom we trust, and who we are.
+/// Which servers are trusted, and our own certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
-    /// How closely we look.
+    /// How closely a server's certificate is checked.
     pub check: Check,
-    /// Certificates to trust: authorities, or a server's own. None: the system's.
+    /// File of the certificates to trust: authorities, or a server's own. None: the system's.
     pub roots: Option<PathBuf>,
     /// Our certificate and its key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
 impl Trust {
-    /// What this means to the library. The files are read.
+    /// Reads the files and returns the configuration for the TLS library.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
@@ -71,14 +71,14 @@ impl Trust {
     }
 }
 
-/// Makes encrypted connections of plain ones.
+/// Encrypts connections to servers.
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
 }
 
 impl PartialEq for Connector {
-    /// The same files may have been other files at another time, so only what was read once is equal.
+    /// Compares by identity: the same paths may have held other files at another time.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.config, &other.config)
     }
@@ -93,12 +93,13 @@ impl Connector {
     /// As [`Trust::config`].
     pub fn open(trust: &Trust) -> Result<Self, TlsError> {
         let mut config = trust.config()?;
-        // Connections here live long and are few: what resuming saves is not worth remembering sessions for.
+        // Connections live long and are few, so resuming sessions would save too little to be worth the
+        // memory.
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// The beginning of a session with the server at `host:port`.
+    /// Begins a session with the server at `host:port`.
     ///
     /// # Errors
     /// What stands there is no host.
@@ -117,7 +118,7 @@ impl Connector {
     }
 }
 
-/// The host of `host:port` or `[address]:port`; the port may be missing.
+/// Returns the host of `host:port` or `[address]:port`; the port may be missing.
 fn host(address: &str) -> &str {
     let bracketed = address.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     bracketed.or_else(|| address.rsplit_once(':')).map_or(address, |(host, _)| host)

@@ -1,18 +1,18 @@
-//! What can be wrong before a single byte is encrypted.
+//! Errors while TLS is set up, before a byte is encrypted.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why there is no TLS.
+/// Why TLS cannot be set up.
 #[derive(Debug)]
 pub enum TlsError {
     /// A file cannot be used, and why.
     File(PathBuf, String),
     /// There are no certificates to trust.
     NobodyTrusted,
-    /// A host that no certificate can be made for.
+    /// The host is not one that a certificate can be made for.
     Host(String),
-    /// Certificate, key and library do not go together.
+    /// The library refuses this certificate, key or setting.
     Refused(rustls::Error),
 }
 

@@ -1,4 +1,4 @@
-//! Certificates and keys in PEM files. Every error names its file.
+//! Reading of certificates and keys from PEM files. Every error names its file.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::error::TlsError;
 
-/// The certificates in a file, at least one.
+/// Reads the certificates in a file, at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
@@ -18,12 +18,12 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// The first private key in a file.
+/// Reads the first private key in a file.
 pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, &in_words(&error)))
 }
 
-/// What the library says of a file, for who has written it.
+/// Describes a library error in words for the person who provided the file.
 fn in_words(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { .. } => "it breaks off before its -----END line".into(),
@@ -33,7 +33,7 @@ fn in_words(error: &pem::Error) -> String {
     }
 }
 
-/// The authorities in a file.
+/// Reads the authorities in a file.
 pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {

@@ -1,4 +1,4 @@
-//! Judges a server's certificate.
+//! Verification of a server's certificate.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -10,13 +10,13 @@ use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use crate::connector::Check;
 use crate::validity;
 
-/// Who judges, by what they were told to trust.
+/// Verifies a server's certificate against what it was told to trust.
 #[derive(Debug)]
 pub(crate) struct Judge {
     pub(crate) check: Check,
     pub(crate) roots: RootCertStore,
-    /// Certificates to trust that may be the server's own: many servers have one signed by nobody else, which is
-    /// no authority's certificate and would be refused as one.
+    /// Trusted certificates that may be the server's own: many servers have a self-signed one, which is not
+    /// an authority's certificate and would be refused as one.
     pub(crate) servers: Vec<CertificateDer<'static>>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
 }

@@ -1,10 +1,11 @@
-//! TLS as one layer between a socket and whoever reads and writes it.
+//! TLS as a layer between a socket and the code that reads and writes it.
 //!
-//! [`stream::Tls`] has the manners of a socket that never waits: reads and writes of bytes, `WouldBlock`, an end. A
-//! readiness loop that serves plain sockets serves encrypted ones with the same lines, and pays for nothing when there
-//! are none. The cryptography is rustls's; ours are the files, the judgment of certificates, and the manners.
+//! [`stream::Tls`] behaves like a non-blocking socket: reads and writes of bytes, `WouldBlock`, an end. An
+//! event loop serves plain and encrypted sockets with the same lines, and pays nothing if there are no
+//! encrypted ones. The cryptography is rustls's; this crate adds the reading of files, the verification of
+//! certificates, and the socket behaviour.
 //!
-//! Server and load generator use it both, so it belongs to neither.
+//! The server and the load generator both use it, so it belongs to neither.
 
 pub mod acceptor;
 pub mod connector;

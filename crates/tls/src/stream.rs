@@ -1,18 +1,20 @@
-//! An encrypted connection with the manners of a plain one that never waits.
+//! An encrypted connection that behaves like a plain non-blocking one.
 //!
-//! A readiness loop that is told of edges lives by three rules, and this keeps them: a read that comes back short has
-//! emptied the kernel; a write counts what the kernel has taken, not what lies here; and what this layer owes the peer
-//! by itself (a handshake's next flight, an alert) leaves at once, or when there is room again: with the next write or
-//! [`Tls::push`].
+//! It keeps the three rules that an edge-triggered event loop relies on:
+//!
+//! - a read that returns less than asked for has emptied the kernel's buffer;
+//! - a write counts the bytes that the kernel has taken, not those buffered here;
+//! - what this layer itself owes the peer (the next part of a handshake, an alert) is sent at once, or when
+//!   there is room again: with the next write or [`Tls::push`].
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use rustls::Connection;
 
-/// Plain bytes in hand behind which nobody looks ahead: the session takes no more than this.
+/// Unread plain bytes from which on [`Tls::look_ahead`] takes no more: the session holds no more than this.
 const LOOKED_AHEAD_MAX: usize = 16 << 10;
 
-/// The first byte of a handshake; whatever else a connection begins with is not TLS.
+/// First byte of a handshake; a connection that begins otherwise is not TLS.
 const HANDSHAKE: u8 = 22;
 
 /// An encrypted connection over a socket.
@@ -20,11 +22,12 @@ const HANDSHAKE: u8 = 22;
 pub struct Tls<S> {
     socket: S,
     session: Connection,
-    /// Bytes of the last write that are encrypted and not yet all with the kernel: it will be repeated.
+    /// Bytes of the last write that are encrypted but not yet all taken by the kernel: that write will be
+    /// repeated.
     taken: usize,
-    /// The peer has said its last.
+    /// Whether the peer has ended the connection.
     ended: bool,
-    /// What a peer is told that does not speak TLS, until it has shown that it does.
+    /// Sent to a peer that does not speak TLS; None once its first bytes have been judged.
     refusal: Option<&'static [u8]>,
 }
 
@@ -35,42 +38,42 @@ impl<S: Read + Write> Tls<S> {
         Self { socket, session, taken: 0, ended: false, refusal: None }
     }
 
-    /// Tells peers that speak plain text in plain text that they must not.
+    /// Has peers that speak plain text answered with `words`, in plain text.
     #[must_use]
     pub fn refusing(self, words: &'static [u8]) -> Self {
         Self { refusal: Some(words), ..self }
     }
 
-    /// The socket below.
+    /// Returns the socket below.
     #[must_use]
     pub const fn socket(&self) -> &S {
         &self.socket
     }
 
-    /// The socket below, to register it.
+    /// Returns the socket below, to register it.
     pub const fn socket_mut(&mut self) -> &mut S {
         &mut self.socket
     }
 
-    /// The socket without the session: for its descriptor, not for its bytes.
+    /// Returns the socket without the session: for its descriptor, not for its bytes.
     #[must_use]
     pub fn into_socket(self) -> S {
         self.socket
     }
 
-    /// Whether the peer has yet to show who it is.
+    /// Returns whether the handshake is still going on.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.session.is_handshaking()
     }
 
-    /// Whether the end is known already, of which the kernel may have no event.
+    /// Returns whether the end is known already, for which the kernel may have no event any more.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Sends what is encrypted and lies here.
+    /// Sends the encrypted bytes that are buffered here.
     ///
     /// # Errors
     /// `WouldBlock` when the kernel takes no more; others are the system's.
@@ -86,10 +89,10 @@ impl<S: Read + Write> Tls<S> {
         Ok(())
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Tells the peer that nothing more will be sent.
     pub fn say_end(&mut self) {
         self.session.send_close_notify();
-        // A peer that is gone, or does not read, needs no telling.
+        // A peer that is gone or does not read need not be told.
         let _ = self.push();
     }
 
@@ -110,14 +113,14 @@ impl<S: Read + Write> Tls<S> {
         Ok(())
     }
 
-    /// Plain bytes that wait to be read.
+    /// Returns how many plain bytes wait to be read.
     fn bytes_in_hand(&mut self) -> io::Result<usize> {
         let state = self.session.process_new_packets();
         let state = state.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         Ok(state.plaintext_bytes_to_read())
     }
 
-    /// Takes what the kernel has, once; whether that was all of it.
+    /// Takes once what the kernel has; returns whether that was all of it.
     fn take_in(&mut self) -> io::Result<bool> {
         let mut sip = Sip { socket: &mut self.socket, first: None, is_all: false };
         while let Err(error) = self.session.read_tls(&mut sip) {
@@ -129,12 +132,12 @@ impl<S: Read + Write> Tls<S> {
         if let (Some(first), Some(words)) = (first, self.refusal.take())
             && first != HANDSHAKE
         {
-            // Told or not, it ends here.
+            // Whether or not the peer got the message, the connection ends here.
             let _ = self.socket.write(words);
             return Err(io::Error::new(ErrorKind::InvalidData, "the peer does not speak TLS"));
         }
         let processed = self.session.process_new_packets();
-        // A handshake's answer; or the alert that says why it fails.
+        // Sends the handshake's answer, or the alert that says why it fails.
         let pushed = self.push();
         let state = processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         self.ended |= state.peer_has_closed();
@@ -152,8 +155,8 @@ impl<S: Read + Write> Read for Tls<S> {
             match self.session.reader().read(&mut buffer[filled..]) {
                 Ok(n) if n > 0 => filled += n,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // Bytes in hand, the end of what the kernel had may be guessed; without, it must be seen, or an
-                    // end behind a handshake's bytes would be missed.
+                    // With bytes in hand, a short read may be taken for the last. Without any, the kernel
+                    // must be seen empty, or an end behind a handshake's bytes would be missed.
                     if is_all && filled > 0 {
                         break;
                     }
@@ -163,7 +166,8 @@ impl<S: Read + Write> Read for Tls<S> {
                         Err(error) => return Err(error),
                     }
                 }
-                // With a word or without one, that was the end: what travels here says itself where it is whole.
+                // The end, with or without a close_notify: the protocols above can tell by themselves whether
+                // they are complete.
                 _ => {
                     self.ended = true;
                     break;
@@ -175,7 +179,8 @@ impl<S: Read + Write> Read for Tls<S> {
 }
 
 impl<S: Read + Write> Write for Tls<S> {
-    /// After `WouldBlock` the next write must begin with the same bytes: they are encrypted already.
+    /// Encrypts and sends bytes. After `WouldBlock` the next write must begin with the same bytes: they are
+    /// encrypted already.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.taken == 0 {
             self.taken = self.session.writer().write(bytes)?;
@@ -192,7 +197,7 @@ impl<S: Read + Write> Write for Tls<S> {
     }
 }
 
-/// One read from the kernel: what it began with, and whether it came back short.
+/// One read from the kernel: its first byte, and whether it returned less than asked for.
 struct Sip<'a, S> {
     socket: &'a mut S,
     first: Option<u8>,

@@ -1,4 +1,4 @@
-//! Until when a certificate is good, for whoever is to renew it in time, or to trust it.
+//! Validity period of a certificate, for its renewal in time and for the decision to trust it.
 
 use std::time::Duration;
 
@@ -8,21 +8,22 @@ use x509_cert::Certificate;
 use x509_cert::der::{DateTime, Decode as _};
 use x509_cert::time::Validity;
 
-/// The last second of its validity, since 1970. None: the library cannot read what rustls could.
+/// Returns the last second of the certificate's validity, since 1970. None: the library cannot read what
+/// rustls could.
 pub(crate) fn end(certificate: &CertificateDer<'_>) -> Option<u64> {
     validity(certificate).map(|validity| validity.not_after.to_unix_duration().as_secs())
 }
 
-/// Such a second for people.
+/// Returns a time in seconds since 1970 as a date for people.
 pub(crate) fn date(unix_s: u64) -> String {
     let date = DateTime::from_unix_duration(Duration::from_secs(unix_s));
     date.map_or_else(|_| format!("second {unix_s} since 1970"), |date| date.to_string())
 }
 
-/// Whether its time has come and is not over. Of what cannot be read here rustls is the judge.
+/// Checks that the certificate is valid now. One that cannot be read here is left to rustls to judge.
 ///
 /// # Errors
-/// Which of the two.
+/// It is not valid yet, or not any more.
 pub(crate) fn judge(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
     let Some(Validity { not_before, not_after }) = validity(certificate) else { return Ok(()) };
     let [not_before, not_after] =

@@ -1,4 +1,4 @@
-//! The manners of an encrypted connection, over a wire that takes and gives as little as it likes.
+//! The socket behaviour of an encrypted connection, over a wire that takes and gives as little as it likes.
 
 #[path = "../../../tests/support/certificates.rs"]
 mod certificates;
@@ -20,7 +20,7 @@ struct Way {
     closed: bool,
 }
 
-/// One end of a wire that holds at most `room` bytes each way, and gives at most `sip` at once.
+/// One end of a wire that holds at most `room` bytes each way and returns at most `sip` per read.
 #[derive(Debug)]
 struct End {
     from: Rc<RefCell<Way>>,
@@ -83,7 +83,8 @@ fn connector(authority: &Authority, own: Option<&Pair>) -> Connector {
     Connector::open(&trust).expect("good files")
 }
 
-/// Writes `bytes` and reads at the other end until all are there, as readiness loops do: as much as goes, in turns.
+/// Writes `bytes` and reads at the other end until all have arrived, in turns and as much as possible, like
+/// an event loop.
 fn carry(
     writer: &mut Tls<End>,
     reader: &mut Tls<End>,
@@ -108,9 +109,9 @@ fn carry(
                 Err(error) => return Err(error),
             }
         }
-        // There is room again, of which a loop is told by an event.
+        // There is room again; an event loop would learn that from an event.
         let _ = reader.push();
-        // Whoever writes reads too: answers of the handshake come that way.
+        // A writer reads too: the handshake's answers arrive that way.
         match writer.read(&mut buffer) {
             Ok(n) => assert_eq!(n, 0, "nobody wrote back"),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -254,19 +255,19 @@ fn garbage_after_the_handshake_is_an_error() {
     assert!(server.read(&mut [0; 16]).is_err_and(|error| error.kind() == ErrorKind::InvalidData));
 }
 
-/// One that trusts this certificate of a server and no other.
+/// Returns a connector that trusts this certificate of a server and no other.
 fn pinning(server: &Pair) -> Connector {
     let roots = Some(server.certificate.clone());
     Connector::open(&Trust { check: Check::SignerAndName, roots, own: None }).expect("good files")
 }
 
-/// Whether a client gets through to a server.
+/// Tries to exchange a byte between a client and a server.
 fn meet(acceptor: &Acceptor, connector: &Connector, host: &str) -> io::Result<()> {
     let (near, far) = wire(1 << 20, 1 << 20);
     let mut server = acceptor.accept(far).expect("a session");
     let mut client = connector.connect(near, host).expect("a session");
     carry(&mut client, &mut server, b"x", 16)?;
-    // What the server thinks of the client's certificate reaches the client afterwards.
+    // The server's verdict on the client's certificate reaches the client afterwards.
     carry(&mut server, &mut client, b"y", 16).map(drop)
 }
 
