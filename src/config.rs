@@ -1,7 +1,8 @@
-//! Where an option's value comes from: the command line, else the environment, else the file of `--config`.
+//! Options come from the command line, else from the environment, else from the file of `--config`.
 //!
-//! Every option has one name in all three: `queue --max-message`, `POSTHASTE_QUEUE_MAX_MESSAGE`, and `max-message`
-//! in the table `[queue]`. Nothing is listed twice: environment and file are derived from the flags.
+//! Every option has the same name in all three: `queue --max-message`, `POSTHASTE_QUEUE_MAX_MESSAGE`, and
+//! `max-message` in the table `[queue]`. Nothing is listed twice: environment and file are derived from the
+//! flags.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -26,15 +27,16 @@ use crate::queue::collector;
 use crate::reference::{NOT_IN_FILE, WITH_FILE};
 use crate::stderr::complain;
 
-/// Why there is nothing to run.
+/// Why no command runs.
 pub(crate) enum Refusal {
-    /// Help or version was asked for, or the flags are wrong, which may have come from variables.
+    /// Help or version was asked for, or the flags are wrong; `origin` names the variables that a wrong value
+    /// came from.
     Flags { error: clap::Error, origin: String },
-    /// The file is wrong.
+    /// The file is wrong, or cannot be read.
     File(String),
 }
 
-/// A value that only its user can judge: understood as text, and wrong.
+/// A value that clap accepts as text, and that the code using it finds wrong.
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 
@@ -56,7 +58,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// Tells the user, and the exit code.
+    /// Tells the user, and returns the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
         match self {
             Self::Flags { error, .. } if !error.use_stderr() => {
@@ -77,12 +79,13 @@ impl Refusal {
     }
 }
 
-/// All commands with their options, each of which knows its environment variable.
+/// Returns all commands with their options and the environment variables of these.
 pub(crate) fn commands() -> Command {
     with_environment(program_of_flags())
 }
 
-/// All commands with their options. Those of the tiers name a file of their own; the others have one for all of their parts.
+/// Returns all commands with their options. The tiers define `--config` themselves; the other commands get
+/// one here for all of their parts.
 pub(crate) fn program_of_flags() -> Command {
     let file = || {
         Arg::new("config").long("config").value_name("FILE").value_parser(value_parser!(PathBuf)).global(true)
@@ -97,7 +100,7 @@ pub(crate) fn program_of_flags() -> Command {
     })
 }
 
-/// Reads the command line, with the environment and the file behind it.
+/// Reads the command line, the environment and the file.
 pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
     let Some((path, origin)) = config_path(&args) else { return understood(commands(), args) };
     let shown = path.to_string_lossy();
@@ -105,15 +108,15 @@ pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
         .map_err(|error| Refusal::File(format!("{origin}cannot read {shown}: {error}")))?;
     let mut program = from_text(args, &shown, &text)?;
     if let Program::Cache(flags) = &mut program {
-        // For its pools and routes: a pipe cannot be read again.
+        // Kept for its pools and routes: a pipe cannot be read again.
         flags.text = Some(text);
     }
     Ok(program)
 }
 
-/// Reads the command line, with the environment and this text of a file behind it.
+/// Reads the command line, the environment and this text of a file.
 pub(crate) fn from_text(args: Vec<OsString>, shown: &str, text: &str) -> Result<Program, Refusal> {
-    // Before there are variables: what is wrong with one of them is not to be said of a line of the file.
+    // Before variables are added: an error in one of them must not be blamed on a line of the file.
     let command = parse(text).and_then(|table| {
         let program = program_of_flags();
         is_for(&program, &args, table.get_ref())?;
@@ -123,7 +126,7 @@ pub(crate) fn from_text(args: Vec<OsString>, shown: &str, text: &str) -> Result<
     understood(with_environment(command), args)
 }
 
-/// Whether the options of a file's text have values that they can have.
+/// Checks that the options in a file's text have possible values.
 pub(crate) fn check(text: &str) -> Result<(), Wrong> {
     parse(text).and_then(|table| with_table(program_of_flags(), table.get_ref(), &[])).map(drop)
 }
@@ -138,7 +141,7 @@ fn understood(command: Command, args: Vec<OsString>) -> Result<Program, Refusal>
     Program::from_arg_matches(&matches).map_err(refusal)
 }
 
-/// A clap error in one line: what is wrong, and where help is.
+/// Shortens a clap error to one line: what is wrong, and where help is.
 fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let help = error.to_string();
@@ -151,19 +154,19 @@ fn one_line(error: &clap::Error) -> String {
         text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
     let said = said.join(" ");
     let said = said.strip_prefix("error: ").unwrap_or(&said).trim();
-    // What numbers that the standard library reads are said not to be.
+    // The standard library's words for a wrong number.
     let said = &said.replace("invalid digit found in string", "must be a whole number");
     format!("{}; see --help", said.strip_suffix("For more information, try '--help'.").unwrap_or(said).trim())
 }
 
-/// The file of `--config`, or of the cache tier's `--check` (elsewhere a flag), which is needed before the flags can be read;
-/// and what to put before an error about it.
+/// Returns the file of `--config`, or of the cache tier's `--check` (elsewhere a flag), which is needed
+/// before the flags can be read; and a prefix for errors about it.
 fn config_path(args: &[OsString]) -> Option<(OsString, String)> {
     let command = args.get(1).and_then(|command| command.to_str()).unwrap_or_default();
     let names = if command == "cache" { &["config", "check"][..] } else { &["config"] };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
-        // A path is any bytes.
+        // Compared as bytes, because a path may be any bytes.
         let option = arg.as_bytes().strip_prefix(b"--").unwrap_or_default();
         match names.iter().find_map(|name| option.strip_prefix(name.as_bytes())) {
             Some([]) => return Some((rest.next()?.clone(), String::new())),
@@ -177,7 +180,8 @@ fn config_path(args: &[OsString]) -> Option<(OsString, String)> {
     })
 }
 
-/// Refuses a file that is for other commands only: it would be passed over, and the command run with all of its defaults.
+/// Refuses a file that is for other commands only: it would be ignored, and the command run with all of its
+/// defaults.
 fn is_for(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(), Wrong> {
     let Some(command) = args.get(1).and_then(|name| program.find_subcommand(name)) else { return Ok(()) };
     let asked = command.get_name();
@@ -185,7 +189,7 @@ fn is_for(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(
     let mut others: Vec<(usize, &str)> = others.collect();
     others.sort_unstable();
     match others.first() {
-        // What is no command is told as such.
+        // A table that is not a command's gets its own error later.
         Some((at, first))
             if program.find_subcommand(first).is_some() && others.iter().all(|(_, name)| *name != asked) =>
         {
@@ -196,7 +200,8 @@ fn is_for(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(
     }
 }
 
-/// Makes a file's values the defaults of the flags they name. `path` is the way to the table: the commands that it belongs to.
+/// Makes a file's values the defaults of the flags they name. `path` is the names of the commands that the
+/// table belongs to.
 pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str]) -> Result<Command, Wrong> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
@@ -210,7 +215,7 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
                 command.mut_subcommand(key, |_| sub)
             }
             _ if key == "config" => return Err(Wrong::new(name.span().start, of_itself(path))),
-            // These are read when the flags are known.
+            // Pools and routes are read once the flags are known.
             _ if path == ["cache"] && [pools::POOLS, pools::ROUTES].contains(&key) => command,
             _ if path == ["cache"] && is_one_of_many(key, value.get_ref()) => {
                 return Err(Wrong::new(
@@ -252,7 +257,7 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
     Ok(command)
 }
 
-/// What is said of a file that names a file of options, which would be passed over.
+/// Returns the error for a file that names a file of options, which would be ignored.
 fn of_itself(path: &[&str]) -> String {
     let variable = path.first().map(|command| format!(", or in POSTHASTE_{}_CONFIG", command.to_uppercase()));
     let variable = variable.unwrap_or_default();
@@ -261,19 +266,19 @@ fn of_itself(path: &[&str]) -> String {
     )
 }
 
-/// Whether pools or routes are written as if there were one of them: `[[cache.route]]`, `[cache.pool.NAME]`.
+/// Returns whether pools or routes are written in the singular: `[[cache.route]]`, `[cache.pool.NAME]`.
 fn is_one_of_many(key: &str, value: &DeValue<'_>) -> bool {
     let is_table = value.is_table()
         || value.as_array().is_some_and(|tables| tables.iter().any(|table| table.get_ref().is_table()));
     is_table && [pools::POOLS, pools::ROUTES].iter().any(|many| many.strip_suffix('s') == Some(key))
 }
 
-/// Whether an option says what to do with a file, and so cannot stand in one.
+/// Returns whether an option says what to do with a file, and so cannot stand in one.
 fn is_of_command_line(path: &[&str], key: &str) -> bool {
     matches!(path, [command] if WITH_FILE.contains(command)) && NOT_IN_FILE.contains(&key)
 }
 
-/// A flag is true or false, only what may be repeated has a list, and nothing has a table.
+/// Checks that a flag is true or false, that only repeatable options have a list, and that none has a table.
 fn check_shape(arg: &Arg, key: &str, value: &Placed<'_>) -> Result<(), Wrong> {
     let wanted = match (arg.get_action(), value.get_ref()) {
         (ArgAction::SetTrue, DeValue::Boolean(_)) => return Ok(()),
@@ -285,7 +290,8 @@ fn check_shape(arg: &Arg, key: &str, value: &Placed<'_>) -> Result<(), Wrong> {
     Err(Wrong::new(value.span().start, format!("{key}: write {wanted}")))
 }
 
-/// What was probably meant. The console and the load generator have no options but those of their parts.
+/// Suggests what was probably meant: an option of a part, or one with a similar name. `admin` and `bench`
+/// have options only in their parts.
 fn advice(command: &Command, path: &[&str], key: &str) -> String {
     let has_it = |part: &&Command| part.get_arguments().any(|arg| arg.get_long() == Some(key));
     if let Some(part) = command.get_subcommands().find(has_it) {
@@ -326,7 +332,7 @@ fn with_default(
     Ok(command.mut_arg(id, |arg: Arg| arg.default_values(values)))
 }
 
-/// What clap takes as a text because it may hold a secret, which clap would show where it is wrong.
+/// Checks a value that clap takes as text because it may hold a secret: clap would show a wrong value.
 fn judged(key: &str, text: &str) -> Result<(), String> {
     match key {
         "store" => text.parse::<StoreChoice>().map(drop).map_err(|error| format!("--store: {error}")),

@@ -38,7 +38,7 @@ fn add(name: &str, file: &Path, roles: &RoleFlags) -> Done {
     say(&format!("account {name} {what} in {}\n", file.display()))
 }
 
-/// Who is in the file, and what they may do.
+/// Shows the accounts in the file and what they may do.
 fn list(file: &Path, as_json: bool) -> Done {
     let accounts = AccountsFile::open(file)?;
     let may = |grants: Option<&Grants>| grants.map_or("everything".to_owned(), Grants::to_string);
@@ -46,7 +46,7 @@ fn list(file: &Path, as_json: bool) -> Done {
     show(as_json, rows.collect())
 }
 
-/// What the flags grant; None when they say nothing.
+/// Returns the grants in the flags; None when there are none.
 fn grants(flags: &RoleFlags) -> Result<Option<Grants>, String> {
     let mut grants = Grants::default();
     for (role, patterns) in
@@ -59,7 +59,8 @@ fn grants(flags: &RoleFlags) -> Result<Option<Grants>, String> {
     Ok((grants != Grants::default()).then_some(grants))
 }
 
-/// More than that some way to log in might not take: a head of HTTP has 16 KiB, and before a login so has a request over RESP.
+/// Longest secret that every way to log in takes: a head of HTTP may have 16 KiB, and so may a request over
+/// RESP before a login.
 const SECRET_BYTES_MAX: usize = 4096;
 
 /// Reads a secret from stdin: its first line.

@@ -1,4 +1,4 @@
-//! `posthaste admin backup`: a copy of an embedded store, made while its server goes on.
+//! `posthaste admin backup`: copies an embedded store while its server runs.
 
 use std::error::Error;
 use std::path::Path;

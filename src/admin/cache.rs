@@ -1,4 +1,4 @@
-//! `posthaste admin` for cache tiers: servers and their states, pools, routes, the way of a key, clients.
+//! `posthaste admin` for cache tiers: servers and their states, pools, routes, the route of a key, clients.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,26 +15,26 @@ use crate::flags::{Program, ReachCache, WebReach};
 use crate::stdout::say;
 use crate::web::{Refused, Web};
 
-/// Clients asked for at once, which is the most that a tier tells of.
+/// Clients per request, which is the most that a tier answers.
 const CLIENTS_PER_PAGE: usize = 1000;
 
-/// A cache tier has no accounts.
+/// HTTP status that tells a queue tier: a cache tier has no accounts, so it never answers this.
 const UNAUTHORIZED: u16 = 401;
 
 type Done = Result<(), Box<dyn Error>>;
 
-/// What is answered as an array of objects.
+/// Shows the answer to a request whose answer is an array of objects.
 pub(crate) fn rows(reach: &ReachCache, path: &str) -> Done {
     let answer = ask(reach, path, None)?;
     show(reach, &answer)
 }
 
-/// Takes a server out, spares it, or lets it take part.
+/// Sets the state of a server: taken out, spared, or taking part.
 pub(crate) fn set_state(reach: &ReachCache, name: &str, state: &str) -> Done {
     show(reach, &ask(reach, "/v1/servers/state", Some(&json!({ "server": name, "state": state })))?)
 }
 
-/// All who are connected, by id.
+/// Returns all clients that are connected, by id.
 pub(crate) fn clients(reach: &ReachCache) -> Result<Vec<Json>, Box<dyn Error>> {
     let (web, mut clients, mut after) = (web(reach)?, Vec::new(), 0);
     loop {
@@ -47,14 +47,14 @@ pub(crate) fn clients(reach: &ReachCache) -> Result<Vec<Json>, Box<dyn Error>> {
     }
 }
 
-/// Closes a client's connection; how many that were.
+/// Closes a client's connection and returns how many were closed.
 pub(crate) fn close_client(reach: &ReachCache, id: u64) -> Result<i64, Box<dyn Error>> {
     let web = web(reach)?;
     let answer = of_cache_tier(&web, web.delete(&format!("/v1/clients/{id}")))?;
     Ok(answer["closed"].as_i64().unwrap_or(0))
 }
 
-/// What is said of an answer that is JSON of some other program.
+/// Returns the error for JSON that is not from a cache tier.
 fn stranger(reach: &ReachCache) -> String {
     format!("{} does not answer as a cache tier does; is one running there, with that --http?", reach.http)
 }
@@ -64,7 +64,7 @@ fn ask(reach: &ReachCache, path: &str, told: Option<&Json>) -> Result<Json, Box<
     of_cache_tier(&web, web.exchange(path, told))
 }
 
-/// An answer; where a queue tier refuses, that it is one.
+/// Returns the answer. If it is a refusal by a queue tier, the error says so.
 fn of_cache_tier(web: &Web, answer: Result<Json, Box<dyn Error>>) -> Result<Json, Box<dyn Error>> {
     if answer.as_ref().is_err_and(|error| error.is::<Refused>()) && is_queue_tier(web) {
         return Err(format!("{} is a queue tier: name the --http of a cache tier", web.address()).into());
@@ -72,7 +72,8 @@ fn of_cache_tier(web: &Web, answer: Result<Json, Box<dyn Error>>) -> Result<Json
     answer
 }
 
-/// Whether it says so, or asks who we are, as no cache tier does.
+/// Returns whether this is a queue tier: its status says so, or it asks for an account, which no cache tier
+/// does.
 fn is_queue_tier(web: &Web) -> bool {
     web.get("/v1/status").is_ok_and(|page| {
         let says: Json = serde_json::from_str(&page.text).unwrap_or_default();
@@ -80,13 +81,13 @@ fn is_queue_tier(web: &Web) -> bool {
     })
 }
 
-/// The HTTP of a cache tier, which has no accounts.
+/// Returns an HTTP client for a cache tier, which has no accounts.
 fn web(reach: &ReachCache) -> Result<Web, Box<dyn Error>> {
     let (http, tls) = (reach.http.clone(), reach.tls.clone());
     Web::new(&WebReach { http, user: None, secret_file: None, tls })
 }
 
-/// Text as it stands in a query.
+/// Percent-encodes text for a query.
 fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()
@@ -104,7 +105,7 @@ fn show(reach: &ReachCache, answer: &Json) -> Done {
         [] => say("none\n"),
         rows => {
             let mut rows = rows.to_vec();
-            // Distributions are for programs.
+            // Distributions are left to programs.
             for row in rows.iter_mut().filter_map(Json::as_object_mut) {
                 row.retain(|name, _| !name.ends_with("_below_us"));
             }
@@ -113,7 +114,7 @@ fn show(reach: &ReachCache, answer: &Json) -> Done {
     }
 }
 
-/// Where a key goes: by the routes of a tier that runs, or by a file.
+/// Explains where a key goes, by the routes of a running tier or of a file.
 pub(crate) fn explain(reach: &ReachCache, key: &str, command: &str, file: Option<&Path>) -> Done {
     let answer = match file {
         Some(file) => by_file(key, command, file)?,

@@ -65,7 +65,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
     }
 }
 
-/// How much the log of a tier tells, or is to tell.
+/// Shows or sets the log level of a tier.
 fn log_level(level: Option<LogLevel>, reach: &WebReach) -> Done {
     let told = level.map(|level| json!({ "log_level": level }));
     let answer = Web::new(reach)?.exchange("/v1/log-level", told.as_ref())?;
@@ -73,7 +73,7 @@ fn log_level(level: Option<LogLevel>, reach: &WebReach) -> Done {
     say(&format!("{level}\n"))
 }
 
-/// A request whose answer is a map or an array of maps.
+/// Shows the answer to a request whose answer is a map or an array of maps.
 fn rows(reach: &Reach, words: &[&str]) -> Done {
     let answer = Client::connect(reach)?.ask(words, |value| Ok(json(value)))?;
     if reach.json {
@@ -88,11 +88,11 @@ fn rows(reach: &Reach, words: &[&str]) -> Done {
     }
 }
 
-/// Some messages of a queue, and how to see the others.
+/// Shows some messages of a queue, and how to see more.
 fn messages(reach: &Reach, queue: &str, after: u64, count: u32) -> Done {
     let mut client = Client::connect(reach)?;
     let (mut shown, mut last) = (Vec::new(), after);
-    // One answer may have fewer than there are, when they are large.
+    // A single answer may have fewer messages than asked for, when they are large.
     while shown.len() < count as usize {
         let left = count as usize - shown.len();
         let words = ["QBROWSE", queue, "AFTER", &last.to_string(), "COUNT", &left.to_string()];
@@ -112,8 +112,8 @@ fn messages(reach: &Reach, queue: &str, after: u64, count: u32) -> Done {
     Ok(())
 }
 
-/// A request whose answer is a number, and what it counts.
-/// What concerns all messages of a queue takes its time.
+/// Shows the answer to a request that counts something. A request about all messages of a queue takes its
+/// time.
 fn count(reach: &Reach, words: &[&str], what: &str) -> Done {
     tell(reach, number(Client::connect(reach)?.waiting_for_long()?, words)?, what)
 }
@@ -126,7 +126,7 @@ fn tell(reach: &Reach, count: i64, what: &str) -> Done {
     say(&if reach.json { format!("{:#}\n", json!({ what: count })) } else { format!("{count} {what}\n") })
 }
 
-/// CLIENT LIST gives one line of `name=value` a client.
+/// Shows the answer to CLIENT LIST, which has one line of `name=value` for each client.
 fn clients(reach: &Reach) -> Done {
     let text = Client::connect(reach)?.ask(&["CLIENT", "LIST"], |value| {
         Ok(String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned())
@@ -142,7 +142,7 @@ fn list(reach: &Reach, rows: Vec<Json>) -> Done {
     show(reach.json, rows)
 }
 
-/// Rows as a table, or as they are.
+/// Shows rows as a table, or as JSON.
 fn show(as_json: bool, rows: Vec<Json>) -> Done {
     match rows.as_slice() {
         _ if as_json => say(&format!("{:#}\n", Json::Array(rows))),
@@ -151,12 +151,12 @@ fn show(as_json: bool, rows: Vec<Json>) -> Done {
     }
 }
 
-/// The cache tier at this address, reached as the flags say for the rest.
+/// Returns how to reach the cache tier at this address, with the other flags as they are.
 fn of_cache(http: &str, Reach { tls, json, .. }: &Reach) -> ReachCache {
     ReachCache { http: http.to_owned(), tls: tls.clone(), json: *json }
 }
 
-/// What is counted is a number; a name may look like one.
+/// Returns a field as JSON: counts as numbers, anything else as text, since a name may look like a number.
 fn client_field(name: &str, value: &str) -> Json {
     if name == "user" {
         return unlisted(value).into();
@@ -166,7 +166,7 @@ fn client_field(name: &str, value: &str) -> Json {
     number.map_or_else(|| value.into(), Json::from)
 }
 
-/// Rows with the same fields as a table; fields that only some rows have stand at the end.
+/// Formats rows as a table; fields that only some rows have stand at the end.
 pub(crate) fn table(rows: &[Json]) -> String {
     let mut names: Vec<&String> = Vec::new();
     for name in rows.iter().filter_map(Json::as_object).flat_map(Map::keys) {
@@ -187,7 +187,7 @@ pub(crate) fn table(rows: &[Json]) -> String {
     lines.iter().map(line).collect()
 }
 
-/// A part of a list by what names it.
+/// Names an element of a list.
 fn in_short(part: &Json) -> String {
     match part {
         Json::Object(fields) => {
@@ -197,18 +197,18 @@ fn in_short(part: &Json) -> String {
     }
 }
 
-/// A character of JSON, which writes down only the oldest control characters.
+/// Escapes a character of JSON, which itself escapes only the oldest control characters.
 fn visible(character: char) -> String {
     if character.is_ascii_graphic() { character.to_string() } else { character.escape_debug().to_string() }
 }
 
-/// A text whose control characters are seen. Quotes stay as they are, so that a name can be taken from here: a backslash before
-/// one is never the text's own, whose are two each.
+/// Makes the control characters of a text visible. Quotes stay as they are, so that a name can be copied from
+/// here; a backslash before one is never the text's own, as those are doubled.
 fn legible(text: &str) -> String {
     text.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
 }
 
-/// One field for people: control characters made visible, long bodies cut.
+/// Formats one field for people: control characters made visible, long bodies cut.
 pub(crate) fn cell(value: &Json) -> String {
     const CHARACTERS_MAX: usize = 60;
     let text = match value {

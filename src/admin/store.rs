@@ -1,4 +1,4 @@
-//! `posthaste admin store`: how a PostgreSQL store is, and what to do about it.
+//! `posthaste admin store`: reports the condition of a PostgreSQL store, and what to do about it.
 
 use std::error::Error;
 use std::fmt::Write as _;

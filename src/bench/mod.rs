@@ -1,4 +1,4 @@
-//! `posthaste bench`: hands over to the load generator and turns its verdict into an exit code.
+//! `posthaste bench`: runs the load generator and turns its verdict into an exit code.
 
 mod raw;
 mod store;
@@ -25,11 +25,11 @@ pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {
     };
     say(&report.to_string())?;
     report.verdict()?;
-    // Whoever runs several one after the other must see that this one was not to be.
+    // A script that runs several in a row must see that this one was interrupted.
     if is_interrupted() { Err(LoadError::Failed("interrupted".to_owned()).into()) } else { Ok(()) }
 }
 
-/// At the first SIGINT or SIGTERM the run ends and is reported, at the second the program does.
+/// Handles SIGINT and SIGTERM: the first ends and reports the run, the second ends the program.
 fn heed_interrupts() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
@@ -48,18 +48,18 @@ fn heed_interrupts() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The same for a cache, whose options may be in memtier's words.
+/// Runs the load against a cache, whose options may be in memtier's words.
 pub(crate) fn run_cache(flags: CacheBench) -> Result<(), Box<dyn Error>> {
     run(flags.translated()?)
 }
 
-/// Works a store directly, and leaves nothing that was made for the time of the run.
+/// Runs the load on a store directly, and leaves no file that was made for the run.
 pub(crate) fn run_store(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
     end_at_interrupt()?;
     store::run(flags)
 }
 
-/// At the first SIGINT or SIGTERM the program ends, and leaves nothing that it has made for the time of the run.
+/// Handles SIGINT and SIGTERM: the first ends the program, and removes the file that was made for the run.
 fn end_at_interrupt() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
@@ -72,7 +72,7 @@ fn end_at_interrupt() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes one report of the records of several load generators; an error if one of them failed.
+/// Merges the records of several load generators into one report; an error if one of them failed.
 pub(crate) fn merge(flags: &MergeFlags) -> Result<(), Box<dyn Error>> {
     let summary = flags.json.as_deref().map(SummaryFile::open).transpose()?;
     let merged = posthaste_load::merge::merge(&flags.records)?;

@@ -1,7 +1,8 @@
-//! What the disk does beside an embedded store: as many bytes as its log grows by, appended to a plain file.
+//! Measures what the disk does beside an embedded store: appends as many bytes as the store's log grows by to
+//! a plain file.
 //!
-//! The file has a name, since file systems spare themselves the work for one that has none and whose end nobody will read. So it
-//! must be removed, also when the run is ended by a signal.
+//! The file has a name, because file systems save themselves work for a nameless file whose end nobody will
+//! read. So it must be removed, also when a signal ends the run.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -10,24 +11,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The file that there is now.
+/// Path of the file, while there is one.
 static UNDER_WAY: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 fn under_way() -> MutexGuard<'static, Option<PathBuf>> {
     UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the file if there is one, and keeps others from being made until the returned guard is gone: for a program that ends
-/// at once.
+/// Removes the file if there is one, and keeps another from being made until the returned guard is dropped:
+/// for a program that ends at once.
 pub(crate) fn give_up() -> impl Sized {
     let mut under_way = under_way();
-    // Its user has asked for an end and not for a file.
+    // A failure is ignored: the user has asked for the end.
     under_way.take().into_iter().for_each(|path| drop(fs::remove_file(path)));
     under_way
 }
 
-/// Operations per second when what a log grows by in two batches is appended to a growing file beside the store, in
-/// turn, with one sync for each.
+/// Returns operations per second when the bytes by which a log grows in two batches are appended to a growing
+/// file beside the store, in turn, with one sync for each.
 pub(crate) fn append(
     dir: &Path,
     batch: usize,
@@ -44,7 +45,7 @@ pub(crate) fn append(
     Ok(rate?)
 }
 
-/// A file of that name is somebody else's.
+/// Creates the file. One of that name that exists already belongs to somebody else, and is an error.
 fn create(path: &Path) -> io::Result<File> {
     let mut under_way = under_way();
     let file = File::create_new(path)?;
@@ -53,7 +54,7 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 fn beside(dir: &Path) -> PathBuf {
-    // Without the slash at its end, behind which the file would be in the store.
+    // Normalized, since with a slash at its end the file would be inside the store.
     let mut name = dir.components().as_path().as_os_str().to_owned();
     name.push(".raw");
     name.into()

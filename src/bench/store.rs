@@ -1,7 +1,8 @@
-//! `posthaste bench store`: drives a store directly, without network or path: the "database alone" experiment.
+//! `posthaste bench store`: drives a store directly, without network and request path: the "database alone"
+//! experiment.
 //!
-//! Beside an embedded store as many bytes as its log grows by are appended to a plain file and synced, in turn with
-//! it, so that the figure can be read as a share of what the disk allows.
+//! Beside an embedded store, as many bytes as its log grows by are appended to a plain file and synced, in
+//! turn with the store, so that the figure can be read as a share of what the disk allows.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -28,10 +29,10 @@ use crate::flags::{BenchStoreFlags, StoreWorkload};
 use crate::queue;
 use crate::stdout::say;
 
-/// What the bodies of one batch may take, several times over, in memory.
+/// Most bytes of bodies in one batch; they are in memory several times.
 const BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// The shortest time in which something can be measured.
+/// Shortest time in which something can be measured.
 const PART_MIN: Duration = Duration::from_millis(1);
 
 /// One measured batch size.
@@ -129,7 +130,7 @@ fn refuse_what_needs_a_database(flags: &BenchStoreFlags) -> Result<(), String> {
     Ok(())
 }
 
-/// What was measured, as the first line of what is shown.
+/// Returns the first line of the output: what was measured.
 pub(crate) fn heading(store: &str, message_bytes: usize, preload: u64) -> String {
     format!("{store}, {message_bytes} B bodies, {preload} messages in it\n")
 }
@@ -196,13 +197,13 @@ fn measure<R: Rules>(
     })
 }
 
-/// Of an even number of values, the mean of the middle two.
+/// Sorts the values and returns their median; for an even number of them, the mean of the middle two.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
 }
 
-/// The 99th percentile of sorted values: the least of them that 99 in a hundred do not exceed.
+/// Returns the 99th percentile of sorted values: the least of them that 99 in a hundred do not exceed.
 pub(crate) fn p99<T: Copy>(sorted: &[T]) -> T {
     sorted[(sorted.len() * 99).div_ceil(100) - 1]
 }
@@ -223,7 +224,7 @@ impl LogGrowth {
     }
 }
 
-/// A store with the two requests it is driven with.
+/// A store, and the two requests it is driven with.
 struct Driver<R: Rules> {
     store: R,
     time: Time,
@@ -265,7 +266,7 @@ impl<R: Rules> Driver<R> {
         self.batch(&batch[..usize::try_from(messages % BATCH)?])
     }
 
-    /// Two batches to be done in turn, so that pairs are whole at batch 1 as well.
+    /// Returns two batches to be executed in turn, so that pairs are complete at batch size 1 as well.
     fn batches(&self, workload: StoreWorkload, batch: usize) -> [Vec<Operation>; 2] {
         let operation = |i: usize| match workload {
             StoreWorkload::Pairs if i % 2 == 1 => self.pop.clone(),
@@ -274,7 +275,7 @@ impl<R: Rules> Driver<R> {
         [(0..batch).map(operation).collect(), (batch..2 * batch).map(operation).collect()]
     }
 
-    /// What a log grows by; the messages that show it are gone again.
+    /// Measures by how much the log grows; the messages sent for that are removed again.
     fn log_growth(&mut self) -> Result<LogGrowth, Box<dyn Error>> {
         let [one_send, nine_sends] = [1, 9].map(|many| vec![self.send.clone(); many]);
         let [one_pop, nine_pops] = [1, 9].map(|many| vec![self.pop.clone(); many]);
@@ -291,13 +292,13 @@ impl<R: Rules> Driver<R> {
         Ok(self.log_bytes() - before)
     }
 
-    /// 0 where the store has no log.
+    /// Returns the size of the log; 0 when the store has none.
     fn log_bytes(&self) -> u64 {
         let figures = self.store.figures();
         figures.iter().find(|(name, _)| *name == "log_bytes").map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Operations per second by these batches.
+    /// Returns operations per second over these batches.
     fn run(&mut self, batches: &[Vec<Operation>; 2], span: Duration) -> Result<f64, Box<dyn Error>> {
         let start = Instant::now();
         let mut done = 0;
@@ -306,7 +307,7 @@ impl<R: Rules> Driver<R> {
                 self.batch(operations)?;
                 done += operations.len();
             }
-            // At the end, so that of the shortest time something is known too.
+            // Checked at the end, so that even the shortest time measures something.
             let elapsed = start.elapsed();
             if elapsed >= span {
                 return Ok(done as f64 / elapsed.as_secs_f64());

@@ -1,7 +1,8 @@
-//! `posthaste bench store` on PostgreSQL: several connections, each driven like a worker drives it, and nothing else.
+//! `posthaste bench store` on PostgreSQL: several connections, each driven as a worker drives it, and nothing
+//! else.
 //!
-//! Every thread stands for a worker: it puts the requests of its clients into a batch, has the store run it, and
-//! looks at the answers. A client has one request in a batch, as it would have over a network.
+//! Every thread stands for a worker: it puts the requests of its clients into a batch, has the store execute
+//! it, and looks at the answers. A client has one request in a batch, as it would have over a network.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -28,13 +29,13 @@ use super::store::{heading, median, p99};
 use crate::flags::{BenchStoreFlags, StoreWorkload};
 use crate::stdout::say;
 
-/// Connections that are measured unless others are named.
+/// Numbers of connections that are measured by default.
 const CONNECTIONS: [usize; 3] = [1, 4, 16];
 
-/// The queue that all clients share, as in the twelve steps.
+/// Name of the queue that all clients share, as in the twelve steps.
 const SHARED: &[u8] = b"1";
 
-/// Steps of a loop.
+/// Steps of a loop in the twelve-step workload.
 const STEPS: usize = 12;
 
 /// One measured number of connections and batch size.
@@ -60,7 +61,7 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// What one slice of time has shown.
+/// Result of one slice of time.
 struct Slice {
     operations_per_s: f64,
     calls: Vec<Duration>,
@@ -151,7 +152,7 @@ fn measure(
     })
 }
 
-/// All connections for so long.
+/// Runs all connections for one slice of time.
 fn slice(
     flags: &BenchStoreFlags,
     store: &Arc<Postgres>,
@@ -181,13 +182,13 @@ fn slice(
     Ok(all)
 }
 
-/// A client: whose requests it sends, and how far it is.
+/// A client: its account, and how far it is.
 struct Client {
     account: AccountId,
     name: Vec<u8>,
     /// Requests so far.
     done: usize,
-    /// The queue that step 7 made.
+    /// Name of the queue that step 7 made.
     own: Vec<u8>,
 }
 
@@ -211,7 +212,7 @@ impl<'a> Driver<'a> {
         u32::try_from(flags.message_bytes)?;
         let client = |number| {
             let name = format!("bench-{thread}-{number}").into_bytes();
-            // Pairs are whole at any batch size: neighbours do different halves.
+            // Pairs are complete at any batch size: neighbours start with different halves.
             let account = store.account(&name)?;
             Ok(Client { account, name, done: number, own: SHARED.to_vec() })
         };
@@ -236,7 +237,7 @@ impl<'a> Driver<'a> {
         self.ask(&sends[..usize::try_from(messages % BATCH as u64)?]).map(drop)
     }
 
-    /// Connects, and has the clients of twelve steps stand in different ones.
+    /// Connects, and brings the clients of the twelve-step workload to different steps.
     fn warm_up(&mut self) -> Result<(), Failed> {
         if self.workload != StoreWorkload::TwelveStep {
             return self.turn(STEPS).map(drop);
@@ -257,7 +258,7 @@ impl<'a> Driver<'a> {
             let call = Instant::now();
             operations += self.turn(STEPS)?;
             calls.push(call.elapsed());
-            // At the end, so that of the shortest time something is known too.
+            // Checked at the end, so that even the shortest time measures something.
             let elapsed = start.elapsed();
             if elapsed >= span {
                 return Ok(Slice { operations_per_s: operations as f64 / elapsed.as_secs_f64(), calls });
@@ -265,7 +266,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// One call with the next request of every client whose place in a group of twelve is at most `last`.
+    /// Makes one call with the next request of every client whose place in a group of twelve is at most
+    /// `last`. Returns the number of requests.
     fn turn(&mut self, last: usize) -> Result<usize, Failed> {
         let takes_part = |number: &usize| number % STEPS <= last;
         let numbers: Vec<usize> = (0..self.clients.len()).filter(takes_part).collect();
@@ -290,7 +292,7 @@ impl<'a> Driver<'a> {
         Ok(numbers.len())
     }
 
-    /// Other requests, all of them by the first client; their answers in order.
+    /// Sends other requests, all by the first client, and returns their answers in order.
     fn ask(&mut self, requests: &[(Operation, Vec<u8>)]) -> Result<Vec<Vec<u8>>, Failed> {
         for (number, (operation, bytes)) in requests.iter().enumerate() {
             self.put(number, self.clients[0].account, operation.clone(), bytes.clone());
@@ -312,7 +314,7 @@ impl<'a> Driver<'a> {
         self.batch.waiting.push(bundle);
     }
 
-    /// What a client asks next.
+    /// Returns a client's next request.
     fn next(&self, client: &Client) -> (Operation, Vec<u8>) {
         let (own, me) = (&client.own, &client.name);
         match (self.workload, client.done % STEPS + 1) {
@@ -361,7 +363,7 @@ fn read(takes: bool, queue: Option<&[u8]>, from: Option<&[u8]>) -> (Operation, V
     (operation, bytes)
 }
 
-/// An error ends the experiment; so does an answer that never came.
+/// Refuses an error answer and a missing one: either ends the experiment.
 fn check(answer: &[u8]) -> Result<(), Failed> {
     match answer.first() {
         Some(b'-') => Err(String::from_utf8_lossy(&answer[1..]).trim_end().into()),
@@ -370,7 +372,7 @@ fn check(answer: &[u8]) -> Result<(), Failed> {
     }
 }
 
-/// Lengths were checked when the driver was made.
+/// Makes a span; its lengths were checked when the driver was made.
 fn span(start: usize, len: usize) -> Span {
     let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
     Span { start: number(start), len: number(len) }

@@ -1,4 +1,4 @@
-//! `posthaste cache --check`: what pools and routes mean, in sentences, and what they leave out.
+//! `posthaste cache --check`: describes in sentences what pools and routes mean, and what they leave out.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use posthaste_server::cache::table::{Route, Table};
 
 use crate::config::Misuse;
 
-/// Mean weight in thousandths at which one of five keys is not taken in mcrouter's 32 attempts.
+/// Mean weight, in thousandths, at which mcrouter's 32 attempts find no server for one of five keys.
 const LOW_WEIGHT: u32 = 50;
 
-/// The whole text.
+/// Returns the whole text.
 pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
     let fleet = Fleet::believing(&options.layout, options.eject, options.beliefs.clone(), Events::default());
     let fleet = fleet.map_err(Misuse)?;
@@ -45,7 +45,7 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
     Ok(text)
 }
 
-/// Where the keys of a pool are, on which servers, and how long these are waited for.
+/// Describes where the keys of a pool are, on which servers, and how long these are waited for.
 fn pool(pool: &PoolPlan, directory: &Directory) -> Result<String, Misuse> {
     let mut text = format!("pool {}: {}\n", pool.name, placing(&pool.rules, pool.seats.len()));
     if pool.rules.get_errors == GetErrors::Missed {
@@ -64,7 +64,7 @@ fn pool(pool: &PoolPlan, directory: &Directory) -> Result<String, Misuse> {
     Ok(text)
 }
 
-/// Which of its servers have a key, and how they are asked.
+/// Describes which servers of a pool have a key, and how they are asked.
 fn placing(rules: &Rules, servers: usize) -> String {
     match rules.writes {
         Writes::Owner => format!("every key is on its owner by {}", rules.hash),
@@ -82,11 +82,11 @@ fn placing(rules: &Rules, servers: usize) -> String {
     }
 }
 
-/// A server of a pool.
+/// Describes a server of a pool.
 fn seat(seat: &Seat, directory: &Directory) -> Result<String, String> {
     let backend = Backend::parse_by(&seat.address, directory)?;
     let mut text = format!("  server {}", backend.name);
-    // Where it really is, when that is not what was written.
+    // The address, if it differs from what was written.
     let address = backend.address()?.to_string();
     if backend.name != address {
         text += &format!(" at {address}");
@@ -106,7 +106,7 @@ fn seat(seat: &Seat, directory: &Directory) -> Result<String, String> {
     Ok(text + "\n")
 }
 
-/// What part of a key places it, and what a pool has to do with others.
+/// Describes which part of a key places it, and how a pool is related to others.
 fn relations(pool: &PoolCard, ejects: bool) -> String {
     let mut lines = Vec::new();
     lines.extend(
@@ -117,7 +117,7 @@ fn relations(pool: &PoolCard, ejects: bool) -> String {
     lines.extend(low_weights(pool));
     for StandInCard { pool, expiry_s } in &pool.failover {
         let expiry = expiry_s.map(|seconds| format!(", where what is stored lives at most {seconds} s"));
-        // One that is lost stays in every answer then.
+        // Without ejection, a lost server stays in every answer.
         let whom = if ejects { "away" } else { "taken out (down), not for those that are lost" };
         lines
             .push(format!("pool {pool} stands in for servers that are {whom}{}", expiry.unwrap_or_default()));
@@ -137,7 +137,8 @@ fn relations(pool: &PoolCard, ejects: bool) -> String {
     lines.iter().map(|line| format!("  {line}\n")).collect()
 }
 
-/// Where mcrouter's rule disregards the weights: each attempt takes a server with a chance that is its weight, and the last one any.
+/// Warns if the weights are so low that mcrouter's rule disregards them: each attempt takes a server with a
+/// probability that is its weight, and the last attempt takes any.
 fn low_weights(pool: &PoolCard) -> Option<String> {
     let weights: u32 = pool.servers.iter().map(|server| server.weight).sum();
     let is_low = weights / (pool.servers.len() as u32).max(1) < LOW_WEIGHT;
@@ -150,7 +151,7 @@ fn low_weights(pool: &PoolCard) -> Option<String> {
     })
 }
 
-/// What becomes of a key of each route, by the example of the shortest one.
+/// Describes where the keys of each route go, by the example of the shortest one.
 fn routes(table: &Table) -> Result<String, Misuse> {
     let mut text = String::new();
     for route in &table.routes {
@@ -182,7 +183,7 @@ fn routes(table: &Table) -> Result<String, Misuse> {
     Ok(text)
 }
 
-/// Keys and commands that no route takes, and pools that none leads to.
+/// Describes keys and commands that no route takes, and pools that no route leads to.
 fn left_out(table: &Table) -> String {
     let mut text = String::new();
     let of_all_keys = table.routes.iter().filter(|route| route.prefix.is_empty());
@@ -201,7 +202,7 @@ fn left_out(table: &Table) -> String {
     text
 }
 
-/// Whether a request may come to each pool: by a route, or by a pool that one leads to.
+/// Returns for each pool whether a request may reach it: by a route, or by a pool that a route leads to.
 fn reached(table: &Table) -> Vec<bool> {
     let mut reached = vec![false; table.pools.len()];
     let shadows = |route: &Route| route.shadow.map(|shadow| shadow.pool);
@@ -218,7 +219,7 @@ fn reached(table: &Table) -> Vec<bool> {
     reached
 }
 
-/// A server that two pools have, in themselves or below them.
+/// Returns a server that both pools have, in themselves or in a pool below.
 fn common_server(table: &Table, one: usize, other: usize) -> Option<&str> {
     let members = |pool: usize| {
         let below = match table.pools[pool].source {

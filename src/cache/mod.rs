@@ -1,4 +1,4 @@
-//! `posthaste cache`: starts the tier, reads its file again when it is told to, runs until a signal, stops gracefully.
+//! `posthaste cache`: starts the tier, reads its file again on SIGHUP, runs until a signal, stops gracefully.
 
 mod meaning;
 
@@ -27,7 +27,7 @@ use crate::pools::{self, Defaults, Names};
 use crate::stdout::say;
 use crate::tier::{CommonFlags, begin, begin_log, end, legible, tell_of_http, wait_for_end};
 
-/// Runs it; returns when it has stopped.
+/// Runs the tier; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &flags.import {
         return import::run(path, flags.pool.as_deref());
@@ -59,13 +59,13 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     end(server.stop(flags.run.drain))
 }
 
-/// Whether HTTP is served to other machines.
+/// Returns whether HTTP is served to other machines.
 fn is_reached_by_others(http: &str) -> bool {
     http != "off" && ListenAddress::parse(http).is_ok_and(|address| !address.is_local())
 }
 
-/// Reads flags, environment and files anew, and puts pools, routes and certificates in force; or says why not and changes
-/// nothing.
+/// Reads flags, environment and files again and puts pools, routes and certificates in force; on an error,
+/// logs it and changes nothing.
 fn reload(server: &Server) {
     let read = || match config::program(std::env::args_os().collect()) {
         Ok(Program::Cache(flags)) => layout(&flags),
@@ -81,7 +81,7 @@ fn reload(server: &Server) {
     }
 }
 
-/// The flags that both tiers have.
+/// Returns the flags that both tiers have.
 fn common(flags: &CacheFlags) -> CommonFlags<'_> {
     CommonFlags { listen: &flags.listen, http: &flags.http, front: &flags.front, run: &flags.run }
 }
@@ -101,18 +101,18 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
     })
 }
 
-/// The file whose pools and routes hold.
+/// Returns the file that pools and routes are read from.
 fn file(flags: &CacheFlags) -> Option<&PathBuf> {
     flags.config.as_ref().or(flags.check.as_ref())
 }
 
-/// Servers, pools and routes, of the flags and of the file.
+/// Returns servers, pools and routes from the flags and the file.
 pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
     let seats = seats(&flags.server)?;
     let rules = rules(flags)?;
     let mut layout = match file(flags).zip(flags.text.as_deref()) {
         Some((path, text)) => {
-            // Who checks a file wants to hear of a name that nobody knows; a tier that starts can do without it.
+            // A check should report a server name that cannot be resolved; a starting tier can do without it.
             let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
             let defaults = Defaults { rules, patience: patience(flags), directory: directory(flags) };
             pools::layout(text, seats, &defaults, names).map_err(|wrong| wrong.tell(path.display(), text))?
@@ -140,20 +140,20 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
     }
 }
 
-/// How many servers there are; one that stands in several pools is one.
+/// Counts the servers; one that is in several pools counts once.
 fn servers(layout: &Layout) -> Result<usize, String> {
     let seats = layout.pools.iter().flat_map(|pool| &pool.seats);
     let names = seats.map(|seat| Backend::named(&seat.address)).collect::<Result<HashSet<_>, _>>()?;
     Ok(names.len())
 }
 
-/// Whether servers that are lost are left out. With workers they are not unless it is said.
+/// Returns whether lost servers are left out. With workers they are not, unless the flag says so.
 pub(crate) fn ejects(flags: &CacheFlags) -> bool {
     let usual = if flags.workers.0.is_some() { Switch::Off } else { Switch::On };
     flags.eject.unwrap_or(usual) == Switch::On
 }
 
-/// Who is asked where servers are.
+/// Returns where server names are looked up.
 pub(crate) fn directory(flags: &CacheFlags) -> Directory {
     Directory::asking(flags.name_server.clone())
 }
@@ -167,7 +167,7 @@ fn request_timeout(flags: &CacheFlags) -> Duration {
     flags.request_timeout.unwrap_or(flags.server_timeout.saturating_mul(REQUEST_TIMEOUTS))
 }
 
-/// The servers of the flags, each of which is one.
+/// Reads the servers of the flags, each of which must be named once.
 fn seats(servers: &[String]) -> Result<Vec<Seat>, String> {
     let mut names = HashSet::new();
     let seat = |address: &String| match names.insert(Backend::named(address)?) {
@@ -177,7 +177,7 @@ fn seats(servers: &[String]) -> Result<Vec<Seat>, String> {
     servers.iter().map(seat).collect()
 }
 
-/// Whom we trust among servers that speak TLS.
+/// Returns which servers are trusted over TLS.
 pub(crate) fn server_tls(flags: &ServerTlsFlags) -> Result<Trust, String> {
     let own = match (&flags.server_tls_cert, &flags.server_tls_key) {
         (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
@@ -200,7 +200,7 @@ fn rules(flags: &CacheFlags) -> Result<Rules, String> {
     Ok(Rules { writes: flags.writes, reads, multiget: flags.multiget, hash: flags.hash, ..Rules::default() })
 }
 
-/// What the record says of this run.
+/// Returns what the record says of this run.
 fn note(flags: &CacheFlags) -> RunNote {
     RunNote {
         command: RunInfo::command_line(),

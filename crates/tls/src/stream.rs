@@ -27,7 +27,8 @@ pub struct Tls<S> {
     taken: usize,
     /// Whether the peer has ended the connection.
     ended: bool,
-    /// Sent to a peer that does not speak TLS; None once its first bytes have been judged.
+    /// Sent to a peer that does not speak TLS. None: nothing is sent, or the peer's first byte was judged
+    /// already.
     refusal: Option<&'static [u8]>,
 }
 
@@ -96,8 +97,8 @@ impl<S: Read + Write> Tls<S> {
         let _ = self.push();
     }
 
-    /// Takes what the kernel has and gives nothing of it out, to learn of an end behind it: for as long as nobody reads. What
-    /// lies here then is bounded, and behind more than that an end is not seen.
+    /// Takes bytes from the kernel without returning any, to notice an end behind them while nobody reads.
+    /// The buffered bytes are bounded, and an end behind more than that is not seen.
     ///
     /// # Errors
     /// The system's, and what is wrong with what the peer says.

@@ -1,19 +1,20 @@
-//! Whether somebody keeps the clock of this machine right. Leases that outlast a restart, expiries that are dates, and
-//! every comparison with another machine go by it.
+//! Checks that the clock of this machine is synchronized. Leases that outlast a restart, expiries given as
+//! dates, and every comparison with another machine depend on it.
 //!
-//! The kernel knows, whoever sets it (adjtimex(2)), but no library that we would depend on asks it. systemd's
-//! `timedatectl` does, without privileges. Where that cannot be asked, it is said that nothing is known.
+//! The kernel knows, whatever program sets the clock (adjtimex(2)), but no library that we would depend on
+//! asks it. systemd's `timedatectl` does, without privileges. If it cannot be asked, the finding is that
+//! nothing is known.
 
 use std::process::{Command, Stdio};
 
 use super::rules::Finding;
 
-/// What is known of this machine's clock.
+/// Whether this machine's clock is synchronized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Synchronized {
     Yes,
     No,
-    /// And why.
+    /// Unknown, and why.
     Unknown(String),
 }
 

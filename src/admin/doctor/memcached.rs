@@ -1,4 +1,5 @@
-//! The memcached servers behind a cache tier, as far as they can be reached from here: whether they are alike, and full.
+//! Checks the memcached servers behind a cache tier, as far as they can be reached from here: whether they
+//! are alike, and full.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -12,15 +13,15 @@ use posthaste_tls::{Connector, Trust};
 
 use super::rules::Finding;
 
-/// A server's clock may be so many seconds off: what expires does so by it.
+/// Seconds that a server's clock may be off: its values expire by that clock.
 const CLOCK_S: u64 = 2;
-/// More than any memcached says of itself.
+/// Most bytes of an answer to `stats`; no memcached sends as many.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// What a server says of itself.
+/// A server's `stats`, by name.
 type Stats = BTreeMap<String, String>;
 
-/// Looks at each; `true`: it speaks TLS.
+/// Examines each of these servers, given by name and whether it speaks TLS.
 pub(crate) fn examine<'a>(servers: &[(&'a str, bool)], trust: &Trust) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut versions: BTreeMap<String, Vec<&'a str>> = BTreeMap::new();
@@ -40,7 +41,7 @@ pub(crate) fn examine<'a>(servers: &[(&'a str, bool)], trust: &Trust) -> Vec<Fin
     findings
 }
 
-/// The same where TLS is spoken.
+/// Asks a server for its `stats` over TLS.
 fn encrypted_stats(name: &str, trust: &Trust) -> Result<Stats, Box<dyn Error>> {
     let tls = Connector::open(trust).map_err(|error| format!("--server-tls-*: {error}"))?;
     stats(name, Some(&tls)).map_err(|error| match error.downcast_ref().and_then(advice) {

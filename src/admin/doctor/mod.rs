@@ -1,7 +1,9 @@
-//! `posthaste admin doctor`: looks a tier over, and says of everything that is not as it should be what to do.
+//! `posthaste admin doctor`: examines a tier and says what to do about everything that is not as it should
+//! be.
 //!
-//! It asks what anybody may ask: the tier its metrics, the database its statistics, memcached its `stats`, this machine
-//! about its clock. What follows from figures is decided in [`rules`], without asking anybody.
+//! It asks only what anybody may ask: the tier for its metrics, the database for its statistics, memcached
+//! for its `stats`, this machine about its clock. The conclusions are drawn in [`rules`], without asking
+//! anybody.
 
 mod clock;
 mod memcached;
@@ -26,10 +28,10 @@ use crate::web::Web;
 
 type Findings = Result<Vec<Finding>, Box<dyn Error>>;
 
-/// Prints the findings; a failure when one of them is a problem.
+/// Prints the findings; fails when one of them is a problem.
 pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
     let mut findings = match tier(flags) {
-        // It may be away because of its database, which is to be looked at all the same.
+        // The tier may be down because of its database, which is examined all the same.
         Err(error) if flags.store.is_some() && !error.is::<Misuse>() => {
             vec![Finding::problem("tier", error.to_string())]
         }
@@ -63,7 +65,7 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The tier itself, and what is behind it.
+/// Examines the tier itself, and the servers behind a cache tier.
 fn tier(flags: &DoctorFlags) -> Findings {
     let server_tls = server_tls(&flags.server_tls).map_err(Misuse)?;
     let web = Web::new(&flags.reach)?;
@@ -80,7 +82,7 @@ fn tier(flags: &DoctorFlags) -> Findings {
             let servers = listed["servers"].as_array();
             servers.is_some_and(|all| all.iter().any(|one| one["name"] == name && one["tls"] == true))
         };
-        // One that the tier does not reach would keep us waiting too.
+        // A server that the tier does not reach would keep us waiting too.
         let live = figures.by_label("posthaste_server_live").filter(|(_, live)| *live > 0.0);
         let servers: Vec<(&str, bool)> = live.map(|(name, _)| (name, speaks_tls(name))).collect();
         findings.extend(memcached::examine(&servers, &server_tls));
@@ -92,7 +94,7 @@ fn tier(flags: &DoctorFlags) -> Findings {
     Ok(findings)
 }
 
-/// The database behind it.
+/// Examines the database behind the tier.
 fn database(store: &str, older_than_s: u64) -> Findings {
     let address: PostgresAddress = match store.parse() {
         Ok(StoreChoice::Postgres(address)) => *address,
@@ -102,7 +104,7 @@ fn database(store: &str, older_than_s: u64) -> Findings {
         Err(error) => return Err(Misuse(format!("--store: {error}")).into()),
     };
     let problem = |text: String| Finding::problem("database", text);
-    // One that cannot be asked is the finding that counts most, and not the only one.
+    // A database that cannot be asked is the most important finding, but not the only one.
     let report = match report_on(&address, older_than_s) {
         Ok(report) => report,
         Err(error) => return Ok(vec![problem(error.to_string())]),

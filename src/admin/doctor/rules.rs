@@ -1,4 +1,5 @@
-//! What figures mean, and what to do: the rules of `posthaste admin doctor`, one function for each thing that is looked at.
+//! The rules of `posthaste admin doctor`: what figures mean and what to do about them, one function for each
+//! subject.
 
 use posthaste_server::front::files;
 use posthaste_server::info::VERSION;
@@ -6,49 +7,51 @@ use posthaste_server::queue::postgres::examine::{Examined, Pooler};
 
 use crate::web::Figures;
 
-/// Clocks may be so many seconds apart: expiries and timers tell no finer.
+/// Seconds by which clocks may differ: expiries and timers are no finer.
 const CLOCK_S: f64 = 2.0;
-/// A clock that differs by more from what it would be now was set, or the machine was suspended.
+/// Seconds of difference, from what a clock would be now, that mean it was set or the machine was suspended.
 const CLOCK_SET_S: f64 = 10.0;
-/// From this share on something is nearly used up.
+/// Share from which on something counts as nearly used up.
 const NEARLY: f64 = 0.9;
-/// A disk with less free is nearly full, whatever its size.
+/// Free bytes below which a disk is nearly full, whatever its size.
 const DISK_FREE_BYTES: f64 = 1e9;
-/// A sync takes so long on a disk that flushes its cache for each; with a protected cache it takes a tenth.
+/// Seconds of a sync on a disk that flushes its cache each time; with a protected cache it takes a tenth.
 const SYNC_S: f64 = 0.02;
-/// A keeper that did nothing for so long is held up.
+/// Seconds without work after which a keeper counts as held up.
 const KEEPER_S: f64 = 5.0;
-/// So many wrong secrets are more than a slip of the fingers.
+/// Number of wrong secrets that is no longer a slip of the fingers.
 const LOGINS_WRONG: f64 = 10.0;
-/// A certificate is to be renewed by now: one that is renewed by itself never comes so close.
+/// Seconds before its end by which a certificate should have been renewed: automatic renewal never comes so
+/// close.
 const CERTIFICATE_S: f64 = 7.0 * 86_400.0;
-/// This share of requests in errors is worth a look.
+/// Share of requests answered with errors that is worth a look.
 const ERRORS: f64 = 0.01;
 
-/// Something found.
+/// Something that the doctor found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// Something must be done; else it is good to know.
+    /// Whether something must be done; if not, it is only good to know.
     pub(crate) is_problem: bool,
-    /// What it is about.
+    /// Subject, such as `clock`.
     pub(crate) about: &'static str,
     /// What is wrong, and what to do.
     pub(crate) text: String,
 }
 
 impl Finding {
-    /// Something must be done.
+    /// Makes a finding that something must be done about.
     pub(crate) fn problem(about: &'static str, text: impl Into<String>) -> Self {
         Self { is_problem: true, about, text: text.into() }
     }
 
-    /// Good to know.
+    /// Makes a finding that is good to know.
     pub(crate) fn note(about: &'static str, text: impl Into<String>) -> Self {
         Self { is_problem: false, about, text: text.into() }
     }
 }
 
-/// What any tier says of itself. `here_s` is the time here when it was asked.
+/// Examines the figures of any tier. `here_s` is the time here, in seconds since 1970, when the tier was
+/// asked.
 pub(crate) fn on_tier(figures: &Figures, trouble: Option<&str>, here_s: f64) -> Vec<Finding> {
     let may = [
         trouble.map(|trouble| Finding::problem("readiness", trouble)),
@@ -183,7 +186,7 @@ fn errors(figures: &Figures) -> Option<Finding> {
     })
 }
 
-/// What a queue tier says of its store.
+/// Examines what a queue tier says of its store.
 pub(crate) fn on_queue(figures: &Figures, store: &str, database_is_examined: bool) -> Vec<Finding> {
     let is_database = store.starts_with("postgres");
     let durable = (store.starts_with("memory:") || store.starts_with("mock:")).then(|| {
@@ -209,7 +212,8 @@ pub(crate) fn on_queue(figures: &Figures, store: &str, database_is_examined: boo
     may.into_iter().flatten().collect()
 }
 
-/// A quota may be used up, or the names of files, where a disk has much that is free.
+/// Checks whether the store can make files. A quota or the inodes may be used up although the disk has free
+/// space.
 fn full(figures: &Figures) -> Option<Finding> {
     figures.get("posthaste_store_full").filter(|full| *full > 0.0)?;
     let text = "the store cannot make another file, so what adds something is refused: read or purge queues (posthaste admin \
@@ -217,7 +221,8 @@ fn full(figures: &Figures) -> Option<Finding> {
     Some(Finding::problem("store", text))
 }
 
-/// The time of a store in the tier goes on from when it was started, whatever becomes of the machine's clock.
+/// Compares the store's time with the machine's: a store in the tier counts on from its start, whatever
+/// becomes of the machine's clock.
 fn time(figures: &Figures) -> Option<Finding> {
     let started_s = figures.get("process_start_time_seconds")?;
     let ahead_s =
@@ -291,7 +296,7 @@ fn keeper(figures: &Figures) -> Option<Finding> {
     })
 }
 
-/// What a cache tier says of its servers.
+/// Examines what a cache tier says of its servers.
 pub(crate) fn on_cache(figures: &Figures) -> Vec<Finding> {
     let away = figures.by_label("posthaste_server_live").filter(|(_, live)| *live == 0.0).map(|(name, _)| {
         let text = format!(
@@ -314,7 +319,7 @@ pub(crate) fn on_cache(figures: &Figures) -> Vec<Finding> {
     away.chain(lost).collect()
 }
 
-/// What was found between here and the database.
+/// Examines the database and the connection to it.
 pub(crate) fn on_database(examined: &Examined) -> Vec<Finding> {
     let pooler = match examined.pooler {
         Pooler::None => None,
@@ -357,7 +362,7 @@ pub(crate) fn on_database(examined: &Examined) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    /// A tier in good health, but for these lines, which go before its own.
+    /// Returns the figures of a healthy tier, preceded by these lines.
     fn with(lines: &str) -> Figures {
         let healthy = format!(
             "posthaste_build_info{{version=\"{VERSION}\"}} 1\nposthaste_clock_seconds 1000\nprocess_start_time_seconds 900\nposthaste_uptime_seconds 99\nprocess_max_fds 65536\n\

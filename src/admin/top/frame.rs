@@ -1,4 +1,4 @@
-//! What `posthaste admin top` shows of what it was told: pure, from figures to text.
+//! Formats what `posthaste admin top` shows: pure functions from figures to text.
 
 use std::fmt::Write as _;
 
@@ -7,24 +7,24 @@ use serde_json::{Map, Value as Json, json};
 use crate::admin::table;
 use crate::web::Figures;
 
-/// What a tier said at one time.
+/// Answers of a tier at one time.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// Where it is.
+    /// Address of the tier.
     pub(crate) address: String,
-    /// Its last window; null: none is over yet.
+    /// Its last window; null: none has ended yet.
     pub(crate) window: Json,
-    /// Of a queue tier: the fullest queues.
+    /// The fullest queues, of a queue tier.
     pub(crate) queues: Option<Json>,
-    /// Of a queue tier: who is connected.
+    /// The clients, of a queue tier.
     pub(crate) clients: Option<Json>,
-    /// Of a queue tier: its store.
+    /// The status, of a queue tier.
     pub(crate) status: Option<Json>,
-    /// Of a cache tier: its metrics.
+    /// The metrics, of a cache tier.
     pub(crate) figures: Option<Figures>,
 }
 
-/// The stages in the order of the path, with the column of their mean.
+/// Stages in the order of the request's path, with the column of their mean.
 const STAGES: [(&str, &str); 5] = [
     ("parse", "parse_mean_us"),
     ("waiting", "waiting_all_mean_us"),
@@ -32,15 +32,15 @@ const STAGES: [(&str, &str); 5] = [
     ("service", "service_all_mean_us"),
     ("reply", "reply_mean_us"),
 ];
-/// The distributions that are shown where they are kept.
+/// Distributions, each shown if it is kept.
 const SPREADS: [&str; 5] = ["response", "waiting", "service", "sync", "statement"];
-/// Characters of the bar of stages.
+/// Length of the bar of stages, in characters.
 const BAR: f64 = 60.0;
 
-/// What stands above the lines.
+/// Heading above the lines.
 pub(crate) const HEADING: &str = "start_s requests_per_s errors_per_s mean_us p50_us p99_us max_us waiting_mean_us service_mean_us line_requests connections";
 
-/// One window as a line.
+/// Formats one window as a line.
 pub(crate) fn line(now: &Snapshot) -> String {
     let window = &now.window;
     let all = &window["all"];
@@ -60,7 +60,7 @@ pub(crate) fn line(now: &Snapshot) -> String {
     words.chain(gauges.iter().map(|gauge| format!("{gauge:.0}"))).collect::<Vec<_>>().join(" ")
 }
 
-/// All that is known, as a page.
+/// Formats everything that is known as a page.
 pub(crate) fn frame(now: &Snapshot, before: Option<&Snapshot>, rows: usize) -> String {
     let mut text = head(now);
     if now.window.is_null() {
@@ -90,7 +90,7 @@ pub(crate) fn frame(now: &Snapshot, before: Option<&Snapshot>, rows: usize) -> S
     text
 }
 
-/// Seconds between two looks, by the windows' own clock.
+/// Returns the seconds between two snapshots, by the windows' own clock.
 fn apart(now: &Snapshot, before: Option<&Snapshot>) -> Option<f64> {
     let start = |snapshot: &Snapshot| number(&snapshot.window["start_s"]);
     before.map(|before| start(now) - start(before)).filter(|apart| *apart > 0.0)
@@ -123,7 +123,7 @@ fn head(now: &Snapshot) -> String {
     text
 }
 
-/// Percentiles, and where the time goes.
+/// Formats the percentiles, and a bar of where the time goes.
 fn times(window: &Json) -> String {
     let all = &window["all"];
     let columns = ["mean_us", "p50_us", "p90_us", "p99_us", "p99_9_us", "max_us"];
@@ -228,7 +228,7 @@ fn the_servers(figures: &Figures, before: Option<&Figures>, apart: Option<f64>, 
     part("servers", figures.by_label("posthaste_server_live").take(shown).map(row).collect())
 }
 
-/// A table with its title; nothing when it is empty.
+/// Formats a table with its title; an empty one gives nothing.
 fn part(title: &str, rows: Vec<Json>) -> String {
     let named = |row: &Json| row.as_object().is_some_and(|row: &Map<_, _>| !row.is_empty());
     if !rows.iter().any(named) {
@@ -241,13 +241,13 @@ fn number(value: &Json) -> f64 {
     value.as_f64().unwrap_or_default()
 }
 
-/// A count of the window as a rate.
+/// Returns a count of the window as a rate per second.
 fn per_s(figures: &Json, count: &str, window: &Json) -> f64 {
     let length_s = number(&window["length_s"]);
     if length_s > 0.0 { number(&figures[count]) / length_s } else { 0.0 }
 }
 
-/// Seconds for people.
+/// Formats seconds for people.
 fn time(seconds: f64) -> String {
     match seconds {
         ..120.0 => format!("{seconds:.0} s"),

@@ -1,5 +1,5 @@
-//! `posthaste admin top`: what a tier does right now, again and again. On a terminal a page that stays where it is; elsewhere one
-//! line for each window, fit to be kept or cut into columns.
+//! `posthaste admin top`: shows again and again what a tier is doing now. On a terminal it repaints a page;
+//! elsewhere it writes one line for each window, fit to be kept or cut into columns.
 
 mod frame;
 
@@ -15,13 +15,13 @@ use crate::flags::TopFlags;
 use crate::stderr::complain;
 use crate::web::Web;
 
-/// Goes to the upper left corner; takes away what is left of a line, or of the page.
+/// Terminal commands: go to the upper left corner, clear the rest of a line or of the page.
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
 const CLEAR_ALL: &str = "\x1b[2J";
 
-/// Shows it until it is interrupted, or as often as it was asked.
+/// Shows the tier until it is interrupted, or as often as was asked for.
 pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
     let web = Web::new(&flags.reach)?;
     let live = stdout().is_terminal();
@@ -30,7 +30,7 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
     let mut looks = 0;
     loop {
         let now = match look(&web, flags.rows, live) {
-            // A tier that was there may be starting again.
+            // A tier that has answered before may be starting again.
             Err(error) if looks > 0 => {
                 if !live && !is_away {
                     complain(format_args!("posthaste: asking again: {error}"));
@@ -60,7 +60,7 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Asks for what is shown.
+/// Asks the tier for what is to be shown.
 fn look(web: &Web, rows: usize, all: bool) -> Result<Snapshot, Box<dyn Error>> {
     let windows = web.json("/v1/windows?last=1")?.ok_or("there is no tier of posthaste at this address")?;
     let mut now = Snapshot {
@@ -77,14 +77,14 @@ fn look(web: &Web, rows: usize, all: bool) -> Result<Snapshot, Box<dyn Error>> {
         return Ok(now);
     }
     let queues = web.json(&format!("/v1/queues?sort=messages&descending=true&limit={}", rows.max(1)));
-    // A store in trouble may have nothing to show. What troubles it stands above.
+    // A store in trouble may have no queues to show; the trouble itself is shown above.
     now.queues = if status["ready"] == false { queues.unwrap_or_default() } else { queues? };
     now.clients = web.json("/v1/clients")?;
     now.status = Some(status);
     Ok(now)
 }
 
-/// A page in place of the one before, cut to the terminal.
+/// Formats a page that replaces the one before, cut to the size of the terminal.
 fn page(text: &str, first: bool) -> String {
     let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_row > 1 && size.ws_col > 1);
     let (rows, columns) =
