@@ -1,8 +1,10 @@
-//! Options in the environment: the variable of each, whose value an error is about, and variables that were meant for an
-//! option and are none. These last are told and no error: what else is in an environment is not ours to judge.
+//! Options in the environment: the variable of each option, which variables an error is about, and variables
+//! that look like options and are none. The last are reported, but not as errors: what else is in an
+//! environment is not ours to judge.
 //!
-//! Here it is decided, too, which of two options that exclude each other is in force, for clap knows no order of places: it
-//! refuses two of which one comes from a variable, and takes a value of the file for a default, which excludes nothing.
+//! This file also decides which of two options that exclude each other is in force, because clap does not
+//! rank where a value comes from: it refuses two options of which one comes from a variable, and treats a
+//! value of the file as a default, which excludes nothing.
 
 use std::cmp::Reverse;
 use std::env;
@@ -13,10 +15,10 @@ use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command, Id};
 
-/// What every variable of an option begins with.
+/// Prefix of every option's variable.
 const PREFIX: &str = "POSTHASTE";
 
-/// Gives every flag of every command its variable.
+/// Gives every option of every command its variable.
 pub(crate) fn with_environment(program: Command) -> Command {
     with_variables(program, PREFIX)
 }
@@ -28,7 +30,7 @@ fn with_variables(command: Command, prefix: &str) -> Command {
             let name = variable(prefix, long);
             let arg = arg.env(name).hide_env(true);
             match arg.get_action() {
-                // As people write it in environments: 1, yes, on.
+                // In the spellings usual in environments: 1, yes, on.
                 ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
                 _ => arg,
             }
@@ -45,8 +47,8 @@ fn variable(prefix: &str, name: &str) -> String {
     format!("{prefix}_{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// What to put before an error that names options, or repeats their values: the variables that they come from. Empty where
-/// the command line gave them.
+/// Returns a prefix for an error that names options or repeats their values: the variables that they come
+/// from. It is empty if the command line gave them.
 pub(crate) fn origin(program: &Command, args: &[OsString], error: &str) -> String {
     let asked = Asked::by(program, args);
     let variables = asked.command(program).get_arguments().filter_map(|arg| {
@@ -59,7 +61,7 @@ pub(crate) fn origin(program: &Command, args: &[OsString], error: &str) -> Strin
     if variables.is_empty() { String::new() } else { format!("{}: ", variables.join(", ")) }
 }
 
-/// Where an option's value comes from. Later ones go before earlier ones.
+/// Where an option's value comes from. Later ones take precedence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Nowhere,
@@ -68,8 +70,8 @@ enum Place {
     CommandLine,
 }
 
-/// Takes variable and value of the file from options that are excluded by one from a place that goes before. `bare` are the
-/// commands without either.
+/// Removes the variable and the file's value from options that are excluded by an option from a place of
+/// higher precedence. `bare` are the commands without either.
 pub(crate) fn without_overruled(program: Command, bare: &Command, args: &[OsString]) -> Command {
     let asked = Asked::by(&program, args);
     let bare = asked.command(bare);
@@ -77,7 +79,7 @@ pub(crate) fn without_overruled(program: Command, bare: &Command, args: &[OsStri
     at(program, &asked.path, &|command| {
         let place = |arg: &Arg| match arg.get_env().and_then(env::var_os) {
             _ if asked.gives(arg) => Place::CommandLine,
-            // Nothing is excluded by what is off.
+            // A switch that is off excludes nothing.
             Some(value) if is_off(&command, arg, &value) => Place::Nowhere,
             Some(_) => Place::Environment,
             None if bare_of(arg)
@@ -89,7 +91,7 @@ pub(crate) fn without_overruled(program: Command, bare: &Command, args: &[OsStri
         };
         let mut placed: Vec<(Place, &Arg)> = command.get_arguments().map(|arg| (place(arg), arg)).collect();
         placed.sort_by_key(|(place, _)| Reverse(*place));
-        // What is overruled itself overrules nothing, so those that go before are decided first.
+        // An overruled option overrules nothing itself, so options of higher precedence are decided first.
         let (mut kept, mut overruled) = (Vec::<(Place, &Arg)>::new(), Vec::new());
         for (place, arg) in placed {
             let is_overruled =
@@ -105,13 +107,13 @@ pub(crate) fn without_overruled(program: Command, bare: &Command, args: &[OsStri
     })
 }
 
-/// Whether a switch is put off by its variable.
+/// Returns whether a variable turns this switch off.
 fn is_off(command: &Command, arg: &Arg, value: &OsStr) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
         && BoolishValueParser::new().parse_ref(command, None, value).is_ok_and(|is_on| !is_on)
 }
 
-/// Whether only one of two options of a command can be given.
+/// Returns whether two options of a command exclude each other.
 pub(crate) fn exclude(command: &Command, one: &Arg, other: &Arg) -> bool {
     let names = |one: &Arg, other: &Arg| {
         command.get_arg_conflicts_with(one).iter().any(|excluded| excluded.get_id() == other.get_id())
@@ -127,15 +129,15 @@ fn at(command: Command, path: &[String], change: &dyn Fn(Command) -> Command) ->
     }
 }
 
-/// The command that is asked for, and what the command line itself gives it.
+/// The command that is asked for, and the options that the command line itself gives it.
 struct Asked {
     path: Vec<String>,
     given: Vec<Id>,
 }
 
 impl Asked {
-    /// Has clap tell, which knows every name of an option, and what is the value of one and no name. What is wrong does not
-    /// matter here: it is told when the command line is read in earnest.
+    /// Has clap parse the command line, as it can tell an option's name from a value. Errors do not matter
+    /// here: they are reported when the command line is parsed again.
     fn by(program: &Command, args: &[OsString]) -> Self {
         let mut asked = Self { path: Vec::new(), given: Vec::new() };
         let Ok(matches) = program.clone().ignore_errors(true).try_get_matches_from(args) else {
@@ -151,18 +153,18 @@ impl Asked {
         asked
     }
 
-    /// The same command of these.
+    /// Returns this command among other ones.
     fn command<'a>(&self, program: &'a Command) -> &'a Command {
         self.path.iter().try_fold(program, |command, word| command.find_subcommand(word)).unwrap_or(program)
     }
 
-    /// Whether the command line gives this option.
+    /// Returns whether the command line gives this option.
     fn gives(&self, arg: &Arg) -> bool {
         self.given.contains(arg.get_id())
     }
 }
 
-/// Whether an error is about this option, and not about one whose name only begins so.
+/// Returns whether an error is about this option, and not about one whose name only begins with it.
 fn names(error: &str, long: &str) -> bool {
     let option = format!("--{long}");
     let ends = |(at, _): (usize, &str)| {
@@ -171,14 +173,15 @@ fn names(error: &str, long: &str) -> bool {
     error.match_indices(&option).any(ends)
 }
 
-/// Whether an error repeats one of these values. A short one may stand in any.
+/// Returns whether an error repeats one of these values. Short ones are ignored, as they may be part of any
+/// text.
 fn repeats(error: &str, values: &str) -> bool {
     const LENGTH_MIN: usize = 5;
     values.split(',').any(|value| value.len() >= LENGTH_MIN && error.contains(value))
 }
 
-/// What to tell of variables that begin as those of this command do and belong to no option of it or of its parts. `args` say
-/// which part is asked for.
+/// Reports variables that begin like those of this command and belong to no option of it or its parts. `args`
+/// say which part is asked for.
 pub(crate) fn tell_unknown(program: &Command, args: &[OsString], tell: impl Fn(&str)) {
     let asked = Asked::by(program, args);
     let set: Vec<String> = env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
@@ -189,7 +192,8 @@ pub(crate) fn tell_unknown(program: &Command, args: &[OsString], tell: impl Fn(&
     }
 }
 
-/// These variables, and what was probably meant of the options of the command that `path` leads to.
+/// Returns the unknown variables of the command that `path` leads to, each with the variable that was
+/// probably meant.
 fn unknown(program: &Command, path: &[String], set: &[String]) -> Vec<(String, Option<String>)> {
     let Some(command) = path.first().and_then(|name| program.find_subcommand(name)) else {
         return Vec::new();
@@ -213,13 +217,14 @@ fn unknown(program: &Command, path: &[String], set: &[String]) -> Vec<(String, O
         .collect()
 }
 
-/// Whether an option of a command or of its parts has this variable.
+/// Returns whether an option of a command or of its parts has this variable.
 fn is_known(command: &Command, name: &str) -> bool {
     command.get_arguments().any(|arg| arg.get_env().is_some_and(|variable| variable.to_str() == Some(name)))
         || command.get_subcommands().any(|part| is_known(part, name))
 }
 
-/// Whether Kubernetes tells of a service by it, which it does in every container: one may be called as the tier is.
+/// Returns whether this variable is one of those that Kubernetes sets in every container to describe a
+/// service: a service may have the tier's name.
 fn is_service(name: &str, set: &[String]) -> bool {
     set.iter().filter_map(|other| other.strip_suffix("_SERVICE_HOST")).any(|service| {
         let rest = name.strip_prefix(service).unwrap_or_default();
@@ -227,7 +232,7 @@ fn is_service(name: &str, set: &[String]) -> bool {
     })
 }
 
-/// The option that is proposed to who mistypes one like this on the command line, or writes it as variables are written.
+/// Returns the option that clap would suggest for this name, which may also be spelled like a variable.
 pub(crate) fn nearest<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let long = name.to_lowercase().replace('_', "-");
     let named = |long: &str| command.get_arguments().find(|arg| arg.get_long() == Some(long));
@@ -305,7 +310,7 @@ mod tests {
         assert_eq!(told(&of_service[2..3]).len(), 1, "a person wrote it");
     }
 
-    /// Whether the command that is asked for still has the variable of this option.
+    /// Returns whether the command that is asked for still has the variable of this option.
     fn has_variable(command: &Command, args: &[OsString], long: &str) -> bool {
         let asked = Asked::by(command, args);
         let arg = asked.command(command).get_arguments().find(|arg| arg.get_long() == Some(long));

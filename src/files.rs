@@ -1,5 +1,5 @@
-//! What the program makes of the text of files that people write, without running anything: for whoever checks such files, or
-//! feeds it hostile ones. Errors are one line, with the line of the file where it has one.
+//! What the program reads from the text of configuration files, without running anything: for checks of such
+//! files, and for fuzzing. Errors are one line, with the line in the file if there is one.
 
 use posthaste_server::cache::layout::Layout;
 
@@ -7,8 +7,7 @@ use crate::config;
 use crate::import;
 use crate::pools::{self, Defaults, Names};
 
-/// Reads a file as `--config` of a command would; its options are then those of that command without further arguments.
-/// Pools and routes are not looked at.
+/// Reads a file as `--config` of a command would, given no further arguments. Pools and routes are not read.
 ///
 /// # Errors
 /// What is wrong with it, or that the command wants more than the file says.
@@ -18,7 +17,7 @@ pub fn options(command: &str, text: &str) -> Result<(), String> {
         .map_err(|refusal| refusal.to_string())
 }
 
-/// Reads pools and routes as `posthaste cache --config` would, but believes the names of servers.
+/// Reads pools and routes as `posthaste cache --config` would, but without resolving the names of servers.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -27,8 +26,8 @@ pub fn pools(text: &str) -> Result<Layout, String> {
         .map_err(|wrong| wrong.tell("FILE", text))
 }
 
-/// Translates a configuration of mcrouter or twemproxy as `posthaste cache --import` would: the file, and what was left out.
-/// `pool` chooses one of several.
+/// Translates a configuration of mcrouter or twemproxy as `posthaste cache --import` would; returns our file
+/// and what was left out. `pool` chooses one of several.
 ///
 /// # Errors
 /// What cannot be translated.

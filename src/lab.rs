@@ -1,7 +1,7 @@
-//! `posthaste lab …`: hands over to the laboratory, a Python program of its own.
+//! `posthaste lab …`: becomes the laboratory, a Python program of its own.
 //!
-//! This process becomes that one, so signals and the exit code need nobody between them. The laboratory is told which
-//! program to try: the one that was called.
+//! The process is replaced, so signals and the exit code need no forwarding. The laboratory is told which
+//! program to examine: the one that was called.
 
 use std::env;
 use std::error::Error;
@@ -13,14 +13,14 @@ use rustix::fs::{Access, access};
 
 use crate::flags::LabFlags;
 
-/// The laboratory's name.
+/// Name of the laboratory's program.
 const PROGRAM: &str = "posthaste-lab";
-/// Where `make lab` puts it, seen from a checkout.
+/// Directory into which `make lab` puts it, relative to a checkout.
 const ENVIRONMENT: &str = ".venv/bin";
-/// How the laboratory is told what to try.
+/// Variable that tells the laboratory which program to examine.
 const TOLD: &str = "POSTHASTE";
 
-/// Runs it. Returns only when that fails.
+/// Runs the laboratory. Returns only when that fails.
 pub(crate) fn run(flags: &LabFlags) -> Result<(), Box<dyn Error>> {
     let this = env::current_exe()?;
     let Some(lab) = find(&this) else {
@@ -38,7 +38,8 @@ pub(crate) fn run(flags: &LabFlags) -> Result<(), Box<dyn Error>> {
     Err(format!("cannot run {}: {}", lab.display(), command.exec()).into())
 }
 
-/// On PATH, else beside this program, else in the environment of a checkout. One that cannot be run is none, as for a shell.
+/// Finds the laboratory on PATH, else beside this program, else in the environment of a checkout. Files that
+/// cannot be executed are ignored, as by a shell.
 fn find(this: &Path) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let beside = this.parent().map(Path::to_owned);

@@ -1,10 +1,10 @@
-//! The one program: flags in, an exit code out.
+//! The program `posthaste`: flags in, an exit code out.
 //!
-//! Exit code 0: done. 1: it failed. 2: it was used wrongly. An error is one line on stderr.
+//! Exit codes: 0, done; 1, failed; 2, wrong usage. An error is one line on stderr.
 //!
-//! A library, so that what it makes of files can be asked without running it ([`files`]).
+//! It is a library so that its reading of files can be tested without running it ([`files`]).
 
-// Whoever reads only the beginning of what we say, or has no room for it, must not have us panic: stdout.rs, stderr.rs.
+// A closed pipe or a full disk must not make us panic, as print! would: see stdout.rs and stderr.rs.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod admin;
@@ -39,7 +39,7 @@ use config::Misuse;
 use flags::{Admin, Bench, Program};
 use stderr::complain;
 
-/// Does what the command line says.
+/// Does what the command line asks for.
 #[must_use]
 pub fn main() -> ExitCode {
     secrets::hide();
@@ -80,7 +80,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// 2 when the user must say it differently, 1 when it failed all the same.
+/// Returns 2 for wrong usage, 1 for any other failure.
 fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
     let misused = error.is::<Misuse>() || error.downcast_ref().is_some_and(LoadError::is_usage);
     ExitCode::from(if misused { 2 } else { 1 })

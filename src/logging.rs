@@ -11,10 +11,10 @@ use tracing_subscriber::{registry, reload};
 
 use crate::flags::{LogFormat, RunFlags};
 
-/// The form of the log, once there is one.
+/// The format of the log, once logging has started.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Whether whoever reads what this program says takes it for lines of JSON.
+/// Returns whether the output of this program is to be lines of JSON.
 pub(crate) fn is_json() -> bool {
     FORMAT.get() == Some(&LogFormat::Json)
 }
@@ -24,7 +24,7 @@ pub(crate) fn start(flags: &RunFlags) {
     FORMAT.get_or_init(|| flags.log_format);
     let (least, dial) = reload::Layer::new(filter(flags.log_level));
     log_level::install(flags.log_level, move |level| {
-        // It fails only when the log is gone, which lasts as long as the process.
+        // Fails only when the log is gone, which lasts as long as the process.
         let _ = dial.reload(filter(level));
     });
     let log = tracing_subscriber::fmt::layer().with_writer(|| Stderr).with_target(false);
@@ -43,7 +43,7 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Stderr that may be gone: whoever read the log is no reason for the server to end.
+/// Stderr, ignoring errors: a reader of the log that is gone is no reason for the server to end.
 struct Stderr;
 
 impl Write for Stderr {

@@ -9,7 +9,7 @@ use crate::config::Misuse;
 use crate::flags::MigrateFlags;
 use crate::stdout::say;
 
-/// Does it.
+/// Migrates the schema, or prints it.
 pub(crate) fn run(flags: &MigrateFlags) -> Result<(), Box<dyn Error>> {
     match &flags.store {
         _ if flags.print => say(&migrations::script()),

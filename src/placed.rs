@@ -1,4 +1,4 @@
-//! Values of a TOML file that know where they stand, so that what is wrong with one names its line.
+//! Values of a TOML file with their places, so that an error about a value names its line.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value as it stands in a file.
+/// A value and its place in a file.
 pub(crate) type Placed<'i> = Spanned<DeValue<'i>>;
 
-/// What is wrong, and at which byte of the file.
+/// An error, and the byte of the file it is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) at: usize,
@@ -21,14 +21,14 @@ impl Wrong {
         Self { at, what: what.into() }
     }
 
-    /// `FILE:LINE: what is wrong`.
+    /// Returns `FILE:LINE: what is wrong`.
     pub(crate) fn tell(&self, file: impl Display, text: &str) -> String {
         let line = text.bytes().take(self.at).filter(|byte| *byte == b'\n').count() + 1;
         one_line(&format!("{file}:{line}: {}", self.what))
     }
 }
 
-/// Words of a file as they can stand in a line, of an error or of a comment, whatever they hold.
+/// Escapes text from a file so that it fits into one line, of an error or of a comment.
 pub(crate) fn one_line(text: &str) -> String {
     let shown = |line: String, letter: char| match letter.is_control() {
         true => line + &letter.escape_debug().to_string(),
@@ -37,7 +37,7 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars().fold(String::new(), shown)
 }
 
-/// Reads a file.
+/// Parses the text of a file.
 pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Wrong> {
     DeTable::parse(text).map_err(|error| {
         let what = error.message().lines().collect::<Vec<_>>().join(" ");
@@ -45,11 +45,11 @@ pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Wrong> {
     })
 }
 
-/// A value as one would write it on the command line.
+/// Returns a value as it would be written on the command line.
 pub(crate) fn plain(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.clone().into_owned(),
-        // Options know tens alone, and TOML writes 0x10 too.
+        // Options take decimal numbers only, and TOML also has forms such as 0x10.
         DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
             .map_or_else(|_| number.to_string(), |number| number.to_string()),
         DeValue::Float(number) => number.as_str().to_owned(),
@@ -65,12 +65,12 @@ pub(crate) fn plain(value: &DeValue<'_>) -> String {
 /// The fields of a table.
 pub(crate) struct Fields<'t, 'i> {
     table: &'t DeTable<'i>,
-    /// Where the table begins.
+    /// Offset of the table in the file.
     pub(crate) at: usize,
 }
 
 impl<'t, 'i> Fields<'t, 'i> {
-    /// The fields of a value that must be a table with no others than these.
+    /// Returns the fields of a value that must be a table with no other fields than these.
     pub(crate) fn of(value: &'t Placed<'i>, known: &[&str]) -> Result<Self, Wrong> {
         let at = value.span().start;
         let table = value.get_ref().as_table().ok_or_else(|| Wrong::new(at, "a table is expected here"))?;
@@ -82,17 +82,17 @@ impl<'t, 'i> Fields<'t, 'i> {
         Ok(Self { table, at })
     }
 
-    /// A field and where it stands.
+    /// Returns a field with its place.
     pub(crate) fn get(&self, name: &str) -> Option<&'t Placed<'i>> {
         self.table.get(name)
     }
 
-    /// Where a field stands; if it is not there, where the table does.
+    /// Returns the offset of a field; that of the table if the field is missing.
     pub(crate) fn place(&self, name: &str) -> usize {
         self.get(name).map_or(self.at, |value| value.span().start)
     }
 
-    /// A text.
+    /// Returns a field that is a text.
     pub(crate) fn text(&self, name: &str) -> Result<Option<&'t str>, Wrong> {
         let text = |value: &'t Placed<'i>| {
             let wrong = || Wrong::new(value.span().start, format!("{name}: write a text in quotes"));
@@ -101,7 +101,7 @@ impl<'t, 'i> Fields<'t, 'i> {
         self.get(name).map(text).transpose()
     }
 
-    /// A truth.
+    /// Returns a field that is true or false.
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Wrong> {
         let flag = |value: &Placed<'_>| {
             let wrong = || Wrong::new(value.span().start, format!("{name}: write true or false"));
@@ -110,12 +110,12 @@ impl<'t, 'i> Fields<'t, 'i> {
         self.get(name).map(flag).transpose()
     }
 
-    /// Anything that is understood from the text that stands for it.
+    /// Returns a field that is parsed from its text.
     pub(crate) fn parsed<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Wrong> {
         self.read(name, |text| text.parse().map_err(|error: T::Err| error.to_string()))
     }
 
-    /// The same, read by a function.
+    /// Returns a field whose text is read by a function.
     pub(crate) fn read<T>(
         &self,
         name: &str,
@@ -126,7 +126,7 @@ impl<'t, 'i> Fields<'t, 'i> {
         read(&plain(value.get_ref())).map(Some).map_err(wrong)
     }
 
-    /// The values of a list; one alone may stand without brackets.
+    /// Returns the values of a list; a single one may stand without brackets.
     pub(crate) fn list(&self, name: &str) -> Vec<&'t Placed<'i>> {
         match self.get(name) {
             None => Vec::new(),
@@ -137,7 +137,7 @@ impl<'t, 'i> Fields<'t, 'i> {
         }
     }
 
-    /// The texts of a list, with their places.
+    /// Returns the texts of a list, with their offsets.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<(&'t str, usize)>, Wrong> {
         let text = |value: &'t Placed<'i>| {
             let at = value.span().start;

@@ -14,10 +14,10 @@ use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
 use crate::tier::{CommonFlags, begin, begin_log, end, legible, tell_of_http, tell_reloaded, wait_for_end};
 
-/// Most requests that a worker takes at once, unless it is told otherwise.
+/// Default for the most requests that a worker takes at once.
 const BATCH: usize = 256;
 
-/// Runs it; returns when it has stopped.
+/// Runs the tier; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     begin_log(&flags.run);
     let signals = begin()?;
@@ -32,7 +32,7 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     end(server.stop(flags.run.drain))
 }
 
-/// Why it did not start, and whether it must be said differently.
+/// Converts the reason why the tier did not start; some are wrong usage.
 fn told(error: StartError) -> Box<dyn Error> {
     match error {
         StartError::Unguarded(_) => Misuse(error.to_string()).into(),
@@ -41,7 +41,7 @@ fn told(error: StartError) -> Box<dyn Error> {
     }
 }
 
-/// The flags that both tiers have.
+/// Returns the flags that both tiers have.
 fn common(flags: &QueueFlags) -> CommonFlags<'_> {
     CommonFlags { listen: &flags.listen, http: &flags.http, front: &flags.front, run: &flags.run }
 }
@@ -70,7 +70,7 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
     })
 }
 
-/// How single pops are done, if every request is to be for itself.
+/// Returns how single pops are done, if every request is to be executed on its own.
 pub(crate) fn popping(
     flags: &PoppingFlags,
     store: &StoreChoice,
@@ -98,26 +98,27 @@ pub(crate) fn popping(
     Ok(Some(Popping { strategy, backoff: flags.pop_backoff }))
 }
 
-/// An experiment over strategies and back-offs has this cell too, so it is no mistake.
+/// Warns that a back-off has no effect. This is no error, as an experiment over strategies and back-offs has
+/// this cell too.
 fn warn_of_vain(backoff: Backoff) {
     tracing::warn!(
         "--pop-backoff {backoff} changes nothing: a pop by skip-locked never loses its message to another"
     );
 }
 
-/// A strategy of single pops takes one request at a time, unless somebody says otherwise: that is refused.
+/// Returns the batch size. A strategy of single pops has 1 by default; any other size is refused elsewhere.
 fn batch(flags: &QueueFlags) -> usize {
     let default = if flags.popping.pop_strategy.is_some() { 1 } else { BATCH };
     flags.batch.unwrap_or(default)
 }
 
-/// A store in this process needs one worker; a database serves several at once.
+/// Returns the number of workers. A store in this process needs one; a database serves several at once.
 fn workers(flags: &QueueFlags, store: &StoreChoice) -> usize {
     let default = if matches!(store, StoreChoice::Postgres(_)) { 8 } else { 1 };
     flags.workers.unwrap_or(default)
 }
 
-/// The address of `--traces`.
+/// Checks the address of `--traces`.
 pub(crate) fn collector(url: &str) -> Result<String, String> {
     let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or_default());
     match host {
@@ -129,7 +130,7 @@ pub(crate) fn collector(url: &str) -> Result<String, String> {
     }
 }
 
-/// A word of the command line, fit to be kept.
+/// Removes a password from a word of the command line, so that it may be kept.
 fn without_password(word: String) -> String {
     let (name, value) =
         word.split_once('=').filter(|(name, _)| name.starts_with("--")).unwrap_or(("", &word));
@@ -140,7 +141,7 @@ fn without_password(word: String) -> String {
     }
 }
 
-/// What the record says of this run.
+/// Returns what the record says of this run.
 fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
     RunNote {
         command: RunInfo::command_line().into_iter().map(without_password).collect(),

@@ -1,5 +1,5 @@
-//! What is made from the tables of options and metrics: pages of the reference, manual pages, shell completions, a
-//! configuration file. Nothing of it is written by hand, so nothing of it can be out of date.
+//! Generates texts from the tables of options and metrics: pages of the reference, manual pages, shell
+//! completions, a configuration file. None of it is written by hand, so none of it can be out of date.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -19,23 +19,23 @@ type Done = Result<(), Box<dyn Error>>;
 
 /// Commands whose options may stand in a file.
 pub(crate) const WITH_FILE: [&str; 2] = ["queue", "cache"];
-/// Options that make no sense there.
+/// Options that make no sense in a file.
 pub(crate) const NOT_IN_FILE: [&str; 6] = ["config", "check", "import", "pool", "help", "version"];
-/// What stands behind an option that has no default.
+/// Stands behind an option without a default.
 const NO_DEFAULT: &str = "# no default";
-/// What stands behind one whose default depends on something else: its help says on what, in brackets.
+/// Stands behind an option whose default depends on something else: its help says on what, in brackets.
 const SEE_ABOVE: &str = "# default: see above";
 const IN_BRACKETS: &str = "[default:";
 
-/// `posthaste completions`.
+/// Runs `posthaste completions`.
 pub(crate) fn completions(flags: &CompletionsFlags) -> Done {
     let mut text = Vec::new();
     clap_complete::generate(flags.shell, &mut for_shells(commands()), "posthaste", &mut text);
     print(&text)
 }
 
-/// Commands as shells complete them, which offer files for a value of which nothing is known: rules by their words, and files
-/// where one is wanted.
+/// Prepares the commands for completion: rules get their words, and files are offered only where one is
+/// wanted. Without that, shells offer files for every value that they know nothing about.
 fn for_shells(program: Command) -> Command {
     let rules: [(&str, &[&str]); 4] = [
         ("hash", &Hash::words()),
@@ -67,7 +67,7 @@ fn without_files(command: Command) -> Command {
     command.mut_subcommands(without_files)
 }
 
-/// `posthaste man`.
+/// Runs `posthaste man`.
 pub(crate) fn man(flags: &ManFlags) -> Done {
     let mut program = for_pages(commands());
     program.build();
@@ -86,13 +86,14 @@ pub(crate) fn man(flags: &ManFlags) -> Done {
     print(&text)
 }
 
-/// Commands as manual pages have them: with their environment variables, and without a `help` that says the same.
+/// Prepares the commands for manual pages: with their environment variables, and without a `help` command
+/// that says the same.
 fn for_pages(command: Command) -> Command {
     let command = command.disable_help_subcommand(true).mut_args(|arg| arg.hide_env(false));
     command.mut_subcommands(for_pages)
 }
 
-/// `posthaste reference`.
+/// Runs `posthaste reference`.
 pub(crate) fn run(flags: &ReferenceFlags) -> Done {
     let text = match flags.topic {
         Topic::Options => options(),
@@ -102,7 +103,7 @@ pub(crate) fn run(flags: &ReferenceFlags) -> Done {
     print(text.as_bytes())
 }
 
-/// Whoever reads this may have seen enough.
+/// Writes to stdout; a reader that closes the pipe early is no error.
 fn print(text: &[u8]) -> Done {
     match std::io::stdout().write_all(text) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -110,7 +111,7 @@ fn print(text: &[u8]) -> Done {
     }
 }
 
-/// Every option of every command as a page of the reference.
+/// Returns every option of every command as a page of the reference.
 fn options() -> String {
     let mut text = String::from(
         "# Options\n\nEvery option of every command, as `--help` shows them. Written by `make reference` from the \
@@ -155,12 +156,12 @@ fn is_told(arg: &Arg) -> bool {
     !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")
 }
 
-/// A bar would end the cell.
+/// Escapes bars, which would end a cell of a table.
 fn in_cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// `--option VALUE`, `-o VALUE` where it has no other name, or `VALUE` for what stands by itself.
+/// Returns `--option VALUE`, `-o VALUE` if the option has no long name, or `VALUE` for a positional argument.
 fn spelled(arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default().join(" ");
     let name = arg.get_long().map(|long| format!("--{long}"));
@@ -171,7 +172,7 @@ fn spelled(arg: &Arg) -> String {
     }
 }
 
-/// The default as it would be written, if there is one.
+/// Returns the default as it would be written, if there is one.
 fn defaults(arg: &Arg) -> Option<String> {
     let values: Vec<String> =
         arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
@@ -189,7 +190,7 @@ fn help(arg: &Arg) -> String {
     text.replace('\n', " ")
 }
 
-/// A configuration file with every option and its default, as comments.
+/// Returns a configuration file with every option and its default, as comments.
 fn file(program: &Command) -> String {
     let mut text = String::from(
         "# Every option of `posthaste queue` and `posthaste cache` that may stand in a file, with its default. Take the `#` \
@@ -206,7 +207,7 @@ fn file(program: &Command) -> String {
             }
             let _ = match as_toml(arg) {
                 Some(value) => writeln!(text, "#{long} = {value}\n"),
-                // No value that is written here would be the default.
+                // No fixed value would be the default.
                 None if help.contains(IN_BRACKETS) => writeln!(text, "#{long} = {SEE_ABOVE}\n"),
                 None => {
                     let value = arg.get_value_names().unwrap_or_default().join(" ");
@@ -220,7 +221,7 @@ fn file(program: &Command) -> String {
     text
 }
 
-/// An option's default as a file has it.
+/// Returns an option's default as TOML.
 fn as_toml(arg: &Arg) -> Option<String> {
     if !arg.get_action().takes_values() {
         return Some("false".into());
@@ -238,7 +239,7 @@ fn as_toml(arg: &Arg) -> Option<String> {
     }
 }
 
-/// A text in lines that are read without scrolling.
+/// Wraps a text into lines that can be read without scrolling.
 fn wrapped(text: &str) -> Vec<String> {
     const CHARACTERS_MAX: usize = 110;
     let mut lines: Vec<String> = Vec::new();
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
     use crate::config::with_table;
 
-    /// The options of a command as they are with this file.
+    /// Returns the options of a command with this file.
     fn matches(command: &str, file: &str) -> ArgMatches {
         let table = crate::placed::parse(file).expect("TOML");
         let program = with_table(commands(), table.get_ref(), &[]).expect("options that there are");
@@ -269,7 +270,7 @@ mod tests {
         matches.subcommand().map(|(_, matches)| matches.clone()).expect("a command")
     }
 
-    /// Takes the `#` from the lines of options, with or without those whose value a reader has to write.
+    /// Removes the `#` from the lines of options, with or without those whose value a reader has to write.
     fn uncommented(all: bool) -> String {
         let file = file(&commands());
         let is_option = |line: &&str| line.starts_with('#') && !line.starts_with("# ");

@@ -11,7 +11,7 @@ use posthaste_wire::reply::{Passage, Reply, Value, decode};
 use crate::flags::Reach;
 use crate::secret_file::{WHO, secret_in};
 
-/// What to look at where nobody answers as a queue tier does.
+/// Advice if nothing answers like a queue tier.
 const LOOK: &str = "is `posthaste queue` running there, with that --listen?";
 
 /// A connection to a queue tier.
@@ -22,7 +22,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects, and logs in when an account is named.
+    /// Connects, and logs in if an account is named.
     pub(crate) fn connect(reach: &Reach) -> Result<Self, Box<dyn Error>> {
         let mut address = reach.connect.clone();
         if let Some(connector) = reach.tls.connector()? {
@@ -41,13 +41,13 @@ impl Client {
         Ok(client)
     }
 
-    /// From now on an answer may take as long as it takes, as when a request concerns millions of messages.
+    /// Removes the time limit on answers, for requests about millions of messages.
     pub(crate) fn waiting_for_long(self) -> Result<Self, Box<dyn Error>> {
         self.stream.wait_for_long()?;
         Ok(self)
     }
 
-    /// Sends a request and hands the answer over; an error answer is an error.
+    /// Sends a request and passes the answer to `take`; an error answer is an error.
     pub(crate) fn ask<T>(
         &mut self,
         words: &[&str],
@@ -59,7 +59,8 @@ impl Client {
         for word in words {
             encoder.bulk(word.as_bytes());
         }
-        // Who wants a certificate says so when the handshake seems to be over.
+        // A server that requires a certificate says so only after the handshake seems to be complete, so this
+        // may fail.
         self.stream.write_all(&request).map_err(|error| unreachable(&self.address, &error))?;
         match decode(self.hear()?) {
             Reply::Value(Value::Error(text), _) => {
@@ -73,7 +74,7 @@ impl Client {
         }
     }
 
-    /// A whole answer. Each byte is looked at once, however long a list is.
+    /// Reads a whole answer. Each byte is looked at once, however long a list is.
     fn hear(&mut self) -> Result<&[u8], Box<dyn Error>> {
         self.input.clear();
         let mut passage = Passage::default();
@@ -93,7 +94,7 @@ impl Client {
     }
 }
 
-/// Why nothing comes from there, and what to look at.
+/// Describes why there is no answer, with advice.
 fn unreachable(address: &Address, error: &IoError) -> String {
     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
         return format!("{address} does not answer; {LOOK}");

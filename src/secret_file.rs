@@ -1,12 +1,14 @@
-//! The secret that the command line logs in with. It stands in a file, because everybody on the machine can read arguments.
+//! The secret that the command line logs in with. It is read from a file, because every user of the machine
+//! can read arguments.
 
 use std::fs;
 use std::path::Path;
 
-/// What to do where a tier wants to know who asks: it speaks of requests and headers, which nobody writes here.
+/// Advice if a tier requires an account; the tier's own words are about requests and headers, which users of
+/// the command line do not write.
 pub(crate) const WHO: &str = "name an account with --user, and the file with its secret with --secret-file";
 
-/// The first line of a file, as `admin account add` reads one too.
+/// Returns the first line of a file; `admin account add` also reads only one line.
 ///
 /// # Errors
 /// The file cannot be read.

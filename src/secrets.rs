@@ -1,9 +1,9 @@
-//! A password on the command line, where every user of the machine can read it, is moved out of sight.
+//! Hides a password given on the command line, where every user of the machine could read it.
 //!
-//! The arguments of a process stand in `/proc/PID/cmdline` for all to see and cannot be taken back; its environment is
-//! for its owner's eyes only. So the program starts itself anew, in the same process, with the password in
-//! `PGPASSWORD` and the URL without it. This is the first thing it does, but the arguments are seen until then:
-//! better is to give the password in `PGPASSWORD` or `~/.pgpass` to begin with.
+//! The arguments of a process are visible to all in `/proc/PID/cmdline` and cannot be changed, while its
+//! environment is visible to its owner only. So the program executes itself again, in the same process, with
+//! the password in `PGPASSWORD` and the URL without it. This is the first thing it does, but until then the
+//! arguments are visible: better give the password in `PGPASSWORD` or `~/.pgpass` to begin with.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,11 +12,11 @@ use std::process::Command;
 
 use crate::stderr::complain;
 
-/// Where PostgreSQL's own programs, and the store, look for a password that a URL has not.
+/// Variable in which PostgreSQL's own programs, and the store, look for a password that a URL does not have.
 const VARIABLE: &str = "PGPASSWORD";
 
-/// Starts the program anew without a password in its arguments, if there is one. Returns if there is none, or if the
-/// system does not let us: then nothing is worse than before.
+/// Executes the program again without the password in its arguments, if there is one. Returns if there is
+/// none, or if the system refuses: then nothing is worse than before.
 pub(crate) fn hide() {
     let mut found = None;
     let mut without = |argument: OsString| match argument.to_str().and_then(taken_out) {
@@ -36,7 +36,7 @@ pub(crate) fn hide() {
     ));
 }
 
-/// An argument `postgres://…` or `--option=postgres://…` without its password, and the password.
+/// Returns an argument `postgres://…` or `--option=postgres://…` without its password, and the password.
 fn taken_out(argument: &str) -> Option<(String, OsString)> {
     let url = if argument.starts_with("--") { argument.split_once('=')?.1 } else { argument };
     let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"))?;
@@ -47,7 +47,7 @@ fn taken_out(argument: &str) -> Option<(String, OsString)> {
     decoded(password).map(|password| (shown, password))
 }
 
-/// Undoes percent-encoding; None when it is wrong, which whoever reads the URL will say.
+/// Decodes percent-encoding; None when it is wrong, which the reader of the URL will report.
 fn decoded(text: &str) -> Option<OsString> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -1,4 +1,4 @@
-//! What the commands that run a tier have in common: signals, limits, addresses, what is told of a run.
+//! Shared by the commands that run a tier: signals, limits, addresses, and the options in a record.
 
 use std::borrow::Cow;
 use std::env;
@@ -35,9 +35,9 @@ pub(crate) struct CommonFlags<'a> {
 }
 
 impl CommonFlags<'_> {
-    /// How the tier is reached; with a record, of a run with this command line and these options.
+    /// Returns the options of the tier's front; if a record is wanted, `note` describes this run in it.
     pub(crate) fn options(&self, note: impl FnOnce() -> RunNote) -> Result<Options, String> {
-        // The flag asks for it too, but not where it comes from a file.
+        // clap requires this for the flag, but not for a value from a file.
         if self.run.record_requests && self.run.record.is_none() {
             return Err("--record-requests needs a --record DIR to leave them in".into());
         }
@@ -56,7 +56,7 @@ impl CommonFlags<'_> {
         })
     }
 
-    /// What the record says of the options, with those that only this tier has.
+    /// Returns the options as the record has them, together with those that only this tier has.
     pub(crate) fn noted(&self, own: Value) -> Value {
         let mut options = json!({
             "listen": self.listen,
@@ -84,25 +84,26 @@ impl CommonFlags<'_> {
     }
 }
 
-/// A path as text, which records are: what is none in it is replaced.
+/// Returns a path as text, for a record; bytes that are not Unicode are replaced.
 pub(crate) fn legible(path: &Option<PathBuf>) -> Option<Cow<'_, str>> {
     path.as_deref().map(Path::to_string_lossy)
 }
 
-/// Begins the log, first of what stands in the environment and does nothing.
+/// Starts the log, and warns of environment variables that do nothing.
 pub(crate) fn begin_log(flags: &RunFlags) {
     logging::start(flags);
     tell_unknown(&commands(), &env::args_os().collect::<Vec<_>>(), |text| tracing::warn!("{text}"));
 }
 
-/// Signals that came, in their order.
+/// Signals received, in order.
 pub(crate) struct Told {
     signals: Receiver<i32>,
-    /// Whether somebody waits for them, which during the start nobody does.
+    /// Whether the tier waits for signals, which it does not during the start.
     is_heard: Arc<AtomicBool>,
 }
 
-/// Catches signals, before anything is opened: so a stop during the start is graceful too, and a second one ends it.
+/// Starts catching signals, before anything is opened: so a stop during the start is graceful too, and a
+/// second signal ends the program.
 pub(crate) fn begin() -> io::Result<Told> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let (tell, told) = channel();
@@ -113,7 +114,8 @@ pub(crate) fn begin() -> io::Result<Told> {
     Ok(Told { signals: told, is_heard })
 }
 
-/// A user who asks twice does not want to wait.
+/// Passes signals on. A second one that asks for the end ends the program, since a user who asks twice does
+/// not want to wait.
 fn pass_on(mut signals: Signals, tell: &Sender<i32>, is_heard: &AtomicBool) {
     let mut is_ending = false;
     for signal in signals.forever() {
@@ -123,19 +125,19 @@ fn pass_on(mut signals: Signals, tell: &Sender<i32>, is_heard: &AtomicBool) {
         if signal != SIGHUP && !is_heard.load(Ordering::Relaxed) {
             tracing::info!(signal, "stopping as soon as it has started; a second signal ends it at once");
         }
-        // While the tier stops nobody listens any more.
+        // Nobody receives while the tier stops.
         let _ = tell.send(signal);
     }
 }
 
-/// Tells where health and figures are, if they are served.
+/// Logs where health and figures are served, if they are.
 pub(crate) fn tell_of_http<M>(running: &Running<M>) {
     if let Some(url) = running.http_url() {
         tracing::info!("health and figures on {url}");
     }
 }
 
-/// Waits for the signal that ends the tier. SIGHUP meanwhile has it read again what it can while it runs.
+/// Waits for the signal that ends the tier. Until then, SIGHUP calls `reload`.
 pub(crate) fn wait_for_end(told: &Told, reload: impl Fn()) {
     told.is_heard.store(true, Ordering::Relaxed);
     for signal in &told.signals {
@@ -147,7 +149,8 @@ pub(crate) fn wait_for_end(told: &Told, reload: impl Fn()) {
     }
 }
 
-/// Tells how a stop went. Whoever watches over it is to start it again when a part of it had failed.
+/// Logs how a stop went. If a part of the tier had failed this is an error, so that a supervisor starts it
+/// again.
 pub(crate) fn end(stopped: Stopped) -> Result<(), Box<dyn Error>> {
     if stopped.cut > 0 {
         tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
@@ -156,7 +159,7 @@ pub(crate) fn end(stopped: Stopped) -> Result<(), Box<dyn Error>> {
         true => format!("{}\n", json!({ "summary": stopped.totals })),
         false => stopped.summary,
     };
-    // Whoever wanted the summary may have gone; the stop is as good without.
+    // A reader of the summary that is gone does not matter to the stop.
     let _ = io::stdout().write_all(summary.as_bytes());
     tracing::info!("stopped");
     if stopped.has_failed {
@@ -165,7 +168,7 @@ pub(crate) fn end(stopped: Stopped) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Tells of certificates that were read again, or of none.
+/// Logs whether certificates were read again.
 pub(crate) fn tell_reloaded(certificates: Result<bool, TlsError>) {
     match certificates {
         Ok(true) => tracing::info!("reloaded: certificates, for connections that come from now on"),
@@ -174,7 +177,7 @@ pub(crate) fn tell_reloaded(certificates: Result<bool, TlsError>) {
     }
 }
 
-/// What connections are encrypted with, if they are.
+/// Returns the files for encryption, if connections are encrypted.
 fn tls(flags: &TlsFlags) -> Result<Option<ServerFiles>, String> {
     match (&flags.tls_cert, &flags.tls_key) {
         (Some(certificate), Some(key)) => Ok(Some(ServerFiles {
@@ -191,7 +194,7 @@ fn tls(flags: &TlsFlags) -> Result<Option<ServerFiles>, String> {
     }
 }
 
-/// Every connection is a descriptor: use what the system allows.
+/// Raises the limit of open files to what the system allows, as every connection is one.
 fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
@@ -199,11 +202,12 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// So many clients, or as many as the limit of open files has room for: they must not take the store's.
+/// Returns the limit of clients, lowered to what the limit of open files has room for: clients must not take
+/// the store's files.
 fn fitting(clients: usize, files: Option<u64>) -> usize {
     let Some(files) = files else { return clients };
     let room = files::clients(files);
-    // Nobody asked for as many as there are by default; the doctor says that they are fewer.
+    // No warning about the default, which nobody asked for; the doctor tells that the limit is lower.
     if clients > room && clients != MAX_CLIENTS {
         tracing::warn!(
             "the limit of {files} open files is too low for the {clients} clients of --max-clients: no more than {room} are \
@@ -213,12 +217,12 @@ fn fitting(clients: usize, files: Option<u64>) -> usize {
     clients.min(room)
 }
 
-/// How many cores there are.
+/// Returns the number of cores.
 fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// The address of `--http`; None: off.
+/// Returns the address of `--http`; None: off.
 fn http(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);

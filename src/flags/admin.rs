@@ -286,7 +286,7 @@ pub(crate) struct RoleFlags {
     pub(crate) administer: Vec<String>,
 }
 
-/// The name of an account that an accounts file can hold.
+/// Checks the name of an account for an accounts file.
 fn account_of_file(text: &str) -> Result<String, String> {
     check_name(text).map(|()| text.to_owned())
 }

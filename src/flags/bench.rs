@@ -1,4 +1,4 @@
-//! The flags of the load generators that are not their own: they define theirs in `crates/load`.
+//! Flags of the `bench` commands that the load generators in `crates/load` do not define themselves.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::postgres::PoppingFlags;
 use super::{body_bytes, some_time, up_to};
 
-/// More in one commit than any worker takes.
+/// Largest batch; no worker takes as many requests.
 const BATCH_MAX: u64 = 1_000_000;
-/// More than any PostgreSQL takes.
+/// Most connections, more than any PostgreSQL accepts.
 const CONNECTIONS_MAX: u64 = 262_143;
-/// Each takes at least the time of two batches.
+/// Most repetitions; each takes at least the time of two batches.
 const REPETITIONS_MAX: u64 = 1_000_000;
 
 /// `posthaste bench`

@@ -139,16 +139,16 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// `--workers`: None is pipelined.
+/// Value of `--workers`; None: pipelined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workers(pub(crate) Option<usize>);
 
-/// The address of a server, as it was written.
+/// Checks the address of a server and keeps it as written.
 fn server(text: &str) -> Result<String, String> {
     Backend::named(text).map(|_| text.to_owned())
 }
 
-/// As many as a limit can say.
+/// Reads the rate of a client limit.
 fn requests_per_second(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(number) if (1..=PER_SECOND_MAX).contains(&number) => Ok(number),
@@ -156,7 +156,7 @@ fn requests_per_second(text: &str) -> Result<u32, String> {
     }
 }
 
-/// `pipelined` or a number.
+/// Reads `pipelined` or a number of workers.
 fn workers(text: &str) -> Result<Workers, String> {
     match text {
         "pipelined" => Ok(Workers(None)),
@@ -165,11 +165,11 @@ fn workers(text: &str) -> Result<Workers, String> {
     }
 }
 
-/// The length of fixed values; None: there are servers.
+/// Value of `--mock`: the length of fixed values; None: there are servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mock(pub(crate) Option<usize>);
 
-/// Bytes of a value where nothing is said of them.
+/// Bytes of a value if `--mock` does not say.
 const MOCK_BYTES: usize = 1024;
 
 fn mock(text: &str) -> Result<Mock, String> {

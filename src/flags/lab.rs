@@ -1,4 +1,4 @@
-//! The flags of what hands over to the laboratory: all of them are its own.
+//! Flags of `posthaste lab`, which passes all arguments on to the laboratory.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,5 @@
-//! The flags of what looks at a tier over HTTP: `admin top`, `admin doctor`, and how the commands for a cache reach it.
+//! Flags of the commands that look at a tier over HTTP: `admin top`, `admin doctor`, and the `admin` commands
+//! for a cache.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,7 +83,7 @@ pub(crate) struct ReachCache {
     pub(crate) json: bool,
 }
 
-/// The name of an account that HTTP can tell from its secret.
+/// Checks the name of an account for HTTP, where a name ends at a colon.
 fn account_over_http(text: &str) -> Result<String, String> {
     match text.contains(':') {
         true => Err("an account with a colon in its name cannot log in over HTTP: name another".into()),

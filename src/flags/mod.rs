@@ -1,4 +1,5 @@
-//! The commands and their flags. What stands here and below is what `--help` shows.
+//! Commands and their flags. The doc comments of commands and flags, here and in the other files, are what
+//! `--help` shows.
 
 mod admin;
 mod bench;
@@ -68,7 +69,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A size that a body can have: more than the protocol's limit no client may announce.
+/// Reads the size of a body, at most the protocol's limit.
 fn body_bytes(text: &str) -> Result<usize, String> {
     match at_least_one(text)? {
         bytes if bytes as u64 <= BULK_BYTES_PROTOCOL => Ok(bytes),
@@ -76,7 +77,8 @@ fn body_bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Memory for what is known of messages: no less than some of them need, with the queues and accounts that they are of.
+/// Reads the memory for data about messages: at least enough for some messages, with their queues and
+/// accounts.
 fn memory_bytes(text: &str) -> Result<u64, String> {
     const BYTES_MIN: u64 = 65_536;
     match text.parse() {
@@ -86,12 +88,13 @@ fn memory_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A number from 1 to `most`.
+/// Returns a parser of numbers from 1 to `most`.
 fn up_to(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
-/// A number of threads. A machine has no room for more, and the cache tier tells its own apart by 16 bits.
+/// Reads a number of threads. No machine has room for more, and the cache tier numbers its threads with 16
+/// bits.
 fn threads(text: &str) -> Result<usize, String> {
     const THREADS_MAX: usize = 10_000;
     match at_least_one(text)? {
@@ -100,7 +103,7 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// `HOST:PORT` or `unix:PATH`, as far as it can be told without asking where a host is.
+/// Checks `HOST:PORT` or `unix:PATH`, as far as possible without resolving the host.
 fn listen_address(text: &str) -> Result<String, String> {
     match text.strip_prefix("unix:") {
         Some("") => Err("unix: needs a path, for example unix:/run/posthaste.sock".into()),
@@ -115,7 +118,7 @@ fn listen_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// `HOST:PORT` or `off`.
+/// Checks `HOST:PORT` or `off`.
 fn http_address(text: &str) -> Result<String, String> {
     match text {
         "off" => Ok(text.to_owned()),
@@ -124,12 +127,12 @@ fn http_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// A log level by its word.
+/// Returns a parser of log levels.
 fn log_level() -> impl TypedValueParser<Value = LogLevel> {
     PossibleValuesParser::new(LogLevel::ALL.map(LogLevel::word)).try_map(|word| word.parse::<LogLevel>())
 }
 
-/// The name of an account.
+/// Checks the name of an account.
 fn account(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
@@ -137,7 +140,7 @@ fn account(text: &str) -> Result<String, String> {
     }
 }
 
-/// A duration that is not nothing.
+/// Reads a duration that is not zero.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         time if time < Duration::from_millis(10) => Err("must be at least 10ms".into()),
@@ -145,7 +148,7 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `500ms`, `1s`, `2m`.
+/// Reads a duration: `500ms`, `1s`, `2m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     posthaste_load::timespan::parse(text)
 }

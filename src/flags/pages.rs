@@ -1,4 +1,5 @@
-//! The flags of what is made from all other flags: completions, manual pages, the reference.
+//! Flags of the commands whose output is generated from all other flags: completions, manual pages, the
+//! reference.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The flags of what only a store in PostgreSQL has.
+//! Flags for PostgreSQL stores only.
 
 use clap::Args;
 use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};

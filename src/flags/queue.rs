@@ -67,7 +67,7 @@ pub(crate) struct QueueFlags {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// A kind of request by its name.
+/// Reads the name of a kind of request.
 fn kind(name: &str) -> Result<Kind, String> {
     let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
     known.ok_or_else(|| format!("known are {}", Kind::NAMES.join(", ")))

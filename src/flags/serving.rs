@@ -1,5 +1,5 @@
-//! The flags that both tiers have: how clients come to them, and how they run. Addresses stand with each tier, for their
-//! defaults differ.
+//! Flags that both tiers have: how they serve clients, and how they run. Addresses are defined with each
+//! tier, because their defaults differ.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use posthaste_server::log_level::LogLevel;
 
 use super::{at_least_one, duration, log_level, some_time, threads};
 
-/// Client connections, unless told otherwise.
+/// Default limit of client connections.
 pub(crate) const MAX_CLIENTS: usize = 20_000;
 
 /// How clients come to a tier, beside its addresses.
@@ -35,7 +35,7 @@ pub(crate) struct FrontFlags {
     pub(crate) idle_timeout: TimeLimit,
 }
 
-/// A time, or `off`: None.
+/// A duration; None: `off`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimit(pub(crate) Option<Duration>);
 

@@ -1,7 +1,8 @@
-//! `posthaste cache --import FILE`: configurations of mcrouter (JSON) and twemproxy (YAML) as files of ours.
+//! `posthaste cache --import FILE`: translates configurations of mcrouter (JSON) and twemproxy (YAML) into
+//! ours.
 //!
-//! What has a counterpart is written; what has none is said, one line for each, above the file and on stderr. Nothing is left out
-//! in silence, above all not what would make keys move.
+//! Everything without a counterpart is reported, one line each, above the file and on stderr. Nothing is left
+//! out in silence, above all nothing that would make keys move.
 
 mod mcrouter;
 #[cfg(test)]
@@ -25,19 +26,19 @@ use crate::stdout::say;
 struct Pool {
     name: String,
     servers: Vec<Server>,
-    /// Further fields, as TOML has them.
+    /// Further fields and their TOML.
     fields: Vec<(&'static str, String)>,
     times: Times,
 }
 
-/// How long a pool's servers may take, in milliseconds, as far as its file says it.
+/// Timeouts of a pool's servers in milliseconds, as far as its file has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Times {
     answer: Option<u64>,
     connect: Option<u64>,
 }
 
-/// A server in it.
+/// A server of a pool.
 #[derive(Clone, Debug, PartialEq)]
 struct Server {
     address: String,
@@ -54,18 +55,18 @@ struct Route {
     shadow: Option<(String, f64)>,
 }
 
-/// What a file becomes.
+/// The translation of a file.
 #[derive(Debug, Default)]
 struct Import {
-    /// Fields of `[cache]`, as TOML has them.
+    /// Fields of `[cache]` and their TOML.
     options: Vec<(&'static str, String)>,
     pools: Vec<Pool>,
     routes: Vec<Route>,
-    /// What has no counterpart.
+    /// What has no counterpart, one line each.
     left_out: Vec<String>,
 }
 
-/// Reads a file and writes ours to stdout. `pool` chooses one of several.
+/// Translates a file and writes ours to stdout. `pool` chooses one of several.
 pub(crate) fn run(path: &Path, pool: Option<&str>) -> Result<(), Box<dyn Error>> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(|error| Misuse(format!("cannot read {shown}: {error}")))?;
@@ -76,8 +77,8 @@ pub(crate) fn run(path: &Path, pool: Option<&str>) -> Result<(), Box<dyn Error>>
     say(&toml)
 }
 
-/// The text of a file, named `shown`, as one of ours, and what was left out. What is written is what we read. The servers may
-/// be known only where the file is for.
+/// Translates the text of a file, named `shown`; returns our file and what was left out. Our file is checked
+/// by reading it, without resolving names, as the servers may be known only where it will be used.
 ///
 /// # Errors
 /// What cannot be translated, in one line.
@@ -143,7 +144,7 @@ impl Import {
 }
 
 impl Times {
-    /// As they hold: 1 s is the default, here and there.
+    /// Returns the timeouts in force: 1 s is the default, here and in mcrouter.
     fn in_force(self) -> (u64, u64) {
         let answer = self.answer.unwrap_or(1000);
         (answer, self.connect.or(self.answer).unwrap_or(1000))
@@ -153,7 +154,7 @@ impl Times {
         self.in_force() == other.in_force()
     }
 
-    /// The longer ones of both.
+    /// Returns the longer of each two timeouts.
     fn longest(self, other: Self) -> Self {
         if self.are_those_of(other) {
             return self;
@@ -191,7 +192,7 @@ fn fields(text: &mut String, fields: &[(&str, String)]) {
     }
 }
 
-/// A text as TOML writes it.
+/// Returns a text as TOML writes it.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

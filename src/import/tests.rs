@@ -1,4 +1,4 @@
-//! Files of mcrouter and twemproxy, and what becomes of them: each is checked as `posthaste cache --check` would.
+//! Translations of mcrouter's and twemproxy's files: each is checked as `posthaste cache --check` would.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use posthaste_server::cache::rules::{GetErrors, Writes};
 
 use super::*;
 
-/// What becomes of a text, checked to be a good file of ours.
+/// Translates a text, and checks that the result is a valid file of ours.
 fn imported(text: &str) -> (String, Vec<String>) {
     let import = read(text, None).unwrap();
     let toml = import.toml("x");
@@ -192,7 +192,7 @@ fn mcrouters_routes_are_translated_as_far_as_they_have_counterparts() {
     );
 }
 
-/// The translation of a pool of three servers that is shared out so.
+/// Translates a pool of three servers with this hash.
 fn shared_out(pool: &str, hash: &str) -> (String, Vec<String>) {
     imported(&format!(
         r#"{{ "pools": {{ "a": {{ "servers": ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]{pool} }} }},
@@ -250,7 +250,8 @@ fn what_moves_keys_of_mcrouters_weighted_pools_is_said() {
     }
 }
 
-/// A route to all of these children, where `a`, `b` and `c` have two servers each and `one` and `other` have one.
+/// Returns a route to all of these children, where `a`, `b` and `c` have two servers each and `one` and
+/// `other` have one.
 fn route_to_all(kind: &str, children: &str) -> String {
     let pools = ["a", "b", "c", "one", "other"].iter().zip(1..).map(|(name, number)| {
         let servers = if name.len() == 1 {
@@ -281,7 +282,7 @@ fn a_route_to_all_of_several_pools_is_no_pool_of_all_their_servers() {
     let Some(Source::Below(below)) = pool.source else { panic!("{pool:?}") };
     assert_eq!((layout.pools[below].name.as_str(), layout.pools[below].rules.writes), ("b", Writes::Owner));
     assert!(left_out[0].starts_with("AllFastestRoute over pools a and b"), "{left_out:?}");
-    // Whoever has one server has every key, and so has every server of `Pool`.
+    // A single server has every key, and so has every server of `Pool`.
     for children in [r#"["PoolRoute|one", "PoolRoute|other"]"#, "\"Pool|a\""] {
         let (pool, _, left_out) = taken("AllSyncRoute", children);
         assert_eq!((pool.seats.len(), pool.rules.writes, left_out.len()), (2, Writes::All, 0), "{children}");
@@ -322,7 +323,7 @@ fn deletions_to_all_pools_are_those_of_the_pool_that_has_the_rest() {
     assert!(left_out[0].starts_with("AllSyncRoute for delete"), "{left_out:?}");
 }
 
-/// What becomes of a route over pools `a`, `b` and `c`.
+/// Translates a route over pools `a`, `b` and `c`.
 fn routed(route: &str) -> (String, Vec<String>) {
     imported(&format!(
         r#"{{ "pools": {{ "a": {{ "servers": ["10.0.0.1:1"] }}, "b": {{ "servers": ["10.0.1.1:1"] }},
@@ -354,7 +355,7 @@ fn a_policy_takes_only_commands_that_come_to_it() {
     let by_prefix =
         format!(r#"{{ "type": "PrefixSelectorRoute", "policies": {{ "x:": {b} }}, "wildcard": {c} }}"#);
     for (route, taken) in [
-        // set never comes to the one that is inside.
+        // set never reaches the inner one.
         (
             selector(&format!(r#""get": {}"#, selector(&format!(r#""set": {c}"#), b)), a),
             [("get", "k", "b"), ("mg", "k", "b"), ("set", "k", "a"), ("delete", "k", "a")],

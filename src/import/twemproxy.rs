@@ -1,6 +1,6 @@
-//! twemproxy's YAML: each pool listens by itself, and so becomes a file of its own.
+//! twemproxy's YAML: each pool listens on its own, and so becomes a file of its own.
 //!
-//! Its keys are placed by a hash and a distribution; three pairs of those have counterparts here.
+//! Keys are placed by a hash and a distribution; three pairs of these have counterparts here.
 
 use posthaste_server::cache::placement::Hash;
 use serde_json::{Map, Value as Json};
@@ -9,7 +9,7 @@ use super::yaml;
 use super::{Import, Pool, Route, Server, Times, quoted};
 use crate::flags::MAX_CLIENTS;
 
-/// What is understood of a pool, or makes no difference here.
+/// Fields of a pool that are understood, or make no difference here.
 const KNOWN: [&str; 12] = [
     "listen",
     "hash",
@@ -100,14 +100,14 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
     Ok(())
 }
 
-/// `HOST:PORT:WEIGHT NAME` or `/PATH:WEIGHT NAME`; the name may be missing.
+/// Reads `HOST:PORT:WEIGHT NAME` or `/PATH:WEIGHT NAME`; the name may be missing.
 fn server(text: &str) -> Result<Server, String> {
     let (place, name) = text.split_once(' ').map_or((text, None), |(place, name)| (place, Some(name.trim())));
     let wrong = || format!("server {text:?}: HOST:PORT:WEIGHT is expected");
     let (place, weight) = place.rsplit_once(':').ok_or_else(wrong)?;
     let weight: u32 = weight.parse().map_err(|_| wrong())?;
     let weight = (weight != 1).then_some(weight);
-    // The name of a path that is given none ends with the colon that would stand before a port.
+    // A path without a given name is named with a colon at its end, which would stand before a port.
     let own = || place.starts_with('/').then(|| format!("{place}:"));
     Ok(Server { address: address(place), name: name.map(str::to_owned).or_else(own), weight })
 }
@@ -116,7 +116,7 @@ fn address(place: &str) -> String {
     if place.starts_with('/') { format!("unix:{place}") } else { place.to_owned() }
 }
 
-/// The placement that is closest.
+/// Returns our placement that is closest.
 fn placement(import: &mut Import, hash: &str, distribution: &str, servers: &mut [Server]) -> &'static str {
     match (distribution, hash) {
         ("ketama", "fnv1a_64") => "twemproxy",

@@ -1,12 +1,12 @@
-//! YAML as JSON whose only values are texts: what is meant by them, their reader knows.
+//! Reads YAML as JSON in which all scalars are texts; the reader of a text decides what it means.
 
 use granit_parser::{Event, Parser};
 use serde_json::{Map, Value as Json};
 
-/// A list or a map that is being read.
+/// A list or map that is not finished.
 enum Open {
     List(Vec<Json>),
-    /// With the name that waits for its value.
+    /// A map, and the name that waits for its value.
     Map(Map<String, Json>, Option<String>),
 }
 

@@ -1,8 +1,8 @@
 //! TLS between the HTTP client and its socket.
 //!
-//! The client has TLS of its own, which knows authorities and nothing else. Ours is told whom to trust by the options that
-//! all commands share, and takes a server's own certificate too; so it is ours that stands here, and `--tls-ca` means
-//! the same to every command.
+//! The client has TLS of its own, which trusts authorities only. Ours follows the options that all commands
+//! share, and can also trust a server's own certificate; using it here makes `--tls-ca` mean the same to
+//! every command.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -41,10 +41,10 @@ impl<Below: Transport> Connector<Below> for Encrypting {
     }
 }
 
-/// Why the server ends the connection, if it has said so. It need not wait for the end of what it refuses, so the first that
-/// is seen of it may be that a write fails.
+/// Returns the server's reason for ending the connection, if it has sent one, else `error`. The server need
+/// not wait for the end of a request it refuses, so the first sign of a refusal may be a failed write.
 fn last_word(session: &mut ClientConnection, socket: &mut TransportAdapter, error: io::Error) -> io::Error {
-    // Our own last word, if it is us who refuse, may still lie here, and the server would wait for it.
+    // Our own alert, if it is us who refuse, may still be buffered here, and the server would wait for it.
     while session.wants_write() && session.write_tls(socket).is_ok_and(|n| n > 0) {}
     while let Ok(1..) = session.read_tls(socket) {
         if let Err(said) = session.process_new_packets() {

@@ -1,4 +1,4 @@
-//! What the command line asks a tier over HTTP: text or JSON, with the same accounts as everybody, encrypted or not.
+//! The command line's HTTP client for a tier: text or JSON, with the accounts of the tier, encrypted or not.
 
 mod encrypted;
 
@@ -21,22 +21,22 @@ use crate::config::Misuse;
 use crate::flags::WebReach;
 use crate::secret_file::{WHO, secret_in};
 
-/// How long a tier may take to answer; a database may be slow just when somebody wants to know why.
+/// Time limit for an answer; a database may be slow just when somebody wants to know why.
 const WITHIN: Duration = Duration::from_secs(10);
-/// What makes no sense to a tier was said wrongly.
+/// HTTP status of a request that makes no sense to the tier: wrong usage.
 const BAD_REQUEST: u16 = 400;
-/// Who asks is not known, or its secret is another.
+/// HTTP status of a request whose account is unknown or whose secret is wrong.
 const UNAUTHORIZED: u16 = 401;
-/// What to look at where no tier answers.
+/// Advice if no tier answers.
 const LOOK: &str = "is a tier running there, with that --http?";
-/// More than the figures of any tier.
+/// Most bytes of an answer; the figures of no tier have as many.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// The HTTP of a tier.
+/// An HTTP client for one tier.
 pub(crate) struct Web {
     agent: ureq::Agent,
     address: String,
-    /// What every address begins with: scheme, host and port.
+    /// Beginning of every URL: scheme, host and port.
     base: String,
     authorization: Option<String>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Web {
 pub(crate) struct Page {
     /// The status, such as 200.
     pub(crate) status: u16,
-    /// What it says.
+    /// The body.
     pub(crate) text: String,
 }
 
@@ -61,13 +61,13 @@ impl fmt::Display for Refused {
 
 impl Error for Refused {}
 
-/// As a header can have it whatever letters there are in it.
+/// Returns the header for a login; in base64, name and secret may have any characters.
 fn basic(user: &str, secret: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{secret}")))
 }
 
 impl Web {
-    /// Asks nothing yet.
+    /// Makes a client, without connecting yet.
     pub(crate) fn new(reach: &WebReach) -> Result<Self, Box<dyn Error>> {
         let authorization = match (&reach.user, &reach.secret_file) {
             (Some(user), Some(path)) => Some(basic(user, &secret_in(path)?)),
@@ -92,7 +92,7 @@ impl Web {
         Ok(Self { agent, base: format!("{scheme}://{address}"), address, authorization })
     }
 
-    /// Why there is no answer, and what to look at.
+    /// Describes why there is no answer, with advice.
     fn unreachable(&self, error: &ureq::Error) -> String {
         let (base, look) = (&self.base, LOOK);
         match error {
@@ -107,12 +107,12 @@ impl Web {
         }
     }
 
-    /// Where it asks.
+    /// Returns the tier's address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Asks for JSON, or tells some; an answer that is no success is an error.
+    /// Gets JSON, or posts `told`; an answer that is no success is an error.
     pub(crate) fn exchange(&self, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
         let url = format!("{}{path}", self.base);
         self.success(match told {
@@ -176,19 +176,21 @@ impl Web {
         if page.status != 200 {
             return Err(refusal(&page).into());
         }
-        // Others have that path too, and none of what is looked for there: so nothing would be wrong with them.
+        // Other programs have that path too but none of a tier's figures, so the doctor would find nothing
+        // wrong with them.
         let figures = Figures::read(&page.text);
         let is_of_tier = figures.by_label("posthaste_build_info").next().is_some();
         if is_of_tier { Ok(figures) } else { Err(self.stranger().into()) }
     }
 
-    /// What is said of who answers, and not as a tier does.
+    /// Returns the error for a program that does not answer like a tier.
     fn stranger(&self) -> String {
         format!("{} does not answer as a tier does; {LOOK}", self.base)
     }
 }
 
-/// The address in what `--http` says, and whether TLS is spoken there: it may be written as a browser shows it.
+/// Reads the value of `--http`, which may be written as a browser shows it. Returns the address, and whether
+/// TLS is spoken there.
 fn place(http: &str, tls: bool) -> Result<(String, bool), String> {
     let (is_https, address) = match http.split_once("://") {
         None => (tls, http),
@@ -201,7 +203,7 @@ fn place(http: &str, tls: bool) -> Result<(String, bool), String> {
     let url: Uri = format!("http://{address}").parse().map_err(|_| malformed(http))?;
     let host = url.authority().map(|authority| (authority.host(), authority.as_str()));
     let is_address = host.is_some_and(|(host, whole)| {
-        // Where the scheme is written, its port may be left out.
+        // With a scheme, the port may be left out.
         let has_default_port = whole == host && http.contains("://");
         !host.is_empty() && (has_default_port || url.port_u16().is_some())
     });
@@ -212,7 +214,7 @@ fn malformed(http: &str) -> String {
     format!("--http {http}: write HOST:PORT, http://HOST:PORT or https://HOST:PORT")
 }
 
-/// What a refusal says, in one line.
+/// Returns the text of a refusal, in one line.
 fn refusal(page: &Page) -> String {
     let said: Option<Json> = serde_json::from_str(&page.text).ok();
     let said = said.and_then(|said| said["message"].as_str().map(str::to_owned));
@@ -220,7 +222,7 @@ fn refusal(page: &Page) -> String {
     with_help(page.status, &said.unwrap_or_else(bare))
 }
 
-/// What a tier says, and which options are meant where it wants to know who asks: it speaks of headers.
+/// Adds the options for an account to a tier's answer that requires one; the tier itself speaks of headers.
 fn with_help(status: u16, said: &str) -> String {
     if status == UNAUTHORIZED { format!("{said}; {WHO}") } else { said.to_owned() }
 }
@@ -239,12 +241,12 @@ impl Figures {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(figure).collect())
     }
 
-    /// The value of a metric without labels.
+    /// Returns the value of a metric without labels.
     pub(crate) fn get(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// The values of a metric with one label, by what that is.
+    /// Returns the values of a metric with one label, by the label's value.
     pub(crate) fn by_label<'a>(&'a self, name: &str) -> impl Iterator<Item = (&'a str, f64)> {
         let begin = format!("{name}{{");
         self.0.iter().filter_map(move |(known, value)| {
@@ -253,7 +255,7 @@ impl Figures {
         })
     }
 
-    /// The sum of a metric over those of its series whose labels hold this text.
+    /// Returns the sum of a metric over those of its series whose labels contain this text.
     pub(crate) fn sum(&self, name: &str, holding: &str) -> f64 {
         let begin = format!("{name}{{");
         let chosen = self.0.iter().filter(|(known, _)| known.starts_with(&begin) && known.contains(holding));

@@ -1,19 +1,20 @@
-//! Which fields of mcrouter's handles and pools are understood; every other one is said.
+//! The fields of mcrouter's handles and pools that are understood; every other one is reported.
 
 use serde_json::{Map, Value as Json};
 
 use super::{Reader, kind};
 
-/// Of a pool.
+/// Fields of a pool.
 const POOL: [&str; 6] = ["name", "servers", "server_timeout", "connect_timeout", "weights", "tags"];
 
-/// Of a hash that is a table.
+/// Fields of a hash that is a table.
 const HASH: [&str; 4] = ["hash_func", "salt", "tags", "weights"];
 
-/// Of a shadow.
+/// Fields of a shadow.
 const SHADOW: [&str; 3] = ["target", "index_range", "key_fraction_range"];
 
-/// Of a handle of this type. None: it has no counterpart, which is said of all of it.
+/// Returns the fields of a handle of this type. None: the type has no counterpart, and the whole handle is
+/// reported instead.
 fn of_handle(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "PrefixSelectorRoute" => &["policies", "wildcard"],
@@ -31,7 +32,7 @@ fn of_handle(kind: &str) -> Option<&'static [&'static str]> {
 }
 
 impl Reader {
-    /// Says what of a handle is not read.
+    /// Reports the fields of a handle that are not read.
     pub(super) fn say_strange(&mut self, route: &Json) {
         let kind = kind(route).0;
         if let Some(known) = of_handle(kind) {
@@ -39,22 +40,22 @@ impl Reader {
         }
     }
 
-    /// Says what of a pool is not read.
+    /// Reports the fields of a pool that are not read.
     pub(super) fn say_strange_of_pool(&mut self, pool: &Json, name: &str) {
         self.say_unknown(pool, &POOL, &format!("pool {name}"));
     }
 
-    /// Says what of a hash is not read.
+    /// Reports the fields of a hash that are not read.
     pub(super) fn say_strange_of_hash(&mut self, hash: &Json) {
         self.say_unknown(hash, &HASH, "a hash");
     }
 
-    /// Says what of an entry of routes is not read.
+    /// Reports the fields of an entry of routes that are not read.
     pub(super) fn say_strange_of_routes(&mut self, entry: &Json) {
         self.say_unknown(entry, &["route"], "routes");
     }
 
-    /// Says what of a shadow is not read.
+    /// Reports the fields of a shadow that are not read.
     pub(super) fn say_strange_of_shadow(&mut self, shadow: &Json) {
         self.say_unknown(shadow, &SHADOW, "a shadow");
     }
@@ -68,7 +69,7 @@ impl Reader {
     }
 }
 
-/// What can be done about a field that is not read.
+/// Returns advice about a field that is not read.
 fn instead(field: &str) -> &'static str {
     match field {
         "failover_limit" => {

@@ -1,28 +1,28 @@
-//! How mcrouter's pools share keys out: the function, its weights, tags and salt.
+//! How mcrouter's pools distribute keys: function, weights, tags and salt.
 //!
-//! A handle may say them, or the pool under it. Weights are doubles there and thousandths here, so what has three digits behind the
-//! point is taken exactly.
+//! They may stand in a handle or in the pool under it. mcrouter's weights are doubles and ours are
+//! thousandths, so weights with up to three decimals are taken exactly.
 
 use serde_json::{Map, Value as Json};
 
 use super::super::{Server, quoted};
 use crate::pools::SALT_BYTES_MAX;
 
-/// What mcrouter takes for a weight that is missing.
+/// mcrouter's weight for a server that has none.
 const MISSING: f64 = 0.5;
 
-/// What is between a key's part that is hashed and the rest.
+/// Separates the part of a key that is hashed from the rest.
 const STOP: &str = "|#|";
 
-/// How a pool is to share its keys out.
+/// How one of our pools is to distribute its keys.
 pub(super) struct Hashing {
-    /// Fields of our pool.
+    /// Fields of our pool, as TOML.
     pub(super) fields: Vec<(&'static str, String)>,
-    /// What makes keys move, in words that `of pool NAME` can follow.
+    /// What will make keys move, in words that `of pool NAME` can follow.
     pub(super) moves: Vec<String>,
 }
 
-/// Reads it; weights and tags become those of the servers.
+/// Reads the hashing of a pool; weights and tags become those of the servers.
 pub(super) fn read(route: &Json, pool: &Json, servers: &mut [Server]) -> Hashing {
     let said = said(route, pool);
     let function = said.get("hash_func").and_then(Json::as_str).unwrap_or("Ch3");
@@ -39,7 +39,7 @@ pub(super) fn read(route: &Json, pool: &Json, servers: &mut [Server]) -> Hashing
     hashing
 }
 
-/// What is said in the places that mcrouter looks at; what the handle says goes before what its pool says.
+/// Collects the fields from all places where mcrouter looks; the handle's take precedence over its pool's.
 fn said(route: &Json, pool: &Json) -> Map<String, Json> {
     let mut said = Map::new();
     if !pool["weights"].is_null() {
@@ -65,7 +65,7 @@ fn said(route: &Json, pool: &Json) -> Map<String, Json> {
 }
 
 impl Hashing {
-    /// Our name of the function.
+    /// Returns our name of the hash function.
     fn hash(&mut self, function: &str, said: &Map<String, Json>, servers: &mut [Server]) -> &'static str {
         match function {
             "Ch3" => "mcrouter",
@@ -81,7 +81,7 @@ impl Hashing {
             }
             "WeightedRendezvous" => {
                 self.tags(said, servers);
-                // Any number is a weight there; only their proportions count.
+                // In mcrouter's function any number is a weight; only their proportions count.
                 let weights = weights(said, servers.len());
                 self.weights(
                     said,
@@ -97,7 +97,7 @@ impl Hashing {
         }
     }
 
-    /// The names by which servers are placed.
+    /// Takes over the tags, by which servers are placed, as their names.
     fn tags(&mut self, said: &Map<String, Json>, servers: &mut [Server]) {
         let tags = said.get("tags").and_then(Json::as_array).filter(|tags| tags.len() == servers.len());
         let Some(tags) = tags else {
@@ -108,7 +108,7 @@ impl Hashing {
         }
     }
 
-    /// Weights in thousandths of `full`.
+    /// Takes over the weights, in thousandths of `full`.
     fn weights(&mut self, said: &Map<String, Json>, servers: &mut [Server], full: f64) {
         let mut is_exact = true;
         let weights = weights(said, servers.len());
@@ -124,7 +124,7 @@ impl Hashing {
     }
 }
 
-/// One for each server, as far as they are numbers.
+/// Returns a weight for each server; None where it is missing or no number.
 fn weights(said: &Map<String, Json>, servers: usize) -> Vec<Option<f64>> {
     let given = said.get("weights").and_then(Json::as_array);
     (0..servers).map(|server| given?.get(server)?.as_f64()).collect()

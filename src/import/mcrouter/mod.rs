@@ -1,5 +1,5 @@
-//! mcrouter's JSON: a tree of route handles. Each handle becomes a pool with what it adds to the pool under it, or a list of
-//! routes.
+//! mcrouter's JSON: a tree of route handles. Each handle becomes either a pool, made of the pool under it and
+//! the handle's own settings, or a list of routes.
 
 mod fields;
 mod hash;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{Import, Pool, Route, Server, Times, quoted};
 
-/// The JSON without the comments that mcrouter allows in it.
+/// Removes the comments that mcrouter allows in its JSON.
 pub(super) fn without_comments(text: &str) -> String {
     let (mut bare, mut rest) = (String::with_capacity(text.len()), text);
     let mut in_string = false;
@@ -77,7 +77,7 @@ struct Reader {
     import: Import,
 }
 
-/// The type of a handle and the handle: `"PoolRoute|main"` is short for a table.
+/// Returns a handle's type, and the handle's argument in the short form `"PoolRoute|main"`.
 fn kind(route: &Json) -> (&str, Option<&str>) {
     match route.as_str() {
         Some(text) => text.split_once('|').map_or((text, None), |(kind, rest)| (kind, Some(rest))),
@@ -86,7 +86,7 @@ fn kind(route: &Json) -> (&str, Option<&str>) {
 }
 
 impl Reader {
-    /// The routes for keys with this prefix and these commands.
+    /// Adds the routes for keys with this prefix and these commands.
     fn routes(&mut self, prefix: &str, commands: &[&str], route: &Json) -> Result<(), String> {
         match kind(route).0 {
             "PrefixSelectorRoute" => {
@@ -122,7 +122,8 @@ impl Reader {
         }
     }
 
-    /// A route to a pool. What no other one of its prefix takes needs no names.
+    /// Adds a route to a pool. If it takes all commands that no other route of its prefix takes, it needs no
+    /// list of them.
     fn lead(&mut self, prefix: &str, commands: &[&str], pool: String) {
         let others = self.import.routes.iter().filter(|route| route.prefix == prefix);
         let taken: Vec<&String> = others.flat_map(|route| &route.commands).collect();
@@ -134,7 +135,7 @@ impl Reader {
         self.import.routes.push(Route { prefix: prefix.to_owned(), commands, pool, shadow: None });
     }
 
-    /// The routes of a selector by command, among those that come to it.
+    /// Adds the routes of a selector by command, for those of the commands that reach it.
     fn selected(&mut self, prefix: &str, commands: &[&str], route: &Json) -> Result<(), String> {
         self.say_strange(route);
         let broadcast = if commands.contains(&"delete") { self.broadcast(route)? } else { None };
@@ -165,7 +166,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The pool of a selector whose deletions go to all of several pools, and everything else to one of these. None: it is not so.
+    /// Returns the pool of a selector that sends deletions to several pools and everything else to one of
+    /// these. None: this is no such selector.
     fn broadcast(&mut self, route: &Json) -> Result<Option<String>, String> {
         let (delete, default) = (&route["operation_policies"]["delete"], &route["default_policy"]);
         let (of, children) = (kind(delete).0, list(&delete["children"]));
@@ -190,7 +192,7 @@ impl Reader {
         Ok(Some(self.derived(&own, vec![("deletes-to", format!("[{}]", others.join(", ")))])))
     }
 
-    /// The pool that a handle comes to. None: it has no counterpart, which was said.
+    /// Returns the pool that a handle becomes. None: it has no counterpart, which was reported.
     fn pool(&mut self, route: &Json) -> Result<Option<String>, String> {
         self.say_strange(route);
         let (kind, short) = kind(route);
@@ -237,7 +239,7 @@ impl Reader {
         }
     }
 
-    /// Servers that share keys.
+    /// Adds a pool whose servers share the keys.
     fn sharded(&mut self, route: &Json, short: Option<&str>) -> Result<String, String> {
         self.say_strange(route);
         self.say_strange_of_hash(&route["hash"]);
@@ -257,7 +259,8 @@ impl Reader {
         Ok(self.add(&name, servers, [fields, hashing.fields].concat(), times))
     }
 
-    /// All of a route's children are asked: `Pool` stands for each of its servers, `PoolRoute` for the one that has the key.
+    /// Adds a pool for a route that asks all of its children: `Pool` stands for each of its servers,
+    /// `PoolRoute` for the server that has the key.
     fn copies(&mut self, of: &str, answer: &str, under: &Json) -> Result<Option<String>, String> {
         let (mut servers, mut shards, mut names) = (Vec::new(), Vec::new(), Vec::new());
         let mut times = Vec::new();
@@ -299,7 +302,7 @@ impl Reader {
         }
     }
 
-    /// Two pools that each share out the keys, so that two servers hold each.
+    /// Adds two pools that each distribute all keys, so that two servers hold each key.
     fn twice(&mut self, of: &str, answer: &str, first: &Json, second: &Json) -> Result<String, String> {
         let [first, second] = [first, second].map(|route| self.sharded(route, kind(route).1));
         let (first, second) = (first?, second?);
@@ -313,7 +316,7 @@ impl Reader {
         Ok(self.add(&name, pool.servers, [pool.fields, more].concat(), pool.times))
     }
 
-    /// A pool with others that stand in for it.
+    /// Adds a pool with other ones that stand in for it.
     fn failover(&mut self, children: &Json, expiry_s: Option<u64>) -> Result<Option<String>, String> {
         let mut pools = Vec::new();
         for child in list(children) {
@@ -336,14 +339,14 @@ impl Reader {
         Ok(Some(self.derived(first, fields)))
     }
 
-    /// How long a pool's servers are waited for, if it says so; in milliseconds there.
+    /// Returns the timeouts of a pool's servers, if it has any; mcrouter's are in milliseconds.
     fn times(&self, name: &str, inline: &Json) -> Times {
         let pool = self.pools.get(name).unwrap_or(inline);
         let ms = |field: &str| pool[field].as_u64().filter(|ms| *ms > 0);
         Times { answer: ms("server_timeout"), connect: ms("connect_timeout") }
     }
 
-    /// Pools that share a server must say the same times.
+    /// Gives pools that share a server the same timeouts, the longer ones.
     fn agree_on_times(&mut self) {
         while let Some((one, other)) = self.at_odds() {
             let pools = &mut self.import.pools;
@@ -354,7 +357,7 @@ impl Reader {
         }
     }
 
-    /// Two pools that share a server and say different times.
+    /// Returns two pools that share a server and have different timeouts.
     fn at_odds(&self) -> Option<(usize, usize)> {
         let (pools, mut known) = (&self.import.pools, HashMap::new());
         pools.iter().enumerate().find_map(|(number, pool)| {
@@ -379,7 +382,7 @@ impl Reader {
         servers.iter().map(|text| self.server(name, text)).collect()
     }
 
-    /// HOST:PORT:PROTOCOL:SECURITY, of which the last two may be missing.
+    /// Reads HOST:PORT:PROTOCOL:SECURITY, of which the last two may be missing.
     fn server(&mut self, pool: &str, text: &Json) -> Result<Server, String> {
         let text = text.as_str().ok_or_else(|| format!("pool {pool}: a server is a text HOST:PORT"))?;
         let start = text.find(']').unwrap_or(0);
@@ -410,7 +413,7 @@ impl Reader {
         Ok(Server { address: format!("{tls}{address}"), name: None, weight: None })
     }
 
-    /// The name of a pool with these fields: one that is there already, or a new one.
+    /// Returns the name of a pool with these fields: an existing one or a new one.
     fn add(
         &mut self,
         name: &str,
@@ -430,21 +433,21 @@ impl Reader {
         name
     }
 
-    /// A pool with the servers of another and more fields.
+    /// Adds a pool with the servers of another one and more fields, and returns its name.
     fn derived(&mut self, of: &str, more: Vec<(&'static str, String)>) -> String {
         let pool = self.import.pools.iter().find(|pool| pool.name == of).cloned().unwrap_or_default();
         self.add(of, pool.servers, [pool.fields, more].concat(), pool.times)
     }
 }
 
-/// The name of the pool that a handle leads to.
+/// Returns the name of the pool that a handle leads to.
 fn pool_name<'a>(route: &'a Json, short: Option<&'a str>) -> &'a str {
     let under = || route["children"].as_str().and_then(|handle| handle.strip_prefix("Pool|"));
     let named = short.or(route["pool"].as_str()).or(route["pool"]["name"].as_str());
     named.or_else(under).unwrap_or("main")
 }
 
-/// A list, or one alone.
+/// Returns the elements of a list; anything else is a single element.
 fn list(value: &Json) -> Vec<&Json> {
     match value {
         Json::Array(values) => values.iter().collect(),
@@ -453,7 +456,7 @@ fn list(value: &Json) -> Vec<&Json> {
     }
 }
 
-/// Our words for a command of mcrouter.
+/// Returns our names of a mcrouter command.
 fn ours(command: &str) -> Vec<&str> {
     match command {
         "get" => vec!["get", "mg"],

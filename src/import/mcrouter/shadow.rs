@@ -1,11 +1,11 @@
-//! mcrouter's shadows: as many as one likes, beside a route or a pool there, and one to a route here.
+//! mcrouter's shadows: any number beside a route or a pool there, and one per route here.
 
 use serde_json::Value as Json;
 
 use super::{Reader, kind, list, pool_name};
 
 impl Reader {
-    /// The routes for a handle whose requests are repeated on these shadows.
+    /// Adds the routes for a handle whose requests are repeated on these shadows.
     pub(super) fn shadowed(
         &mut self,
         prefix: &str,
@@ -32,7 +32,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The share of the keys that a shadow gets. None: it gets none, which is said.
+    /// Returns the share of the keys that a shadow gets. None: it gets none, which was reported.
     fn share(&mut self, shadow: &Json) -> Option<f64> {
         let name = target(shadow);
         if !shadow["index_range"].is_null() {
@@ -43,7 +43,7 @@ impl Reader {
             return Some(1.0);
         }
         let (from, to) = (range[0].as_f64().unwrap_or(-1.0), range[1].as_f64().unwrap_or(-1.0));
-        // Without what comes of reckoning in twos: 0.6 - 0.5 is 0.1.
+        // Rounded to remove binary errors: 0.6 - 0.5 is to be 0.1.
         let share = ((to - from) * 1e9).round() / 1e9;
         if from < 0.0 || to > 1.0 || share <= 0.0 {
             self.import
@@ -59,7 +59,7 @@ impl Reader {
     }
 }
 
-/// What a shadow is called.
+/// Returns a shadow's name.
 fn target(shadow: &Json) -> &str {
     pool_name(&shadow["target"], kind(&shadow["target"]).1)
 }
