@@ -6,9 +6,9 @@
 //! start.
 //!
 //! ```text
-//! threads:    Stamps -> Recorder::note … flush        (once per loop turn, its own mutex) collector:
-//! Meter::turn -> WindowEnd -> Record::window   (once per window) readers:    Meter::windows, totals, info,
-//! summary
+//! threads:    Stamps -> Recorder::note … flush        (once per loop turn, its own mutex)
+//! collector:  Meter::turn -> WindowEnd -> Record::window   (once per window)
+//! readers:    Meter::windows, totals, info, summary
 //! ```
 
 mod backlog;

@@ -1,10 +1,13 @@
 //! The record of a run: a directory that explains its own figures.
 //!
-//! | file | holds | | --- | --- | | `run.json` | command, version, machine, options, start and end, units | |
-//! `windows.csv` | one row per window and kind that occurred, and one for `all` | | `latency.hlog` | the
-//! histograms of every window and kind, in the HdrHistogram log format | | `system.csv` | one row per window:
-//! this process and its machine | | `events.csv` | whatever can explain a dip | | `requests.parquet` | every
-//! single request, if that was asked for |
+//! | file | holds |
+//! | --- | --- |
+//! | `run.json` | command, version, machine, options, start and end, units |
+//! | `windows.csv` | one row per window and kind that occurred, and one for `all` |
+//! | `latency.hlog` | the histograms of every window and kind, in the HdrHistogram log format |
+//! | `system.csv` | one row per window: this process and its machine |
+//! | `events.csv` | whatever can explain a dip |
+//! | `requests.parquet` | every single request, if that was asked for |
 //!
 //! The collector's thread writes once per window, whole lines in one call per file, so a program killed at
 //! any instant leaves lines, not fragments. A failed write stops the record and never the program; it is
