@@ -1,8 +1,7 @@
 //! Options come from the command line, else from the environment, else from the file of `--config`.
 //!
 //! Every option has the same name in all three: `queue --max-message`, `POSTHASTE_QUEUE_MAX_MESSAGE`, and
-//! `max-message` in the table `[queue]`. Nothing is listed twice: environment and file are derived from the
-//! flags.
+//! `max-message` in the table `[queue]`. Nothing is listed twice: environment and file are derived from the flags.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -180,8 +179,7 @@ fn config_path(args: &[OsString]) -> Option<(OsString, String)> {
     })
 }
 
-/// Refuses a file that is for other commands only: it would be ignored, and the command run with all of its
-/// defaults.
+/// Refuses a file that is for other commands only: it would be ignored, and the command run with all of its defaults.
 fn is_for(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(), Wrong> {
     let Some(command) = args.get(1).and_then(|name| program.find_subcommand(name)) else { return Ok(()) };
     let asked = command.get_name();

@@ -173,8 +173,7 @@ fn names(error: &str, long: &str) -> bool {
     error.match_indices(&option).any(ends)
 }
 
-/// Returns whether an error repeats one of these values. Short ones are ignored, as they may be part of any
-/// text.
+/// Returns whether an error repeats one of these values. Short ones are ignored, as they may be part of any text.
 fn repeats(error: &str, values: &str) -> bool {
     const LENGTH_MIN: usize = 5;
     values.split(',').any(|value| value.len() >= LENGTH_MIN && error.contains(value))
@@ -192,8 +191,7 @@ pub(crate) fn tell_unknown(program: &Command, args: &[OsString], tell: impl Fn(&
     }
 }
 
-/// Returns the unknown variables of the command that `path` leads to, each with the variable that was
-/// probably meant.
+/// Returns the unknown variables of the command that `path` leads to, each with the variable that was probably meant.
 fn unknown(program: &Command, path: &[String], set: &[String]) -> Vec<(String, Option<String>)> {
     let Some(command) = path.first().and_then(|name| program.find_subcommand(name)) else {
         return Vec::new();

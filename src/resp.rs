@@ -59,8 +59,7 @@ impl Client {
         for word in words {
             encoder.bulk(word.as_bytes());
         }
-        // A server that requires a certificate says so only after the handshake seems to be complete, so this
-        // may fail.
+        // A server that requires a certificate says so only after the handshake seems to be complete, so this may fail.
         self.stream.write_all(&request).map_err(|error| unreachable(&self.address, &error))?;
         match decode(self.hear()?) {
             Reply::Value(Value::Error(text), _) => {

@@ -149,8 +149,7 @@ pub(crate) fn wait_for_end(told: &Told, reload: impl Fn()) {
     }
 }
 
-/// Logs how a stop went. If a part of the tier had failed this is an error, so that a supervisor starts it
-/// again.
+/// Logs how a stop went. If a part of the tier had failed this is an error, so that a supervisor starts it again.
 pub(crate) fn end(stopped: Stopped) -> Result<(), Box<dyn Error>> {
     if stopped.cut > 0 {
         tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");

@@ -72,8 +72,7 @@ fn of_cache_tier(web: &Web, answer: Result<Json, Box<dyn Error>>) -> Result<Json
     answer
 }
 
-/// Returns whether this is a queue tier: its status says so, or it asks for an account, which no cache tier
-/// does.
+/// Returns whether this is a queue tier: its status says so, or it asks for an account, which no cache tier does.
 fn is_queue_tier(web: &Web) -> bool {
     web.get("/v1/status").is_ok_and(|page| {
         let says: Json = serde_json::from_str(&page.text).unwrap_or_default();

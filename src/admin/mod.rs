@@ -112,8 +112,7 @@ fn messages(reach: &Reach, queue: &str, after: u64, count: u32) -> Done {
     Ok(())
 }
 
-/// Shows the answer to a request that counts something. A request about all messages of a queue takes its
-/// time.
+/// Shows the answer to a request that counts something. A request about all messages of a queue takes its time.
 fn count(reach: &Reach, words: &[&str], what: &str) -> Done {
     tell(reach, number(Client::connect(reach)?.waiting_for_long()?, words)?, what)
 }

@@ -1,5 +1,4 @@
-//! `posthaste bench store`: drives a store directly, without network and request path: the "database alone"
-//! experiment.
+//! `posthaste bench store`: drives a store directly, without network and request path: the "database alone" experiment.
 //!
 //! Beside an embedded store, as many bytes as its log grows by are appended to a plain file and synced, in
 //! turn with the store, so that the figure can be read as a share of what the disk allows.

@@ -1,5 +1,4 @@
-//! `posthaste bench store` on PostgreSQL: several connections, each driven as a worker drives it, and nothing
-//! else.
+//! `posthaste bench store` on PostgreSQL: several connections, each driven as a worker drives it, and nothing else.
 //!
 //! Every thread stands for a worker: it puts the requests of its clients into a batch, has the store execute
 //! it, and looks at the answers. A client has one request in a batch, as it would have over a network.

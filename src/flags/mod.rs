@@ -77,8 +77,7 @@ fn body_bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads the memory for data about messages: at least enough for some messages, with their queues and
-/// accounts.
+/// Reads the memory for data about messages: at least enough for some messages, with their queues and accounts.
 fn memory_bytes(text: &str) -> Result<u64, String> {
     const BYTES_MIN: u64 = 65_536;
     match text.parse() {
@@ -93,8 +92,7 @@ fn up_to(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
-/// Reads a number of threads. No machine has room for more, and the cache tier numbers its threads with 16
-/// bits.
+/// Reads a number of threads. No machine has room for more, and the cache tier numbers its threads with 16 bits.
 fn threads(text: &str) -> Result<usize, String> {
     const THREADS_MAX: usize = 10_000;
     match at_least_one(text)? {

@@ -1,5 +1,4 @@
-//! Flags of the commands whose output is generated from all other flags: completions, manual pages, the
-//! reference.
+//! Flags of the commands whose output is generated from all other flags: completions, manual pages, the reference.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
-//! `posthaste cache --import FILE`: translates configurations of mcrouter (JSON) and twemproxy (YAML) into
-//! ours.
+//! `posthaste cache --import FILE`: translates configurations of mcrouter (JSON) and twemproxy (YAML) into ours.
 //!
 //! Everything without a counterpart is reported, one line each, above the file and on stderr. Nothing is left
 //! out in silence, above all nothing that would make keys move.

@@ -1,8 +1,7 @@
 //! TLS between the HTTP client and its socket.
 //!
-//! The client has TLS of its own, which trusts authorities only. Ours follows the options that all commands
-//! share, and can also trust a server's own certificate; using it here makes `--tls-ca` mean the same to
-//! every command.
+//! The client has TLS of its own, which trusts authorities only. Ours follows the options that all commands share,
+//! and can also trust a server's own certificate; using it here makes `--tls-ca` mean the same to every command.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read as _, Write as _};

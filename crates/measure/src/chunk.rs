@@ -1,9 +1,8 @@
 //! A chunk of requests on its way from a measuring thread to the writing thread.
 //!
-//! A row of `requests.parquet` is a hundred bytes of numbers, and one core must fetch what another has
-//! written. But requests that are handled together share their stamps, kind and ending, so these are stored
-//! once for all of them: sixteen requests that were sent and answered together take 20 bytes each, a single
-//! one 88.
+//! A row of `requests.parquet` is a hundred bytes of numbers, and one core must fetch what another has written.
+//! But requests that are handled together share their stamps, kind and ending, so these are stored once for all
+//! of them: sixteen requests that were sent and answered together take 20 bytes each, a single one 88.
 
 use crate::stage::{Ending, Noted, Trail};
 

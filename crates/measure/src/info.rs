@@ -1,8 +1,7 @@
 //! The figures as lines of `name:value`, as clients of INFO expect them.
 //!
-//! Rates and percentiles are of the last closed window, counts of the whole run. The text has no section
-//! head, because the caller decides where it stands. Levels are left to the caller too, who knows their
-//! current values.
+//! Rates and percentiles are of the last closed window, counts of the whole run. The text has no section head,
+//! because the caller decides where it stands. Levels are left to the caller too, who knows their current values.
 
 use std::fmt::Write;
 
@@ -48,8 +47,7 @@ impl Lines {
         let _ = write!(self.0, "{name}:{value}\r\n");
     }
 
-    /// Adds one kind: its counts of the whole run and, if it occurred in the last window, that window's
-    /// percentiles.
+    /// Adds one kind: its counts of the whole run and, if it occurred in the last window, that window's percentiles.
     fn kind(&mut self, total: &KindFigures, window: Option<&KindFigures>) {
         let mut value = format!(
             "requests={},ok={},null={},errors={}",

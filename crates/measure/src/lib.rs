@@ -1,9 +1,7 @@
-//! Measurement of a program: stamps on every request, histograms per thread, windows, and the record of a
-//! run.
+//! Measurement of a program: stamps on every request, histograms per thread, windows, and the record of a run.
 //!
-//! Servers and load generator use the same code, so their figures can be compared. It knows neither protocols
-//! nor sockets: kinds of requests are a static table of names, times are nanoseconds since the program's
-//! start.
+//! Servers and load generator use this crate, so their figures can be compared. It knows neither protocols
+//! nor sockets: kinds of requests are a static table of names, times are nanoseconds since the program's start.
 //!
 //! ```text
 //! threads:    Stamps -> Recorder::note … flush        (once per loop turn, its own mutex)

@@ -21,8 +21,7 @@ use crate::tally::Tallies;
 /// Age of the oldest window in [`Meter::windows`], in nanoseconds.
 const KEPT_NS: u64 = 15 * 60 * 1_000_000_000;
 
-/// Most windows kept in memory, as many as 15 minutes have of 100 ms: one answer may have to show all of
-/// them.
+/// Most windows kept in memory, as many as 15 minutes have of 100 ms: one answer may have to show all of them.
 const KEPT_MAX: usize = 9_000;
 
 /// The measurement of one program, shared by its threads.
@@ -129,15 +128,13 @@ impl Meter {
         book.total.figures(book.opened_ns - book.begun_ns)
     }
 
-    /// Returns the tallies of the whole run up to the last turn, as a copy, so that a slow reader delays
-    /// nobody.
+    /// Returns the tallies of the whole run up to the last turn, as a copy, so that a slow reader delays nobody.
     #[must_use]
     pub fn tallies(&self) -> Tallies {
         lock(&self.book).total.clone()
     }
 
-    /// Returns how many requests of these kinds have ended like this until now, whether or not their window
-    /// is closed.
+    /// Returns how many requests of these kinds have ended like this until now, whether or not their window is closed.
     #[must_use]
     pub fn ended_so_far(&self, kinds: &[&str], ending: Ending) -> u64 {
         let of = |tallies: &Tallies| {
@@ -165,9 +162,8 @@ impl Meter {
         self.window
     }
 
-    /// Returns when the next turn is due, after the one that was due at `due` and is made at `now`: a whole
-    /// number of windows after `due`, and at least half a window after `now`, so that no tiny window follows
-    /// a late turn.
+    /// Returns when the next turn is due, after the one that was due at `due` and is made at `now`: a whole number
+    /// of windows after `due`, and at least half a window after `now`, so that no tiny window follows a late turn.
     #[must_use]
     pub fn next_turn(&self, due: Duration, now: Duration) -> Duration {
         let next = due.saturating_add(self.window);

@@ -15,8 +15,7 @@ use crate::scheme::Scheme;
 use crate::stage::Noted;
 use crate::tally::Tallies;
 
-/// Requests after which the buffer is handed over without a flush: 11 KB, which fit into the first-level
-/// cache.
+/// Requests after which the buffer is handed over without a flush: 11 KB, which fit into the first-level cache.
 const PENDING_MAX: usize = 128;
 
 /// State that a recorder shares with the collector.
@@ -55,8 +54,7 @@ impl Cell {
 
     fn take(&self, pending: &mut Vec<Noted>) {
         let mut held = lock(&self.held);
-        // Requests that were handled together have the same stamps: they are counted and passed on together
-        // too.
+        // Requests that were handled together have the same stamps: they are counted and passed on together too.
         for alike in pending.chunk_by(Noted::counts_as) {
             held.tallies.note(&alike[0], alike.len() as u64);
             if self.backlog.is_some() {

@@ -1,5 +1,4 @@
-//! What a program measures: the kinds of its requests, the stamps taken of them, and the stages between the
-//! stamps.
+//! What a program measures: the kinds of its requests, the stamps taken of them, and the stages between the stamps.
 //!
 //! A tier and a load generator see the same request from two sides, so their names differ while the code is
 //! the same. The names stand in file formats, so they are constants and not options.
@@ -93,8 +92,7 @@ impl Scheme {
         Self { counted: Some(counted), ..self }
     }
 
-    /// Returns the names of the distributions that are kept, in the order of the files; the last is always
-    /// `response`.
+    /// Returns the names of the distributions that are kept, in the order of the files; the last is always `response`.
     pub(crate) fn spreads(&self) -> impl Iterator<Item = &'static str> + use<> {
         let stages = self.stages.iter().filter(|stage| stage.spread).map(|stage| stage.name);
         stages.chain(self.told).chain(["response"])

@@ -42,8 +42,7 @@ impl Stamps {
     }
 }
 
-/// Times at which a client passed each station of a request, in nanoseconds of [`Clock`](crate::Clock). All
-/// are taken.
+/// Times at which a client passed each station of a request, in nanoseconds of [`Clock`](crate::Clock). All are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientStamps {
     /// The request should be sent: its client was free and had finished thinking, or the schedule of an open

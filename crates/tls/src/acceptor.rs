@@ -1,5 +1,4 @@
-//! The server's side of TLS: its certificate, the clients it accepts, and how both are read again while it
-//! runs.
+//! The server's side of TLS: its certificate, the clients it accepts, and how both are read again while it runs.
 //!
 //! Open connections keep the files they began with; those accepted after [`Acceptor::reload`] get the new
 //! ones. Files that cannot be used change nothing, and neither does an expired certificate, which every
@@ -58,9 +57,8 @@ impl Current {
 pub struct Renewed(Current);
 
 impl Acceptor {
-    /// Reads the files. `refusal` is sent to clients that speak plain text, in the words of their protocol.
-    /// An expired certificate is accepted here: at the start there is no better one yet, and its clients are
-    /// the judges.
+    /// Reads the files. `refusal` is sent to clients that speak plain text, in the words of their protocol. An
+    /// expired certificate is accepted here: at the start there is no better one yet, and its clients are the judges.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
@@ -105,8 +103,7 @@ impl Acceptor {
     }
 
     /// Returns when the certificate in force expires, in seconds since 1970; None: that cannot be read. The
-    /// intermediate certificates are not considered: one may expire sooner without harm, as clients find
-    /// other paths.
+    /// intermediate certificates are not considered: one may expire sooner without harm, as clients find other paths.
     #[must_use]
     pub fn certificate_ends(&self) -> Option<u64> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).ends

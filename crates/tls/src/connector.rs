@@ -93,8 +93,7 @@ impl Connector {
     /// As [`Trust::config`].
     pub fn open(trust: &Trust) -> Result<Self, TlsError> {
         let mut config = trust.config()?;
-        // Connections live long and are few, so resuming sessions would save too little to be worth the
-        // memory.
+        // Connections live long and are few, so resuming sessions would save too little to be worth the memory.
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config) })
     }

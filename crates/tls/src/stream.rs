@@ -22,13 +22,11 @@ const HANDSHAKE: u8 = 22;
 pub struct Tls<S> {
     socket: S,
     session: Connection,
-    /// Bytes of the last write that are encrypted but not yet all taken by the kernel: that write will be
-    /// repeated.
+    /// Bytes of the last write that are encrypted but not yet all taken by the kernel: that write will be repeated.
     taken: usize,
     /// Whether the peer has ended the connection.
     ended: bool,
-    /// Sent to a peer that does not speak TLS. None: nothing is sent, or the peer's first byte was judged
-    /// already.
+    /// Sent to a peer that does not speak TLS. None: nothing is sent, or the peer's first byte was judged already.
     refusal: Option<&'static [u8]>,
 }
 

@@ -8,8 +8,7 @@ use x509_cert::Certificate;
 use x509_cert::der::{DateTime, Decode as _};
 use x509_cert::time::Validity;
 
-/// Returns the last second of the certificate's validity, since 1970. None: the library cannot read what
-/// rustls could.
+/// Returns the last second of the certificate's validity, since 1970. None: the library cannot read what rustls could.
 pub(crate) fn end(certificate: &CertificateDer<'_>) -> Option<u64> {
     validity(certificate).map(|validity| validity.not_after.to_unix_duration().as_secs())
 }

@@ -1,5 +1,4 @@
-//! Requests to a store: the result of parsing, in which every text is still a [`Span`] of the request's
-//! bytes.
+//! Requests to a store: the result of parsing, in which every text is still a [`Span`] of the request's bytes.
 
 use crate::span::Span;
 
@@ -145,8 +144,7 @@ pub struct Send {
     pub ttl_ms: Option<u64>,
     /// Priority from 0 to 255; higher ones are read first.
     pub priority: u8,
-    /// Deduplication key. The same key within ten minutes (per account and queue) gets the first answer
-    /// again.
+    /// Deduplication key. The same key within ten minutes (per account and queue) gets the first answer again.
     pub dedup: Option<Span>,
     /// Headers: pairs of name and value.
     pub headers: Vec<(Span, Span)>,

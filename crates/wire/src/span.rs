@@ -1,8 +1,7 @@
 //! A range of a request's bytes, given by offset and length instead of by reference.
 //!
-//! A request outlives the socket buffer it was read from: it is handed to a worker together with one copy of
-//! its raw bytes. Spans stay valid across that copy, so nothing is parsed twice and no argument needs an
-//! allocation of its own.
+//! A request outlives the socket buffer it was read from: it is handed to a worker together with one copy of its raw
+//! bytes. Spans stay valid across that copy, so nothing is parsed twice and no argument needs an allocation of its own.
 
 /// A range of `len` bytes from `start`, counted from the first byte of the request (or bundle of requests) it
 /// belongs to.

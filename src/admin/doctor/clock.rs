@@ -1,9 +1,8 @@
 //! Checks that the clock of this machine is synchronized. Leases that outlast a restart, expiries given as
 //! dates, and every comparison with another machine depend on it.
 //!
-//! The kernel knows, whatever program sets the clock (adjtimex(2)), but no library that we would depend on
-//! asks it. systemd's `timedatectl` does, without privileges. If it cannot be asked, the finding is that
-//! nothing is known.
+//! The kernel knows, whatever program sets the clock (adjtimex(2)), but no library that we would depend on asks it.
+//! systemd's `timedatectl` does, without privileges. If it cannot be asked, the finding is that nothing is known.
 
 use std::process::{Command, Stdio};
 

@@ -1,9 +1,7 @@
-//! `posthaste admin doctor`: examines a tier and says what to do about everything that is not as it should
-//! be.
+//! `posthaste admin doctor`: examines a tier and says what to do about everything that is not as it should be.
 //!
-//! It asks only what anybody may ask: the tier for its metrics, the database for its statistics, memcached
-//! for its `stats`, this machine about its clock. The conclusions are drawn in [`rules`], without asking
-//! anybody.
+//! It asks only what anybody may ask: the tier for its metrics, the database for its statistics, memcached for
+//! its `stats`, this machine about its clock. The conclusions are drawn in [`rules`], without asking anybody.
 
 mod clock;
 mod memcached;

@@ -1,5 +1,4 @@
-//! The rules of `posthaste admin doctor`: what figures mean and what to do about them, one function for each
-//! subject.
+//! The rules of `posthaste admin doctor`: what figures mean and what to do about them, one function for each subject.
 
 use posthaste_server::front::files;
 use posthaste_server::info::VERSION;
@@ -21,8 +20,7 @@ const SYNC_S: f64 = 0.02;
 const KEEPER_S: f64 = 5.0;
 /// Number of wrong secrets that is no longer a slip of the fingers.
 const LOGINS_WRONG: f64 = 10.0;
-/// Seconds before its end by which a certificate should have been renewed: automatic renewal never comes so
-/// close.
+/// Seconds before its end by which a certificate should have been renewed: automatic renewal never comes so close.
 const CERTIFICATE_S: f64 = 7.0 * 86_400.0;
 /// Share of requests answered with errors that is worth a look.
 const ERRORS: f64 = 0.01;
@@ -50,8 +48,7 @@ impl Finding {
     }
 }
 
-/// Examines the figures of any tier. `here_s` is the time here, in seconds since 1970, when the tier was
-/// asked.
+/// Examines the figures of any tier. `here_s` is the time here, in seconds since 1970, when the tier was asked.
 pub(crate) fn on_tier(figures: &Figures, trouble: Option<&str>, here_s: f64) -> Vec<Finding> {
     let may = [
         trouble.map(|trouble| Finding::problem("readiness", trouble)),
@@ -212,8 +209,7 @@ pub(crate) fn on_queue(figures: &Figures, store: &str, database_is_examined: boo
     may.into_iter().flatten().collect()
 }
 
-/// Checks whether the store can make files. A quota or the inodes may be used up although the disk has free
-/// space.
+/// Checks whether the store can make files. A quota or the inodes may be used up although the disk has free space.
 fn full(figures: &Figures) -> Option<Finding> {
     figures.get("posthaste_store_full").filter(|full| *full > 0.0)?;
     let text = "the store cannot make another file, so what adds something is refused: read or purge queues (posthaste admin \

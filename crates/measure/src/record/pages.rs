@@ -22,8 +22,7 @@ use parquet::schema::types::ColumnDescPtr;
 const BLOCK: usize = 128;
 /// Number of deltas that are packed with the same number of bits.
 const QUARTER: usize = 32;
-/// Shortest run stored as such; shorter ones are packed. A run takes two bytes, and eight small numbers
-/// hardly more.
+/// Shortest run stored as such; shorter ones are packed. A run takes two bytes, and eight small numbers hardly more.
 const RUN_MIN: usize = 8;
 
 /// Width of the numbers of a column.

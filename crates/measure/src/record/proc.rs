@@ -54,8 +54,7 @@ impl Counters {
     }
 }
 
-/// Returns utime and stime, the 14th and 15th fields of a `stat`; the name before them may hold spaces and
-/// brackets.
+/// Returns utime and stime, the 14th and 15th fields of a `stat`; the name before them may hold spaces and brackets.
 fn ticks(stat: &str) -> Option<[u64; 2]> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);

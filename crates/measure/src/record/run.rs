@@ -33,8 +33,7 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// Returns the words of this program's command line; parts of an argument that are not Unicode are
-    /// replaced.
+    /// Returns the words of this program's command line; parts of an argument that are not Unicode are replaced.
     #[must_use]
     pub fn command_line() -> Vec<String> {
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()

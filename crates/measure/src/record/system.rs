@@ -1,9 +1,8 @@
 //! `system.csv`: what this process and its machine did during each window.
 //!
-//! A figure of a period is the difference to the last row; threads, memory and open files are levels at its
-//! end. Context switches are summed over the threads alive at the end: Linux offers the process's own sum
-//! only through a foreign call, and the program's threads live as long as it does. A cell is empty if the
-//! system does not tell.
+//! A figure of a period is the difference to the last row; threads, memory and open files are levels at its end.
+//! Context switches are summed over the threads alive at the end: Linux offers the process's own sum only through
+//! a foreign call, and the program's threads live as long as it does. A cell is empty if the system does not tell.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,5 +1,4 @@
-//! Parses the arguments of a request into a command and checks them, so that nobody has to look at its text
-//! again.
+//! Parses the arguments of a request into a command and checks them, so that nobody has to look at its text again.
 //!
 //! Every command stands in one table with its arity and the function that reads its arguments; these
 //! functions are grouped by subject. Command, subcommand and option words are taken in either case. A refusal
@@ -177,8 +176,7 @@ pub fn is_offer(args: &[Span], bytes: &[u8]) -> bool {
     word.of(bytes).eq_ignore_ascii_case(b"client") && !client::has(subcommand.of(bytes))
 }
 
-/// Parses one request. Its arguments are the spans `args` of `bytes`; a body may have `message_bytes_max`
-/// bytes.
+/// Parses one request. Its arguments are the spans `args` of `bytes`; a body may have `message_bytes_max` bytes.
 ///
 /// # Errors
 /// `ERR` for unknown commands, wrong arguments and values out of range, `BADQUERY` for a read that names

@@ -103,8 +103,7 @@ fn written_anew(line: &[u8], words: &mut Vec<Span>) -> Result<Vec<u8>, &'static 
     Ok(written)
 }
 
-/// Writes the first word, which ends at a blank, with its quote, or with the line. Returns the bytes behind
-/// it.
+/// Writes the first word, which ends at a blank, with its quote, or with the line. Returns the bytes behind it.
 fn word<'a>(mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     while let Some((&byte, behind)) = rest.split_first() {
         match byte {
@@ -117,8 +116,7 @@ fn word<'a>(mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'sta
     Ok(rest)
 }
 
-/// Writes the text between two quotes, the first of which is already passed. Returns the bytes behind the
-/// second.
+/// Writes the text between two quotes, the first of which is already passed. Returns the bytes behind the second.
 fn quoted<'a>(quote: u8, mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     loop {
         let (&byte, behind) = rest.split_first().ok_or(UNBALANCED)?;

@@ -70,8 +70,7 @@ pub enum Decoded {
 /// [`Limits::bulk_bytes`] has no effect.
 pub const BULK_BYTES_PROTOCOL: u64 = 512 * 1024 * 1024;
 
-/// Bytes of the input that are looked at. Spans have 32 bits; the rest waits until the caller has moved its
-/// buffer.
+/// Bytes of the input that are looked at. Spans have 32 bits; the rest waits until the caller has moved its buffer.
 const INPUT_BYTES_MAX: usize = u32::MAX as usize;
 
 /// Capacity for arguments that an idle decoder keeps.

@@ -75,8 +75,7 @@ fn keys_from(first: usize, verb: Verb, tokens: &Tokens<'_>, line: &[u8], place: 
     Parsed::Request(Request { key, keys, ..Request::bare(verb, place) })
 }
 
-/// Reads `set key flags exptime bytes [cas] [noreply]`. A line that is refused here does not have its data
-/// swallowed.
+/// Reads `set key flags exptime bytes [cas] [noreply]`. A line that is refused here does not have its data swallowed.
 fn store(verb: Verb, tokens: &Tokens<'_>, place: Span) -> Parsed {
     let words = if verb == Verb::Cas { 6 } else { 5 };
     if tokens.count() != words && tokens.count() != words + 1 {

@@ -72,8 +72,7 @@ pub(super) enum Parsed {
 /// Decodes the request at the beginning of `input`.
 #[must_use]
 pub fn decode(input: &[u8], limits: &Limits) -> Decoded {
-    // Searching only this far is enough, and keeps a long value from being searched for a line end again and
-    // again.
+    // Searching only this far is enough, and keeps a long value from being searched for a line end again and again.
     let Some(newline) = memchr(b'\n', &input[..input.len().min(limits.line_bytes)]) else {
         return unfinished(input, limits);
     };

@@ -2,8 +2,7 @@
 //! and whether the server may stay silent.
 //!
 //! One exception: an `ms` with a flag that begins with neither letter nor digit, which no valid flag does, is
-//! refused here, because memcached 1.6.18 swallows its data while 1.6.40 and later take the data for
-//! commands.
+//! refused here, because memcached 1.6.18 swallows its data while 1.6.40 and later take the data for commands.
 
 use super::classic::data_bytes;
 use super::decode::Parsed;

@@ -41,8 +41,7 @@ pub fn signed_32(text: &[u8]) -> Option<i32> {
 pub(super) fn is_unsigned(text: &[u8]) -> bool {
     parse(text).is_some_and(|(negative, magnitude)| {
         let value = if negative { magnitude.wrapping_neg() } else { magnitude };
-        // A number that would be negative if it were signed is refused if a minus stands anywhere in the
-        // text.
+        // A number that would be negative if it were signed is refused if a minus stands anywhere in the text.
         value <= i64::MAX as u64 || !text.contains(&b'-')
     })
 }

@@ -98,8 +98,7 @@ pub struct Request {
     pub base64: bool,
     /// Whether nominal answers are suppressed (meta flag q).
     pub quiet: bool,
-    /// Whether some memcached would read this line differently. Servers are sent [`Request::respelled`]
-    /// instead.
+    /// Whether some memcached would read this line differently. Servers are sent [`Request::respelled`] instead.
     pub respell: bool,
 }
 

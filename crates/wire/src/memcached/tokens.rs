@@ -1,5 +1,4 @@
-//! A command line split at its spaces, as memcached splits it: at most 23 words. Only multi-gets look at the
-//! rest.
+//! A command line split at its spaces, as memcached splits it: at most 23 words. Only multi-gets look at the rest.
 
 use crate::span::Span;
 

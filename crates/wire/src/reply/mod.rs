@@ -5,9 +5,8 @@
 //! because they share a scanner: [`decode`] builds the value, and [`skip`] only finds its end and allocates
 //! nothing, for callers that count replies by the hundred thousand.
 //!
-//! `NeedBytes` says how many bytes must arrive before another try can succeed, which saves most tries, but
-//! not those at long lists of small values, whose size cannot be known beforehand. For these, [`Passage`]
-//! resumes where it stopped.
+//! `NeedBytes` says how many bytes must arrive before another try can succeed, which saves most tries, but not those at
+//! long lists of small values, whose size cannot be known beforehand. For these, [`Passage`] resumes where it stopped.
 
 mod scan;
 
@@ -103,8 +102,7 @@ pub fn decode(input: &[u8]) -> Reply<'_> {
     }
 }
 
-/// Finds the end of the reply that `input` begins with, and returns its outermost value without building the
-/// parts.
+/// Finds the end of the reply that `input` begins with, and returns its outermost value without building the parts.
 #[must_use]
 pub fn skip(input: &[u8]) -> Skip<'_> {
     match pass(input, 0) {
@@ -150,8 +148,7 @@ impl Passage {
         }
     }
 
-    /// Counts a value that has ended, and those around it that end with it. Returns whether the outermost has
-    /// ended.
+    /// Counts a value that has ended, and those around it that end with it. Returns whether the outermost has ended.
     fn one_is_whole(&mut self) -> bool {
         while let Some(left) = self.open.last_mut() {
             *left -= 1;
