@@ -35,7 +35,7 @@ pub(crate) enum Refusal {
     File(String),
 }
 
-/// A value that clap accepts as text, and that the code using it finds wrong.
+/// Wrong usage that clap cannot detect: a value that is understood as text, and wrong.
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 

@@ -108,8 +108,8 @@ pub(super) fn pop(words: &mut Words<'_>) -> Parsed {
     Ok(Operation::Pop(Pop { select: select_by, lease_ms, block_ms, request_id }).into())
 }
 
-/// The refusal of an unknown option. As long as neither QUEUE nor FROM was given, it suggests that the word
-/// is meant as a queue's name.
+/// Returns the refusal of an unknown option. As long as neither QUEUE nor FROM was given, it suggests that
+/// the word is meant as a queue's name.
 fn unknown(selection: &Selection, words: &Words<'_>, option: &Keyword) -> Fault {
     match selection {
         Selection { queue: None, sender: None, .. } => words.bare_queue(option),
@@ -117,7 +117,7 @@ fn unknown(selection: &Selection, words: &Words<'_>, option: &Keyword) -> Fault 
     }
 }
 
-/// Reads the value of an option that PEEK and POP share. Returns false when the option is not one of those.
+/// Reads an option that PEEK and POP share, with its value. Returns false when it is none of these.
 fn select(selection: &mut Selection, words: &mut Words<'_>, option: &Keyword) -> Result<bool, Fault> {
     match &**option {
         b"QUEUE" => {

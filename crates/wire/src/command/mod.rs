@@ -145,7 +145,7 @@ pub struct KillFilter {
     pub peer: Option<Span>,
     /// `USER name`.
     pub account: Option<Span>,
-    /// `TYPE` named a type that no connection here has, so nothing matches.
+    /// Whether `TYPE` named a type that no connection here has; then nothing matches.
     pub is_of_no_type_here: bool,
     /// `SKIPME`: whether the asking connection is spared.
     pub spares_asker: bool,

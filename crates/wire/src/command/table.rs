@@ -92,8 +92,8 @@ fn no_transactions() -> Fault {
     )
 }
 
-/// The refusal of EXEC and DISCARD. It says that the requests since MULTI were done: libraries send a transaction
-/// in one go and show only its last error, and a caller who thinks that nothing was done would repeat them.
+/// Returns the refusal of EXEC and DISCARD. It says that the requests since MULTI were done: libraries send a
+/// transaction in one go and show only its last error, and a caller who thinks that nothing was done would repeat them.
 fn done_by_themselves() -> Fault {
     wrong(
         "there are no transactions here: what was sent since MULTI has been done, each request by itself; send a pipeline without \

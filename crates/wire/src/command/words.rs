@@ -30,7 +30,7 @@ pub(super) const ANY_DURATION: RangeInclusive<u64> = 0..=DURATION_MAX_MS;
 /// Durations that must not be zero.
 pub(super) const SOME_DURATION: RangeInclusive<u64> = 1..=DURATION_MAX_MS;
 
-/// Longest option or subcommand word, in bytes; no keyword is longer.
+/// Most bytes of an option or subcommand word; a longer word is none of ours.
 const KEYWORD_BYTES_MAX: usize = 16;
 
 /// Most bytes of a peer's text that an error repeats.
@@ -71,7 +71,7 @@ impl From<Operation> for Command {
 }
 
 impl<'a> Words<'a> {
-    /// Starts behind the command's own name.
+    /// Makes a cursor that starts behind the command's own name.
     pub(super) fn new(
         command: &'static str,
         args: &'a [Span],
@@ -222,37 +222,37 @@ impl<'a> Words<'a> {
         if std::mem::replace(flag, true) { Err(self.refuse(option, "is given twice")) } else { Ok(()) }
     }
 
-    /// The refusal of an option that this command does not have.
+    /// Returns the refusal of an option that this command does not have.
     pub(super) fn unknown(&self, option: &Keyword) -> Fault {
         let option = quoted(self.text(option.span));
         wrong(format!("unknown option '{option}' for '{}' command", self.command))
     }
 
-    /// The refusal of an unknown option that may be the name of a queue without `QUEUE` before it.
+    /// Returns the refusal of an unknown option that may be the name of a queue without `QUEUE` before it.
     pub(super) fn bare_queue(&self, option: &Keyword) -> Fault {
         let fault = self.unknown(option);
         wrong(format!("{}; a queue is named by QUEUE {}", fault.text, quoted(self.text(option.span))))
     }
 
-    /// The refusal of an unknown option that may be the second word of a body without quotes.
+    /// Returns the refusal of an unknown option that may be the second word of a body without quotes.
     pub(super) fn bare_body(&self, option: &Keyword) -> Fault {
         let fault = self.unknown(option);
         wrong(format!("{}; a body is one argument, quoted where it has blanks", fault.text))
     }
 
-    /// The refusal of a subcommand that this command does not have.
+    /// Returns the refusal of a subcommand that this command does not have.
     pub(super) fn unknown_subcommand(&self, word: &Keyword) -> Fault {
         let word = quoted(self.text(word.span));
         wrong(format!("unknown subcommand '{word}' for '{}' command", self.command))
     }
 
-    /// The refusal of too few or too many arguments, with the command's syntax.
+    /// Returns the refusal of too few or too many arguments, with the command's syntax.
     pub(super) fn wrong_arity(&self) -> Fault {
         let syntax = docs::syntax(self.command).map(|syntax| format!(": {syntax}")).unwrap_or_default();
         wrong(format!("wrong number of arguments for '{}' command{syntax}", self.command))
     }
 
-    /// The refusal of an option for the reason `why`.
+    /// Returns the refusal of an option for the reason `why`.
     pub(super) fn refuse(&self, option: &Keyword, why: &str) -> Fault {
         wrong(format!("option {} of '{}' command {why}", option.escape_ascii(), self.command))
     }
