@@ -1,7 +1,8 @@
 //! Account names and their numbers.
 //!
-//! A name gets its number when it is first met, be it as a recipient that does not exist yet: so it finds its
-//! messages when it logs in. Only then is it known, which `TO *`, `STRICT` and `ACCOUNTS` ask for. Accounts never go.
+//! A name gets its number when it is first met, even as a recipient that has never logged in: so it finds its
+//! messages when it does. Only its login makes it known, which is what `TO *`, `STRICT` and `ACCOUNTS` ask for.
+//! Accounts are never removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use crate::queue::rules::AccountId;
 pub(super) struct Accounts {
     ids: HashMap<Arc<[u8]>, AccountId>,
     entries: Vec<Account>,
-    /// While the log is replayed: accounts whose record, written again behind later ones, comes before that of the account
-    /// numbered just below.
+    /// Only while the log is replayed: accounts whose record comes before that of the account numbered just below,
+    /// because that one was written again later.
     early: BTreeMap<AccountId, Account>,
 }
 
-/// One name.
+/// One account.
 pub(super) struct Account {
     pub(super) name: Arc<[u8]>,
     /// Whether it ever logged in.
@@ -28,12 +29,12 @@ pub(super) struct Account {
 }
 
 impl Accounts {
-    /// The name's number, known or not.
+    /// Returns the name's number, whether it has logged in or not.
     pub(super) fn find(&self, name: &[u8]) -> Option<AccountId> {
         self.ids.get(name).copied()
     }
 
-    /// The name's number if it has logged in.
+    /// Returns the name's number if it has logged in.
     pub(super) fn known(&self, name: &[u8]) -> Option<AccountId> {
         self.find(name).filter(|id| self.get(*id).is_some_and(|account| account.known))
     }
@@ -43,7 +44,7 @@ impl Accounts {
         self.entries.get((id as usize).checked_sub(1)?)
     }
 
-    /// An account by its number, even if one below it was not recorded yet.
+    /// Returns an account by its number, even if one with a lower number was not recorded yet.
     pub(super) fn recorded(&self, id: AccountId) -> Option<&Account> {
         self.get(id).or_else(|| self.early.get(&id))
     }
@@ -68,12 +69,12 @@ impl Accounts {
         self.entries.len()
     }
 
-    /// A number that was never given out although one above it was.
+    /// Returns a number that no record names although one above it has a name.
     pub(super) fn gap(&self) -> Option<AccountId> {
         (!self.early.is_empty()).then(|| self.next_id())
     }
 
-    /// Sets what a number stands for. Answers where that was recorded before.
+    /// Sets what a number stands for. Returns the home of its earlier record, if any.
     pub(super) fn set(&mut self, id: AccountId, name: &[u8], known: bool, home: Home) -> Option<Home> {
         let index = (id as usize).checked_sub(1)?;
         if let Some(account) = self.entries.get_mut(index).or(self.early.get_mut(&id)) {

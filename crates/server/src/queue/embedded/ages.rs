@@ -1,9 +1,10 @@
-//! Which lane of a queue holds its oldest message, without a look at each of them.
+//! Finds the lane with a queue's oldest message without a look at every lane.
 //!
-//! Groups order lanes as readers want them, by priority first and each recipient's apart, so whoever asks for messages by
-//! their ids would have to look at all lanes of a queue. Of one that has many (a lane for each of 100,000 recipients, say)
-//! every lane stands here with the id of its oldest message, and moves when that one goes: a message costs a step in a set
-//! of lanes, and nothing is kept for it. Of a queue with few lanes nothing is kept at all: to look at each is as cheap.
+//! Groups order lanes as readers want them, by priority first and each recipient's apart, so a request for messages
+//! by id would have to look at all lanes of a queue. For a queue with many lanes (one for each of 100,000 recipients,
+//! say) this index holds each lane with the id of its oldest message, and moves it when that message is removed: a
+//! message costs one step in a set of lanes, and takes no memory. A queue with few lanes has no index: to look at
+//! each is as cheap.
 
 use std::collections::BTreeSet;
 use std::collections::btree_set::Iter;
@@ -13,43 +14,43 @@ use rustc_hash::FxHashMap;
 use super::lanes::LaneId;
 use crate::queue::rules::{MessageId, QueueId};
 
-/// A queue with so many lanes has them kept here.
+/// Number of lanes from which on a queue has an index.
 pub(super) const MANY_LANES: usize = 64;
 
-/// And one that has got down to so few has not any more.
+/// Number of lanes below which a queue loses its index again.
 pub(super) const FEW_LANES: usize = MANY_LANES / 2;
 
 /// A lane by its oldest message.
 pub(super) type Age = (MessageId, LaneId);
 
-/// The lanes of queues that have many.
+/// The indexes of all queues with many lanes.
 #[derive(Default)]
 pub(super) struct Ages(FxHashMap<QueueId, BTreeSet<Age>>);
 
 impl Ages {
-    /// Whether this queue's lanes are kept.
+    /// Returns whether this queue has an index.
     pub(super) fn has(&self, queue: QueueId) -> bool {
         !self.0.is_empty() && self.0.contains_key(&queue)
     }
 
-    /// Its lanes from the oldest message on; None: they are not kept.
+    /// Returns a queue's lanes from the one with the oldest message on; None if it has no index.
     pub(super) fn of(&self, queue: QueueId) -> Option<Iter<'_, Age>> {
         self.0.get(&queue).map(BTreeSet::iter)
     }
 
-    /// Keeps these lanes.
+    /// Gives a queue an index of these lanes.
     pub(super) fn begin(&mut self, queue: QueueId, lanes: BTreeSet<Age>) {
         self.0.insert(queue, lanes);
     }
 
-    /// Keeps them no longer.
+    /// Drops the index of a queue.
     pub(super) fn end(&mut self, queue: QueueId) {
         if !self.0.is_empty() {
             self.0.remove(&queue);
         }
     }
 
-    /// A lane's oldest message is another than before; None: it holds none.
+    /// Moves a lane whose oldest message has changed; None: the lane holds no message.
     pub(super) fn set(
         &mut self,
         queue: QueueId,
@@ -83,7 +84,7 @@ mod tests {
         Place { lane, rank: Rank::new(priority, id) }
     }
 
-    /// Compared with all that is there, in order.
+    /// Compares each answer with a plain list of all messages.
     #[test]
     fn messages_come_by_their_ids_however_many_lanes_there_are() {
         let mut dice = Rng::with_seed(1);
@@ -114,7 +115,7 @@ mod tests {
         }
     }
 
-    /// A look at each recipient, each time, would take hours.
+    /// A look at every recipient for each message would take hours.
     #[test]
     fn the_oldest_message_is_found_however_many_recipients_there_are() {
         const RECIPIENTS: u32 = 50_000;

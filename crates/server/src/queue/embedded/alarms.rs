@@ -1,7 +1,7 @@
 //! When time changes a message by itself: a lease or a delay runs out, a TTL is over.
 //!
-//! The end of a lease must be recorded, and on a full disk it may not be; then its alarm is kept apart until there is
-//! space. So it holds up none of the others, which need no space and may give some back.
+//! The end of a lease must be recorded, which may fail on a full disk; its alarm is then kept apart until there is
+//! space. So it does not hold up the other alarms, which need no space and may free some.
 
 use std::collections::BTreeSet;
 
@@ -29,22 +29,22 @@ impl Alarms {
         }
     }
 
-    /// The first that is not held up.
+    /// Returns the earliest alarm that is not held up.
     pub(super) fn first(&self) -> Option<Alarm> {
         self.set.first().copied()
     }
 
-    /// The first of those held up.
+    /// Returns the earliest alarm that is held up.
     pub(super) fn first_held_up(&self) -> Option<Alarm> {
         self.held_up.first().copied()
     }
 
-    /// Those due by `now`, and all that are held up.
+    /// Returns the alarms due by `now`, and all that are held up.
     pub(super) fn due(&self, now: Millis) -> impl Iterator<Item = Alarm> {
         self.set.range(..=(now, MessageId::MAX)).chain(&self.held_up).copied()
     }
 
-    /// It cannot ring for lack of space.
+    /// Marks an alarm as held up: its effect could not be recorded for lack of space.
     pub(super) fn hold_up(&mut self, alarm: Alarm) {
         if self.set.remove(&alarm) {
             self.held_up.insert(alarm);

@@ -7,10 +7,10 @@ use super::stock::Stock;
 use crate::queue::rules::{Millis, News, QueueId};
 
 impl Stock {
-    /// Applies an effect whose record lies at `home`. Answers when a message can be read from now on.
+    /// Applies an effect whose record lies at `home`. Returns news if a message can be read from now on.
     ///
-    /// An effect on something that is not there does nothing: when old segments were dropped, the log still holds
-    /// later changes of what went with them.
+    /// An effect on something that does not exist does nothing: when old segments were dropped, the log still holds
+    /// later changes of what was in them.
     pub(super) fn apply(&mut self, effect: &Effect<'_>, home: Home) -> Option<News> {
         match effect {
             Effect::Account { id, known, name } => {

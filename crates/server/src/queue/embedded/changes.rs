@@ -1,14 +1,14 @@
-//! For whom a crash could still unmake what became of durable messages.
+//! Which reads have to wait for a commit, because a crash could still undo what they would see.
 //!
-//! A message just sent is told by its number, which is above all durable ones. One that was taken, or came back, is not: its
-//! number says nothing. So every commit has notes of whom it concerns, which are kept until it is done, and a read that
-//! finds itself there waits for that commit. Notes are as many as a batch is various; nothing is kept per message, and where
-//! nothing is under way nobody looks.
+//! A message just sent is recognised by its number, which is above all durable ones. One that was taken or came back
+//! is not. So each commit notes which queues and accounts it concerns until it is durable, and a read of one of them
+//! waits for that commit. The notes grow with the number of different queues and accounts in a batch; nothing is kept
+//! per message.
 //!
-//! What becomes of a message that nobody can read, one that is leased perhaps, concerns its readers from the moment when
-//! they could have read it: when its lease would have been over, or will be.
+//! A change of a message that cannot be read now (a leased one, say) concerns its readers from the moment when they
+//! could have read it: when its lease would have ended, or will end.
 //!
-//! Of an account it is noted that it became known, for its number may have been given out long before.
+//! An account that became known is noted too, since its number may have been given out long before.
 
 use std::hash::Hash;
 
@@ -17,35 +17,35 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::message::Message;
 use crate::queue::rules::{AccountId, Millis, QueueId};
 
-/// Room for so many notes is kept from one commit to the next.
+/// Number of notes for which memory is kept from one commit to the next.
 const NOTES_KEPT: usize = 1024;
 
-/// Notes of the commit under way, and of what goes with the next one.
+/// Notes of the commit under way, and of the next one.
 #[derive(Default)]
 pub(super) struct Changes {
     sealed: Notes,
     open: Notes,
 }
 
-/// Whom one commit concerns, each from some moment on.
+/// The queues and accounts that one commit concerns, each with the time from which on it does.
 #[derive(Default)]
 struct Notes {
     /// Queues that a message left or came back to.
     queues: FxHashMap<QueueId, Millis>,
-    /// Who sent it.
+    /// Senders of those messages.
     senders: FxHashMap<AccountId, Millis>,
-    /// Whom it is for, where a queue may be one that they can read from only before it or only afterwards.
+    /// Recipients who may be able to read from other queues after the commit than before it.
     recipients: FxHashMap<AccountId, Millis>,
     /// Accounts that became known.
     known: FxHashSet<AccountId>,
-    /// A queue's messages went, whoever sent them and whomever they are for.
+    /// Whether a queue was emptied, which concerns any sender and any recipient.
     emptied: bool,
-    /// A queue went.
+    /// Whether a queue was removed.
     gone: bool,
 }
 
 impl Changes {
-    /// This message leaves its place, or comes there again.
+    /// Notes that a message leaves its place, or comes back to it.
     pub(super) fn note(&mut self, message: &Message) {
         let from = if message.is_ready() { 0 } else { message.alarm().unwrap_or(0) };
         let (lane, notes) = (message.place.lane, &mut self.open);
@@ -56,58 +56,58 @@ impl Changes {
         }
     }
 
-    /// For this recipient there is something to read in one queue more, or less.
+    /// Notes that there is one queue more, or one less, with messages for this recipient.
     pub(super) fn note_recipient(&mut self, recipient: AccountId) {
         note(&mut self.open.recipients, recipient, 0);
     }
 
-    /// This account becomes known.
+    /// Notes that an account becomes known.
     pub(super) fn note_known(&mut self, account: AccountId) {
         self.open.known.insert(account);
     }
 
-    /// A queue's messages go.
+    /// Notes that a queue's messages are removed.
     pub(super) fn note_emptied(&mut self, queue: QueueId) {
         note(&mut self.open.queues, queue, 0);
         self.open.emptied = true;
     }
 
-    /// A queue goes.
+    /// Notes that a queue is removed.
     pub(super) fn note_gone(&mut self) {
         self.open.gone = true;
     }
 
-    /// What was noted is on its way to the disk. What was before is there.
+    /// Assigns what was noted to the commit that is on its way to the disk from now on. The one before it is durable.
     pub(super) fn seal(&mut self) {
         std::mem::swap(&mut self.sealed, &mut self.open);
     }
 
-    /// It is there.
+    /// Forgets the notes of the commit under way, which is durable now.
     pub(super) fn settle(&mut self) {
         self.sealed.clear();
     }
 
-    /// Whether readers of this queue find what they would find after a crash.
+    /// Returns whether readers of this queue find what they would find after a crash.
     pub(super) fn spare_queue(&self, queue: QueueId, now: Millis) -> bool {
         self.all(|notes| spare(&notes.queues, queue, now))
     }
 
-    /// The same of this sender's messages in all queues.
+    /// Returns whether readers of this sender's messages in all queues find what they would find after a crash.
     pub(super) fn spare_sender(&self, sender: AccountId, now: Millis) -> bool {
         self.all(|notes| !notes.emptied && spare(&notes.senders, sender, now))
     }
 
-    /// Whether the same queues hold something for this recipient.
+    /// Returns whether the same queues would hold something for this recipient after a crash.
     pub(super) fn spare_recipient(&self, recipient: AccountId, now: Millis) -> bool {
         self.all(|notes| !notes.emptied && spare(&notes.recipients, recipient, now))
     }
 
-    /// Whether this account would be known after a crash too, if it is.
+    /// Returns whether this account, if it is known, would be known after a crash too.
     pub(super) fn spare_account(&self, account: AccountId) -> bool {
         self.all(|notes| !notes.known.contains(&account))
     }
 
-    /// Whether no queue goes.
+    /// Returns whether no removal of a queue is still to become durable.
     pub(super) fn spare_names(&self) -> bool {
         self.all(|notes| !notes.gone)
     }

@@ -1,12 +1,12 @@
 //! The messages that can be read now, in the order in which any reader would get them.
 //!
-//! A lane holds the messages of one sender to one recipient (or to anyone) in one queue, by rank. Readers ask
-//! for a queue, a sender or both, and may have what is for anyone or for them; so lanes stand in groups by
-//! (queue, recipient) and by (sender, recipient), each group ordered by its lanes' first ranks. The first
+//! A lane holds the messages of one sender to one recipient (or to anyone) in one queue, by rank. Readers ask for a
+//! queue, a sender or both, and may read what is for anyone or for them; so lanes are grouped by (queue, recipient)
+//! and by (sender, recipient), and each group is ordered by the first ranks of its lanes. The first
 //! message for a reader is then the first lane of two groups, however deep the lanes are, and a group is touched
 //! only when the first message of a lane changes.
 //!
-//! Rejected: one ordered set per question. It costs each message an entry per question; lanes cost it one.
+//! Rejected: one ordered set per kind of query. It costs each message an entry in every set; lanes cost it one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ pub(super) type LaneId = u32;
 /// Lanes that the same readers see, ordered by their first messages.
 pub(super) type Group = BTreeSet<(Rank, LaneId)>;
 
-/// Lanes that have become empty and keep a little memory for their next message: those of queues that are read as fast as
-/// they are written, and not of all that ever held something.
+/// Number of empty lanes that keep a little memory for their next message: enough for queues that are read as fast as
+/// they are written, but not for every lane that ever held something.
 const FREE_LANES_WITH_MEMORY: usize = 1024;
 
 /// One lane.
@@ -41,9 +41,9 @@ pub(super) struct Lanes {
     ids: FxHashMap<LaneKey, LaneId>,
     queues: FxHashMap<QueueId, Audience>,
     senders: FxHashMap<AccountId, Audience>,
-    /// By recipient, the queues that hold something for it.
+    /// Queues that hold something for a recipient, by recipient.
     readable: FxHashMap<AccountId, BTreeSet<QueueId>>,
-    /// Where a queue has many lanes, their ages.
+    /// Indexes by age for the queues with many lanes.
     pub(super) ages: Ages,
     pub(super) changes: Changes,
 }
@@ -53,7 +53,7 @@ pub(super) struct Lanes {
 pub(super) struct Audience {
     anyone: Group,
     named: FxHashMap<AccountId, Group>,
-    /// How many lanes they hold.
+    /// Number of lanes in all these groups.
     lanes: usize,
 }
 
@@ -66,12 +66,12 @@ impl Audience {
         if recipient == ANYONE { &self.anyone } else { self.named.get(&recipient).unwrap_or(&EMPTY) }
     }
 
-    /// Every group that is not empty.
+    /// Returns all groups; only the one for anyone may be empty.
     fn groups(&self) -> impl Iterator<Item = &Group> {
         std::iter::once(&self.anyone).chain(self.named.values())
     }
 
-    /// A lane's first message changed. Answers whether its group holds anything now.
+    /// Moves a lane whose first message has changed. Returns whether its group holds anything now.
     fn move_head(&mut self, to: AccountId, lane: LaneId, before: Option<Rank>, after: Option<Rank>) -> bool {
         let group = if to == ANYONE { &mut self.anyone } else { self.named.entry(to).or_default() };
         if let Some(rank) = before {
@@ -184,19 +184,19 @@ impl Lanes {
         id
     }
 
-    /// The id of a lane's oldest message, where that is kept.
+    /// Returns the id of a lane's oldest message, if its queue has an index by age.
     fn age(&self, id: LaneId) -> Option<MessageId> {
         let lane = self.lane(id);
         if self.ages.has(lane.key.queue) { lane.oldest() } else { None }
     }
 
-    /// Keeps the age of a lane as it is now.
+    /// Moves a lane in its queue's index by age, if its oldest message has changed.
     fn move_age(&mut self, id: LaneId, before: Option<MessageId>) {
         let after = self.age(id);
         self.ages.set(self.lane(id).key.queue, id, before, after);
     }
 
-    /// A lane of a queue began or ended: the ages of its lanes are kept once they are many, and no longer once they are few.
+    /// Begins or ends a queue's index by age after a change of its number of lanes.
     fn keep_ages(&mut self, queue: QueueId, lanes: usize) {
         if lanes < FEW_LANES {
             self.ages.end(queue);
@@ -207,7 +207,7 @@ impl Lanes {
         }
     }
 
-    /// Tells the groups when the first message of a lane is another than before; an empty lane ends.
+    /// Moves a lane in its groups if its first message has changed, and frees it if it is empty.
     fn move_head(&mut self, id: LaneId, before: Option<Rank>) {
         let Lane { key, .. } = self.slots[id as usize];
         let after = self.lane(id).first_rank();

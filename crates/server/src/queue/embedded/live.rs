@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::message::Home;
 
-/// What the log adds to each record.
+/// Bytes that the log adds to each record.
 const RECORD_OVERHEAD: u64 = 8;
 
-/// Bytes of records that are something's home, by segment.
+/// Bytes of records that are the [`Home`] of something, by segment.
 #[derive(Default)]
 pub(super) struct Live {
     by_segment: BTreeMap<u32, u64>,
@@ -37,7 +37,7 @@ impl Live {
         self.total
     }
 
-    /// The segment is gone.
+    /// Forgets a segment that was dropped.
     pub(super) fn forget(&mut self, segment: u32) {
         self.by_segment.remove(&segment);
     }

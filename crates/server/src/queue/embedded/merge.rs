@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, btree_map};
 
 use super::message::{Entry, LaneKey, Place, Rank};
 
-/// A message found.
+/// A message that was found, with its entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick {
     pub(super) place: Place,
@@ -15,13 +15,13 @@ pub(super) struct Pick {
 /// A stretch of a lane in reading order.
 pub(super) type Stretch<'a> = btree_map::Range<'a, Rank, Entry>;
 
-/// The messages of all stretches put in, by `order`. Each stretch must ascend in it.
+/// Merges stretches of lanes into one sequence by `order`, in which each stretch must ascend.
 pub(super) struct Merge<'a> {
     order: fn(Rank) -> u64,
     cursors: BinaryHeap<Reverse<Cursor<'a>>>,
 }
 
-/// A stretch being read, standing at a message.
+/// A stretch being read: its current message and the rest.
 struct Cursor<'a> {
     order: u64,
     pick: Pick,
@@ -41,7 +41,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// The message that comes next.
+    /// Returns the next message without taking it.
     pub(super) fn peek(&self) -> Option<&Pick> {
         self.cursors.peek().map(|Reverse(cursor)| &cursor.pick)
     }

@@ -1,7 +1,7 @@
 //! What is kept in memory of a message: where it stands, where its record lies, and what time will do to it.
 //!
-//! Never its body. A message that is simply waiting to be read (no TTL, never handed out) needs its rank and an
-//! [`Entry`], 24 bytes in all; the other facts here exist only for the few messages they are true of.
+//! The body is never kept. A message that is simply waiting to be read (no TTL, never handed out) needs its rank and
+//! an [`Entry`], 24 bytes in all; the other fields here exist only for the few messages that need them.
 
 use super::log::Location;
 use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
@@ -22,17 +22,17 @@ impl Rank {
         Self((u64::from(u8::MAX - priority) << PRIORITY_SHIFT) | id.min(ID_MASK))
     }
 
-    /// Above every message of this priority.
+    /// Returns a rank behind every message of this priority.
     pub(super) fn last(priority: u8) -> Self {
         Self::new(priority, ID_MASK)
     }
 
-    /// The rank of that number.
+    /// Returns the rank whose [`Rank::number`] this is.
     pub(super) fn from_number(number: u64) -> Self {
         Self(number)
     }
 
-    /// As a number that orders alike.
+    /// Returns a number that orders like the rank.
     pub(super) fn number(self) -> u64 {
         self.0
     }
@@ -51,7 +51,7 @@ impl Rank {
 pub(super) struct LaneKey {
     pub(super) queue: QueueId,
     pub(super) sender: AccountId,
-    /// [`ANYONE`] when addressed to nobody.
+    /// Recipient, or [`ANYONE`] for a message without one.
     pub(super) recipient: AccountId,
 }
 
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-/// The record that holds something's present state (but for what later records changed).
+/// The record that holds the present state of something, except for what later records changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Home {
     pub(super) at: Location,
@@ -88,23 +88,24 @@ pub(super) struct Entry {
     pub(super) body_len: u32,
 }
 
-/// A message lifted out of the indexes, or one that more is kept of than its entry.
+/// A message with all that is kept of it, for the few that need more than an entry and for any lifted out of the
+/// indexes.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) place: Place,
     pub(super) entry: Entry,
-    /// How often it was handed out.
+    /// Number of times it was handed out.
     pub(super) deliveries: u32,
-    /// When its TTL is over.
+    /// When its TTL ends, in milliseconds; None: never.
     pub(super) expires: Option<Millis>,
     pub(super) state: State,
     /// Only in a dead-letter queue.
     pub(super) death: Option<Box<Death>>,
-    /// Its record names another queue, so that by the record alone it would not be found.
+    /// Whether it was moved since its record was written: by the queue in that record it would not be found.
     pub(super) moved: bool,
 }
 
-/// Whether a reader may have it.
+/// Whether a message can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Ready,
@@ -116,20 +117,20 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
     pub(super) holder: AccountId,
-    /// Its own number, so that a late answer to an earlier lease is told apart.
+    /// Number of this lease, by which a late answer to an earlier lease is recognised.
     pub(super) receipt: u64,
     pub(super) until: Millis,
 }
 
-/// What a dead letter keeps.
+/// Origin of a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Death {
-    /// A name, not a number: a queue made anew under it takes its letters back.
+    /// Name of its first queue; not the number, so that a queue made anew under this name takes its letters back.
     pub(super) first_queue: Box<[u8]>,
     pub(super) reason: Reason,
 }
 
-/// Why a message was given up.
+/// Why a message became a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     LeaseRanOut,
@@ -153,7 +154,7 @@ impl State {
         }
     }
 
-    /// As QBROWSE shows it.
+    /// Returns the state's name in QBROWSE.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -164,12 +165,12 @@ impl State {
 }
 
 impl Message {
-    /// A message of which nothing is kept but its entry.
+    /// Returns a message of which nothing is kept but its entry.
     pub(super) fn plain(place: Place, entry: Entry) -> Self {
         Self { place, entry, deliveries: 0, expires: None, state: State::Ready, death: None, moved: false }
     }
 
-    /// Whether its entry says all.
+    /// Returns whether nothing but its entry needs to be kept.
     pub(super) fn is_plain(&self) -> bool {
         self.is_ready()
             && self.deliveries == 0
@@ -186,12 +187,12 @@ impl Message {
         self.state.lease()
     }
 
-    /// Whether its TTL is over at `at`.
+    /// Returns whether its TTL has ended at the time `at`.
     pub(super) fn is_expired(&self, at: Millis) -> bool {
         self.expires.is_some_and(|expires| expires <= at)
     }
 
-    /// When time next changes it. A leased message outlives its TTL: its reader may still acknowledge it.
+    /// Returns when time next changes it. A leased message outlives its TTL: its reader may still acknowledge it.
     pub(super) fn alarm(&self) -> Option<Millis> {
         match self.state {
             State::Ready => self.expires,

@@ -1,4 +1,5 @@
-//! The durable store in this process: what readers choose by is in memory, the messages themselves in a log.
+//! The embedded durable store: the state by which messages are selected is in memory, the messages themselves in a
+//! log.
 //!
 //! ```text
 //!   request ─▶ decide (rules, reading the stock) ─▶ effect ─▶ stock (lanes, leases, counts …)
@@ -14,8 +15,8 @@
 //! the head of one of a few lanes (see [`lanes`]), so nothing slows down as queues deepen. Segments of the log whose
 //! messages are gone are dropped; what still lives in an old one is appended anew (see [`reclaim`]).
 //!
-//! Rejected: a key-value engine with an index entry per question. Each message then costs three writes in and three
-//! out, sorted and compacted later, for state that fits in memory.
+//! Rejected: a key-value engine with an index entry per kind of query. Each message then costs three writes in and
+//! three out, sorted and compacted later, for state that fits in memory.
 
 mod accounts;
 mod ages;
@@ -66,18 +67,18 @@ use super::bounds::COPIES_BYTES;
 use super::receipts::Receipts;
 use super::rules::{AccountId, Ask, Commit, Flow, MessageId, Millis, News, Outcome, QueueId, Rules};
 
-/// How an embedded store is opened.
+/// Options for opening an [`Embedded`] store.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
-    /// Bytes of selection state beyond which SEND is refused with `FULL`; None: as much as there is.
+    /// Bytes of selection state beyond which SEND is refused with `FULL`; None: no limit.
     pub memory_limit: Option<u64>,
     /// Size of a log file in bytes.
     pub segment_bytes: u64,
-    /// What receipts are drawn from, for tests; None: the system.
+    /// Seed from which receipts are drawn, for tests; None: the system's randomness.
     pub seed: Option<u64>,
-    /// Where it leaves what it goes through.
+    /// Recorder of the store's events, such as a slow sync or a full disk.
     pub events: Events,
-    /// By what time the log is told how far opening has come; None: it is told nothing.
+    /// Clock for the progress messages while opening; None: nothing is logged.
     pub clock: Option<Clock>,
 }
 
@@ -101,33 +102,35 @@ pub struct Embedded {
     receipts: Receipts,
     memory_limit: Option<u64>,
     clock: Millis,
-    /// Bytes of records that certainly fit on the disk, and what for: what adds something may not have what was left for removals.
+    /// Bytes of records that still fit into the reserved disk space.
     room: u64,
+    /// Purpose of that reservation: what adds something may not use space that was left for removals.
     room_for: Purpose,
-    /// Bytes of records since the last commit was sealed, without what was swept.
+    /// Bytes of records since the last commit was sealed. Swept records never count: they are written just before
+    /// sealing.
     added: u64,
-    /// Bytes that a batch asks for ahead of its requests, at most.
+    /// Most bytes that are reserved for a whole batch before its requests run.
     ahead_max: u64,
-    /// How much this batch may not add, nor anything larger, and why.
+    /// For the rest of this batch, adding at least this many bytes is refused with this fault.
     refused: Option<(u64, Fault)>,
-    /// Why nothing can be changed any more.
+    /// Fault of the commit that failed, after which nothing can be changed any more.
     failed: Option<Fault>,
-    /// Something due could not be recorded; it is tried again later.
+    /// Whether something due could not be recorded; it is tried again later.
     stalled: bool,
-    /// A frame is on its way to the disk.
+    /// Whether a sealed frame is on its way to the disk.
     in_flight: bool,
-    /// Whether anything was recorded that is not durable yet.
+    /// Whether anything was recorded since the last commit was sealed.
     unsettled: bool,
     durable: Given,
     reclaim: Reclaim,
     events: Events,
-    /// Since when there is no space on the disk, as events tell it.
+    /// Since when the disk has been full, on the clock of the events; None: it has space.
     full_since: Option<u64>,
     head: Vec<u8>,
     found: Found,
 }
 
-/// The numbers given out so far.
+/// The highest numbers given out so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Given {
     message: MessageId,
@@ -137,25 +140,26 @@ struct Given {
 /// One commit of an [`Embedded`] store.
 pub struct EmbeddedCommit {
     frame: Frame,
-    /// When it was sealed, as events tell it.
+    /// When the frame was sealed, on the clock of the events.
     sealed_ns: u64,
     given: Given,
     error: Option<LogError>,
 }
 
-/// What a record adds to a reservation beside its own bytes.
+/// Bytes that each record adds to a reservation beside its own.
 const RECORD_OVERHEAD: u64 = 16;
 
-/// What a request adds to the log at most, beside what it carries. Requests that need more ask for it themselves.
+/// Most bytes that a request adds to the log beside what it carries. Requests that need more reserve it themselves.
 const REQUEST_BYTES: u64 = 1024;
 
-/// A commit of so many bytes is not added to: what one request may write, so a commit has less than twice as much.
+/// A commit of at least this many bytes takes no more requests. One request may write as much, so a commit stays
+/// below twice this size.
 const COMMIT_BYTES: u64 = COPIES_BYTES;
 
-/// A sync that takes so long is an event of its own.
+/// A sync that takes at least this long is recorded as an event.
 const SLOW_SYNC_NS: u64 = 100_000_000;
 
-/// How soon something that found no disk space is tried again, in milliseconds.
+/// Delay in milliseconds before what found no disk space, or could not be read, is tried again.
 const RETRY_MS: Millis = 1000;
 
 impl Embedded {
@@ -176,10 +180,10 @@ impl Embedded {
         Ok(Self::of(log, stock, options))
     }
 
-    /// The same on a disk that need not be the system's, without a thread of its own.
+    /// Opens the store on a disk that need not be the system's, without a thread of its own.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Embedded::open`].
     pub fn open_on(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let replay = RefCell::new(Replay::default());
         let mut apply = |at, bytes: &[u8]| replay.borrow_mut().apply(at, bytes);
@@ -193,7 +197,7 @@ impl Embedded {
         Ok(Self::of(log, stock, options))
     }
 
-    /// The store whose log this is, with what was read from it.
+    /// Returns the store that consists of this log and the state read from it.
     fn of(log: Log, mut stock: Stock, options: EmbeddedOptions) -> Self {
         stock.lanes.changes = Changes::default();
         Self {
@@ -220,13 +224,15 @@ impl Embedded {
         }
     }
 
-    /// The seed with which another store would draw the same receipts from now on; None: it was opened without one.
+    /// Returns the seed with which another store would draw the same receipts from now on; None if this one has no
+    /// seed.
     #[must_use]
     pub fn receipt_seed(&self) -> Option<u64> {
         self.receipts.seed()
     }
 
-    /// Makes an effect happen, in memory now and on the disk with the next commit. Space was reserved before.
+    /// Applies an effect to the state now and appends it to the log for the next commit. Space must have been
+    /// reserved.
     fn record(&mut self, effect: &Effect<'_>) -> Option<News> {
         self.head.clear();
         let tail = effect.encode(&mut self.head);
@@ -239,8 +245,8 @@ impl Embedded {
         self.stock.apply(effect, Home { at, len })
     }
 
-    /// Makes sure that a request's records, of `bytes` in all, fit on the disk. Asked once per request, so that they
-    /// share a frame.
+    /// Makes sure that a request's records, of `bytes` in all, fit on the disk. Called once per request, so that all
+    /// its records go into one frame.
     fn ensure(&mut self, bytes: u64, purpose: Purpose) -> Result<(), Fault> {
         if bytes <= self.room && self.room_for <= purpose {
             return Ok(());
@@ -259,7 +265,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// Tells the log when the disk becomes full, and when it is not any more, and leaves an event of each.
+    /// Logs when the disk becomes full and when it has space again, and records an event for each.
     fn tell_of_space(&mut self) {
         let is_full = self.log.last_space().is_some();
         match self.full_since {
@@ -285,7 +291,7 @@ fn given(stock: &Stock) -> Given {
     Given { message: stock.last_message(), queue: stock.queues.last_id() }
 }
 
-/// The bytes of records that such requests ask for, but for those that ask for more themselves.
+/// Returns how many bytes of records such requests reserve at most, except those that reserve more themselves.
 fn asked_at_most(requests: usize, request_bytes: usize) -> u64 {
     requests as u64 * REQUEST_BYTES + request_bytes as u64
 }
@@ -312,8 +318,8 @@ impl Rules for Embedded {
             return Err(failed.clone());
         }
         (self.refused, self.stalled, self.room) = (None, false, 0);
-        // A disk without space is no reason to refuse the batch: each request says itself whether it needs any. Nor does a
-        // large batch, or one before which many wait, take a new segment for what it may never write.
+        // A full disk is no reason to refuse the batch: each request finds out itself whether it needs space. And the
+        // cap keeps a batch of many requests from taking a new segment for what it may never write.
         let ahead = asked_at_most(requests, request_bytes).min(self.ahead_max);
         let _ = self.ensure(ahead, Purpose::Add);
         Ok(())
@@ -328,7 +334,7 @@ impl Rules for Embedded {
         self.clock = self.clock.max(now);
         let is_login = matches!(ask.operation, Operation::Login { .. });
         if !is_login && self.stock.due_alarm(self.clock).is_some() {
-            return None; // what has come of age is not yet where readers look
+            return None; // what has become due is not in the lanes yet, where readers look
         }
         self.show_durable(ask, answer).unwrap_or_else(|fault| Some(answer.fault(&fault)))
     }

@@ -1,38 +1,38 @@
-//! Tells the log how far the opening of a large store is, so that nobody takes a long start for one that hangs.
+//! Logs how far the opening of a large store is, so that nobody takes a long start for one that hangs.
 //!
-//! A store that is read within moments says nothing.
+//! For a store that is read within moments nothing is logged.
 
 use posthaste_measure::Clock;
 
 use super::log::Reached;
 use crate::queue::rules::Millis;
 
-/// So many bytes are announced before they are read: a disk of 200 MB a second takes five seconds for them.
+/// Size from which on a store is announced before it is read: at 200 MB a second reading takes five seconds.
 const ANNOUNCED_BYTES: u64 = 1 << 30;
 
-/// How often it is told how far it is.
+/// Interval of the progress messages.
 const EVERY_NS: u64 = 5_000_000_000;
 
-/// A clock that is behind by so much was set wrong, and not just corrected.
+/// A clock that is this far behind was set wrong, and not just corrected.
 const BEHIND_MS: Millis = 60_000;
 
 /// A store that is being opened.
 pub(super) struct Opening {
     clock: Option<Clock>,
     began_ns: u64,
-    /// When something was told last, or it began.
+    /// When something was last logged, or opening began.
     told_ns: u64,
     has_told: bool,
 }
 
 impl Opening {
-    /// It begins now; without a clock nothing is told.
+    /// Begins now; without a clock nothing is logged.
     pub(super) fn begun(clock: Option<Clock>) -> Self {
         let now = clock.map_or(0, |clock| clock.now());
         Self { clock, began_ns: now, told_ns: now, has_told: false }
     }
 
-    /// Tells how far it is, where that is due.
+    /// Logs the progress, if a message is due.
     pub(super) fn tell(&mut self, reached: Reached) {
         let Some(now) = self.clock.map(|clock| clock.now()) else { return };
         let Reached { files, bytes, done } = reached;
@@ -48,7 +48,7 @@ impl Opening {
         (self.told_ns, self.has_told) = (now, true);
     }
 
-    /// Tells what was read, if anything was told before.
+    /// Logs what was read, if anything was logged before.
     pub(super) fn tell_end(&self, messages: u64, queues: usize) {
         let Some(clock) = self.clock.filter(|_| self.has_told) else { return };
         let tenths = (clock.now() - self.began_ns) / 100_000_000;
@@ -56,8 +56,8 @@ impl Opening {
         tracing::info!("the store is read: {messages} messages in {queues} queues, in {seconds}.{tenth} s");
     }
 
-    /// Tells where this machine has an earlier time than the store has seen: what was to end soon ends so much later, and the
-    /// time that a server starts with is what it goes by.
+    /// Warns if this machine's clock is behind the last message of the store: leases, delays and TTLs then end so
+    /// much later, even if the clock is corrected, because a server goes by the time with which it started.
     pub(super) fn tell_of_time(&self, last_sent_ms: Millis) {
         let Some(clock) = self.clock else { return };
         let behind_ms = last_sent_ms.saturating_sub((clock.started_unix_ns() + clock.now()) / 1_000_000);
@@ -80,7 +80,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// What is told of a store of so many MiB that is read a tenth at a time, each in so many seconds.
+    /// Returns what is logged for a store of `mib` MiB that is read in tenths, each in `seconds`.
     fn told(mib: u64, seconds: u64) -> Vec<String> {
         let hand = Hand::at_zero();
         let mut opening = Opening::begun(Some(Clock::by_hand(hand, 0)));

@@ -1,9 +1,10 @@
-//! What a log cannot say, though each of its records can be read: numbers that were never given out, messages of queues that
-//! nobody made, a name for two, or two names for one. (Two messages of one number: see [`replay`](super::replay).)
+//! Refuses a log that cannot be true though each of its records can be read: numbers that were never given out,
+//! messages of queues that have no record, two numbers with one name, or one number with two. (Two messages of one
+//! number: see [`replay`](super::replay).)
 //!
-//! The checksums were right, so another program wrote this, or a defect. Taken at its word it would go wrong later: the next
-//! number would be one too high to be counted, an answer would be missing its queue's name, a queue would have another name
-//! once old segments are gone. So it is refused, with its place.
+//! The checksums were right, so another program or a defect wrote this. Accepted, it would do harm later: the next
+//! number would be too high to be counted, an answer would lack its queue's name, a queue would have another name
+//! once old segments are gone. So opening fails and says where.
 
 use std::fmt::Display;
 
@@ -15,10 +16,10 @@ use crate::queue::rules::{MessageId, QueueId};
 const ID_END: u64 = 1 << 53;
 
 impl Stock {
-    /// Whether a record can be true.
+    /// Checks that a record can be true, given those before it.
     ///
     /// # Errors
-    /// Why not.
+    /// Says why it cannot.
     pub(super) fn can_be(&self, effect: &Effect<'_>) -> Result<(), String> {
         match effect {
             Effect::Account { id, name, .. } => {
@@ -47,10 +48,10 @@ impl Stock {
         }
     }
 
-    /// Whether all records together can be true.
+    /// Checks that all records together can be true.
     ///
     /// # Errors
-    /// Why not.
+    /// Says why they cannot.
     pub(super) fn is_whole(&self) -> Result<(), String> {
         if let Some(id) = self.accounts.gap() {
             return Err(format!("it names accounts with numbers above {id} and none with {id}"));
@@ -76,7 +77,7 @@ fn can_be_queue(id: QueueId) -> Result<(), String> {
     }
 }
 
-/// Whether a number can have a name, given which name it has and which number has the name.
+/// Checks that a number can have a name, given the name that it has already and the number that has the name already.
 fn can_be_called<Id: PartialEq + Display>(
     kind: &str,
     (id, name): (Id, &[u8]),

@@ -1,4 +1,4 @@
-//! Takes numbers and stretches of bytes off the front of a record; None when it ends too early.
+//! Takes numbers and stretches of bytes off the front of a record; returns None when the record ends too early.
 
 /// The bytes not taken yet.
 #[derive(Clone, Copy, Debug)]
@@ -26,18 +26,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number or none, after a byte that says which.
+    /// Takes an optional number: a byte that says whether there is one, then the number.
     pub(super) fn option(&mut self) -> Option<Option<u64>> {
         if self.bool()? { self.u64().map(Some) } else { Some(None) }
     }
 
-    /// Up to 255 bytes after their number.
+    /// Takes up to 255 bytes, after a byte that holds their count.
     pub(super) fn short(&mut self) -> Option<&'a [u8]> {
         let len = self.u8()?;
         self.bytes(usize::from(len))
     }
 
-    /// Up to 4 GiB after their number.
+    /// Takes up to 4 GiB, after four bytes that hold their count.
     pub(super) fn long(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.bytes(len as usize)

@@ -1,15 +1,17 @@
 //! Gives disk space back: empties the oldest log segment and drops it.
 //!
-//! A segment of which nothing is needed goes at once. Otherwise the oldest one is swept when little of it lives, or the
-//! log has grown to more than twice what lives in it: whatever still has its home there is recorded again, as it is now, at the log's end.
-//! So a few messages that stay for months keep nothing else on the disk, and every live byte is written at most about
-//! once for every byte that is freed. The work is done in small steps, each in the commit of a batch, and goes on by
-//! itself when no requests come. A step looks at twice what the batch adds: so in one turn of a log that holds more than
-//! twice what lives in it, more is freed than added, and a commit takes at most a few times as long as it would alone.
+//! The oldest segment is dropped at once if nothing in it is needed. Otherwise it is swept when little of it lives,
+//! or when the log has grown to more than twice what lives in it: whatever still has its home there is recorded
+//! again, in its present state, at the log's end. So a few messages that stay for months keep nothing else on the
+//! disk, and every live byte is written at most about once for every byte that is freed.
 //!
-//! On a full disk a sweep writes into the last space there is, and gives some back only when it has come to its end. So
-//! there it begins only if it will fit, is done at one go, and requests leave some space for it (see [`Purpose`]). And it
-//! begins sooner: when less than half of the oldest segment lives, or the log has one segment more than twice what lives.
+//! The work is done in small steps, each in the commit of a batch, and goes on by itself when no requests come. A
+//! step looks at twice as many bytes as the batch adds: so in a log that holds more than twice what lives in it, more
+//! is freed than added, and a commit takes at most a few times as long as it would alone.
+//!
+//! On a full disk a sweep writes into the last space there is, and frees some only at its end. So there it begins
+//! only if it will fit, is done in one go, and requests leave some space for it (see [`Purpose`]). And it begins
+//! sooner: when less than half of the oldest segment lives, or the log has one segment more than twice what lives.
 
 use std::ops::Range;
 
@@ -19,42 +21,43 @@ use super::{Embedded, RETRY_MS};
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
 
-/// Bytes of an old segment looked at with one commit, at least.
+/// Least number of bytes of an old segment that are looked at with one commit.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// So many are looked at for every byte that the commit adds.
+/// Number of bytes that are looked at for every byte that the commit adds.
 const PACE: u64 = 2;
 
-/// The most memory kept for the next piece.
+/// Most bytes of memory kept for the next piece.
 const BUFFER_KEPT: usize = 1 << 20;
 
-/// What being recorded again may add to a record: a lease, the name of a first queue, and what the log adds.
+/// Most bytes by which a record grows when it is recorded again: a lease, the name of a first queue, and what the log
+/// adds.
 const PRESENT_STATE_BYTES: u64 = 320;
 
-/// What the record of the counters takes, with what the log adds.
+/// Size of the record of the counters, with what the log adds.
 const COUNTERS_BYTES: u64 = 64;
 
-/// The log may hold this many segments beyond twice what lives in it.
+/// Segments that the log may hold beyond twice what lives in it.
 const SLACK_SEGMENTS: u64 = 4;
 
 /// A segment is swept at once when less than one in this many of its bytes lives: that costs next to nothing, and its
 /// file is used again instead of a new one being filled.
 const NEARLY_EMPTY: u64 = 8;
 
-/// What frames and the counters add to a sweep, and what is asked for one record beyond what it takes.
+/// What a sweep takes beside its records: frames, the counters, and what is reserved for a record beyond its size.
 const SWEEP_BYTES: u64 = 1024;
 
-/// Where reclaiming stands.
+/// The progress of reclaiming.
 pub(super) struct Reclaim {
     segment_bytes: u64,
     sweep: Sweep,
-    /// A sweep of the oldest segment has begun, so it will be finished.
+    /// Segment whose sweep has begun, and so will be finished.
     sweeping: Option<u32>,
-    /// Since when, as events tell it.
+    /// When that sweep began, on the clock of the events.
     since_ns: u64,
-    /// A damaged segment. It stays as long as something lives there.
+    /// A damaged segment, which stays as long as something lives in it.
     damaged: Option<u32>,
-    /// The oldest segment could not be read; when it is tried again.
+    /// When the oldest segment, which could not be read, is tried again.
     retry_at: Option<Millis>,
     found: Vec<u8>,
     records: Vec<(Location, Range<usize>)>,
@@ -63,7 +66,7 @@ pub(super) struct Reclaim {
 /// The segment to empty and drop.
 struct Work {
     segment: u32,
-    /// In one piece.
+    /// Whether it is done in one go, not one step with each commit.
     is_whole: bool,
 }
 
@@ -88,7 +91,7 @@ impl Reclaim {
 }
 
 impl Embedded {
-    /// When a commit should free something. What does not fit on a full disk now may do so soon.
+    /// Returns when a commit should free something. On a full disk, what does not fit now is tried again soon.
     pub(super) fn next_reclaim(&self) -> Option<Millis> {
         if self.reclaimable().is_some() {
             return Some(self.clock);
@@ -111,7 +114,7 @@ impl Embedded {
         self.drop_segment(segment);
     }
 
-    /// What there is to do.
+    /// Returns the work to do now.
     fn reclaimable(&self) -> Option<Work> {
         let oldest = self.log.oldest()?;
         let live = self.stock.live.of(oldest);
@@ -129,13 +132,14 @@ impl Embedded {
         (is_wanted && fits && !self.is_unreadable(oldest)).then_some(Work { segment: oldest, is_whole })
     }
 
-    /// What a sweep takes of a segment in which so much lives. What became of messages since they were recorded is
-    /// recorded with them, but hardly makes them more than twice as long.
+    /// Returns how many bytes a sweep of a segment with so many live bytes takes. Changes of messages since they were
+    /// recorded are recorded with them, but hardly make them more than twice as long.
     fn sweep_bytes(&self, live: u64) -> u64 {
         live + live.min(self.stock.specials() * PRESENT_STATE_BYTES) + SWEEP_BYTES
     }
 
-    /// Records again what lives in the next piece of the segment, of about so many bytes. True: that was the last.
+    /// Records again what lives in the next piece of the segment, of about so many bytes. Returns whether that was
+    /// the last.
     fn sweep_step(&mut self, segment: u32, bytes: usize) -> bool {
         let mut found = std::mem::take(&mut self.reclaim.found);
         let mut records = std::mem::take(&mut self.reclaim.records);
@@ -152,7 +156,8 @@ impl Embedded {
                 if self.reclaim.retry_at.take().is_some() {
                     tracing::info!("the oldest file of the log can be read again");
                 }
-                // Each by itself: together they might need far more than they take, and so a new segment for every sweep.
+                // Space is claimed for each record by itself: together they might claim far more than they take, and
+                // so a new segment for every sweep.
                 self.stalled = !records.iter().all(|(_, range)| {
                     let fits = self.claim(range.len() as u64 + PRESENT_STATE_BYTES);
                     if fits {
@@ -175,8 +180,8 @@ impl Embedded {
         ended
     }
 
-    /// What can be read of a segment still is; a reader of the rest is told by its own STORE. A disk that did not answer may
-    /// do so later, damage stays.
+    /// Keeps a segment that cannot be read: the readable part is still served, and a reader of the rest gets STORE. A
+    /// disk that did not answer may do so later, but damage stays.
     fn leave_unread(&mut self, segment: u32, error: &LogError) {
         if let LogError::Damaged { .. } = error {
             self.reclaim.damaged = Some(segment);
@@ -188,12 +193,12 @@ impl Embedded {
         }
     }
 
-    /// Whether the oldest segment cannot be read, or need not be tried again yet.
+    /// Returns whether the oldest segment cannot be read, or is not to be tried again yet.
     fn is_unreadable(&self, oldest: u32) -> bool {
         self.reclaim.damaged == Some(oldest) || self.reclaim.retry_at.is_some_and(|at| at > self.clock)
     }
 
-    /// Whether this record is the home of something.
+    /// Returns whether this record is the home of something.
     fn lives(&self, at: Location, record: &[u8]) -> bool {
         let home = match Effect::decode(record) {
             Ok(Effect::Account { id, .. }) => self.stock.accounts.get(id).map(|account| account.home),
@@ -207,7 +212,7 @@ impl Embedded {
         home.is_some_and(|home| home.at == at)
     }
 
-    /// Records what lives in this record again, as it is now.
+    /// Records again, in its present state, what lives in this record.
     fn record_again(&mut self, record: &[u8]) {
         let Ok(effect) = Effect::decode(record) else { return };
         match effect {
@@ -230,8 +235,8 @@ impl Embedded {
         }
     }
 
-    /// Drops the oldest segment, of which nothing is needed any more. The numbers it proved to be given out are
-    /// recorded in its stead.
+    /// Drops the oldest segment, in which nothing is needed any more. A record of the counters replaces its evidence
+    /// of the numbers given out.
     fn drop_segment(&mut self, segment: u32) {
         self.stalled = !self.claim(COUNTERS_BYTES);
         if self.stalled {
@@ -248,7 +253,8 @@ impl Embedded {
         }
     }
 
-    /// Makes sure that so many bytes of records fit on the disk: what every request leaves free is for this.
+    /// Returns whether so many bytes of records fit on the disk, into the space that every request leaves free for
+    /// this.
     fn claim(&mut self, bytes: u64) -> bool {
         self.ensure(bytes, Purpose::Reclaim).is_ok()
     }

@@ -3,8 +3,8 @@
 //! A key counts from its first use: repeating a request does not keep it alive. What a POP handed out is read again
 //! from its own record in the log, which holds copies; so it stays what it was, whatever became of the messages.
 //!
-//! Ordered maps, not hash tables: clients choose the keys, and a table that doubles its size at ten million keys stops
-//! everybody for a second.
+//! Ordered maps, not hash tables: clients choose the keys, and a table that doubles its size at ten million keys
+//! stops all requests for a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::message::Home;
 use crate::queue::rules::{AccountId, Millis, QueueId};
 
-/// Whose key it is, and where it counts.
+/// A key, with the account and the queue for which it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) account: AccountId,
@@ -22,7 +22,7 @@ pub(super) struct Key {
     pub(super) text: Arc<[u8]>,
 }
 
-/// Which option it came with.
+/// Option that a key came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Dedup,
@@ -32,11 +32,11 @@ pub(super) enum Kind {
 /// The answer to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
-    /// The record that says so.
+    /// The record of the answer.
     pub(super) home: Home,
-    /// When it is forgotten.
+    /// When the answer is forgotten.
     pub(super) end: Millis,
-    /// What a SEND answered; of no use for a POP.
+    /// What a SEND answered; not used for a POP.
     pub(super) answer: u64,
 }
 
@@ -53,7 +53,7 @@ impl Remembered {
         self.answers.get(key)
     }
 
-    /// Remembers an answer. Answers where it was recorded before.
+    /// Remembers an answer. Returns the home of an earlier answer to this key, if any.
     pub(super) fn set(&mut self, key: Key, known: Known) -> Option<Home> {
         let before = self.remove(&key);
         self.text_bytes += key.text.len() as u64;
@@ -62,7 +62,7 @@ impl Remembered {
         before
     }
 
-    /// Drops one answer that is too old. Answers where it was recorded.
+    /// Drops one answer that is too old. Returns the home of its record.
     pub(super) fn forget_one(&mut self, now: Millis) -> Option<Home> {
         let (end, key) = self.ends.first()?;
         if *end > now {

@@ -8,11 +8,11 @@ use super::message::{Home, Place};
 use super::stock::Stock;
 use crate::queue::rules::{MessageId, Millis};
 
-/// A state on its way.
+/// The state as rebuilt so far.
 #[derive(Default)]
 pub(super) struct Replay {
     pub(super) stock: Stock,
-    /// When the message was sent that was sent last.
+    /// When the most recent message was sent.
     pub(super) last_sent_ms: Millis,
     numbers: Numbers,
 }
@@ -21,7 +21,7 @@ impl Replay {
     /// Applies one record.
     ///
     /// # Errors
-    /// Why it makes no sense.
+    /// Says why it makes no sense.
     pub(super) fn apply(&mut self, at: Location, bytes: &[u8]) -> Result<(), String> {
         let effect = Effect::decode(bytes)?;
         self.stock.can_be(&effect)?;
@@ -34,7 +34,7 @@ impl Replay {
         Ok(())
     }
 
-    /// A number is one message's: whatever is recorded with it again is the message that is there.
+    /// Checks that a message's number is new, or that the message is recorded again and in the place where it is.
     fn can_come(&mut self, place: &Place) -> Result<(), String> {
         match self.numbers.add(place.id()) || self.stock.holds(place) {
             true => Ok(()),
@@ -43,12 +43,12 @@ impl Replay {
     }
 }
 
-/// Numbers of messages, one bit each: they come nearly in a row.
+/// A set of message numbers, one bit each, since they are nearly consecutive.
 #[derive(Default)]
 struct Numbers(FxHashMap<u64, u64>);
 
 impl Numbers {
-    /// Whether it is a new one.
+    /// Adds a number. Returns whether it is new.
     fn add(&mut self, number: MessageId) -> bool {
         let (sixty_four, bit) = (self.0.entry(number / 64).or_default(), 1 << (number % 64));
         let is_new = *sixty_four & bit == 0;

@@ -1,9 +1,9 @@
 //! Which messages a reader gets, and in which order.
 //!
 //! The first message costs a fixed number of looks at the first lanes of two groups. More messages (`COUNT`) come
-//! from merging lanes, opened one by one as their first messages come up: a reader that wants ten of a queue
-//! with ten thousand senders opens eleven lanes, not ten thousand. So it is for who asks for messages by their ids, where
-//! [`ages`](super::ages) tell with which lane to begin.
+//! from merging lanes, opened one by one as their first messages come up: a reader that wants ten of a queue with ten
+//! thousand senders opens eleven lanes, not ten thousand. Requests for messages by id do the same, with
+//! [`ages`](super::ages) to tell which lane is next.
 
 use std::collections::btree_set;
 use std::iter::Peekable;
@@ -79,14 +79,14 @@ impl Lanes {
             (None, Some(sender)) => self.sender(sender),
             (None, None) => None,
         };
-        // All lanes of a sender are its own: none is to be looked at to find that out.
+        // All lanes in a sender's groups are its own, so there is no need to look at any.
         let audience = audience.filter(|_| !(interest.not_own && interest.sender == Some(interest.reader)));
         let Some(audience) = audience else { return [&EMPTY, &EMPTY] };
         let own = if interest.broadcast { &EMPTY } else { audience.group(interest.reader) };
         [audience.group(ANYONE), own]
     }
 
-    /// The first lane of a group, leaving out the reader's own if it wants.
+    /// Returns the first lane of a group, without the reader's own lanes if it wants none of its own messages.
     fn first_lane(&self, group: &Group, interest: &Interest) -> Option<(Rank, LaneId)> {
         let left_out = |id: LaneId| interest.not_own && self.lane(id).key.sender == interest.reader;
         group.iter().find(|(_, id)| !left_out(*id)).copied()
@@ -106,7 +106,7 @@ impl Lane {
     }
 }
 
-/// Messages by id, from lanes opened as they are needed where their ages are known.
+/// Messages by id. Where their queue has an index by age, lanes are opened as they are needed.
 pub(super) struct ById<'a> {
     lanes: &'a Lanes,
     after: MessageId,

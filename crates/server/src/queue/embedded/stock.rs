@@ -17,7 +17,7 @@ use super::queues::Queues;
 use super::remembered::Remembered;
 use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
 
-/// What a name takes, of a queue or an account.
+/// Bytes of memory for a name, of a queue or an account.
 const PER_NAME: u64 = 640;
 
 /// Everything but the log.
@@ -34,7 +34,7 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    /// Puts a message in. When it can be read from now on, that is news.
+    /// Puts a message in. Returns news if it can be read from now on.
     pub(super) fn put(&mut self, message: Message) -> Option<News> {
         self.pass(message.place.id());
         self.live.add(message.entry.home);
@@ -69,23 +69,24 @@ impl Stock {
         Some(message)
     }
 
-    /// How many messages more is kept of than an entry.
+    /// Returns the number of messages of which more than an entry is kept.
     pub(super) fn specials(&self) -> u64 {
         self.special.len() as u64
     }
 
-    /// What is kept of a message beside its entry.
+    /// Returns a message if more than its entry is kept.
     pub(super) fn special(&self, id: MessageId) -> Option<&Message> {
         self.special.get(&id)
     }
 
-    /// The message as it is, whatever is kept of it. None: there is none in that place.
+    /// Returns a message with all that is kept of it; None if there is none in that place. A moved message is found
+    /// by its id.
     pub(super) fn look(&self, place: &Place) -> Option<Message> {
         let special = self.special(place.id()).cloned();
         special.or_else(|| self.lanes.entry(place).map(|entry| Message::plain(*place, entry)))
     }
 
-    /// Whether there is a message in that place.
+    /// Returns whether there is a message in that place.
     pub(super) fn holds(&self, place: &Place) -> bool {
         match self.special(place.id()) {
             Some(message) => message.place == *place,
@@ -93,7 +94,7 @@ impl Stock {
         }
     }
 
-    /// A message found in a lane, with what more is kept of it.
+    /// Returns a message found in a lane with all that is kept of it.
     pub(super) fn picked(&self, pick: &Pick) -> Message {
         let special = self.special(pick.place.id()).cloned();
         special.unwrap_or_else(|| Message::plain(pick.place, pick.entry))
@@ -105,7 +106,7 @@ impl Stock {
         let above = (Bound::Excluded(after), Bound::Unbounded);
         let special = self.queues.get(queue).into_iter().flat_map(move |queue| queue.special.range(above));
         let mut special = special.copied().peekable();
-        // Special ones may be ready too, all of them perhaps: so no step looks at more than one.
+        // Special messages may be ready too, perhaps all of them: so no step looks at more than one.
         std::iter::from_fn(move || {
             loop {
                 let first_ready = ready.peek().map(|pick| pick.place.id());
@@ -131,27 +132,27 @@ impl Stock {
         }
     }
 
-    /// The message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
+    /// Returns the message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
     pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, &Message)> {
         self.alarms.first().filter(|(at, _)| *at <= now).and_then(|alarm| self.rung_by(alarm))
     }
 
-    /// The same of those that were held up.
+    /// Returns the message whose alarm has been held up longest, and when it was due.
     pub(super) fn held_up(&self) -> Option<(Millis, &Message)> {
         self.alarms.first_held_up().and_then(|alarm| self.rung_by(alarm))
     }
 
-    /// The messages of all alarms that are due, those held up among them.
+    /// Returns the messages of all alarms that are due, including those held up.
     pub(super) fn all_due(&self, now: Millis) -> impl Iterator<Item = &Message> {
         self.alarms.due(now).filter_map(|alarm| self.rung_by(alarm)).map(|(_, message)| message)
     }
 
-    /// Keeps an alarm apart that found no space.
+    /// Keeps apart an alarm that found no space.
     pub(super) fn hold_up(&mut self, alarm: Alarm) {
         self.alarms.hold_up(alarm);
     }
 
-    /// When the next alarm is due, but for those held up.
+    /// Returns when the next alarm is due, except those held up.
     pub(super) fn next_alarm(&self) -> Option<Millis> {
         self.alarms.first().map(|(at, _)| at)
     }
@@ -161,7 +162,7 @@ impl Stock {
         self.last_message
     }
 
-    /// No message gets a number up to this one any more.
+    /// Makes sure that no message gets this number, or a lower one, from now on.
     pub(super) fn pass(&mut self, id: MessageId) {
         self.last_message = self.last_message.max(id);
     }
@@ -184,13 +185,13 @@ impl Stock {
             + self.name_bytes()
     }
 
-    /// How many of them the remembered answers take.
+    /// Returns how many of [`Stock::bytes`] the remembered answers take.
     pub(super) fn answer_bytes(&self) -> u64 {
         const PER_ANSWER: u64 = 320;
         self.remembered.len() as u64 * PER_ANSWER + self.remembered.text_bytes()
     }
 
-    /// How many of them the names of accounts take.
+    /// Returns how many of [`Stock::bytes`] the names of accounts take.
     pub(super) fn name_bytes(&self) -> u64 {
         self.accounts.len() as u64 * PER_NAME
     }

@@ -153,7 +153,7 @@ impl<'a> Effect<'a> {
 }
 
 impl<'a> Written<'a> {
-    /// Reads a record that must be a message's. None: it is another's, or makes no sense.
+    /// Reads a record that must be a message's; None if it is of another kind or makes no sense.
     pub(super) fn read(record: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(record);
         if reader.u8()? == MESSAGE { Self::decode(&mut reader) } else { None }
@@ -234,7 +234,7 @@ impl<'a> Copies<'a> {
         out[len_at..len_at + size_of::<u32>()].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// The messages with the names of their queues. None: the bytes make no sense.
+    /// Returns the messages with the names of their queues; None if the bytes make no sense.
     pub(super) fn decode(self) -> Option<Vec<(&'a [u8], Written<'a>)>> {
         let mut reader = Reader(self.0);
         let mut copies = Vec::new();

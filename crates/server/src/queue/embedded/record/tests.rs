@@ -1,4 +1,4 @@
-//! Records keep what they are given, and refuse what is none.
+//! Records decode to what was encoded, and bytes that are no record are refused.
 
 use super::*;
 
