@@ -37,7 +37,7 @@ impl Embedded {
         {
             self.has_memory()?;
             self.ensure(REQUEST_BYTES, Purpose::Add)?;
-            self.meet(ask.bytes_of(sender)); // its first message must find who waits for it
+            self.meet(ask.bytes_of(sender)); // so that the sender's first message wakes up this reader
         }
         let interest = self.interest(ask, select, queue);
         self.find(interest, select.count);
@@ -55,7 +55,7 @@ impl Embedded {
         Ok(Flow::Done(self.hand_out(ask.account, pop, key, answer)))
     }
 
-    /// Hands out what was found and read.
+    /// Hands out the messages that were found and read.
     fn hand_out(
         &mut self,
         reader: AccountId,
@@ -90,7 +90,7 @@ impl Embedded {
         Outcome::Ok
     }
 
-    /// A message found, as it is once it is handed out.
+    /// Returns a message that was found, as it is once it is handed out.
     fn taken(&mut self, index: usize, reader: AccountId, lease_ms: Option<Millis>) -> Message {
         let mut message = self.stock.picked(&self.found.picks()[index]);
         message.deliveries += 1;

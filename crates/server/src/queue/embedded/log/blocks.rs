@@ -1,4 +1,4 @@
-//! A small cache of the blocks that reads of old segments touch.
+//! A small cache of the blocks of old segments that are read.
 //!
 //! Queues are drained in the order they were filled, so one block of 64 KiB serves hundreds of reads with one
 //! system call. Sealed segments never change and numbers are never used twice: nothing is ever invalidated.
@@ -17,7 +17,7 @@ const BLOCK: usize = 64 << 10;
 const BLOCKS: usize = 64;
 const FILES: usize = 16;
 
-/// Memory that is kept for the next record that lies in more than one block.
+/// Most bytes of memory kept for the next record that lies in more than one block.
 const WHOLE_BYTES_KEPT: usize = 1 << 20;
 
 /// The cache: at most 4 MiB and 16 open files.
@@ -26,7 +26,7 @@ pub(super) struct Blocks {
     /// Segment and block number of each block.
     keys: Vec<(u32, usize)>,
     blocks: Vec<Block>,
-    /// The block looked at next for replacement.
+    /// Index of the block that is considered next for replacement.
     hand: usize,
     files: VecDeque<(u32, Handle)>,
     /// A record that lies in more than one block.

@@ -1,8 +1,8 @@
-//! What an orderly end leaves beside the segments: the number of the last frame.
+//! The note that an orderly close leaves beside the segments: the number of the last frame.
 //!
-//! A log that a crash ended may lack its last frame, of which nobody was told. A log that was closed lacks nothing, so
-//! when its files end sooner than this number says, somebody cut them short. A number from an earlier end is no lie: the
-//! log has only grown since. Hence it is never taken away, and a lost or torn one only loses the check.
+//! A log that ended with a crash may lack its last frame, which was never acknowledged. A log that was closed lacks
+//! nothing, so if its files end before this number, they were cut short. The note of an earlier close stays true,
+//! since the log has only grown since. Hence it is never removed, and if it is lost or torn only this check is lost.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use super::disk::Disk;
 
 const NAME: &str = "closed";
 
-/// No note is longer.
+/// Most bytes that a note has.
 const BYTES_MAX: usize = 32;
 
-/// The last frame when the log was last closed in order, if that is known.
+/// Returns the number of the last frame when the log was last closed in order, if it is known.
 pub(super) fn read(disk: &dyn Disk) -> Option<u64> {
     let mut bytes = [0; BYTES_MAX];
     let read = disk.open_to_read(NAME).and_then(|file| file.read_at(&mut bytes, 0)).ok()?;

@@ -1,8 +1,8 @@
-//! A copy of a log, while its owner goes on writing it or at rest; needs neither the lock nor the owner.
+//! Copies a log, whether or not its owner is writing it; needs neither the lock nor the owner.
 //!
-//! A segment that is full stays as it is until it is dropped, and the last frame of a log says which are not. So the full
-//! ones are copied in their order, and then the one that is written to, up to its last whole frame. The copy is the
-//! log as a loss of power would have left it at that moment, with everything in it that was committed before it began.
+//! A full segment stays as it is until it is dropped, and the last frame of a log says which are dropped. So the full
+//! segments are copied in order, and then the one that is written to, up to its last whole frame. The copy is the log
+//! as a power cut would have left it at that moment, with everything that was committed before the copy began.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -18,13 +18,15 @@ use super::recovery::{Whereabouts, check_follows, damaged, examine};
 use super::scan::Scan;
 use super::segment::{FIRST_FRAME, PAGE, file_name, file_number};
 
-/// How often a copy is begun anew because what was read was just being written. What is still wrong then is damage.
+/// Number of attempts, as an attempt may read what is just being written. What is still wrong in the last one is
+/// damage.
 const ATTEMPTS: usize = 5;
 
-/// Stands in a copy until it is whole: one that is broken off, as by a signal, would else open as a log that ends where it was.
+/// File that marks a copy as incomplete: one that is broken off, by a signal say, would otherwise open as a shorter
+/// log.
 const UNFINISHED: &str = "unfinished";
 
-/// What a copy has.
+/// The size of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// Files with frames.
@@ -33,7 +35,7 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Why there is no copy. What was written of it is removed again.
+/// Why no copy was made. What was written of it is removed again.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CopyError {
     /// There is no log in this directory.
@@ -87,7 +89,8 @@ impl fmt::Display for CopyError {
 
 impl std::error::Error for CopyError {}
 
-/// Copies the log in `from` into the directory `to`, which is made, and makes the copy durable. Every frame is checked on the way.
+/// Copies the log in `from` into the directory `to`, which is made, and makes the copy durable. Every frame is
+/// checked on the way.
 ///
 /// # Errors
 /// [`CopyError`]; `from` is never changed.
@@ -121,7 +124,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<Copied, CopyError> {
     }
 }
 
-/// A copy of which not all was written is no log.
+/// Refuses a directory with a copy that is incomplete, as it is no log.
 pub(super) fn refuse_unfinished(directory: &Path) -> Result<(), OpenError> {
     match directory.join(UNFINISHED).try_exists() {
         Ok(false) => Ok(()),
@@ -130,21 +133,21 @@ pub(super) fn refuse_unfinished(directory: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Takes an empty directory for this copy alone.
+/// Claims an empty directory for this copy.
 fn begin(to: &Path) -> Result<(), CopyError> {
     let mut entries = fs::read_dir(to).map_err(|error| LogError::io("list", to, &error))?;
     if entries.next().is_some() {
         return Err(CopyError::Occupied(to.to_owned()));
     }
     match create(&to.join(UNFINISHED)) {
-        // Somebody else copies to the same place, and was faster.
+        // Another process copies to the same place, and was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CopyError::Occupied(to.to_owned())),
         Err(error) => Err(LogError::io("write", &to.join(UNFINISHED), &error).into()),
         Ok(_) => Ok(sync(to)?),
     }
 }
 
-/// Nothing more is to come.
+/// Removes the mark of an incomplete copy.
 fn finish(to: &Path) -> Result<(), OpenError> {
     let mark = to.join(UNFINISHED);
     fs::remove_file(&mark).map_err(|error| LogError::io("delete", &mark, &error))?;
@@ -163,7 +166,7 @@ struct End {
     floor: u32,
 }
 
-/// A segment in memory.
+/// A segment read into memory.
 struct Read {
     identity: u64,
     bytes: Vec<u8>,
@@ -183,7 +186,7 @@ fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
                 if end.floor <= number {
                     return Err(error);
                 }
-                // It was dropped meanwhile, and what was copied so far with it.
+                // The segment was dropped meanwhile, and with it those copied so far.
                 clear(to)?;
                 (number, copied, reached) = (end.floor, Copied { segments: 0, bytes: 0 }, None);
                 continue;
@@ -198,7 +201,7 @@ fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
         number += 1;
     }
     if let Some(reached) = reached {
-        // So that a copy that is cut short later is not taken for whole.
+        // With this note, a copy that is cut short later is not taken for whole.
         let noted = Directory::open(to).and_then(|copy| closing::write(&copy, reached.sequence));
         noted.map_err(|error| LogError::io("write", to, &error))?;
     }
@@ -206,7 +209,8 @@ fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
     Ok(copied)
 }
 
-/// Whatever is committed before this looks stands in segments up to the newest: those behind it are seen to be empty.
+/// Returns where the log ends. It is read from the last segment backwards, so everything committed before this call
+/// is in segments up to the newest: those behind it were found empty.
 fn last_written(source: &Directory) -> Result<End, OpenError> {
     let numbers = numbers(source)?;
     let mut identity = None;
@@ -222,7 +226,7 @@ fn last_written(source: &Directory) -> Result<End, OpenError> {
     Err(LogError::io("list", &source.path(""), &io::ErrorKind::NotFound.into()).into())
 }
 
-/// A segment with all its frames, which follow what was read before.
+/// Reads a segment with all its frames, and checks that they follow what was read before.
 fn whole(
     source: &Directory,
     number: u32,
@@ -261,7 +265,7 @@ fn read(source: &Directory, number: u32, expected: Option<u64>) -> Result<Read, 
     Ok(Read { identity, bytes, scan })
 }
 
-/// A sound frame behind one that is not shows that this one was sound once.
+/// Refuses a segment in which a sound frame follows a damaged one: the damaged one must have been sound once.
 fn refuse_damage(source: &Directory, number: u32, segment: &Read) -> Result<(), OpenError> {
     let Read { identity, bytes, scan } = segment;
     match scan.later_frame(bytes, number, frame::seed(*identity, number)) {

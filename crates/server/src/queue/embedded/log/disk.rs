@@ -1,7 +1,7 @@
-//! The few file operations the log needs, behind a seam where tests put a disk that fails.
+//! The few file operations that the log needs, as traits so that tests can use a disk that fails.
 //!
-//! Two small traits instead of generics: beside a system call the dynamic call costs nothing, and the log's own
-//! types stay plain. The real disk is a directory of files.
+//! Two small traits instead of generics: a dynamic call costs nothing beside a system call, and the log's own types
+//! stay plain. The real disk is a directory of files.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::retry_on_intr;
 
-/// Messages are for their readers: files of a log, and a directory made for them, are their owner's alone.
+/// Mode of a log's files: messages are private, so files, and a directory made for them, belong to their owner alone.
 pub(super) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -24,15 +24,15 @@ pub type Handle = Arc<dyn DiskFile>;
 
 /// A flat directory of files.
 pub trait Disk: Send + Sync {
-    /// Where the file of that name lies.
+    /// Returns the path of the file of that name, for messages.
     fn path(&self, name: &str) -> PathBuf;
-    /// The names of all files.
+    /// Returns the names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Makes an empty file, in place of one of that name.
+    /// Makes an empty file, and replaces one of that name.
     fn create(&self, name: &str) -> io::Result<Handle>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Handle>;
-    /// Opens an existing file that is only read, as it can be where nothing can be written any more.
+    /// Opens an existing file for reading only, which works even where nothing can be written any more.
     fn open_to_read(&self, name: &str) -> io::Result<Handle> {
         self.open(name)
     }
@@ -40,13 +40,13 @@ pub trait Disk: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Deletes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes the names durable.
+    /// Makes changes of names durable.
     fn sync(&self) -> io::Result<()>;
 }
 
 /// One open file, read and written by position.
 pub trait DiskFile: Send + Sync {
-    /// Its size in bytes.
+    /// Returns the file's size in bytes.
     fn size(&self) -> io::Result<u64>;
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -60,8 +60,8 @@ pub trait DiskFile: Send + Sync {
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 }
 
-/// A directory of the operating system. It is the one that was opened, wherever its name may lead by now: who moves a
-/// directory away under a running server finds all of it there, and nothing of it in what has taken its place.
+/// A directory of the operating system. It stays the one that was opened, whatever its path leads to later: if the
+/// directory is moved away under a running server, all files are in it and none in what has taken its place.
 pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) place: OwnedFd,
@@ -74,7 +74,7 @@ impl Directory {
         Ok(Self { path: path.to_owned(), place: retry_on_intr(|| open(path, flags, Mode::empty()))? })
     }
 
-    /// A file in it; one that is made is its owner's alone.
+    /// Opens a file in the directory; one that is made belongs to its owner alone.
     pub(super) fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
         let (flags, mode) = (flags | OFlags::CLOEXEC, Mode::from_raw_mode(FILE_MODE));
         Ok(retry_on_intr(|| openat(&self.place, name, flags, mode))?.into())
@@ -145,7 +145,7 @@ impl DiskFile for File {
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         match fallocate(self, FallocateFlags::empty(), 0, bytes) {
-            // The zeros written next claim the space on a file system that cannot do it ahead.
+            // Such a file system cannot claim space ahead: the zeros written next claim it.
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             done => Ok(done?),
         }
@@ -156,7 +156,7 @@ impl DiskFile for File {
     }
 }
 
-/// Makes the directory with all its parents, durably. Only the owner may enter one that was not there before.
+/// Makes the directory with all its parents, durably. If it is new, only its owner may enter it.
 pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     let mut missing =
         path.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists());

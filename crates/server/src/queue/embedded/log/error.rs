@@ -1,6 +1,6 @@
-//! What can go wrong with the log, and what its owner or an operator should do.
+//! The errors of the log, with what its owner or an operator should do.
 //!
-//! The errors are plain values that can be cloned: one failed sync is reported to everybody who waits for it.
+//! They are plain values that can be cloned: one failed sync is reported to everything that waits for it.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub enum LogError {
     /// No disk space for another segment. Nothing was changed; removals may still work.
     Full {
-        /// Where space is needed.
+        /// Directory or file for which space is needed.
         path: PathBuf,
     },
     /// A commit could not be written. What is on the disk is unknown until the log is opened again.
@@ -21,11 +21,11 @@ pub enum LogError {
     },
     /// The operating system refused an operation.
     Io {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// On which file.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error message.
         cause: String,
     },
     /// The bytes of a record are not those that were written.
@@ -45,7 +45,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// The error for a failed system call before which nothing was changed; a full disk or quota is always `Full`.
+    /// Returns the error for a failed system call that changed nothing; a full disk or quota is always `Full`.
     pub(super) fn io(action: &'static str, path: &Path, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path: path.to_owned() },
@@ -53,7 +53,8 @@ impl LogError {
         }
     }
 
-    /// The same where a commit may be written in part: then space is no help, nor is it certain that there was none.
+    /// Returns the error for a failed write of a commit, which may be on the disk in part: `Full` would wrongly say
+    /// that nothing was changed.
     pub(super) fn refused(action: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), cause: error.to_string() }
     }
@@ -88,7 +89,7 @@ impl std::error::Error for LogError {}
 /// Why a log could not be opened. Nothing in the directory was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the directory open.
     Locked {
         /// The directory.
         directory: PathBuf,
@@ -108,12 +109,12 @@ pub enum OpenError {
     Damaged {
         /// The segment file.
         file: PathBuf,
-        /// Where in it.
+        /// Offset in that file.
         offset: u64,
         /// What is wrong there.
         what: String,
     },
-    /// It is a copy that was broken off.
+    /// The directory holds a copy that is incomplete.
     Unfinished {
         /// The directory.
         directory: PathBuf,

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! All numbers are little-endian, all checksums CRC-32C, and a frame starts at a multiple of eight. The header has a
-//! checksum of its own so that a search for later frames costs a few bytes per candidate, whatever lies there.
-//! A record has one, so that a read of one record is checked without reading its frame.
+//! checksum of its own so that a search for later frames reads only a few bytes per candidate. Each record has one,
+//! so that it can be read and checked without the rest of its frame.
 //!
-//! Every checksum starts from a seed made of the log's random identity and the segment's number. So the old bytes of
-//! a reused file never pass for new ones, nor does a message body that somebody shaped like a frame.
+//! Every checksum starts from a seed made of the log's random identity and the segment's number. So neither the old
+//! bytes of a reused file nor a message body shaped like a frame ever pass for a frame.
 
 use std::ops::Range;
 
@@ -25,16 +25,16 @@ pub(super) const ALIGN: usize = 8;
 
 const MAGIC: [u8; 4] = *b"Fram";
 
-/// What a frame says about itself.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Bytes of records.
+    /// Length of the records in bytes.
     pub(super) payload: u32,
-    /// The segment it belongs to.
+    /// Number of the segment that the frame belongs to.
     pub(super) segment: u32,
-    /// 1, 2, … over all segments, without a gap.
+    /// Number of the frame: 1, 2, … over all segments, without a gap.
     pub(super) sequence: u64,
-    /// Segments below this one hold nothing that is needed.
+    /// First segment that is needed; those below it hold nothing that is.
     pub(super) floor: u32,
     /// Checksum of the records.
     pub(super) checksum: u32,
@@ -46,13 +46,13 @@ pub(super) fn seed(identity: u64, segment: u32) -> u32 {
 }
 
 impl Header {
-    /// The header for these records.
+    /// Makes the header for these records.
     pub(super) fn of(records: &[u8], segment: u32, sequence: u64, floor: u32, seed: u32) -> Self {
         let payload = length(records.len());
         Self { payload, segment, sequence, floor, checksum: crc32c_append(seed, records) }
     }
 
-    /// Its bytes.
+    /// Returns the header's bytes.
     pub(super) fn encode(&self, seed: u32) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -66,7 +66,7 @@ impl Header {
         bytes
     }
 
-    /// The header at the start of `bytes`, if a frame of this segment was written there.
+    /// Returns the header at the start of `bytes`, if a frame of this segment was written there.
     pub(super) fn decode(bytes: &[u8], segment: u32, seed: u32) -> Option<Self> {
         let bytes: &[u8; HEADER] = bytes.first_chunk()?;
         if bytes[..4] != MAGIC || u32_at(bytes, 12) != segment {
@@ -82,7 +82,7 @@ impl Header {
         (u32_at(bytes, 4) == crc32c_append(seed, &bytes[8..])).then_some(header)
     }
 
-    /// The records of the frame at the start of `bytes`; None when they are cut short or not what was written.
+    /// Returns the records of the frame at the start of `bytes`; None if they are cut short or not what was written.
     pub(super) fn records<'a>(&self, bytes: &'a [u8], seed: u32) -> Option<&'a [u8]> {
         let records = bytes.get(HEADER..)?.get(..self.payload as usize)?;
         (crc32c_append(seed, records) == self.checksum).then_some(records)
@@ -94,7 +94,7 @@ impl Header {
     }
 }
 
-/// Appends one record made of `parts` and answers where its payload starts in `out`.
+/// Appends one record made of `parts` and returns where its payload starts in `out`.
 pub(super) fn push_record(out: &mut Vec<u8>, seed: u32, parts: &[&[u8]]) -> usize {
     let len = length(parts.iter().map(|part| part.len()).sum());
     let checksum = parts.iter().fold(seed, |checksum, part| crc32c_append(checksum, part));
@@ -107,14 +107,14 @@ pub(super) fn push_record(out: &mut Vec<u8>, seed: u32, parts: &[&[u8]]) -> usiz
     payload
 }
 
-/// The payload of the record at the start of `bytes`, if it is `len` bytes long and as it was written.
+/// Returns the payload of the record at the start of `bytes`, if it is `len` bytes long and as it was written.
 pub(super) fn check_record(bytes: &[u8], len: u32, seed: u32) -> Option<&[u8]> {
     let (header, payload) = bytes.split_at_checked(RECORD_HEADER)?;
     let payload = payload.get(..len as usize)?;
     (u32_at(header, 0) == len && u32_at(header, 4) == crc32c_append(seed, payload)).then_some(payload)
 }
 
-/// Where the payloads of a frame's records lie in `records`; a length that does not fit ends in `None`.
+/// Iterates over the ranges of the payloads in a frame's `records`; ends with `None` at a length that does not fit.
 pub(super) fn record_ranges(records: &[u8]) -> impl Iterator<Item = Option<Range<usize>>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -131,17 +131,17 @@ pub(super) fn record_ranges(records: &[u8]) -> impl Iterator<Item = Option<Range
     })
 }
 
-/// The little-endian number at `at`, which must lie inside.
+/// Returns the little-endian number at `at`, which must lie inside.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk))
 }
 
-/// The little-endian number at `at`, which must lie inside.
+/// Returns the little-endian number at `at`, which must lie inside.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// A length as it is stored. Reservations end far below 4 GiB, so anything longer is a defect of the caller.
+/// Converts a length to its stored form. Reservations end far below 4 GiB, so a longer one is a defect of the caller.
 pub(super) fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("records and frames are reserved, and reservations end below 4 GiB")
 }

@@ -1,8 +1,8 @@
-//! One process per directory.
+//! Makes sure that only one process has a directory open.
 //!
-//! The lock is the kernel's (`flock`), so it goes when the process goes, however it dies; the number in the file
-//! is only for the message. A lock made of the file's existence would outlive a crash. The directory is locked too, where its file
-//! system can do that: somebody may take the file for a left-over and remove it.
+//! The lock is the kernel's (`flock`), so it ends with the process, however that dies; the process id in the file is
+//! only for the error message. A lock that consists in the file's existence would outlive a crash. The directory is
+//! locked too, if its file system can do that, because somebody may take the file for a left-over and remove it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the directory, or says who has it.
+    /// Locks the directory, or returns an error that names the process that holds it.
     pub(super) fn take(directory: &Directory) -> Result<Self, OpenError> {
         let held = |pid| OpenError::Locked { directory: directory.path.clone(), pid };
         let failed = |error: io::Error| LogError::io("lock", &directory.path(NAME), &error);
@@ -36,7 +36,7 @@ impl Lock {
             Err(Errno::WOULDBLOCK) => return Err(held(holder(file))),
             Err(error) => return Err(failed(error.into()).into()),
         }
-        // The number only serves a message: on a full disk the lock holds without it.
+        // The process id only serves a message: on a full disk the lock holds without it.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _file: file })
     }

@@ -1,4 +1,4 @@
-//! A durable log of opaque records: the map from a record's place to its bytes for a store whose state is in memory.
+//! A durable log of opaque records, for a store whose state is in memory: it maps the place of a record to its bytes.
 //!
 //! Records are appended to the frame being built; a frame is sealed, written and synced as one commit, and replayed
 //! as a whole or not at all. Frames fill segment files one after the other; the owner empties the oldest segment by
@@ -12,15 +12,15 @@
 //! Promises:
 //! - What `committed` saw succeed survives `kill -9` and power loss, given that the disk keeps what it said it synced
 //!   and that a 512-byte sector is written whole or not.
-//! - Opening drops at most the one frame that nobody was told of. Anything else that is not as it was written is an
-//!   error that names file and offset. An orderly close ends the log with an empty frame, so that from then on even
-//!   its last records are told from a torn frame.
+//! Opening drops at most one frame, which was never acknowledged. Anything else that is not as it was written is an
+//! error that names file and offset. An orderly close ends the log with an empty frame, so that from then on even
+//! damage to its last records is distinguished from a torn frame.
 //! - A full disk is noticed by `reserve`, before anything has changed.
 //! - After a failed sync nothing more is accepted: the page cache may then differ from the disk. The next open writes
 //!   the last frame once more for the same reason.
 //!
-//! A key-value engine in its place writes every record several times to keep it sorted; here the order of arrival is
-//! the order of use, and the owner's memory is the index.
+//! Rejected: a key-value engine, which writes every record several times to keep it sorted; here records are used in
+//! the order of their arrival, and the owner's memory is the index.
 
 mod blocks;
 mod closing;
@@ -62,7 +62,7 @@ pub use tail::Frame;
 /// The most bytes one reservation may ask for.
 pub const RESERVE_MAX: u64 = 1 << 30;
 
-/// The most memory kept for the next frame's copy.
+/// Most bytes of memory kept for the copy of the next frame.
 const BUFFER_KEPT: usize = 1 << 20;
 
 /// How a log uses its disk.
@@ -80,8 +80,8 @@ impl Default for Options {
     }
 }
 
-/// What space is asked for. Each leaves more of the last of it than the next, so that whatever was done on a full disk
-/// there is space to remove things, and then to give their space back.
+/// What space is reserved for. Each purpose leaves more of the last space than the one after it, so that whatever was
+/// done on a full disk there is space to remove things, and then to reclaim theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// To add something: leaves the last spare segment.
@@ -90,17 +90,17 @@ pub enum Purpose {
     Remove,
     /// To remove much at once: leaves an eighth of it.
     Empty,
-    /// To append again what lives in the oldest segment, and to drop that: may have all.
+    /// To append again what lives in the oldest segment, and to drop that: may use all space.
     Reclaim,
 }
 
 impl Purpose {
-    /// How many segments stay ready.
+    /// Returns how many segments must stay ready.
     fn left(self) -> usize {
         usize::from(self == Self::Add)
     }
 
-    /// Bytes that stay free in a segment behind which none is ready.
+    /// Returns how many bytes must stay free in a segment behind which none is ready.
     fn kept(self, segment_bytes: u64) -> u64 {
         match self {
             Self::Remove => segment_bytes / 4,
@@ -123,22 +123,22 @@ pub struct Location {
 pub struct Log {
     disk: Arc<dyn Disk>,
     identity: u64,
-    /// Segments written to no more, oldest first.
+    /// Segments that are no longer written to, oldest first.
     sealed: VecDeque<Sealed>,
-    /// The mirrors of those of them that have frames not yet known to be on the disk.
+    /// The mirrors of those sealed segments that have frames not known to be durable yet.
     rotated: Vec<Tail>,
     active: Tail,
-    /// Frames closed when the log moved on to the next segment, not yet handed out.
+    /// Frames closed when the log moved on to the next segment, and not yet sealed into a commit.
     closed: Vec<Piece>,
     /// Sequence number of the last closed frame.
     sequence: u64,
-    /// Whether that frame has no records.
+    /// Whether the last closed frame has no records.
     fenced: bool,
     /// The first segment that is needed.
     floor: u32,
     /// The floor that the last closed frame declares.
     declared: u32,
-    /// Dropped segments whose files go once a floor above them is durable.
+    /// Numbers of dropped segments; their files are retired once a floor above them is durable.
     dropped: Vec<u32>,
     in_flight: bool,
     failure: Option<String>,
@@ -153,8 +153,8 @@ pub struct Log {
 
 impl Log {
     /// Makes sure that `bytes` of records (their payloads and 16 for each) fit into the next frame without new disk
-    /// space, by moving on to the next segment where the active one is too full. Records appended before stay in a
-    /// frame of their own then. How much of the last space may be used depends on the purpose.
+    /// space, by moving on to the next segment if the active one is too full; records appended before then stay in a
+    /// frame of their own. How much of the last space may be used depends on the purpose.
     ///
     /// # Errors
     /// `Full`, `Failed`, `TooBig` or `Io`; nothing was changed.
@@ -178,7 +178,8 @@ impl Log {
         self.rotate(bytes + kept, left)
     }
 
-    /// What `reserve` would wait for at present, where that is under way; None: nothing.
+    /// Returns the wait that `reserve` would have at present for segments being made ready; None if it would not
+    /// wait.
     #[must_use]
     pub fn awaited(&self, bytes: u64, purpose: Purpose) -> Option<Awaited> {
         let size = self.active.size_for(bytes) + purpose.kept(self.preparer.segment_bytes());
@@ -186,13 +187,14 @@ impl Log {
         self.preparer.awaited(purpose.left() + usize::from(moves_on))
     }
 
-    /// Whether nothing could be reserved for this purpose at present, however small.
+    /// Returns whether even the smallest reservation for this purpose would fail at present.
     #[must_use]
     pub fn has_no_space(&self, purpose: Purpose) -> bool {
         !self.preparer.has(purpose.left())
     }
 
-    /// Bytes of records that still fit into one segment of a disk that has no space for another; None: it may have.
+    /// Returns how many bytes of records still fit into one segment if the disk has no space for another; None if it
+    /// may have.
     #[must_use]
     pub fn last_space(&self) -> Option<u64> {
         let behind = self.preparer.last_space()?;
@@ -208,7 +210,7 @@ impl Log {
         self.append_parts(&[record])
     }
 
-    /// The same for a record in several parts.
+    /// Adds a record that is given in several parts, like [`Log::append`].
     ///
     /// # Panics
     /// When a frame without reservation passes 4 GiB.
@@ -216,8 +218,8 @@ impl Log {
         self.active.append(parts)
     }
 
-    /// What must be written and synced to make everything appended and dropped so far durable; None when there is
-    /// nothing, or when the commit before it has not ended yet.
+    /// Returns what must be written and synced to make everything appended and dropped so far durable; None if there
+    /// is nothing, or if the commit before it has not ended yet.
     pub fn seal(&mut self) -> Option<Frame> {
         if self.in_flight || self.failure.is_some() {
             return None;
@@ -235,8 +237,8 @@ impl Log {
         Some(Frame { pieces, floor: self.declared })
     }
 
-    /// Takes a frame back after its sync. After an error the log accepts no changes until it is opened again; what
-    /// it holds can still be read.
+    /// Takes a frame back after its sync. After an error the log accepts no changes until it is opened again, but can
+    /// still be read.
     pub fn committed(&mut self, frame: Frame, result: &Result<(), LogError>) {
         self.in_flight = false;
         if let Err(error) = result {
@@ -260,11 +262,11 @@ impl Log {
         self.spare_pieces = pieces;
     }
 
-    /// The payload of the record of `len` bytes at `at`, checked against its checksum. Records of the active
+    /// Returns the payload of the record of `len` bytes at `at`, after a check of its checksum. Records of the active
     /// segment come from memory, others through a cache of 4 MiB.
     ///
     /// # Errors
-    /// `Damaged`: the bytes are not those that were appended, or none were; `Io`.
+    /// `Damaged`: the bytes are not those that were appended, or nothing was appended there; `Io`.
     pub fn read(&mut self, at: Location, len: u32) -> Result<&[u8], LogError> {
         let in_memory =
             std::iter::once(&self.active).chain(&self.rotated).find(|tail| tail.segment.number == at.segment);
@@ -277,7 +279,7 @@ impl Log {
         }
     }
 
-    /// The oldest segment, when it is written to no more and all its frames are durable.
+    /// Returns the oldest segment if it is no longer written to and all its frames are durable.
     #[must_use]
     pub fn oldest(&self) -> Option<u32> {
         self.oldest_sealed().map(|sealed| sealed.number)
@@ -303,8 +305,8 @@ impl Log {
     }
 
     /// Reads the next part of the oldest segment, whole frames of about `bytes_max` bytes: their bytes into `found`,
-    /// each record's place and range in `found` into `records`. True when this was the last part, or there is no
-    /// oldest segment.
+    /// each record's place and range in `found` into `records`. Returns whether this was the last part, or there is
+    /// no oldest segment.
     ///
     /// # Errors
     /// `Damaged` or `Io`.
@@ -329,8 +331,9 @@ impl Log {
         cursor.step(&oldest, bytes_max, found, records)
     }
 
-    /// Drops the oldest segment: everything that lives in it has been appended again. That need not be durable yet,
-    /// since the drop takes effect with the next commit (`seal` makes one for it). Then its file is reused or deleted.
+    /// Drops the oldest segment; everything that lives in it must have been appended again. That need not be durable
+    /// yet: the drop takes effect with the next commit (`seal` makes one for it), after which the file is reused or
+    /// deleted.
     ///
     /// # Errors
     /// `Failed`.
@@ -358,7 +361,7 @@ impl Log {
         }
     }
 
-    /// Moves on to the next segment, which gets room for `bytes` of records.
+    /// Moves on to the next segment, with room for `bytes` of records in it.
     fn rotate(&mut self, bytes: u64, left: usize) -> Result<(), LogError> {
         let next = self.preparer.take(FIRST_FRAME as u64 + Tail::overhead() + bytes, left)?;
         if self.active.is_building() {
@@ -377,7 +380,7 @@ impl Log {
         Ok(())
     }
 
-    /// Keeps a mirror's memory for the next one, unless that was larger than most.
+    /// Keeps a mirror's memory for the next one, but no more of it than the active segment's size.
     fn keep_mirror(&mut self, tail: Tail) {
         self.spare_mirror = tail.into_bytes();
         self.spare_mirror.clear();

@@ -42,8 +42,8 @@ impl Log {
         Ok(log)
     }
 
-    /// Opens a log on any disk; without a thread segments are prepared by whoever needs them. `closed_at` is the last
-    /// frame that must be there.
+    /// Opens a log on any disk. Without a thread of its own, segments are made ready by the call that needs them.
+    /// `closed_at` is the number of the last frame that must be present.
     ///
     /// # Errors
     /// As [`Log::open`].
@@ -99,14 +99,14 @@ impl Log {
 }
 
 impl Drop for Log {
-    /// Ends the log with an empty frame, unless something is still under way or it ends so already.
+    /// Ends the log with an empty frame, unless something is still under way or it ends with one already.
     fn drop(&mut self) {
         let idle = !self.in_flight && self.closed.is_empty() && !self.active.is_building();
         if !idle || self.failure.is_some() {
             return;
         }
         if !self.fenced && self.sequence > 0 && self.has_room_for_fence() && self.close().sync().is_err() {
-            return; // it protects nothing that was promised, so there is nobody to tell
+            return; // the fence protects nothing that was promised, so its failure need not be reported
         }
         if self.held.is_some() {
             // Without the note the next opening checks less; nothing else is lost.
@@ -115,7 +115,7 @@ impl Drop for Log {
     }
 }
 
-/// A log that ends before the frame it was closed with has lost what was acknowledged.
+/// Refuses a log that ends before the last frame of its orderly close: it has lost what was acknowledged.
 fn refuse_cut(disk: &dyn Disk, ends_at: u64, closed_at: Option<u64>) -> Result<(), OpenError> {
     match closed_at {
         Some(closed_at) if ends_at < closed_at => Err(OpenError::Damaged {
@@ -129,7 +129,7 @@ fn refuse_cut(disk: &dyn Disk, ends_at: u64, closed_at: Option<u64>) -> Result<(
     }
 }
 
-/// Gives back the space of files that a crash left half made.
+/// Deletes the files that a crash left half made.
 fn remove_unfinished(disk: &dyn Disk) -> Result<(), LogError> {
     let names = disk.list().map_err(|error| LogError::io("list", &disk.path(""), &error))?;
     for name in names.iter().filter(|name| segment::is_unfinished(name)) {
@@ -139,7 +139,7 @@ fn remove_unfinished(disk: &dyn Disk) -> Result<(), LogError> {
 }
 
 impl Recovered {
-    /// A new log: one empty segment and a random identity.
+    /// Makes a new log: one empty segment and a random identity.
     fn nothing(disk: &dyn Disk, capacity: u64) -> Result<Self, OpenError> {
         let identity = fastrand::u64(..);
         let segment = Segment::create(disk, identity, 1, capacity)?;

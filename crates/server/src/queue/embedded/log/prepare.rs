@@ -1,9 +1,10 @@
-//! Segments made ready ahead of their use, and old ones taken away, on a thread of its own.
+//! Makes segments ready ahead of their use, and deletes old ones, on a thread of its own.
 //!
-//! Two empty segments lie ready under their own numbers: the next one, so that moving on costs nothing, and a spare
-//! that only essential work may use. So a full disk is noticed while there is still room to remove messages.
+//! Two empty segments are kept ready under their own numbers: the next one, so that moving on costs nothing, and a
+//! spare that only removals and reclaiming may use. So a full disk is noticed while there is still room to remove
+//! messages.
 //!
-//! Where no thread can be had the same work is done by whoever needs it.
+//! If the thread cannot be started, the call that needs a segment does the same work.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,17 +18,17 @@ use super::tail::Tail;
 /// Segments kept ready: the next and the spare.
 const READY: usize = 2;
 
-/// What new segments are made like.
+/// Properties of new segments.
 #[derive(Clone, Copy)]
 pub(super) struct Pattern {
     pub(super) identity: u64,
-    /// Size of a file.
+    /// Size of a file in bytes.
     pub(super) capacity: u64,
-    /// Files without use that are kept to be made into segments later.
+    /// Number of unused files that are kept to be made into segments later.
     pub(super) kept: usize,
 }
 
-/// Makes segments ready; stops when dropped.
+/// Makes segments ready until it is dropped.
 pub(super) struct Preparer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -45,23 +46,23 @@ struct State {
     ready: VecDeque<Segment>,
     /// Number of the next segment to make ready.
     next: u32,
-    /// Numbers of files without use.
+    /// Numbers of unused files.
     retired: Vec<u32>,
-    /// Why the last try failed; there is no other until somebody asks.
+    /// Why the last try failed; there is no other until a segment is asked for or a file is retired.
     failure: Option<LogError>,
-    /// The last try to make a segment ready found no space, and since then there were never enough.
+    /// Whether the last try to make a segment ready found no space, and fewer than [`READY`] have been ready since.
     is_short: bool,
     stop: bool,
 }
 
-/// Segments that are being made ready, for whoever would rather wait for them without holding the log.
+/// A wait for segments that are being made ready, which does not hold the log meanwhile.
 pub struct Awaited {
     shared: Arc<Shared>,
     count: usize,
 }
 
 impl Awaited {
-    /// Returns once they are ready, or cannot be made so.
+    /// Returns once the segments are ready, or cannot be made ready.
     pub fn wait(self) {
         let mut state = self.shared.lock();
         while state.ready.len() < self.count && state.failure.is_none() && !state.stop {
@@ -70,7 +71,7 @@ impl Awaited {
     }
 }
 
-/// What is to be done next, and with which file.
+/// The next piece of work, with the file to use for it.
 enum Chore {
     Create,
     Recycle(u32),
@@ -78,7 +79,7 @@ enum Chore {
 }
 
 impl Preparer {
-    /// Starts with the empty segments and useless files found; `next` is the first number not in use.
+    /// Starts with the empty segments and unused files that were found; `next` is the first number not in use.
     pub(super) fn start(
         disk: Arc<dyn Disk>,
         pattern: Pattern,
@@ -103,14 +104,14 @@ impl Preparer {
         self.ready(count).map(drop)
     }
 
-    /// The wait for `count` segments, while the thread is about to make them ready.
+    /// Returns a wait for `count` segments, if the thread is about to make them ready.
     pub(super) fn awaited(&self, count: usize) -> Option<Awaited> {
         let state = self.shared.lock();
         let is_awaited = self.thread.is_some() && state.failure.is_none() && state.ready.len() < count;
         is_awaited.then(|| Awaited { shared: Arc::clone(&self.shared), count })
     }
 
-    /// The next segment, grown to `size` bytes where it is smaller; `left` others stay ready behind it.
+    /// Takes the next segment, grown to at least `size` bytes; `left` others stay ready behind it.
     pub(super) fn take(&self, size: u64, left: usize) -> Result<Segment, LogError> {
         let mut state = self.ready(1 + left)?;
         let next = state.ready.front_mut().filter(|next| next.capacity < size);
@@ -121,11 +122,11 @@ impl Preparer {
         taken.ok_or_else(|| LogError::Full { path: self.shared.disk.path("") })
     }
 
-    /// Takes the files of these segments, which nobody needs any more.
+    /// Takes over the files of these segments, which are not needed any more.
     pub(super) fn retire(&self, numbers: impl Iterator<Item = u32>) {
         let mut numbers = numbers.peekable();
         if numbers.peek().is_none() {
-            return; // as after most commits, which should not wake anybody
+            return; // as after most commits, which should not wake up the thread
         }
         let mut state = self.shared.lock();
         state.retired.extend(numbers);
@@ -139,7 +140,8 @@ impl Preparer {
         self.shared.pattern.capacity
     }
 
-    /// Bytes of records that fit into the next segment, 0 without one, when no other could be made ready behind it.
+    /// Returns how many bytes of records fit into the next segment (0 if there is none); None unless the last try to
+    /// make another ready found no space.
     pub(super) fn last_space(&self) -> Option<u64> {
         let state = self.shared.lock();
         let used = FIRST_FRAME as u64 + Tail::overhead();
@@ -153,7 +155,7 @@ impl Preparer {
         ready + state.retired.len() as u64 * self.shared.pattern.capacity
     }
 
-    /// Whether so many segments are ready.
+    /// Returns whether at least `count` segments are ready.
     pub(super) fn has(&self, count: usize) -> bool {
         self.shared.lock().ready.len() >= count
     }
@@ -195,7 +197,7 @@ impl Drop for Preparer {
         self.shared.lock().stop = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic there was already printed, and there is nobody to hand it to.
+            // A panic there was already printed, and nothing here could handle it.
             let _ = thread.join();
         }
     }
@@ -248,8 +250,8 @@ impl Shared {
             Chore::Create => Segment::create(&*self.disk, identity, number, capacity).map(Some),
             Chore::Recycle(from) => {
                 let reused = Segment::recycle(&*self.disk, identity, from, number, capacity).or_else(|_| {
-                    // Nobody would come back to a file that cannot be reused, whichever of its names it has by now; its space
-                    // may be what another one needs.
+                    // A file that cannot be reused would never be tried again, whichever of its names it has by now;
+                    // and its space may be what the new file needs.
                     for name in [from, number].map(file_name) {
                         let _ = self.disk.remove(&name);
                     }

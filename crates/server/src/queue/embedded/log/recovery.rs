@@ -1,8 +1,8 @@
-//! What opening a log does: finds its end, replays it, and changes nothing on the disk.
+//! Opens a log: finds its end and replays it, without changing anything on the disk.
 //!
 //! The end comes first, because the last frame says which segments are needed. Then the segments before it are read
-//! and checked on a second thread while their records are handed to the owner on this one. Sequence numbers run on
-//! over all segments, so a frame, a segment's tail or a whole file that is missing shows as a gap.
+//! and checked on a second thread while their records are handed to the owner on this one. Sequence numbers are
+//! consecutive over all segments, so a missing frame, end of a segment or whole file shows as a gap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use super::segment::{self, FIRST_FRAME, Segment, file_name, file_number};
 use super::sweep::Sealed;
 use super::tail::Tail;
 
-/// Takes a record's place and payload; a text says why it makes no sense.
+/// Takes a record's place and payload, or returns why the record makes no sense.
 pub type Replay<'a> = dyn FnMut(Location, &[u8]) -> Result<(), String> + 'a;
 
-/// Says why all records together make no sense.
+/// Checks all records together, or returns why they make no sense.
 pub type Whole<'a> = dyn Fn() -> Result<(), String> + 'a;
 
-/// Is told how far reading has come: at the start, and after every segment.
+/// Is called with the progress of reading: at the start, and after every segment.
 pub type Told<'a> = dyn FnMut(Reached) + 'a;
 
-/// How far reading a log has come.
+/// Progress of reading a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// Files to be read in all.
+    /// Number of files to be read.
     pub files: usize,
-    /// Their bytes.
+    /// Bytes in all these files.
     pub bytes: u64,
-    /// Bytes of those that are read and taken by the owner.
+    /// Bytes of files that have been read and replayed.
     pub done: u64,
 }
 
-/// A log as it was found.
+/// A log as found on the disk.
 pub(super) struct Recovered {
     pub(super) identity: u64,
     /// Segments before the tail, oldest first.
@@ -47,12 +47,12 @@ pub(super) struct Recovered {
     pub(super) last_start: Option<usize>,
     /// Empty segments behind the tail.
     pub(super) ready: VecDeque<Segment>,
-    /// Segments that the last frame declares useless.
+    /// Segments that are not needed, as the last frame says.
     pub(super) retired: Vec<u32>,
     /// Sequence number of the last frame; 0 when there is none.
     pub(super) sequence: u64,
     pub(super) floor: u32,
-    /// Whether the last frame is one without records.
+    /// Whether the last frame has no records.
     pub(super) fenced: bool,
 }
 
@@ -64,7 +64,7 @@ struct Loaded {
     scan: Scan,
 }
 
-/// How far a reader has come: where the last frame ended.
+/// The end of the last frame that was read.
 pub(super) struct Whereabouts {
     pub(super) segment: u32,
     pub(super) end: usize,
@@ -115,7 +115,8 @@ pub(super) fn recover(
     }))
 }
 
-/// The last segment with a frame, or the first one of all when no frame was ever written; and the empty ones behind.
+/// Finds the last segment with a frame, or the first one of all if no frame was ever written, and the empty ones
+/// behind it.
 fn find_tail(disk: &dyn Disk, numbers: &[u32]) -> Result<Option<(Loaded, VecDeque<Segment>)>, OpenError> {
     let mut behind = VecDeque::new();
     let mut identity = None;
@@ -143,7 +144,7 @@ fn sizes(disk: &dyn Disk, numbers: &[u32]) -> Result<u64, LogError> {
     numbers.iter().map(|&number| Segment::open(disk, number).map(|segment| segment.capacity)).sum()
 }
 
-/// Whether every segment from the floor on is there.
+/// Checks that no segment from the floor on is missing.
 fn check_complete(disk: &dyn Disk, floor: u32, live: &[u32]) -> Result<(), OpenError> {
     match (floor..).zip(live).find(|(wanted, found)| wanted != *found) {
         Some((missing, _)) => Err(damaged(disk, missing, 0, "the file is missing".to_owned())),
@@ -186,7 +187,7 @@ fn replay_sealed(
     Ok((sealed, reached))
 }
 
-/// Loads one segment after the other until nobody listens any more.
+/// Loads one segment after the other until the receiver is gone.
 fn read_ahead(
     disk: &dyn Disk,
     numbers: &[u32],
@@ -202,7 +203,7 @@ fn read_ahead(
     }
 }
 
-/// The reader is gone after the last segment and needs no buffer then.
+/// Gives a buffer back to the reading thread, which has ended after the last segment and then needs none.
 fn return_buffer(buffers: &Sender<Vec<u8>>, buffer: Vec<u8>) {
     let _ = buffers.send(buffer);
 }
@@ -226,7 +227,7 @@ fn load(
     Ok(Loaded { segment, identity, bytes, scan })
 }
 
-/// The log that a segment of these bytes belongs to, and its frames.
+/// Returns the identity of the log that a segment of these bytes belongs to, and the segment's frames.
 pub(super) fn examine(
     disk: &dyn Disk,
     number: u32,
@@ -240,7 +241,7 @@ pub(super) fn examine(
     Ok((identity, Scan::of(bytes, number, frame::seed(identity, number))))
 }
 
-/// Whether a segment that starts with frame `first` follows what was read; the very first frame has number 1.
+/// Checks that a segment that starts with frame `first` follows what was read; the very first frame has number 1.
 pub(super) fn check_follows(
     disk: &dyn Disk,
     reached: &Option<Whereabouts>,

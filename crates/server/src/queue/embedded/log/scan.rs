@@ -1,14 +1,14 @@
-//! Finds the frames of one segment in memory, and tells a torn end from damage.
+//! Finds the frames of one segment in memory, and distinguishes a torn end from damage.
 //!
 //! A frame is written only after the one before it is durable. So after a crash at most the last frame is torn, and
-//! nobody was told of it. If a later frame's header stands behind a broken one, the broken one was durable once.
+//! it was never acknowledged. If a later frame's header follows a broken frame, the broken one was durable once.
 
 use std::ops::Range;
 
 use super::frame::{ALIGN, HEADER, Header};
 use super::segment::FIRST_FRAME;
 
-/// The sound frames from a segment's start.
+/// The sound frames from the start of a segment.
 pub(super) struct Scan {
     /// Where the records of each frame lie.
     pub(super) records: Vec<Range<usize>>,

@@ -5,12 +5,12 @@
 //!   4096 the first frame
 //! ```
 //!
-//! The header has a page of its own that is never written again. A file bears its final name only once its header
-//! is durable, so a `.log` file without a sound header is damaged, never half made.
+//! The header has a page of its own that is never written again. A file gets its final name only once its header is
+//! durable, so a `.log` file without a sound header is damaged, never half made.
 //!
 //! Space is claimed by writing zeros, not by `fallocate` alone: an append into blocks that were written before needs
-//! no journal commit, which makes its sync cost about half of one that grows the file or fills reserved blocks
-//! (16 kB: 93 us against 160 us and 180 us on ext4). A reused file is as good as zeros and costs nothing to prepare.
+//! no journal commit, so its sync costs about half of one that grows the file or fills reserved blocks (16 kB: 93 us
+//! against 160 us and 180 us on ext4). A reused file serves as well as zeros and costs nothing to prepare.
 
 use std::io;
 use std::path::Path;
@@ -24,27 +24,27 @@ use super::frame::{u32_at, u64_at};
 
 /// Offset of the first frame.
 pub(super) const FIRST_FRAME: usize = 4096;
-/// What files are written in.
+/// Unit of writes to a file, in bytes.
 pub(super) const PAGE: usize = 4096;
 /// The format this program reads and writes.
 pub(super) const FORMAT: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"PosthLog";
 const HEADER: usize = 32;
-/// Bytes filled between two syncs, so that commits beside it wait for little.
+/// Bytes filled between two syncs; few, so that commits on the same disk are hardly delayed.
 const FILL_SYNCED: u64 = 2 << 20;
 const FILL_PIECE: u64 = 256 << 10;
 
 /// A file with a sound header, `capacity` bytes of claimed space, and no frames yet or all its frames.
 #[derive(Clone)]
 pub(super) struct Segment {
-    /// 1, 2, … never used twice.
+    /// Number of the segment: 1, 2, … and never used twice.
     pub(super) number: u32,
     /// The open file.
     pub(super) file: Handle,
-    /// Where it lies, for whoever has to say what is wrong with it.
+    /// Path of the file, for error messages.
     pub(super) path: Arc<Path>,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub(super) capacity: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn file_name(number: u32) -> String {
     format!("{number:010}.log")
 }
 
-/// The segment number in a file's name.
+/// Returns the segment number in a file's name, if it is the name of a segment's file.
 pub(super) fn file_number(name: &str) -> Option<u32> {
     let digits = name.strip_suffix(".log")?;
     if digits.len() != 10 {
@@ -62,13 +62,13 @@ pub(super) fn file_number(name: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Whether the file is one that was still being made.
+/// Returns whether this is the name of a file that was still being made.
 pub(super) fn is_unfinished(name: &str) -> bool {
     name.strip_suffix(".new").is_some_and(|stem| file_number(&format!("{stem}.log")).is_some())
 }
 
 impl Segment {
-    /// A new file of `capacity` bytes.
+    /// Makes a new file of `capacity` bytes.
     pub(super) fn create(
         disk: &dyn Disk,
         identity: u64,
@@ -82,14 +82,14 @@ impl Segment {
             publish(disk, &file, identity, number, &unfinished)
         });
         if let Err(error) = made {
-            // Half a file must not keep the space that was too little.
+            // A half-made file must not keep space on a full disk.
             let _ = disk.remove(&unfinished);
             return Err(LogError::io("prepare", &disk.path(&unfinished), &error));
         }
         Self::open(disk, number)
     }
 
-    /// The file of segment `from`, which nobody needs any more, as a new segment.
+    /// Makes the file of segment `from`, which is not needed any more, into a new segment.
     pub(super) fn recycle(
         disk: &dyn Disk,
         identity: u64,
@@ -112,7 +112,7 @@ impl Segment {
         Self::open(disk, number)
     }
 
-    /// The existing file of that number.
+    /// Opens the existing file of that number.
     pub(super) fn open(disk: &dyn Disk, number: u32) -> Result<Self, LogError> {
         let name = file_name(number);
         let opened = disk.open(&name).and_then(|file| Ok((file.size()?, file)));
@@ -130,7 +130,7 @@ impl Segment {
     }
 }
 
-/// Gives a filled file its header and its name, in this order and durably.
+/// Writes a filled file's header and then gives the file its name, both durably.
 fn publish(disk: &dyn Disk, file: &Handle, identity: u64, number: u32, name: &str) -> io::Result<()> {
     file.write_at(&header(identity, number), 0)?;
     file.sync()?;
@@ -172,7 +172,7 @@ fn header(identity: u64, number: u32) -> [u8; HEADER] {
     bytes
 }
 
-/// The identity in the header of segment `number`, whose file starts with `bytes`.
+/// Returns the identity in the header of segment `number`, whose file starts with `bytes`.
 pub(super) fn identity(disk: &dyn Disk, number: u32, bytes: &[u8]) -> Result<u64, OpenError> {
     let file = disk.path(&file_name(number));
     let damaged = |what: &str| OpenError::Damaged { file: file.clone(), offset: 0, what: what.to_owned() };

@@ -9,7 +9,7 @@ use super::error::LogError;
 use super::frame::{self, HEADER, Header};
 use super::segment::{FIRST_FRAME, Segment};
 
-/// A segment that is written to no more.
+/// A segment that is no longer written to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sealed {
     pub(super) number: u32,
@@ -34,8 +34,8 @@ pub(super) struct Oldest {
     pub(super) seed: u32,
 }
 
-/// How far a sweep of the oldest segment has come. A new one starts at its beginning, and so does one that was
-/// used for a segment that is not the oldest any more.
+/// Progress of a sweep of the oldest segment. A new one starts at the segment's beginning, as does one that was used
+/// for a segment that is not the oldest any more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sweep {
     segment: u32,
@@ -43,7 +43,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Reads whole frames of about `bytes_max` bytes, at least one; true when the segment is at its end.
+    /// Reads whole frames of about `bytes_max` bytes, at least one. Returns whether the segment's end is reached.
     pub(super) fn step(
         &mut self,
         oldest: &Oldest,
@@ -87,7 +87,7 @@ impl Oldest {
         Ok(())
     }
 
-    /// The frame at the start of `bytes`; None when they end before it does.
+    /// Returns the frame at the start of `bytes`; None if `bytes` ends before the frame does.
     fn whole_frame(&self, bytes: &[u8], offset: usize) -> Result<Option<Header>, LogError> {
         if bytes.len() < HEADER {
             return Ok(None);

@@ -1,8 +1,8 @@
 //! The segment being written, mirrored in memory, and the frames on their way to the disk.
 //!
-//! The mirror holds the file's bytes at the file's offsets. Records are built in place, so a record can be read
-//! the moment it is appended and most reads of a lively queue never reach the disk. What goes to the disk is a copy
-//! of one frame, so that it is written while the next one grows.
+//! The mirror holds the file's bytes at the file's offsets. Records are built in place, so a record can be read as
+//! soon as it is appended, and most reads of a busy queue never reach the disk. What goes to the disk is a copy of
+//! one frame, so that it can be written while the next one grows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::error::LogError;
 use super::frame::{self, ALIGN, HEADER, Header, RECORD_HEADER};
 use super::segment::{FIRST_FRAME, PAGE, Segment};
 
-/// A segment with its bytes up to the end of the last frame or record.
+/// The active segment, with its bytes up to the end of the last frame or record.
 pub(super) struct Tail {
     /// The file.
     pub(super) segment: Segment,
-    /// Where all its checksums start.
+    /// Start value of all its checksums.
     pub(super) seed: u32,
     bytes: Vec<u8>,
     /// Start of the frame being built.
     building: Option<usize>,
 }
 
-/// What seals a frame: its place in the order of all frames.
+/// The numbers that a frame gets when it is closed.
 #[derive(Clone, Copy)]
 pub(super) struct Seal {
     pub(super) sequence: u64,
@@ -32,7 +32,7 @@ pub(super) struct Seal {
 }
 
 impl Tail {
-    /// A segment without frames; its mirror reuses `bytes`.
+    /// Makes the tail of a segment without frames; its mirror reuses the memory of `bytes`.
     pub(super) fn empty(segment: Segment, identity: u64, mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         bytes.reserve(usize::try_from(segment.capacity).unwrap_or(0));
@@ -40,7 +40,7 @@ impl Tail {
         Self { seed: frame::seed(identity, segment.number), segment, bytes, building: None }
     }
 
-    /// A segment read from the disk, whose frames end at the end of `bytes`.
+    /// Makes the tail of a segment read from the disk, whose frames end at the end of `bytes`.
     pub(super) fn restored(segment: Segment, identity: u64, bytes: Vec<u8>) -> Self {
         Self { seed: frame::seed(identity, segment.number), segment, bytes, building: None }
     }
@@ -50,17 +50,18 @@ impl Tail {
         self.bytes.len() as u64
     }
 
-    /// Whether nothing was ever appended.
+    /// Returns whether nothing was ever appended.
     pub(super) fn is_unused(&self) -> bool {
         self.bytes.len() == FIRST_FRAME
     }
 
-    /// The file size needed to append `bytes` of records, as the caller counts them, and seal them.
+    /// Returns the file size needed to append `bytes` of records, as [`Log::reserve`](super::Log::reserve) counts
+    /// them, and to close their frame.
     pub(super) fn size_for(&self, bytes: u64) -> u64 {
         self.used() + Self::overhead() + bytes
     }
 
-    /// Bytes a frame needs beside its records.
+    /// Returns how many bytes a frame needs beside its records.
     pub(super) const fn overhead() -> u64 {
         (HEADER + 2 * ALIGN) as u64
     }
@@ -74,7 +75,7 @@ impl Tail {
         Location { segment: self.segment.number, offset: frame::length(offset) }
     }
 
-    /// Whether there are records to seal.
+    /// Returns whether there are records in a frame that is not closed.
     pub(super) fn is_building(&self) -> bool {
         self.building.is_some()
     }
@@ -94,7 +95,7 @@ impl Tail {
         Piece::new(&self.segment, start, buffer)
     }
 
-    /// The frame that starts at `start`, to be written once more.
+    /// Returns the frame that starts at `start`, to be written once more.
     pub(super) fn rewrite(&self, start: usize) -> Piece {
         Piece::new(&self.segment, start, self.bytes[start..].to_vec())
     }
@@ -105,7 +106,7 @@ impl Tail {
         frame::check_record(self.bytes.get(start..)?, len, self.seed)
     }
 
-    /// Gives the mirror's memory back for another one.
+    /// Returns the mirror's memory, for another one.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -118,7 +119,7 @@ impl Tail {
 
 /// One frame's bytes and where they go.
 pub(super) struct Piece {
-    /// The segment written to.
+    /// Number of the segment that is written to.
     pub(super) segment: u32,
     file: Handle,
     path: Arc<Path>,
@@ -127,8 +128,8 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// The frame is followed by zeros to the end of its page: a write of whole pages never has to read the rest of
-    /// an old page first.
+    /// Adds zeros behind the frame to the end of its page: a write of whole pages never has to read the rest of an
+    /// old page first.
     fn new(segment: &Segment, start: usize, mut bytes: Vec<u8>) -> Self {
         let end = (start + bytes.len()).next_multiple_of(PAGE);
         bytes.resize(end - start, 0);
@@ -141,14 +142,15 @@ impl Piece {
         }
     }
 
-    /// Writes and syncs. Its space was reserved, but a file system that puts what is written elsewhere may lack it all the same.
+    /// Writes and syncs the frame. Its space was reserved, but a file system that never writes in place may lack it
+    /// all the same.
     pub(super) fn sync(&self) -> Result<(), LogError> {
         let written = self.file.write_at(&self.bytes, self.offset);
         written.map_err(|error| LogError::refused("write", &self.path, &error))?;
         self.file.sync().map_err(|error| LogError::refused("sync", &self.path, &error))
     }
 
-    /// Gives its memory back.
+    /// Returns the piece's memory.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -157,15 +159,15 @@ impl Piece {
 /// What one commit writes: one frame, or several when a reservation moved on to the next segment in between.
 pub struct Frame {
     pub(super) pieces: Vec<Piece>,
-    /// The floor that is durable once this is.
+    /// First segment that is needed once this commit is durable.
     pub(super) floor: u32,
 }
 
 impl Frame {
-    /// Writes and syncs, one piece after the other, so that never more than one frame is in doubt.
+    /// Writes and syncs one piece after the other, so that never more than one frame is in doubt.
     ///
     /// # Errors
-    /// It is unknown how much reached the disk.
+    /// The write or the sync failed; it is unknown how much reached the disk.
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.pieces.iter().try_for_each(Piece::sync)
     }
