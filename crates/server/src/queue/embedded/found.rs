@@ -1,7 +1,7 @@
 //! Messages chosen for an answer, and their records, read from the log before anything changes.
 //!
-//! A body that cannot be read must not take its message along: so reading comes first, and a request decides and
-//! writes only with what was read. The buffers are kept from one request to the next.
+//! A message whose body cannot be read must not be lost: so its record is read before anything changes, and a request
+//! decides and writes only with what was read. The buffers are kept from one request to the next.
 
 use posthaste_wire::fault::{Fault, Word};
 
@@ -21,7 +21,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Chooses messages for an answer: the first `count`, as many as it may hold.
+    /// Chooses the first `count` messages, or as many of them as one answer may hold, but at least one.
     pub(super) fn choose(&mut self, candidates: impl Iterator<Item = Pick>, count: u32) {
         self.picks.clear();
         let (mut bytes, mut first) = (0, true);
@@ -33,7 +33,7 @@ impl Found {
         self.picks.extend(candidates.take(count as usize).take_while(fits));
     }
 
-    /// Chooses the first `count` messages, of which those go into the answer that can be read.
+    /// Chooses the first `count` messages, even if one answer may not hold them all.
     pub(super) fn choose_from(&mut self, candidates: impl Iterator<Item = Pick>, count: u32) {
         self.picks.clear();
         self.picks.extend(candidates.take(count as usize));
@@ -42,7 +42,7 @@ impl Found {
     /// Reads the records of the chosen messages. Where one cannot be read, the answer ends before it.
     ///
     /// # Errors
-    /// `STORE`: already the first cannot be read.
+    /// `STORE`: not even the first can be read.
     pub(super) fn load(&mut self, log: &mut Log) -> Result<(), Fault> {
         self.begin();
         let unread = (0..self.picks.len())
@@ -57,8 +57,8 @@ impl Found {
         }
     }
 
-    /// Reads the records of the first `count` chosen messages that can be read, as many as an answer may hold, and leaves out
-    /// the others.
+    /// Reads the records of the first `count` chosen messages that can be read, or as many as an answer may hold, and
+    /// leaves out the others.
     ///
     /// # Errors
     /// `STORE`: none can be read.
@@ -107,7 +107,7 @@ impl Found {
         self.bytes.len() as u64
     }
 
-    /// What the record of one of them says.
+    /// Returns what the record of the message at `index` says.
     pub(super) fn written(&self, index: usize) -> Written<'_> {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         Written::read(&self.bytes[start..self.ends[index]]).expect("checked when it was loaded")
@@ -128,7 +128,7 @@ impl Found {
 }
 
 impl<'a> Written<'a> {
-    /// The message as it is now: what its record says, but for what later records changed.
+    /// Returns the message as it is now: what its record says, with what later records changed.
     pub(super) fn as_now(self, message: &'a Message) -> Self {
         Self {
             place: message.place,
@@ -148,7 +148,7 @@ impl From<DeathNote<'_>> for Death {
 }
 
 impl Death {
-    /// As its record says it.
+    /// Returns what a record says of it.
     pub(super) fn note(&self) -> DeathNote<'_> {
         DeathNote { reason: self.reason, first_queue: &self.first_queue }
     }

@@ -27,20 +27,20 @@ pub(super) struct Queue {
     pub(super) options: Options,
     /// None only while the log is replayed and messages name the queue before its own record does.
     pub(super) home: Option<Home>,
-    /// In every state.
+    /// Number of messages, in every state.
     pub(super) messages: u64,
-    /// Of all bodies.
+    /// Bytes of all bodies.
     pub(super) bytes: u64,
     pub(super) leased: u64,
     pub(super) delayed: u64,
-    /// Those that more is kept of than an entry, in every state.
+    /// Messages of which more than an entry is kept, in every state.
     pub(super) special: BTreeSet<MessageId>,
-    /// What was its oldest message when it was last listed, and when that was sent.
+    /// The oldest message when the queue was last listed, and when that message was sent.
     oldest: Option<(MessageId, Millis)>,
 }
 
 impl Queues {
-    /// The number of the queue of that name.
+    /// Returns the number of the queue of that name.
     pub(super) fn find(&self, name: &[u8]) -> Option<QueueId> {
         self.names.get(name).copied()
     }
@@ -55,12 +55,12 @@ impl Queues {
         self.get(id).map_or(b"", |queue| &queue.name)
     }
 
-    /// The number of the next queue above this one.
+    /// Returns the number of the next queue above this one.
     pub(super) fn first_after(&self, id: QueueId) -> Option<QueueId> {
         self.order.range(id.saturating_add(1)..).next().copied()
     }
 
-    /// When this message, a queue's oldest, was sent, if that was noted.
+    /// Returns when this message, a queue's oldest, was sent, if that was noted.
     pub(super) fn oldest_sent_ms(&self, queue: QueueId, id: MessageId) -> Option<Millis> {
         let (noted, sent_ms) = self.get(queue)?.oldest?;
         (noted == id).then_some(sent_ms)
@@ -98,19 +98,19 @@ impl Queues {
         self.last
     }
 
-    /// The number that the next queue without a name gets: it is its name too, so names in use are skipped, and the one where
-    /// its dead letters are to go.
+    /// Returns the number that the next queue without a name gets. The number is its name too, so a name in use is
+    /// skipped, and so is the name of its dead-letter queue.
     pub(super) fn next_unnamed_id(&self, dead_letters: Option<&[u8]>) -> QueueId {
         let in_use = |name: &[u8]| self.names.contains_key(name) || dead_letters == Some(name);
         (self.last + 1..).find(|id| !in_use(id.to_string().as_bytes())).unwrap_or(QueueId::MAX)
     }
 
-    /// No queue gets a number up to this one any more.
+    /// Makes sure that no queue gets this number, or a lower one, from now on.
     pub(super) fn pass(&mut self, id: QueueId) {
         self.last = self.last.max(id);
     }
 
-    /// Sets what a number stands for. Answers where that was recorded before.
+    /// Sets what a number stands for. Returns the home of its earlier record, if any.
     pub(super) fn set(&mut self, id: QueueId, name: &[u8], options: &Options, home: Home) -> Option<Home> {
         self.pass(id);
         let queue = self.by_id.entry(id).or_default();
@@ -131,7 +131,7 @@ impl Queues {
         Some(queue)
     }
 
-    /// A message came in.
+    /// Counts a message that came in.
     pub(super) fn count_in(&mut self, message: &Message) {
         let bytes = u64::from(message.entry.body_len);
         (self.messages, self.bytes) = (self.messages + 1, self.bytes + bytes);
@@ -148,7 +148,7 @@ impl Queues {
         }
     }
 
-    /// A message went out.
+    /// Takes a message that went out off the counts.
     pub(super) fn count_out(&mut self, message: &Message) {
         let Some(queue) = self.by_id.get_mut(&message.place.lane.queue) else { return };
         let bytes = u64::from(message.entry.body_len);
@@ -165,7 +165,7 @@ impl Queues {
         }
     }
 
-    /// All messages of a queue went out. Answers those that more was kept of.
+    /// Takes all messages of a queue off the counts. Returns those of which more than an entry was kept.
     pub(super) fn count_all_out(&mut self, id: QueueId) -> BTreeSet<MessageId> {
         let Some(queue) = self.by_id.get_mut(&id) else { return BTreeSet::new() };
         (self.messages, self.bytes) = (self.messages - queue.messages, self.bytes - queue.bytes);

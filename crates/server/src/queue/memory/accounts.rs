@@ -1,7 +1,7 @@
 //! Account names and their numbers.
 //!
-//! A name gets its number when it is first met, be it as a recipient that does not exist yet: so it finds its
-//! messages when it logs in. Only then is it known, which `TO *`, `STRICT` and `ACCOUNTS` ask for.
+//! A name gets its number when it is first met, even as a recipient that has never logged in: so it finds its
+//! messages when it does. Only its login makes it known, which is what `TO *`, `STRICT` and `ACCOUNTS` ask for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl Accounts {
-    /// The name's number, known or not; None when it was never met.
+    /// Returns the name's number, whether it has logged in or not; None if it was never met.
     pub(super) fn find(&self, name: &[u8]) -> Option<AccountId> {
         self.ids.get(name).copied()
     }
@@ -31,7 +31,7 @@ impl Accounts {
         self.find(name).filter(|&id| self.entry(id).logged_in)
     }
 
-    /// The name's number, given now when it is new.
+    /// Returns the name's number, and gives it one if it has none.
     pub(super) fn meet(&mut self, name: &[u8]) -> AccountId {
         if let Some(id) = self.find(name) {
             return id;
@@ -43,7 +43,7 @@ impl Accounts {
         id
     }
 
-    /// The name's number; from now on it is known.
+    /// Makes the name known and returns its number.
     pub(super) fn log_in(&mut self, name: &[u8]) -> AccountId {
         let id = self.meet(name);
         self.entries[id as usize - 1].logged_in = true;

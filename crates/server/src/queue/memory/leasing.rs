@@ -1,4 +1,4 @@
-//! ACK, NACK, EXTEND, and what time does by itself: leases and delays run out, messages expire.
+//! ACK, NACK, EXTEND, and what time does: leases and delays end, messages expire.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Memory {
         Reply::Integer(1)
     }
 
-    /// An alarm that was due at `at`: the message expires, its delay is over, or its lease is.
+    /// Does what was due at `at`: the message expires, or its delay or lease ends.
     pub(super) fn ring(&mut self, at: Millis, id: MessageId, news: &mut Vec<News>) {
         match self.stock.indexed(id).state {
             State::Leased(_) => self.give_back(id, "lease ran out", at, 0, news),
@@ -65,8 +65,8 @@ impl Memory {
         }
     }
 
-    /// Whether the handle names a lease under way: by its receipt, whoever shows it, or by the id alone when
-    /// the account holds the lease.
+    /// Returns whether the handle names a lease under way: by its receipt, whichever account shows it, or by the id
+    /// alone if the account holds the lease.
     fn holds(&self, account: AccountId, handle: Handle) -> bool {
         let lease = self.stock.message(handle.id).and_then(Message::lease);
         lease.is_some_and(|lease| match handle.receipt {
@@ -75,8 +75,8 @@ impl Memory {
         })
     }
 
-    /// A leased message comes back without an ACK: it vanishes if its TTL is over meanwhile, becomes a dead
-    /// letter if that was its last chance, and otherwise can be read again.
+    /// Gives back a leased message without an ACK: it is removed if its TTL is over at `at`, becomes a dead letter if
+    /// it was handed out often enough, and otherwise can be read again.
     fn give_back(
         &mut self,
         id: MessageId,
@@ -102,7 +102,7 @@ impl Memory {
         self.stock.put(id, message, news);
     }
 
-    /// Where the message goes if it was handed out often enough; None: it stays.
+    /// Returns the queue to which the message goes if it was handed out often enough; None if it stays.
     fn dead_letter_queue(&self, message: &Message) -> Option<QueueId> {
         let (name, after) = self.stock.queue(message.queue).options.dead_letter.as_ref()?;
         if message.deliveries < *after { None } else { self.stock.queue_id(name) }

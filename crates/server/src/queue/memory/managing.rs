@@ -55,7 +55,8 @@ impl Memory {
         Ok(Reply::Integer(self.stock.empty_queue(id)))
     }
 
-    /// Dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone.
+    /// Moves dead letters back to their first queue, or to `to`, and resets their deliveries. Leased ones stay, and so
+    /// do, without `to`, those whose first queue is gone.
     pub(super) fn redrive(
         &mut self,
         ask: Ask<'_>,
@@ -137,7 +138,7 @@ impl Memory {
         })
     }
 
-    /// The queue that a dead letter can go back to; None for other messages, leased ones and orphans.
+    /// Returns the queue that a dead letter can go back to; None for other messages, leased ones and orphans.
     fn way_back(&self, id: MessageId, to: Option<QueueId>) -> Option<QueueId> {
         let message = self.stock.message(id).filter(|message| message.lease().is_none())?;
         let death = message.dead.as_ref()?;

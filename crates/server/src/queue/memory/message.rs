@@ -1,31 +1,31 @@
-//! One stored message: who may read it, and what time will do to it.
+//! A stored message: who may read it, and what time will do to it.
 
 use std::sync::Arc;
 
 use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
 
-/// A message with all that is kept of it but its id.
+/// A message with everything except its id.
 #[derive(Clone)]
 pub(super) struct Message {
     pub(super) queue: QueueId,
     pub(super) sender: AccountId,
-    /// None: anyone.
+    /// Recipient; None: anyone.
     pub(super) recipient: Option<AccountId>,
     pub(super) sent_ms: Millis,
-    /// When its TTL is over.
+    /// When its TTL ends, in milliseconds; None: never.
     pub(super) expires: Option<Millis>,
     pub(super) priority: u8,
-    /// How often it was handed out.
+    /// Number of times it was handed out.
     pub(super) deliveries: u32,
-    /// In the stored form.
+    /// Headers in the stored form.
     pub(super) headers: Arc<[u8]>,
     pub(super) body: Arc<[u8]>,
     pub(super) state: State,
-    /// Only in a dead-letter queue.
+    /// Origin of a message in a dead-letter queue.
     pub(super) dead: Option<Death>,
 }
 
-/// Whether a reader may have it.
+/// Whether a message can be read.
 #[derive(Clone)]
 pub(super) enum State {
     Ready,
@@ -37,15 +37,15 @@ pub(super) enum State {
 #[derive(Clone)]
 pub(super) struct Lease {
     pub(super) holder: AccountId,
-    /// Its own number, so that a late answer to an earlier lease is told apart.
+    /// Number of this lease, by which a late answer to an earlier lease is recognised.
     pub(super) receipt: u64,
     pub(super) until: Millis,
 }
 
-/// What a dead letter keeps.
+/// Origin of a dead letter.
 #[derive(Clone)]
 pub(super) struct Death {
-    /// A name, not a number: a queue made anew under it takes its letters back.
+    /// Name of its first queue; not the number, so that a queue made anew under this name takes its letters back.
     pub(super) first_queue: Arc<[u8]>,
     pub(super) reason: &'static str,
 }
@@ -69,18 +69,18 @@ impl Message {
         }
     }
 
-    /// About how many bytes of memory it takes with its places in all indexes, rounded up.
+    /// Returns about how many bytes of memory the message takes, with its places in all indexes, rounded up.
     pub(super) fn bytes(&self) -> u64 {
         const BESIDE_TEXTS: u64 = 512;
         BESIDE_TEXTS + (self.body.len() + self.headers.len()) as u64
     }
 
-    /// Whether its TTL is over at `at`.
+    /// Returns whether its TTL has ended at the time `at`.
     pub(super) fn is_expired(&self, at: Millis) -> bool {
         self.expires.is_some_and(|expires| expires <= at)
     }
 
-    /// When time next changes it. A leased message outlives its TTL: its reader may still acknowledge it.
+    /// Returns when time next changes it. A leased message outlives its TTL: its reader may still acknowledge it.
     pub(super) fn alarm(&self) -> Option<Millis> {
         match &self.state {
             State::Ready => self.expires,
@@ -89,12 +89,12 @@ impl Message {
         }
     }
 
-    /// Its description for readers. Whoever this news would wake may read the message, and nobody else.
+    /// Returns the news of this message. Exactly the readers whom it would wake up may read the message.
     pub(super) fn news(&self) -> News {
         News::Available { queue: self.queue, sender: self.sender, recipient: self.recipient }
     }
 
-    /// As QBROWSE shows it.
+    /// Returns the state's name in QBROWSE.
     pub(super) fn state_name(&self) -> &'static str {
         match self.state {
             State::Ready => "ready",

@@ -1,13 +1,14 @@
-//! The store that is plain enough to be believed: every rule of the queue tier in the fewest words, in memory.
+//! A store in memory, simple enough to be evidently right: every rule of the queue tier in as little code as
+//! possible.
 //!
-//! It promises nothing after a stop, and it is the yardstick: the other stores are tested by giving them and
-//! this one the same requests and comparing the answers. So where speed and plainness pull apart, plainness wins:
-//! a reader scans a queue's ready messages in reading order until one suits, and a message changes by being
-//! lifted out of every index and put back. Only what a small server meets all the time is quick: the first
-//! suitable message ends a scan, and time costs nothing while nothing is due.
+//! It promises nothing after a stop. It is the reference: the other stores are tested by giving them and this one the
+//! same requests and comparing the answers. So where speed and simplicity conflict, simplicity wins: a reader scans a
+//! queue's ready messages in reading order until one suits, and a message changes by being lifted out of every index
+//! and put back. Only what a small server does all the time is fast: the first suitable message ends a scan, and time
+//! costs nothing while nothing is due.
 //!
-//! Requests fall in two: those that only look ([`Memory::show`], on `&self`) and those that change something
-//! ([`Memory::change`]), each kind in a file of its own.
+//! There are two kinds of requests: those that only look ([`Memory::show`], on `&self`) and those that change
+//! something ([`Memory::change`]).
 
 mod accounts;
 mod leasing;
@@ -42,7 +43,7 @@ pub struct Memory {
     receipts: Receipts,
 }
 
-/// What a request that changes something answers.
+/// What a request that changes something is answered.
 enum Reply {
     Integer(u64),
     Ids(Vec<MessageId>),
@@ -51,8 +52,8 @@ enum Reply {
 }
 
 impl Memory {
-    /// An empty store. Its receipts are drawn from `seed`, if there is one: stores with one seed that are asked the same give the
-    /// same receipts. Without, nobody can guess them.
+    /// Makes an empty store. Stores with the same `seed` that get the same requests draw the same receipts; without a
+    /// seed receipts cannot be guessed.
     #[must_use]
     pub fn new(seed: impl Into<Option<u64>>) -> Self {
         Self {
@@ -66,7 +67,7 @@ impl Memory {
         }
     }
 
-    /// The same, which takes no more when what it holds needs more bytes than this.
+    /// Sets the memory limit: while the store holds more bytes than this, it takes nothing new.
     #[must_use]
     pub fn limited(self, memory_limit: Option<u64>) -> Self {
         Self { memory_limit, ..self }
@@ -77,7 +78,7 @@ impl Memory {
         self.stock.bytes() + self.accounts.bytes() + self.sent.bytes() + self.handed.bytes()
     }
 
-    /// The memory limit.
+    /// Checks the memory limit for what a request adds.
     fn has_memory(&self) -> Result<(), Fault> {
         match self.memory_limit {
             Some(limit) if self.state_bytes() > limit => Err(faults::out_of_memory(
@@ -89,7 +90,8 @@ impl Memory {
         }
     }
 
-    /// Whether a lease or a kept answer may take more yet, as in the embedded store.
+    /// Checks the memory limit for a lease or a remembered answer, which is twice that for messages, as in the
+    /// embedded store.
     fn has_memory_to_remember(&self) -> Result<(), Fault> {
         match self.memory_limit {
             Some(limit) if self.state_bytes() > limit.saturating_mul(2) => {
@@ -99,7 +101,7 @@ impl Memory {
         }
     }
 
-    /// Answers what changes nothing; None: the request is of the other kind.
+    /// Answers a request that changes nothing. Returns None if the request is of the other kind.
     fn show(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
         let shown = match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, answer),
@@ -118,7 +120,7 @@ impl Memory {
         Some(shown.unwrap_or_else(|fault| answer.fault(&fault)))
     }
 
-    /// Does what changes something.
+    /// Carries out a request that changes something.
     fn change(&mut self, ask: Ask<'_>, news: &mut Vec<News>) -> Result<Reply, Fault> {
         match ask.operation {
             Operation::Send(send) => self.send(ask, send, news),
@@ -141,7 +143,7 @@ impl Memory {
         }
     }
 
-    /// Writes what a change answers.
+    /// Writes the answer to a change.
     fn write(&self, reply: Reply, answer: &mut Answer<'_>) -> Flow {
         Flow::Done(match reply {
             Reply::Integer(value) => answer.integer(value),

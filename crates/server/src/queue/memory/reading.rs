@@ -1,7 +1,7 @@
 //! PEEK, POP and QREADABLE: which messages a reader may have, and how they are handed out.
 //!
-//! What suits a reader is said once, by [`Interest::matches`], which also decides whose wait ends: a reader that
-//! is woken finds what it was woken for, and none sleeps past a message it could have had.
+//! Only [`Interest::matches`] says what suits a reader, and it also decides whose wait ends: a reader that is woken
+//! up finds a message, and none keeps waiting for a message that it could have.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::queue::answer::{Answer, Dead, Headers, MessageView};
 use crate::queue::bounds::ANSWER_BYTES;
 use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Outcome, QueueId, after};
 
-/// What a POP answers, kept whole so that it can be answered again after the messages are gone.
+/// The answer of a POP, with whole messages so that it can be given again after they are gone.
 #[derive(Clone)]
 pub(super) struct Handed {
     copies: Vec<Snapshot>,
-    /// An array was asked for.
+    /// Whether an array was asked for.
     many: bool,
 }
 
@@ -55,7 +55,7 @@ impl Memory {
             && self.accounts.find(ask.bytes_of(sender)).is_none()
         {
             self.has_memory()?;
-            self.accounts.meet(ask.bytes_of(sender)); // its first message must find who waits for it
+            self.accounts.meet(ask.bytes_of(sender)); // so that the sender's first message wakes up this reader
         }
         let interest = self.interest(ask, &pop.select)?;
         let found = self.find(interest, pop.select.count);
@@ -84,7 +84,7 @@ impl Memory {
         Ok(Outcome::Ok)
     }
 
-    /// Writes handed out messages.
+    /// Writes the answer of a POP.
     pub(super) fn hand_out(&self, handed: &Handed, answer: &mut Answer<'_>) -> Outcome {
         match (handed.many, handed.copies.len()) {
             (false, 0) => return answer.null(),
@@ -131,7 +131,8 @@ impl Memory {
         selection.queue.map(|queue| self.stock.expect_queue(ask.bytes_of(queue))).transpose()
     }
 
-    /// The selection with numbers for names; None: it names a sender nobody ever met, so nothing can suit.
+    /// Returns the selection with numbers for names; None if it names a sender that was never met, so that nothing
+    /// can suit.
     fn interest(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<Interest>, Fault> {
         let queue = self.named_queue(ask, selection)?;
         let sender = selection.sender.map(|sender| self.accounts.find(ask.bytes_of(sender)));
@@ -147,7 +148,7 @@ impl Memory {
         }))
     }
 
-    /// The first messages in reading order that suit: one, or up to `count`.
+    /// Returns the first messages in reading order that suit: one, or up to `count`.
     fn find(&self, interest: Option<Interest>, count: Option<u32>) -> Vec<MessageId> {
         let Some(interest) = interest else { return Vec::new() };
         let count = count.unwrap_or(1) as usize;
@@ -175,7 +176,7 @@ impl Memory {
         interest.matches(self.stock.indexed(rank.1).news())
     }
 
-    /// As many of the messages, from the first, as one answer may hold.
+    /// Returns as many of the messages, from the first, as one answer may hold, but at least one.
     pub(super) fn within_one_answer(&self, ids: impl Iterator<Item = MessageId>) -> Vec<MessageId> {
         let (mut bytes, mut first) = (0, true);
         let fits = |id: &MessageId| {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::queue::bounds::REMEMBERED_MS;
 use crate::queue::rules::{AccountId, Millis, QueueId};
 
-/// Whose key it is, and where it counts: in one queue, or anywhere when the request named none.
+/// A key, with its account and the queue in which it counts: in all, if the request named none.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) account: AccountId,
@@ -22,7 +22,7 @@ pub(super) struct Recent<T> {
     bytes: u64,
 }
 
-/// When a key is dropped, and how many bytes of memory it and its answer took.
+/// When a key is dropped, and how many bytes of memory it takes with its answer.
 struct End {
     at: Millis,
     key: Key,
@@ -40,7 +40,7 @@ impl<T> Recent<T> {
         self.answers.get(key)
     }
 
-    /// Remembers the first answer to a key that is not remembered yet. It holds so many bytes.
+    /// Remembers the answer to a key that is not remembered yet. `bytes` is the size of the answer.
     pub(super) fn remember(&mut self, now: Millis, key: Key, answer: T, bytes: u64) {
         const PER_ANSWER: u64 = 320;
         let bytes = PER_ANSWER + key.text.len() as u64 + bytes;
@@ -49,7 +49,7 @@ impl<T> Recent<T> {
         self.answers.insert(key, answer);
     }
 
-    /// Drops what is too old.
+    /// Drops all answers that are too old.
     pub(super) fn forget(&mut self, now: Millis) {
         while let Some(end) = self.ends.pop_front_if(|end| end.at <= now) {
             self.answers.remove(&end.key);

@@ -64,7 +64,7 @@ impl Memory {
         Ok(Reply::Ids(ids.collect()))
     }
 
-    /// FORBIDSELF and STRICT. A message to anyone is to nobody in particular, and `TO *` leaves out the sender.
+    /// Checks FORBIDSELF and STRICT, which concern a named recipient only: `TO *` leaves out the sender.
     fn check_recipient(&self, queue: QueueId, ask: Ask<'_>, to: Recipient) -> Result<(), Fault> {
         let Recipient::Account(name) = to else { return Ok(()) };
         let (name, queue) = (ask.bytes_of(name), self.stock.queue(queue));
@@ -77,7 +77,7 @@ impl Memory {
         Ok(())
     }
 
-    /// MAXMSGS and MAXBYTES, where messages in every state count, and the memory limit.
+    /// Checks MAXMSGS and MAXBYTES, where messages in every state count, and the memory limit.
     fn check_room(&self, queue: QueueId, messages: u64, bytes: u64) -> Result<(), Fault> {
         let queue = self.stock.queue(queue);
         let messages = messages + queue.messages.len() as u64;
@@ -89,7 +89,7 @@ impl Memory {
         }
     }
 
-    /// How many messages a SEND becomes.
+    /// Returns how many messages a SEND becomes.
     fn copies(&self, sender: AccountId, to: Recipient) -> u64 {
         match to {
             Recipient::Anyone | Recipient::Account(_) => 1,
@@ -102,7 +102,7 @@ impl Memory {
         self.accounts.all_known().map(|(id, _)| id).filter(|id| *id != sender).collect()
     }
 
-    /// The message that a SEND asks for, yet without a recipient.
+    /// Returns the message that a SEND asks for, without a recipient.
     fn draft(&self, queue: QueueId, ask: Ask<'_>, send: &Send) -> Message {
         let ttl_ms = send.ttl_ms.or(self.stock.queue(queue).options.ttl_ms);
         Message {

@@ -13,7 +13,7 @@ use crate::queue::faults;
 use crate::queue::options::Options;
 use crate::queue::rules::{MessageId, Millis, News, QueueId};
 
-/// Everything stored but accounts and remembered keys.
+/// Everything that is stored except accounts and remembered keys.
 #[derive(Default)]
 pub(super) struct Stock {
     queues: BTreeMap<QueueId, Queue>,
@@ -29,12 +29,12 @@ pub(super) struct Stock {
 pub(super) struct Queue {
     pub(super) name: Arc<[u8]>,
     pub(super) options: Options,
-    /// In every state.
+    /// Messages in every state.
     pub(super) messages: BTreeSet<MessageId>,
-    /// What readers may have, in reading order.
+    /// Messages that can be read, in reading order.
     pub(super) ready: BTreeSet<Rank>,
     pub(super) leased: usize,
-    /// Of all bodies.
+    /// Bytes of all bodies.
     pub(super) bytes: u64,
 }
 
@@ -51,17 +51,17 @@ impl Stock {
         self.names.get(name).copied()
     }
 
-    /// The same where the queue must exist.
+    /// Returns the number of a queue that must exist.
     pub(super) fn expect_queue(&self, name: &[u8]) -> Result<QueueId, Fault> {
         self.queue_id(name).ok_or_else(|| faults::no_queue(name))
     }
 
-    /// A queue by a number found above or in a stored message.
+    /// Returns a queue by a number that this store gave out and whose queue exists.
     pub(super) fn queue(&self, id: QueueId) -> &Queue {
         &self.queues[&id]
     }
 
-    /// The options of such a queue, to replace.
+    /// Returns the options of an existing queue, to replace them.
     pub(super) fn options_mut(&mut self, id: QueueId) -> &mut Options {
         &mut self.queue_mut(id).options
     }
@@ -71,7 +71,7 @@ impl Stock {
         self.queues.iter().map(|(id, queue)| (*id, queue))
     }
 
-    /// Those above this number.
+    /// Returns every queue above this number, by number.
     pub(super) fn queues_after(&self, id: QueueId) -> impl Iterator<Item = (QueueId, &Queue)> {
         self.queues.range(id.saturating_add(1)..).map(|(id, queue)| (*id, queue))
     }
@@ -81,8 +81,8 @@ impl Stock {
         self.last_queue + 1
     }
 
-    /// The number that the next queue without a name gets: it is its name too, so names in use are skipped, and the one where
-    /// its dead letters are to go.
+    /// Returns the number that the next queue without a name gets. The number is its name too, so a name in use is
+    /// skipped, and so is the name of its dead-letter queue.
     pub(super) fn next_unnamed_id(&self, dead_letters: Option<&[u8]>) -> QueueId {
         let in_use = |name: &[u8]| self.names.contains_key(name) || dead_letters == Some(name);
         let mut id = self.next_queue_id();
@@ -92,7 +92,7 @@ impl Stock {
         id
     }
 
-    /// Makes a queue with a number from above and a name that is not in use.
+    /// Makes a queue with the next number of its kind, and a name that is not in use.
     pub(super) fn add_queue(&mut self, id: QueueId, name: &[u8]) {
         let name: Arc<[u8]> = name.into();
         self.last_queue = id;
@@ -100,7 +100,7 @@ impl Stock {
         self.queues.insert(id, Queue::new(name));
     }
 
-    /// Takes a queue away with its messages; answers their number.
+    /// Removes a queue with its messages. Returns the number of messages.
     pub(super) fn remove_queue(&mut self, id: QueueId) -> u64 {
         let removed = self.empty_queue(id);
         if let Some(queue) = self.queues.remove(&id) {
@@ -109,13 +109,13 @@ impl Stock {
         removed
     }
 
-    /// Takes a queue's messages away; answers their number.
+    /// Removes a queue's messages. Returns their number.
     pub(super) fn empty_queue(&mut self, id: QueueId) -> u64 {
         let ids = self.queue(id).messages.clone();
         ids.iter().filter_map(|id| self.lift(*id)).count() as u64
     }
 
-    /// The id of the next message.
+    /// Draws the id of the next message.
     pub(super) fn next_message_id(&mut self) -> MessageId {
         self.last_message += 1;
         self.last_message
@@ -142,7 +142,7 @@ impl Stock {
         self.message_bytes + self.queues.len() as u64 * PER_QUEUE
     }
 
-    /// Puts a message in. When it can be read from now on, that is news.
+    /// Puts a message in. Adds news if it can be read from now on.
     pub(super) fn put(&mut self, id: MessageId, message: Message, news: &mut Vec<News>) {
         let queue = self.queue_mut(message.queue);
         queue.messages.insert(id);
@@ -172,7 +172,7 @@ impl Stock {
         Some(message)
     }
 
-    /// The message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
+    /// Returns the message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
     pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, MessageId)> {
         self.alarms.first().copied().filter(|(at, _)| *at <= now)
     }

@@ -19,7 +19,7 @@ impl Embedded {
         Ok(answer.integer(self.log_in(name).into()))
     }
 
-    /// The name's number, if a crash cannot make it unknown.
+    /// Returns the name's number if it is known and no crash can make it unknown.
     pub(super) fn durably_known(&self, name: &[u8]) -> Option<AccountId> {
         let known = self.stock.accounts.known(name);
         known.filter(|id| self.stock.lanes.changes.spare_account(*id))
@@ -32,12 +32,12 @@ impl Embedded {
         Ok(Outcome::Ok)
     }
 
-    /// The name's number; from now on it is known. Space was reserved.
+    /// Makes the name known and returns its number. Space must have been reserved.
     pub(in crate::queue::embedded) fn log_in(&mut self, name: &[u8]) -> AccountId {
         self.stock.accounts.known(name).unwrap_or_else(|| self.set_account(name, true))
     }
 
-    /// The name's number, given now when it is new. Space was reserved.
+    /// Returns the name's number, and gives it one if it has none. Space must have been reserved.
     pub(super) fn meet(&mut self, name: &[u8]) -> AccountId {
         self.stock.accounts.find(name).unwrap_or_else(|| self.set_account(name, false))
     }

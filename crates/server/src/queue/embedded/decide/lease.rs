@@ -1,4 +1,4 @@
-//! ACK, NACK, EXTEND, and what time does by itself: leases and delays run out, messages expire.
+//! ACK, NACK, EXTEND, and what time does: leases and delays end, messages expire.
 
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Handle, Handles};
@@ -10,7 +10,7 @@ use crate::queue::embedded::message::{Lease, Message, Place, Reason, State};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId, after};
 
-/// What a record about one leased message takes at most, a removal or another lease.
+/// Most bytes of a record about one leased message, which is a removal or another lease.
 const RECORD_BYTES: u64 = 80;
 
 impl Embedded {
@@ -67,12 +67,12 @@ impl Embedded {
         Ok(answer.integer(1))
     }
 
-    /// Does what was due by now. Where a lease's end cannot be recorded for lack of space, it waits, and nothing else
-    /// with it.
+    /// Does everything that is due by now, except that the end of a lease is held up while there is no space to
+    /// record it.
     ///
-    /// All of it, however much: between parts, requests would be given what has expired, and late messages before early
-    /// ones. An alarm costs less than the request that set it, so that is felt only where very many were set for one
-    /// moment, or came due while the store was closed.
+    /// All of it is done at once, however much: otherwise requests between the parts would be given expired messages,
+    /// and late messages before early ones. An alarm costs less than the request that set it, so that is noticed only
+    /// where very many were set for one moment, or came due while the store was closed.
     pub(in crate::queue::embedded) fn ring_alarms(&mut self, news: &mut Vec<News>) {
         while let Some((at, place)) = self.stock.held_up().map(|(at, message)| (at, message.place)) {
             if !self.can_end_lease() {
@@ -92,14 +92,14 @@ impl Embedded {
         }
     }
 
-    /// Whether there is space to record the end of a lease; once there was none, the next batch asks again.
+    /// Returns whether there is space to record the end of a lease. Once there was none, the next batch tries again.
     fn can_end_lease(&mut self) -> bool {
         self.stalled = self.stalled || self.ensure(REQUEST_BYTES, Purpose::Remove).is_err();
         !self.stalled
     }
 
-    /// The message whose lease the handle names: by its receipt, whoever shows it, or by the id alone when the
-    /// account holds the lease.
+    /// Returns the message whose lease the handle names: by its receipt, whichever account shows it, or by the id
+    /// alone if the account holds the lease.
     fn held(&self, account: AccountId, handle: Handle) -> Option<&Message> {
         let message = self.stock.special(handle.id)?;
         let lease = message.lease()?;
@@ -110,8 +110,8 @@ impl Embedded {
         names.then_some(message)
     }
 
-    /// A leased message comes back without an ACK: it vanishes if its TTL is over meanwhile, becomes a dead
-    /// letter if that was its last chance, and otherwise can be read again from `until` on.
+    /// Gives back a leased message without an ACK: it is removed if its TTL is over at `at`, becomes a dead letter if
+    /// it was handed out often enough, and otherwise can be read again from `until` on.
     fn give_back(
         &mut self,
         place: &Place,
@@ -133,7 +133,7 @@ impl Embedded {
         self.record(&Effect::Moved { place, to, deliveries: message.deliveries, death })
     }
 
-    /// Where the message goes if it was handed out often enough; None: it stays.
+    /// Returns the queue to which the message goes if it was handed out often enough; None if it stays.
     pub(super) fn dead_letter_queue(&self, message: &Message) -> Option<QueueId> {
         let queue = self.stock.queues.get(message.place.lane.queue)?;
         let (name, after) = queue.options.dead_letter.as_ref()?;
@@ -142,7 +142,7 @@ impl Embedded {
 }
 
 impl crate::queue::embedded::stock::Stock {
-    /// A message that is not leased has come of age at `at`: it expires, or its delay is over.
+    /// Makes a message that is not leased change at `at`: it expires, or its delay is over.
     fn ripen(&mut self, place: &Place, at: Millis) -> Option<News> {
         let message = self.lift(place).filter(|message| !message.is_expired(at))?;
         self.put(Message { state: State::Ready, ..message })

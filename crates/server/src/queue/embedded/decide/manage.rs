@@ -17,7 +17,7 @@ use crate::queue::faults;
 use crate::queue::options::{Options, dead_letters_of};
 use crate::queue::rules::{Ask, MessageId, Millis, News, Outcome, QueueId};
 
-/// What the record of a move takes.
+/// Most bytes of the record of a move.
 const RECORD_BYTES: u64 = 80;
 
 impl Embedded {
@@ -80,10 +80,11 @@ impl Embedded {
         Ok(answer.integer(removed))
     }
 
-    /// Dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone.
+    /// Moves dead letters back to their first queue, or to `to`, and resets their deliveries. Leased ones stay, and so
+    /// do, without `to`, those whose first queue is gone.
     ///
-    /// A piece at a time, each with a commit of its own. By ascending ids, so that a letter that dies again meanwhile is not
-    /// moved again.
+    /// They are moved piece by piece, each piece with a commit of its own, and by ascending ids, so that a letter
+    /// that dies again meanwhile is not moved again.
     pub(super) fn redrive(
         &mut self,
         ask: Ask<'_>,
@@ -162,17 +163,18 @@ impl Embedded {
         Ok(Outcome::Ok)
     }
 
-    /// Where a dead letter can go back to; None for other messages, leased ones and orphans.
+    /// Returns the queue that a dead letter can go back to; None for other messages, leased ones and orphans.
     fn way_back(&self, message: &Message, to: Option<QueueId>) -> Option<(Place, QueueId)> {
         let death = message.death.as_ref().filter(|_| message.lease().is_none())?;
         let to = to.or_else(|| self.stock.queues.find(&death.first_queue))?;
         Some((message.place, to))
     }
 
-    /// The age of a queue's oldest message, and how many bytes were read for it. The age is 0 when the queue is empty, or that
-    /// message cannot be read: a list of queues shows the others all the same, and who reads the message is told.
+    /// Returns the age of a queue's oldest message, and how many bytes were read for it. The age is 0 if the queue is
+    /// empty, or if that message cannot be read: it must not fail a whole list of queues, and its readers get the
+    /// error.
     ///
-    /// When a message was sent stands only in its record, which may be large: it is read once.
+    /// Only a message's record says when it was sent. The record may be large, so the time is noted once it was read.
     fn oldest_ms(&mut self, queue: QueueId) -> (Millis, usize) {
         let Some(oldest) = self.stock.by_id(queue, 0).next() else { return (0, 0) };
         let id = oldest.place.id();

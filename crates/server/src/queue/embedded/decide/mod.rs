@@ -1,7 +1,7 @@
-//! The rules: one file per family of requests.
+//! The rules by which requests are decided: one file per family of requests.
 //!
-//! Each first looks and may refuse; then it makes sure that its records fit on the disk; then it records effects and
-//! writes its answer, and from there on nothing can fail.
+//! Each rule first looks, and may refuse; then it makes sure that its records fit on the disk; then it records
+//! effects and writes its answer, and from there on nothing can fail.
 
 mod accounts;
 mod lease;
@@ -23,9 +23,9 @@ use crate::queue::rules::{Ask, Flow, News, Outcome, QueueId};
 /// Which messages a request may show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
-    /// All: the answer leaves after the commit.
+    /// All messages: the answer is sent after the commit.
     Latest,
-    /// Only what is durable and stays so: the answer leaves at once.
+    /// Only what is durable and stays so: the answer is sent at once.
     Durable,
 }
 
@@ -65,7 +65,7 @@ impl Embedded {
         outcome.map(Flow::Done)
     }
 
-    /// Answers what can be answered from what is durable; None: the request must be decided in its turn.
+    /// Answers a request from what is durable. Returns None if the request must be decided in its turn.
     pub(super) fn show_durable(
         &mut self,
         ask: Ask<'_>,
@@ -84,7 +84,8 @@ impl Embedded {
             Operation::Browse { queue, after, count } if settled => {
                 self.browse(ask.bytes_of(*queue), *after, *count, answer).map(Some)
             }
-            // Whatever is under way or has failed: without a login nobody could ask what is wrong.
+            // A login is answered even while a commit is under way or after a failure, so that a client can ask what
+            // is wrong.
             Operation::Login { account } => {
                 let known = self.durably_known(ask.bytes_of(*account));
                 Ok(known.map(|id| answer.integer(id.into())))
@@ -93,12 +94,13 @@ impl Embedded {
         }
     }
 
-    /// Whether all that memory holds is durable, or will be before anybody is told.
+    /// Fails once a sync has failed. Until then all that memory holds is durable, or will be before an answer is
+    /// sent.
     fn is_sound(&self) -> Result<(), Fault> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// PEEK and QREADABLE in their turn. After a failed sync only what is durable can be shown.
+    /// Answers PEEK and QREADABLE in their turn. After a failed sync only what is durable can be shown.
     fn show_latest(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let view = if self.failed.is_some() { View::Durable } else { View::Latest };
         let shown = match ask.operation {
@@ -112,18 +114,18 @@ impl Embedded {
         }
     }
 
-    /// The number of a queue that must exist.
+    /// Returns the number of a queue that must exist.
     fn expect_queue(&self, name: &[u8]) -> Result<QueueId, Fault> {
         self.stock.queues.find(name).ok_or_else(|| faults::no_queue(name))
     }
 
-    /// The name of a queue, to keep.
+    /// Returns the name of a queue, to keep.
     fn queue_name(&self, id: QueueId) -> Arc<[u8]> {
         self.stock.queues.get(id).map(|queue| Arc::clone(&queue.name)).unwrap_or_default()
     }
 }
 
-/// Whether a request shows what memory holds, durable or not.
+/// Returns whether a request shows what memory holds, durable or not.
 fn shows_memory(operation: &Operation) -> bool {
     matches!(
         operation,

@@ -14,7 +14,7 @@ use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, News, Outcome, QueueId, after};
 
-/// What a message's record holds at most beside headers and body when it is sent.
+/// Most bytes of a sent message's record beside headers and body.
 const MESSAGE_BYTES: u64 = 96;
 
 impl Embedded {
@@ -90,7 +90,7 @@ impl Embedded {
         Ok(outcome)
     }
 
-    /// FORBIDSELF and STRICT. A message to anyone is to nobody in particular, and `TO *` leaves out the sender.
+    /// Checks FORBIDSELF and STRICT, which concern a named recipient only: `TO *` leaves out the sender.
     fn check_recipient(&self, queue: QueueId, ask: Ask<'_>, to: Recipient) -> Result<(), Fault> {
         let (Recipient::Account(name), Some(queue)) = (to, self.stock.queues.get(queue)) else {
             return Ok(());
@@ -105,7 +105,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// MAXMSGS and MAXBYTES, where messages in every state count, and the memory limit.
+    /// Checks MAXMSGS and MAXBYTES, where messages in every state count, and the memory limit.
     fn check_limits(&self, queue: QueueId, messages: u64, bytes: u64) -> Result<(), Fault> {
         let Some(queue) = self.stock.queues.get(queue) else { return Ok(()) };
         let (messages, bytes) = (messages + queue.messages, bytes + queue.bytes);
@@ -117,7 +117,7 @@ impl Embedded {
         self.has_memory()
     }
 
-    /// The memory limit.
+    /// Checks the memory limit for what a request adds.
     pub(super) fn has_memory(&self) -> Result<(), Fault> {
         match self.memory_limit {
             Some(limit) if self.stock.bytes() > limit => {
@@ -127,7 +127,7 @@ impl Embedded {
         }
     }
 
-    /// Whether a lease or a kept answer may take more yet: what is sent leaves as much again for them.
+    /// Checks the memory limit for a lease or a remembered answer, which is twice that for messages.
     pub(super) fn has_memory_to_remember(&self) -> Result<(), Fault> {
         match self.memory_limit {
             Some(limit) if self.stock.bytes() > limit.saturating_mul(2) => {
@@ -146,7 +146,7 @@ impl Embedded {
         self.ensure(REQUEST_BYTES + bytes + key.map_or(0, |key| key.text.len() as u64), Purpose::Add)
     }
 
-    /// The message that a SEND asks for, yet without a recipient and a number.
+    /// Returns the message that a SEND asks for, without a recipient and a number.
     fn draft<'a>(&self, queue: QueueId, ask: Ask<'a>, send: &Send, headers: &'a [u8]) -> Written<'a> {
         let queue_ttl = || self.stock.queues.get(queue).and_then(|queue| queue.options.ttl_ms);
         let ttl_ms = send.ttl_ms.or_else(queue_ttl);
@@ -166,7 +166,7 @@ impl Embedded {
         }
     }
 
-    /// Gives the draft a recipient and the next number.
+    /// Records the draft as a message with this recipient and the next number.
     fn store(&mut self, mut draft: Written<'_>, recipient: AccountId) -> Option<News> {
         draft.place.lane.recipient = recipient;
         draft.place.rank = Rank::new(draft.place.rank.priority(), self.stock.last_message() + 1);

@@ -12,14 +12,14 @@ use crate::queue::embedded::message::{ANYONE, Message};
 use crate::queue::embedded::stock::Stock;
 use crate::queue::rules::{AccountId, Ask, Interest, Outcome, QueueId};
 
-/// Messages that cannot be read are looked past in one request, if there are no more of them.
+/// Most unreadable messages that one request skips to find readable ones.
 pub(super) const UNREADABLE_MAX: u32 = 1000;
 
-/// So many messages that time has changed are looked at for one answer; with more of them nothing is certain.
+/// Most messages with a due alarm that are looked at for one answer; if there are more, no answer is certain.
 const DUE_MAX: usize = 10_000;
 
 impl Embedded {
-    /// None: what is not durable yet would come into the answer, or has left it.
+    /// Answers a PEEK. Returns None if the answer might depend on what is not durable yet.
     pub(super) fn peek(
         &mut self,
         ask: Ask<'_>,
@@ -51,14 +51,16 @@ impl Embedded {
         Ok(Some(Outcome::Ok))
     }
 
-    /// Whether what was found is durable, and still so: what time does to messages cannot be made durable by a store that has failed.
+    /// Returns whether what was found is durable and stays so. A store that has failed cannot make durable what time
+    /// does to messages.
     fn found_is_certain(&self, interest: Option<Interest>) -> bool {
         let picks = self.found.picks();
         picks.iter().all(|pick| self.is_durable(pick.place.id()))
             && (self.failed.is_none() || self.is_timeless(picks, interest))
     }
 
-    /// Whether time has changed nothing of these: none has expired, and none has come that may belong among them.
+    /// Returns whether time has changed nothing about these messages: none has expired, and no other may have become
+    /// readable that belongs among them.
     fn is_timeless(&self, picks: &[Pick], interest: Option<Interest>) -> bool {
         let has_come = |message| interest.is_some_and(|interest| self.may_come(message, &interest));
         let mut due = self.stock.all_due(self.clock).enumerate();
@@ -66,7 +68,8 @@ impl Embedded {
             && due.all(|(place, message)| place < DUE_MAX && !has_come(message))
     }
 
-    /// Whether a message whose delay or lease is over comes to where this reader looks: where it was, or as a dead letter.
+    /// Returns whether a message whose delay or lease is over can be read by this reader, in its queue or as a dead
+    /// letter.
     fn may_come(&self, message: &Message, interest: &Interest) -> bool {
         let comes_to = |queue| {
             let mut place = message.place;
@@ -78,7 +81,7 @@ impl Embedded {
             && (comes_to(message.place.lane.queue) || self.dead_letter_queue(message).is_some_and(comes_to))
     }
 
-    /// None: what is not durable yet may decide the answer.
+    /// Answers QREADABLE. Returns None if what is not durable yet may decide the answer.
     pub(super) fn readable(
         &mut self,
         reader: AccountId,
@@ -100,12 +103,13 @@ impl Embedded {
         Some(Outcome::Ok)
     }
 
-    /// The number of the queue that the selection names, if it names one.
+    /// Returns the number of the queue that the selection names, if it names one.
     pub(super) fn named_queue(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<QueueId>, Fault> {
         selection.queue.map(|queue| self.expect_queue(ask.bytes_of(queue))).transpose()
     }
 
-    /// The selection with numbers for names; None: it names a sender nobody ever met, so nothing can suit.
+    /// Returns the selection with numbers for names; None if it names a sender that was never met, so that nothing
+    /// can suit.
     pub(super) fn interest(
         &self,
         ask: Ask<'_>,
@@ -129,8 +133,8 @@ impl Embedded {
         }
     }
 
-    /// Reads what was found. Where order matters, the answer ends before what cannot be read; otherwise that is left out, and
-    /// others are found in its place.
+    /// Reads what was found. Where order matters, the answer ends before a message that cannot be read; otherwise
+    /// that message is left out, and others are found in its place.
     pub(super) fn load(
         &mut self,
         ask: Ask<'_>,
@@ -151,8 +155,8 @@ impl Embedded {
         self.found.load_readable(&mut self.log, count as usize)
     }
 
-    /// Whether the durable messages that suit the selection are all there, and no others: nothing under way takes one or
-    /// brings one back.
+    /// Returns whether the durable messages that suit the selection are all in memory, and no others: no commit under
+    /// way takes one or brings one back.
     fn is_spared(&self, ask: Ask<'_>, selection: &Selection) -> bool {
         let changes = &self.stock.lanes.changes;
         match (selection.queue, selection.sender) {
@@ -172,7 +176,7 @@ impl Embedded {
         id <= self.durable.message
     }
 
-    /// Whether the queue's first message for this reader is durable.
+    /// Returns whether the queue's first message for this reader is durable.
     fn shows_durable(&self, queue: QueueId, reader: AccountId) -> bool {
         let interest =
             Interest { reader, queue: Some(queue), sender: None, not_own: false, broadcast: false };
@@ -181,7 +185,7 @@ impl Embedded {
 }
 
 impl Stock {
-    /// Writes one message map; with `state`, as an onlooker sees it.
+    /// Writes one message map. `state` is given if an onlooker asks, who is shown no receipt.
     pub(in crate::queue::embedded) fn write(
         &self,
         queue: &[u8],
@@ -209,7 +213,7 @@ impl Stock {
     }
 }
 
-/// The answer when nothing suits.
+/// Writes the answer for a selection that no message suits.
 pub(super) fn nothing(selection: &Selection, answer: &mut Answer<'_>) -> Outcome {
     if selection.count.is_some() { answer.empty() } else { answer.null() }
 }

@@ -1,4 +1,4 @@
-//! POP: hands messages out, for good or on a lease, and again to who asks again with the same key.
+//! POP: hands messages out, for good or on a lease, and gives a repeated request with the same key the same answer.
 
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Pop;
@@ -13,10 +13,10 @@ use crate::queue::embedded::remembered::{Key, Kind, Known};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES, store_fault};
 use crate::queue::rules::{AccountId, Ask, Flow, Millis, Outcome, after};
 
-/// What the record of a message handed out takes at most.
+/// Most bytes of the record of a message handed out.
 const RECORD_BYTES: u64 = 80;
 
-/// What a copy of a message adds to it at most: a lease, and names of two queues.
+/// Most bytes of a copy of a message beyond its record: a lease, and the names of two queues.
 const COPY_BYTES: u64 = 640;
 
 impl Embedded {

@@ -129,7 +129,7 @@ impl Blocks {
         slot
     }
 
-    /// The open file of a segment, for whoever reads sealed segments.
+    /// Returns the open file of a sealed segment, for reading.
     pub(super) fn file(&mut self, segment: u32) -> Result<Handle, LogError> {
         if let Some((_, file)) = self.files.iter().find(|(number, _)| *number == segment) {
             return Ok(file.clone());

@@ -1,6 +1,6 @@
 //! Opening and closing a log.
 //!
-//! Nothing on the disk is changed before everything on it was found sound and the owner has taken every record.
+//! Nothing on the disk is changed until everything on it was found sound and the owner has taken every record.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,9 +20,9 @@ use super::{Log, Options, RESERVE_MAX};
 
 impl Log {
     /// Opens the log in `directory`, or starts one there, and calls `replay` for every record of every whole frame in
-    /// order. Where `replay` answers with a text, the record makes no sense to the owner and the log is not opened; so it
-    /// is where `whole`, asked after the last one, says that all together make none. `told` learns how far that is.
-    /// Records of dropped segments may be replayed again after a crash.
+    /// order, then `whole`. If either returns a text, which says why the records make no sense to the owner, the log
+    /// is not opened. `told` is called with the progress. Records of dropped segments may be replayed again after a
+    /// crash.
     ///
     /// # Errors
     /// The directory is in use, in another format, or damaged, or a file operation failed; nothing was changed.

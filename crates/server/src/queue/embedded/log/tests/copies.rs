@@ -1,4 +1,4 @@
-//! Copies: of a log at rest, and of one that is written, swept and recycled meanwhile.
+//! Copies of a log at rest, and of one that is written, swept and recycled meanwhile.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,14 +18,15 @@ fn number_of(record: &[u8]) -> u64 {
 /// What the owner of a log has promised so far.
 #[derive(Default)]
 struct Promises {
-    /// The last record that is committed.
+    /// The last record that was committed.
     committed: AtomicU64,
-    /// The first record that still lives.
+    /// The first record that is still needed.
     lives_from: AtomicU64,
     stop: AtomicBool,
 }
 
-/// Appends numbered records and drops the oldest segment whenever there are more than four, until told to stop; the last segment.
+/// Appends numbered records and drops the oldest segment whenever there are more than four, until `stop` is set.
+/// Returns the number of the last segment.
 fn keep_writing(directory: &Path, promises: &Promises) -> u32 {
     let (mut log, _) = open(directory).unwrap();
     let mut first_of_segment = Vec::new();
@@ -51,7 +52,7 @@ fn keep_writing(directory: &Path, promises: &Promises) -> u32 {
     first_of_segment.last().unwrap().0
 }
 
-/// Whatever the umask allows.
+/// The modes are the same whatever the umask allows.
 #[test]
 fn a_log_and_a_copy_of_it_are_their_owners_alone() {
     let place = tempdir().unwrap();
@@ -129,7 +130,7 @@ fn a_copy_that_lost_its_end_is_refused() {
     assert!(matches!(open(place.path()), Err(OpenError::Damaged { .. })));
 }
 
-/// As it is while the command runs, and stays when that is killed.
+/// A copy is in this state while the command runs, and stays in it if the command is killed.
 #[test]
 fn a_copy_that_is_not_finished_is_refused_and_left_to_who_makes_it() {
     let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());
@@ -187,7 +188,7 @@ fn nothing_is_copied_from_nowhere_nor_over_something() {
     assert_eq!(fs::read_to_string(place.path().join("notes")).unwrap(), "mine");
 }
 
-/// The first frame of the first segment that is needed, of one between, and of the one that is being written.
+/// Damages the first frame of the first segment that is needed, of one in the middle, and of the active one.
 #[test]
 fn damage_is_reported_and_leaves_no_half_copy() {
     let (directory, place) = (tempdir().unwrap(), tempdir().unwrap());

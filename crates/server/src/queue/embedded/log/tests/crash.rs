@@ -1,8 +1,8 @@
-//! Power cuts and kills at random instants under random work: everything acknowledged is there afterwards, and
-//! of what was not acknowledged whole commits or nothing.
+//! Power cuts and kills at random instants under random work: everything acknowledged survives, and of what was not
+//! acknowledged whole commits or nothing.
 //!
-//! `LIVES=n` has a log cut off so many times in all, instead of the few that fit into `make test`; a row says how many
-//! records were acknowledged meanwhile.
+//! `LIVES=n` makes each test run at least so many lives in all, instead of the few that fit into `make test`; a line
+//! of its output says how many records were acknowledged.
 
 use std::collections::HashMap;
 
@@ -14,22 +14,22 @@ use super::*;
 /// What the test knows about one log.
 struct Model {
     rng: Rng,
-    /// Replayed or acknowledged, in order.
+    /// Records replayed or acknowledged, in order.
     durable: Records,
     /// Appended but not acknowledged: the records of each reservation.
     doubtful: Vec<Records>,
-    /// The commit under way, and how many of these it covers.
+    /// The commit under way, and how many of the doubtful entries it covers.
     under_way: Option<(Frame, usize)>,
-    /// Where the records that matter lie, by the number they start with.
+    /// Places of the records that are needed, by the number they start with.
     living: HashMap<u64, (Location, Vec<u8>)>,
     next: u64,
-    /// Segments below hold nothing that matters.
+    /// Segments below this one hold nothing that is needed.
     floor: u32,
-    /// Records acknowledged in all its lives.
+    /// Number of records acknowledged in all lives.
     acknowledged: usize,
 }
 
-/// Lives of one log.
+/// Number of lives of one log.
 const LIVES: u64 = 8;
 
 #[test]
@@ -49,7 +49,8 @@ fn run_all(name: &str, few: u64, power: bool) {
     println!("| {name}, simulated disk | {} | {acknowledged} records | 0 lost |", seeds * LIVES);
 }
 
-/// Several lives of one log, each ended at a random change of the disk; how many records were acknowledged.
+/// Runs several lives of one log, each ended at a random change of the disk. Returns how many records were
+/// acknowledged.
 fn run(seed: u64, power: bool) -> usize {
     let mut model = Model {
         rng: Rng::with_seed(seed),
@@ -80,7 +81,7 @@ fn run(seed: u64, power: bool) -> usize {
 }
 
 impl Model {
-    /// Compares a replay with what must and may be there, and goes on from it.
+    /// Compares a replay with what must and may be in it, and goes on from it.
     fn check(&mut self, found: &Records, run: &str) {
         self.under_way = None;
         let first = found.first().map_or(self.floor, |(at, _)| at.segment).min(self.floor);

@@ -219,7 +219,7 @@ fn what_is_durable_can_be_read_where_nothing_can_be_written_any_more() {
     }
 }
 
-/// Whoever moves it away finds all of it there, and nothing of it in what has taken its place.
+/// If the directory is moved away, all files are in it, and none in what has taken its place.
 #[test]
 fn a_log_stays_in_its_directory_when_that_is_moved_and_another_takes_its_place() {
     let place = tempdir().unwrap();
@@ -241,7 +241,7 @@ fn a_log_stays_in_its_directory_when_that_is_moved_and_another_takes_its_place()
     assert_eq!(open(&away).unwrap().1, written);
 }
 
-/// As on a file system that never writes in place: its space was reserved, and yet there is none.
+/// A file system that never writes in place may lack space for what was reserved.
 #[test]
 fn a_frame_that_finds_no_space_is_told_as_what_it_is_and_a_restart_helps() {
     let disk = SimulatedDisk::new();

@@ -1,6 +1,6 @@
 //! A disk in memory that loses power, fills up and fails to sync, decided by the test.
 //!
-//! It knows what is durable apart from what a reader sees. A power cut keeps what was synced, and of the rest a
+//! It keeps what is durable apart from what a reader sees. A power cut keeps what was synced, and of the rest a
 //! random choice of 512-byte sectors and the first few changes of names.
 
 use std::collections::BTreeMap;
@@ -62,17 +62,17 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Whoever uses it next waits until this is dropped.
+    /// Makes any other use of the disk wait until the returned value is dropped.
     pub(super) fn halt(&self) -> impl Drop {
         self.lock()
     }
 
-    /// The bytes that all files together may take.
+    /// Sets how many bytes all files together may take.
     pub(super) fn set_capacity(&self, bytes: u64) {
         self.lock().capacity = bytes;
     }
 
-    /// The bytes of all files.
+    /// Returns the bytes of all files.
     pub(super) fn used(&self) -> u64 {
         self.lock().used()
     }
@@ -81,17 +81,17 @@ impl SimulatedDisk {
         self.lock().fail_next_sync = true;
     }
 
-    /// Until a restart there is no space for what is written, not even where there was something before.
+    /// Makes every write fail for lack of space until a restart, even where something was written before.
     pub(super) fn refuse_writes(&self) {
         self.lock().refuses_writes = true;
     }
 
-    /// The power goes off after that many changes.
+    /// Cuts the power after that many changes.
     pub(super) fn cut_after(&self, changes: u64) {
         self.lock().changes_left = Some(changes);
     }
 
-    /// What a process finds that starts after another was killed.
+    /// Returns the disk that a new process finds after the old one was killed.
     pub(super) fn after_kill(&self) -> Self {
         let mut state = self.lock().clone();
         state.changes_left = None;
@@ -99,7 +99,7 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// What is found after a power cut.
+    /// Returns the disk that is found after a power cut.
     pub(super) fn after_power_cut(&self, rng: &mut Rng) -> Self {
         let mut state = self.lock().clone();
         state.changes_left = None;
@@ -146,7 +146,7 @@ impl SimulatedDisk {
         self.state.lock().unwrap()
     }
 
-    /// The state, for a change; an error once the power is off.
+    /// Returns the state for a change, or an error once the power is off.
     fn change(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.lock();
         match &mut state.changes_left {
@@ -167,7 +167,7 @@ impl State {
         self.names.values().map(|&id| self.files[id].seen.len() as u64).sum()
     }
 
-    /// Frees the memory of files that no name leads to any more, now or after a power cut.
+    /// Frees the memory of files that have no name any more, neither now nor after a power cut.
     fn forget_unnamed(&mut self) {
         for (id, file) in self.files.iter_mut().enumerate() {
             let named = |names: &BTreeMap<String, usize>| names.values().any(|named| *named == id);
@@ -246,7 +246,7 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, name: &str) -> io::Result<Handle> {
         if self.lock().changes_left == Some(0) {
-            // As a file system that has become read-only after an error.
+            // A file system that has become read-only after an error does this.
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         self.open_to_read(name)
@@ -298,7 +298,7 @@ impl DiskFile for OpenFile {
         }
         state.make_room(self.id, offset + bytes.len())?;
         state.files[self.id].write(bytes, offset);
-        // The power may go off under way: the bytes may reach the disk in part, but nobody is told so.
+        // The power may go off during the write: the bytes may reach the disk in part, but the caller gets an error.
         if state.changes_left == Some(0) { Err(io::Error::other("the power went off")) } else { Ok(()) }
     }
 
@@ -308,7 +308,7 @@ impl DiskFile for OpenFile {
         let file = &mut state.files[self.id];
         let unsynced = std::mem::take(&mut file.unsynced);
         if failed {
-            // As Linux does: the pages count as clean, the disk never got them.
+            // Linux does this: the pages count as clean, although the disk never got them.
             return Err(io::Error::other("the disk failed"));
         }
         for (offset, bytes) in unsynced {

@@ -31,7 +31,7 @@ fn a_full_disk_is_noticed_before_anything_changes_and_each_purpose_leaves_space_
         assert!(matches!(full, LogError::Full { .. }), "{full}");
         assert!(written.len() > before, "{purpose:?}");
         last = log.last_space().expect("the disk is full");
-        // Give or take a record, or what one more frame would add.
+        // Within the size of one record, or of what one more frame would add.
         assert!((left.saturating_sub(64)..left + 1100).contains(&last), "{purpose:?} left {last}");
         assert_eq!(log.segments(), if purpose == Purpose::Add { 2 } else { 3 });
     }
@@ -63,7 +63,7 @@ fn a_full_disk_accepts_records_again_once_segments_are_dropped_or_space_comes() 
     log.reserve(1016, Purpose::Add).unwrap();
 }
 
-/// As when there are no descriptors: then messages need not be removed.
+/// After an error such as a lack of file descriptors it would not help to remove messages.
 #[test]
 fn a_disk_that_fails_otherwise_is_not_taken_for_full() {
     let disk = SimulatedDisk::new();
