@@ -2,9 +2,9 @@
 //!
 //! A lane holds the messages of one sender to one recipient (or to anyone) in one queue, by rank. Readers ask for a
 //! queue, a sender or both, and may read what is for anyone or for them; so lanes are grouped by (queue, recipient)
-//! and by (sender, recipient), and each group is ordered by the first ranks of its lanes. The first
-//! message for a reader is then the first lane of two groups, however deep the lanes are, and a group is touched
-//! only when the first message of a lane changes.
+//! and by (sender, recipient), and each group is ordered by the first ranks of its lanes. The first message for a
+//! reader is then at the head of the first lane of two groups, however deep the lanes are, and a group is touched only
+//! when the first message of a lane changes.
 //!
 //! Rejected: one ordered set per kind of query. It costs each message an entry in every set; lanes cost it one.
 

@@ -12,9 +12,9 @@
 //! Promises:
 //! - What `committed` saw succeed survives `kill -9` and power loss, given that the disk keeps what it said it synced
 //!   and that a 512-byte sector is written whole or not.
-//! Opening drops at most one frame, which was never acknowledged. Anything else that is not as it was written is an
-//! error that names file and offset. An orderly close ends the log with an empty frame, so that from then on even
-//! damage to its last records is distinguished from a torn frame.
+//! - Opening drops at most one frame, which was never acknowledged. Anything else that is not as it was written is
+//!   an error that names file and offset. An orderly close ends the log with an empty frame, so that from then on
+//!   even damage to its last records is distinguished from a torn frame.
 //! - A full disk is noticed by `reserve`, before anything has changed.
 //! - After a failed sync nothing more is accepted: the page cache may then differ from the disk. The next open writes
 //!   the last frame once more for the same reason.

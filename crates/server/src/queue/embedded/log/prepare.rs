@@ -4,7 +4,7 @@
 //! spare that only removals and reclaiming may use. So a full disk is noticed while there is still room to remove
 //! messages.
 //!
-//! If the thread cannot be started, the call that needs a segment does the same work.
+//! Without a thread the call that needs a segment does the same work.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
