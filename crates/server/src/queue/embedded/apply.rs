@@ -65,14 +65,14 @@ impl Stock {
         }
     }
 
-    /// Lifts a message, and notes whom that concerns.
+    /// Takes a message out, and notes which reads this concerns.
     fn take_up(&mut self, place: &Place) -> Option<Message> {
         let message = self.lift(place)?;
         self.lanes.changes.note(&message);
         Some(message)
     }
 
-    /// Puts a message in that was there before, and notes whom that concerns.
+    /// Puts a message back that was taken out, and notes which reads this concerns.
     fn put_back(&mut self, message: Message) -> Option<News> {
         self.lanes.changes.note(&message);
         self.put(message)
@@ -94,7 +94,7 @@ impl Stock {
         })
     }
 
-    /// Whether a message with this number may be there already. New ones have higher numbers than all before.
+    /// Returns whether a message with this number may exist already; new ones have higher numbers than all before.
     fn knows(&self, place: &Place) -> bool {
         place.id() <= self.last_message()
     }

@@ -1,4 +1,4 @@
-//! What is kept in memory of a message: where it stands, where its record lies, and what time will do to it.
+//! What is kept in memory of a message: its place, the location of its record, and what time will do to it.
 //!
 //! The body is never kept. A message that is simply waiting to be read (no TTL, never handed out) needs its rank and
 //! an [`Entry`], 24 bytes in all; the other fields here exist only for the few messages that need them.

@@ -130,7 +130,7 @@ pub struct Embedded {
     found: Found,
 }
 
-/// The highest numbers given out so far.
+/// The highest message and queue numbers given out so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Given {
     message: MessageId,

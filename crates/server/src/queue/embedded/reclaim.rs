@@ -84,7 +84,7 @@ impl Reclaim {
         }
     }
 
-    /// How many segments are kept because they cannot be read.
+    /// Returns how many segments are kept because they cannot be read.
     pub(super) fn unreadable(&self) -> u64 {
         u64::from(self.damaged.is_some() || self.retry_at.is_some())
     }

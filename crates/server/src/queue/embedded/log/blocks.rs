@@ -73,12 +73,12 @@ impl Blocks {
         check_record(bytes, len, seed).ok_or_else(|| damaged(&*self.disk))
     }
 
-    /// Forgets an open file, so that its space goes back when the file is deleted.
+    /// Closes a segment's file, so that its space is freed when the file is deleted.
     pub(super) fn close(&mut self, segment: u32) {
         self.files.retain(|(number, _)| *number != segment);
     }
 
-    /// Reads what lies in more than one block past the cache.
+    /// Reads a record that lies in more than one block, without the cache.
     fn load_whole(&mut self, segment: u32, start: usize, end: usize) -> Result<(), LogError> {
         let file = self.file(segment)?;
         let mut whole = std::mem::take(&mut self.whole);
@@ -89,7 +89,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The slot that holds a block, read first where needed.
+    /// Returns the slot that holds a block, which is read first if it is not in the cache.
     fn block(&mut self, segment: u32, number: usize) -> Result<usize, LogError> {
         let slot = match self.keys.iter().position(|key| *key == (segment, number)) {
             Some(slot) => slot,
@@ -111,7 +111,7 @@ impl Blocks {
         Ok(slot)
     }
 
-    /// A slot for a new block: an unused one, else the first the hand meets that was not used since it last came by.
+    /// Returns a slot for a new block: an empty one, else the first after `hand` not used since `hand` last passed it.
     fn free_slot(&mut self) -> usize {
         /// Segments count from 1, so nothing is ever found under this key.
         const NOTHING: (u32, usize) = (0, 0);

@@ -106,7 +106,7 @@ impl Model {
         self.durable = expected;
     }
 
-    /// Random work until the power goes off.
+    /// Does random work until the power goes off.
     fn work(&mut self, mut log: Log) -> Result<(), LogError> {
         for _ in 0..self.rng.usize(..300) {
             match self.rng.u8(..10) {

@@ -50,7 +50,7 @@ fn commit(log: &mut Log) -> Result<(), LogError> {
     result
 }
 
-/// Appends records of `bytes` bytes, each its own commit, and answers what was appended.
+/// Appends records of `bytes` bytes, each its own commit, and returns what was appended.
 fn fill(log: &mut Log, count: usize, bytes: usize) -> Records {
     let mut records = Records::new();
     for number in 0..count {
@@ -62,7 +62,7 @@ fn fill(log: &mut Log, count: usize, bytes: usize) -> Records {
     records
 }
 
-/// Goes through the whole oldest segment and answers its records.
+/// Sweeps the whole oldest segment and returns its records.
 fn sweep(log: &mut Log, bytes_max: usize) -> Result<Records, LogError> {
     let (mut cursor, mut found, mut places) = Default::default();
     let mut records = Records::new();

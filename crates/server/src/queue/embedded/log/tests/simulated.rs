@@ -26,7 +26,7 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     renames: Vec<Rename>,
     capacity: u64,
-    /// Changes until the power goes off.
+    /// Number of changes until the power goes off; None: it stays on.
     changes_left: Option<u64>,
     fail_next_sync: bool,
     refuses_writes: bool,
