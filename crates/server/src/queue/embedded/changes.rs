@@ -2,8 +2,7 @@
 //!
 //! A message just sent is recognised by its number, which is above all durable ones. One that was taken or came back
 //! is not. So each commit notes which queues and accounts it concerns until it is durable, and a read of one of them
-//! waits for that commit. The notes grow with the number of different queues and accounts in a batch; nothing is kept
-//! per message.
+//! waits for that commit. Notes grow with the different queues and accounts in a batch; nothing is kept per message.
 //!
 //! A change of a message that cannot be read now (a leased one, say) concerns its readers from the moment when they
 //! could have read it: when its lease would have ended, or will end.

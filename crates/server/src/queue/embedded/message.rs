@@ -88,8 +88,7 @@ pub(super) struct Entry {
     pub(super) body_len: u32,
 }
 
-/// A message with all that is kept of it, for the few that need more than an entry and for any lifted out of the
-/// indexes.
+/// A message with all that is kept of it: one that needs more than an entry, or one lifted out of the indexes.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) place: Place,

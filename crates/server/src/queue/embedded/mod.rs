@@ -1,5 +1,4 @@
-//! The embedded durable store: the state by which messages are selected is in memory, the messages themselves in a
-//! log.
+//! The embedded durable store: the state by which messages are selected is in memory, the messages are in a log.
 //!
 //! ```text
 //!   request ─▶ decide (rules, reading the stock) ─▶ effect ─▶ stock (lanes, leases, counts …)
@@ -106,8 +105,7 @@ pub struct Embedded {
     room: u64,
     /// Purpose of that reservation: what adds something may not use space that was left for removals.
     room_for: Purpose,
-    /// Bytes of records since the last commit was sealed. Swept records never count: they are written just before
-    /// sealing.
+    /// Bytes of records since the last commit was sealed. Sweeps are not in it: they are done just before sealing.
     added: u64,
     /// Most bytes that are reserved for a whole batch before its requests run.
     ahead_max: u64,
@@ -224,15 +222,13 @@ impl Embedded {
         }
     }
 
-    /// Returns the seed with which another store would draw the same receipts from now on; None if this one has no
-    /// seed.
+    /// Returns the seed with which another store would draw the same receipts from now on; None without a seed.
     #[must_use]
     pub fn receipt_seed(&self) -> Option<u64> {
         self.receipts.seed()
     }
 
-    /// Applies an effect to the state now and appends it to the log for the next commit. Space must have been
-    /// reserved.
+    /// Applies an effect to the state now and appends it to the log for the next commit. Space must be reserved before.
     fn record(&mut self, effect: &Effect<'_>) -> Option<News> {
         self.head.clear();
         let tail = effect.encode(&mut self.head);

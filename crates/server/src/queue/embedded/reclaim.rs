@@ -30,8 +30,7 @@ const PACE: u64 = 2;
 /// Most bytes of memory kept for the next piece.
 const BUFFER_KEPT: usize = 1 << 20;
 
-/// Most bytes by which a record grows when it is recorded again: a lease, the name of a first queue, and what the log
-/// adds.
+/// Most bytes by which a record grows when recorded again: a lease, the name of a first queue, the log's own bytes.
 const PRESENT_STATE_BYTES: u64 = 320;
 
 /// Size of the record of the counters, with what the log adds.
@@ -138,8 +137,7 @@ impl Embedded {
         live + live.min(self.stock.specials() * PRESENT_STATE_BYTES) + SWEEP_BYTES
     }
 
-    /// Records again what lives in the next piece of the segment, of about so many bytes. Returns whether that was
-    /// the last.
+    /// Records again what lives in the next `bytes` or so of the segment. Returns whether that was the last piece.
     fn sweep_step(&mut self, segment: u32, bytes: usize) -> bool {
         let mut found = std::mem::take(&mut self.reclaim.found);
         let mut records = std::mem::take(&mut self.reclaim.records);
@@ -253,8 +251,7 @@ impl Embedded {
         }
     }
 
-    /// Returns whether so many bytes of records fit on the disk, into the space that every request leaves free for
-    /// this.
+    /// Reserves space for `bytes` of records, of which every request leaves some free for this. Returns whether it fits.
     fn claim(&mut self, bytes: u64) -> bool {
         self.ensure(bytes, Purpose::Reclaim).is_ok()
     }

@@ -79,8 +79,7 @@ impl Stock {
         self.special.get(&id)
     }
 
-    /// Returns a message with all that is kept of it; None if there is none in that place. A moved message is found
-    /// by its id.
+    /// Returns a message with all that is kept of it, if there is one. A moved message is found by its id.
     pub(super) fn look(&self, place: &Place) -> Option<Message> {
         let special = self.special(place.id()).cloned();
         special.or_else(|| self.lanes.entry(place).map(|entry| Message::plain(*place, entry)))

@@ -1,5 +1,4 @@
-//! A store in memory, simple enough to be evidently right: every rule of the queue tier in as little code as
-//! possible.
+//! A store in memory, simple enough to be evidently right: every rule of the queue tier in as little code as can be.
 //!
 //! It promises nothing after a stop. It is the reference: the other stores are tested by giving them and this one the
 //! same requests and comparing the answers. So where speed and simplicity conflict, simplicity wins: a reader scans a
@@ -52,8 +51,7 @@ enum Reply {
 }
 
 impl Memory {
-    /// Makes an empty store. Stores with the same `seed` that get the same requests draw the same receipts; without a
-    /// seed receipts cannot be guessed.
+    /// Makes an empty store. With the same `seed` and requests, stores draw the same receipts; without, unguessable ones.
     #[must_use]
     pub fn new(seed: impl Into<Option<u64>>) -> Self {
         Self {
@@ -90,8 +88,7 @@ impl Memory {
         }
     }
 
-    /// Checks the memory limit for a lease or a remembered answer, which is twice that for messages, as in the
-    /// embedded store.
+    /// Checks the memory limit for a lease or a remembered answer: twice that for messages, as in the embedded store.
     fn has_memory_to_remember(&self) -> Result<(), Fault> {
         match self.memory_limit {
             Some(limit) if self.state_bytes() > limit.saturating_mul(2) => {

@@ -131,8 +131,7 @@ impl Memory {
         selection.queue.map(|queue| self.stock.expect_queue(ask.bytes_of(queue))).transpose()
     }
 
-    /// Returns the selection with numbers for names; None if it names a sender that was never met, so that nothing
-    /// can suit.
+    /// Returns the selection with numbers for names; None if its sender was never met, so that nothing can suit.
     fn interest(&self, ask: Ask<'_>, selection: &Selection) -> Result<Option<Interest>, Fault> {
         let queue = self.named_queue(ask, selection)?;
         let sender = selection.sender.map(|sender| self.accounts.find(ask.bytes_of(sender)));

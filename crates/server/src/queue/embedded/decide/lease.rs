@@ -67,8 +67,7 @@ impl Embedded {
         Ok(answer.integer(1))
     }
 
-    /// Does everything that is due by now, except that the end of a lease is held up while there is no space to
-    /// record it.
+    /// Does everything that is due by now, except ends of leases, which are held up while there is no space for them.
     ///
     /// All of it is done at once, however much: otherwise requests between the parts would be given expired messages,
     /// and late messages before early ones. An alarm costs less than the request that set it, so that is noticed only

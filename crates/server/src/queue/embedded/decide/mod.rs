@@ -84,8 +84,7 @@ impl Embedded {
             Operation::Browse { queue, after, count } if settled => {
                 self.browse(ask.bytes_of(*queue), *after, *count, answer).map(Some)
             }
-            // A login is answered even while a commit is under way or after a failure, so that a client can ask what
-            // is wrong.
+            // Even while a commit is under way or after a failure, so that a client can ask what is wrong.
             Operation::Login { account } => {
                 let known = self.durably_known(ask.bytes_of(*account));
                 Ok(known.map(|id| answer.integer(id.into())))
@@ -94,8 +93,7 @@ impl Embedded {
         }
     }
 
-    /// Fails once a sync has failed. Until then all that memory holds is durable, or will be before an answer is
-    /// sent.
+    /// Fails once a sync has failed. Until then all in memory is durable, or will be before an answer is sent.
     fn is_sound(&self) -> Result<(), Fault> {
         self.failed.clone().map_or(Ok(()), Err)
     }

@@ -51,8 +51,7 @@ impl Embedded {
         Ok(Some(Outcome::Ok))
     }
 
-    /// Returns whether what was found is durable and stays so. A store that has failed cannot make durable what time
-    /// does to messages.
+    /// Returns whether what was found is durable and stays so. A failed store cannot make durable what time changes.
     fn found_is_certain(&self, interest: Option<Interest>) -> bool {
         let picks = self.found.picks();
         picks.iter().all(|pick| self.is_durable(pick.place.id()))
@@ -68,8 +67,7 @@ impl Embedded {
             && due.all(|(place, message)| place < DUE_MAX && !has_come(message))
     }
 
-    /// Returns whether a message whose delay or lease is over can be read by this reader, in its queue or as a dead
-    /// letter.
+    /// Returns whether this reader can read a message whose delay or lease is over, in its queue or as a dead letter.
     fn may_come(&self, message: &Message, interest: &Interest) -> bool {
         let comes_to = |queue| {
             let mut place = message.place;
@@ -108,8 +106,7 @@ impl Embedded {
         selection.queue.map(|queue| self.expect_queue(ask.bytes_of(queue))).transpose()
     }
 
-    /// Returns the selection with numbers for names; None if it names a sender that was never met, so that nothing
-    /// can suit.
+    /// Returns the selection with numbers for names; None if its sender was never met, so that nothing can suit.
     pub(super) fn interest(
         &self,
         ask: Ask<'_>,

@@ -18,12 +18,10 @@ use super::recovery::{Whereabouts, check_follows, damaged, examine};
 use super::scan::Scan;
 use super::segment::{FIRST_FRAME, PAGE, file_name, file_number};
 
-/// Number of attempts, as an attempt may read what is just being written. What is still wrong in the last one is
-/// damage.
+/// Number of attempts, as one may read what is just being written. What is still wrong in the last is damage.
 const ATTEMPTS: usize = 5;
 
-/// File that marks a copy as incomplete: one that is broken off, by a signal say, would otherwise open as a shorter
-/// log.
+/// File that marks an incomplete copy: one broken off, by a signal say, would otherwise open as a shorter log.
 const UNFINISHED: &str = "unfinished";
 
 /// The size of a copy.
@@ -89,8 +87,7 @@ impl fmt::Display for CopyError {
 
 impl std::error::Error for CopyError {}
 
-/// Copies the log in `from` into the directory `to`, which is made, and makes the copy durable. Every frame is
-/// checked on the way.
+/// Copies the log in `from` into the directory `to`, which is made, durably. Every frame is checked on the way.
 ///
 /// # Errors
 /// [`CopyError`]; `from` is never changed.

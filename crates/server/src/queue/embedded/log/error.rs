@@ -53,8 +53,7 @@ impl LogError {
         }
     }
 
-    /// Returns the error for a failed write of a commit, which may be on the disk in part: `Full` would wrongly say
-    /// that nothing was changed.
+    /// Returns the error for a failed write of a commit, part of which may be on the disk: `Full` would deny that.
     pub(super) fn refused(action: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), cause: error.to_string() }
     }

@@ -178,8 +178,7 @@ impl Log {
         self.rotate(bytes + kept, left)
     }
 
-    /// Returns the wait that `reserve` would have at present for segments being made ready; None if it would not
-    /// wait.
+    /// Returns the wait for segments being made ready that `reserve` would have now; None if it would not wait.
     #[must_use]
     pub fn awaited(&self, bytes: u64, purpose: Purpose) -> Option<Awaited> {
         let size = self.active.size_for(bytes) + purpose.kept(self.preparer.segment_bytes());
@@ -193,8 +192,7 @@ impl Log {
         !self.preparer.has(purpose.left())
     }
 
-    /// Returns how many bytes of records still fit into one segment if the disk has no space for another; None if it
-    /// may have.
+    /// Returns how many bytes of records still fit into one segment; None unless the disk has no space for another.
     #[must_use]
     pub fn last_space(&self) -> Option<u64> {
         let behind = self.preparer.last_space()?;
@@ -237,8 +235,7 @@ impl Log {
         Some(Frame { pieces, floor: self.declared })
     }
 
-    /// Takes a frame back after its sync. After an error the log accepts no changes until it is opened again, but can
-    /// still be read.
+    /// Takes a frame back after its sync. After an error the log can only be read until it is opened again.
     pub fn committed(&mut self, frame: Frame, result: &Result<(), LogError>) {
         self.in_flight = false;
         if let Err(error) = result {

@@ -1,8 +1,7 @@
 //! Makes segments ready ahead of their use, and deletes old ones, on a thread of its own.
 //!
 //! Two empty segments are kept ready under their own numbers: the next one, so that moving on costs nothing, and a
-//! spare that only removals and reclaiming may use. So a full disk is noticed while there is still room to remove
-//! messages.
+//! spare for removals and reclaiming only. So a full disk is noticed while there is still room to remove messages.
 //!
 //! Without a thread the call that needs a segment does the same work.
 
@@ -140,8 +139,7 @@ impl Preparer {
         self.shared.pattern.capacity
     }
 
-    /// Returns how many bytes of records fit into the next segment (0 if there is none); None unless the last try to
-    /// make another ready found no space.
+    /// Returns how many bytes of records fit into the next segment, 0 without one; None if another may be made ready.
     pub(super) fn last_space(&self) -> Option<u64> {
         let state = self.shared.lock();
         let used = FIRST_FRAME as u64 + Tail::overhead();

@@ -115,8 +115,7 @@ pub(super) fn recover(
     }))
 }
 
-/// Finds the last segment with a frame, or the first one of all if no frame was ever written, and the empty ones
-/// behind it.
+/// Finds the last segment with a frame (the first of all if there is no frame) and the empty ones behind it.
 fn find_tail(disk: &dyn Disk, numbers: &[u32]) -> Result<Option<(Loaded, VecDeque<Segment>)>, OpenError> {
     let mut behind = VecDeque::new();
     let mut identity = None;

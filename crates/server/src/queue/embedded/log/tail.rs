@@ -55,8 +55,7 @@ impl Tail {
         self.bytes.len() == FIRST_FRAME
     }
 
-    /// Returns the file size needed to append `bytes` of records, as [`Log::reserve`](super::Log::reserve) counts
-    /// them, and to close their frame.
+    /// Returns the file size needed to append `bytes` of records, as the caller counts them, and to close their frame.
     pub(super) fn size_for(&self, bytes: u64) -> u64 {
         self.used() + Self::overhead() + bytes
     }
@@ -128,8 +127,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Adds zeros behind the frame to the end of its page: a write of whole pages never has to read the rest of an
-    /// old page first.
+    /// Adds zeros behind the frame to the end of its page: a write of whole pages never has to read an old page first.
     fn new(segment: &Segment, start: usize, mut bytes: Vec<u8>) -> Self {
         let end = (start + bytes.len()).next_multiple_of(PAGE);
         bytes.resize(end - start, 0);
@@ -142,8 +140,7 @@ impl Piece {
         }
     }
 
-    /// Writes and syncs the frame. Its space was reserved, but a file system that never writes in place may lack it
-    /// all the same.
+    /// Writes and syncs the frame. A file system that never writes in place may lack space although it was reserved.
     pub(super) fn sync(&self) -> Result<(), LogError> {
         let written = self.file.write_at(&self.bytes, self.offset);
         written.map_err(|error| LogError::refused("write", &self.path, &error))?;

@@ -49,8 +49,7 @@ fn run_all(name: &str, few: u64, power: bool) {
     println!("| {name}, simulated disk | {} | {acknowledged} records | 0 lost |", seeds * LIVES);
 }
 
-/// Runs several lives of one log, each ended at a random change of the disk. Returns how many records were
-/// acknowledged.
+/// Runs the lives of one log, each ended at a random change of the disk. Returns how many records were acknowledged.
 fn run(seed: u64, power: bool) -> usize {
     let mut model = Model {
         rng: Rng::with_seed(seed),
