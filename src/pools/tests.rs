@@ -1,6 +1,8 @@
 //! Good files, and the word that stands beside each mistake.
 
-use posthaste_server::cache::layout::{LimitPlan, ShadowPlan};
+use std::time::Duration;
+
+use posthaste_server::cache::layout::{Fallback, LimitPlan, ShadowPlan};
 use posthaste_server::cache::rules::{Answer, GetErrors, KeyPart, ReadRepair, Reads, Writes};
 
 use super::*;
