@@ -120,7 +120,7 @@ def _checked(content: dict[str, Any], where: str, context: object = None) -> Exp
 
 def _sentences(error: ValidationError) -> list[str]:
     """One sentence for each key: a value that could be of several types is complained about once."""
-    found: dict[str, str] = Field(default_factory=dict)
+    found: dict[str, str] = {}
     for each in error.errors():
         message = each["msg"].removeprefix("Value error, ")
         if not each["loc"]:  # from `_whole`, which names its keys itself

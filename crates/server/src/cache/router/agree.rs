@@ -16,19 +16,18 @@ const NOBODY_THERE: &[u8] = b"SERVER_ERROR no server is there\r\n";
 
 impl Router {
     pub(super) fn rule(&self, id: u32) -> Answer {
-        let pool = usize::from(self.exchanges[id as usize].aim.pool);
+        let pool = usize::from(self.exchanges[id].aim.pool);
         // flush_all has no pool of its own, and with it all must answer.
-        let is_for_key = self.exchanges[id as usize].request.is_some_and(|request| request.keys > 0);
+        let is_for_key = self.exchanges[id].request.is_some_and(|request| request.keys > 0);
         if is_for_key { self.table_of(id).pools[pool].rules.answer } else { Answer::All }
     }
 
     /// Answers a write that was just sent to all its servers, if its rule waits for none of them.
     pub(super) fn answer_at_once(&mut self, id: u32) {
-        let Some(request) = self.exchanges[id as usize].request.filter(|_| self.rule(id) == Answer::None)
-        else {
+        let Some(request) = self.exchanges[id].request.filter(|_| self.rule(id) == Answer::None) else {
             return;
         };
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         let start = exchange.reply_bytes.len();
         done(&request, &exchange.bytes, &mut exchange.reply_bytes);
         let end = exchange.reply_bytes.len();
@@ -38,7 +37,7 @@ impl Router {
 
     /// Answers a write that goes to all copies, if the replies so far are enough by its rule.
     pub(super) fn try_answer(&mut self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         if exchange.plan != Plan::Fan || exchange.done {
             return;
         }
@@ -65,7 +64,7 @@ impl Router {
             Answer::All => u16::MAX, // all that take part: what is read afterwards is what was decided
             rule => rule.needed(copies).map_or(0, |needed| needed.saturating_sub(1) as u16),
         };
-        self.exchange(id).followers = followers;
+        self.exchanges[id].followers = followers;
         if followers == 0 {
             self.answer_decision(id);
         }
@@ -73,7 +72,7 @@ impl Router {
 
     /// Notes that one more server has done what was decided, and answers if that is enough.
     pub(super) fn note_follower(&mut self, id: u32) {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.followers = exchange.followers.saturating_sub(1);
         if exchange.followers == 0 {
             self.answer_decision(id);
@@ -82,7 +81,7 @@ impl Router {
 
     /// Answers the client with what was decided, unless it is answered already.
     pub(super) fn answer_decision(&mut self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         if let Some(decided) = exchange.replies.first().copied().filter(|_| exchange.ending.is_none()) {
             self.answer_with(id, decided);
             self.conclude(id);
@@ -91,7 +90,7 @@ impl Router {
 
     /// Returns the reply to pass on if `needed` servers did not refuse: rather one that says that it was done.
     fn agreed(&self, id: u32, needed: usize) -> Option<&Reply> {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let well = || exchange.replies.iter().filter(|reply| reply.verdict != Verdict::Error);
         let done = well().find(|reply| reply.verdict == Verdict::Done);
         if well().count() >= needed { done.or_else(|| well().next()) } else { None }
@@ -99,7 +98,7 @@ impl Router {
 
     /// Returns the answer to a write after the last reply: a server's reply, or (`Err`) the router's own words.
     pub(super) fn last_answer(&self, id: u32) -> Result<Reply, Cow<'static, [u8]>> {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
         let done = exchange.replies.iter().find(|reply| reply.verdict == Verdict::Done);
         if let Some(needed) = self.rule(id).needed(usize::from(exchange.copies)) {

@@ -17,12 +17,12 @@ impl Router {
         if !self.is_handed_over() {
             return;
         }
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let hash = plain_key(&request, &exchange.bytes, hash);
         let Some(claim) = self.fleet.claims.claim_if_free(hash, self.who, self.now) else { return };
         let shape = follow::ask_size(&request, &exchange.bytes, &mut self.lanes[decider].output);
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         (exchange.claim, exchange.plan) = (Some(claim), Plan::Create);
         self.note_mark(id, true);
         self.expect(id, decider, OUTCOME, shape);
@@ -30,7 +30,7 @@ impl Router {
 
     /// Has the other copies create what was created, whatever they held, if the decider `said` that it still holds it.
     pub(super) fn create_if_kept(&mut self, id: u32, decider: usize, said: &[u8]) {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Clean;
         let Some(request) = exchange.request else { return };
         // With `R`, `W` may also mean that the client is to replace an old value, which the other copies hold too.
@@ -39,7 +39,7 @@ impl Router {
         if !is_kept {
             return;
         }
-        let most = self.most(self.exchanges[id as usize].aim.expiry_s);
+        let most = self.most(self.exchanges[id].aim.expiry_s);
         self.each_copy(id, |router, server| {
             if server == decider || !router.receives(id, server) {
                 return;
@@ -47,7 +47,7 @@ impl Router {
             if !may_be_old {
                 router.delete(id, server);
             }
-            let bytes = &router.exchanges[id as usize].bytes;
+            let bytes = &router.exchanges[id].bytes;
             let shape = follow::create(&request, bytes, most, &mut router.lanes[server].output);
             router.expect(id, server, ASIDE, shape);
         });

@@ -7,13 +7,13 @@ use super::Router;
 impl Router {
     /// Notes which flushes there were when an exchange claimed its key. `decides`: not all copies are told at once.
     pub(super) fn note_mark(&mut self, id: u32, decides: bool) {
-        self.exchange(id).mark = Some(self.fleet.flushes.mark(&self.flushes, decides));
+        self.exchanges[id].mark = Some(self.fleet.flushes.mark(&self.flushes, decides));
     }
 
     /// Deletes the key of an exchange on all copies, if the exchange has a claim and a flush was under way since then.
     /// Called before the claim is given back. Returns whether a flush was.
     pub(super) fn forget_if_flushed(&mut self, id: u32) -> bool {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         let Some(mark) = exchange.mark.take().filter(|_| exchange.claim.is_some()) else { return false };
         let was_any = self.fleet.flushes.was_any(&self.flushes, &mark);
         if was_any {
@@ -24,7 +24,7 @@ impl Router {
 
     /// Marks a flush as over, if the exchange that ends is one.
     pub(super) fn end_flush(&mut self, id: u32) {
-        if self.exchanges[id as usize].request.is_some_and(|request| request.verb == Verb::FlushAll) {
+        if self.exchanges[id].request.is_some_and(|request| request.verb == Verb::FlushAll) {
             self.fleet.flushes.end(&mut self.flushes);
         }
     }

@@ -144,7 +144,7 @@ impl Router {
     ) -> Result<Expected, Broken> {
         loop {
             let expected = *self.lanes[server].expected.front().ok_or(Broken)?;
-            self.exchanges[expected.exchange as usize].note_read(self.reads);
+            self.exchanges[expected.exchange].note_read(self.reads);
             if expected.shape != Shape::Joined || !self.tells_of_later(expected, piece, bytes) {
                 return Ok(expected);
             }
@@ -165,7 +165,7 @@ impl Router {
 
     /// Returns the keys of a share that are neither found nor missed so far, as its server knows them.
     fn keys_of(&self, id: u32, share: u16) -> impl Iterator<Item = Cow<'_, [u8]>> {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let route = usize::from(exchange.shares[usize::from(share)].route);
         let renaming = &self.table_of(id).routes[route].renaming;
         let places = exchange.gather.unsettled(share).iter();

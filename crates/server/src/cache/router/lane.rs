@@ -159,8 +159,8 @@ impl Router {
 
     /// Stamps every request asked so far, and not stamped yet, as sent at this time.
     pub fn stamp_sent(&mut self, sent: u64) {
-        for id in self.unsent.drain(..) {
-            let stamps = &mut self.exchanges[id as usize].stamps;
+        for id in self.unstamped.drain(..) {
+            let stamps = &mut self.exchanges[id].stamps;
             if stamps.sent == 0 {
                 stamps.sent = sent;
             }
@@ -207,7 +207,7 @@ impl Router {
     pub(super) fn expect(&mut self, id: u32, server: usize, part: u16, shape: Shape) {
         let lane = &mut self.lanes[server];
         lane.behind += 1;
-        note_concerned(&mut lane.concerned, &self.exchanges[id as usize], part);
+        note_concerned(&mut lane.concerned, &self.exchanges[id], part);
         let place = lane.expected.len();
         self.expect_at(place, server, Expected { exchange: id, part, shape, since: self.now });
     }
@@ -228,7 +228,7 @@ impl Router {
         (lane.fresh, lane.later) = (lane.fresh + 1, lane.later + 1);
         lane.expected.insert(place, expected);
         its.counts.requests.fetch_add(1, Ordering::Relaxed);
-        self.exchanges[expected.exchange as usize].pending += 1;
+        self.exchanges[expected.exchange].pending += 1;
     }
 
     /// Notes that a server's connection was closed or is left alone for now, and drops what was still to be sent over
@@ -247,10 +247,10 @@ impl Router {
 
     /// Deletes the key of an exchange on a server: now, or before it takes part again.
     pub(super) fn delete(&mut self, id: u32, server: usize) {
-        let Some(request) = self.exchanges[id as usize].request.filter(|_| self.receives(id, server)) else {
+        let Some(request) = self.exchanges[id].request.filter(|_| self.receives(id, server)) else {
             return;
         };
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let deletion = Deletion::of(request.key.of(&exchange.bytes), request.base64);
         if deletion.concerns(&self.servers[server].dialect) {
             let shape = follow::written(&deletion, &mut self.lanes[server].output);

@@ -39,10 +39,10 @@ impl Router {
 
     /// Makes the shares of a get from number `first` on collect their misses, if these are to be looked up elsewhere.
     pub(super) fn collect_misses(&mut self, id: u32, first: usize, verb: Verb) {
-        for number in first..self.exchanges[id as usize].shares.len() {
-            let share = self.exchanges[id as usize].shares[number];
+        for number in first..self.exchanges[id].shares.len() {
+            let share = self.exchanges[id].shares[number];
             if self.share_falls_through(id, share, verb) {
-                self.exchange(id).gather.collect_misses(number as u16);
+                self.exchanges[id].gather.collect_misses(number as u16);
             }
         }
     }
@@ -53,13 +53,13 @@ impl Router {
         let waiting = self.lanes[server].expected.iter().filter(|expected| expected.part < OUTCOME);
         let waiting: Vec<_> = waiting.map(|expected| (expected.exchange, expected.part)).collect();
         for (id, part) in waiting {
-            let exchange = &self.exchanges[id as usize];
+            let exchange = &self.exchanges[id];
             match (exchange.plan, exchange.request) {
                 (Plan::Gather, request) => {
                     let verb = request.map_or(Verb::Get, |request| request.verb);
                     let share = exchange.shares[usize::from(part)];
                     if share.missed_by.is_none() && self.share_falls_through(id, share, verb) {
-                        self.exchange(id).gather.collect_misses(part);
+                        self.exchanges[id].gather.collect_misses(part);
                     }
                 }
                 (Plan::Relay, Some(request)) if !decides(&request, &exchange.bytes) => {
@@ -68,7 +68,7 @@ impl Router {
                     let is_first = exchange.missed_by.is_none();
                     let falls_through =
                         is_own && is_first && self.falls_through(id, usize::from(pool), server, request.verb);
-                    self.exchange(id).falls_through |= falls_through;
+                    self.exchanges[id].falls_through |= falls_through;
                 }
                 _ => {}
             }
@@ -93,7 +93,7 @@ impl Router {
         };
         self.servers[usize::from(share.server)].health.missed_keys(places.len() as u32);
         let missed_by = Some(MissedBy::Replica(share.server));
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         let number = exchange.gather.share();
         exchange.shares.push(Share { server: other, missed_by, ..share });
         places.iter().for_each(|place| exchange.gather.assign(*place, number));
@@ -102,8 +102,8 @@ impl Router {
 
     /// Looks up these keys of a share in the second pool.
     pub(super) fn look_up_below(&mut self, id: u32, share: Share, places: &[u32], missed_by: MissedBy) {
-        let first = self.exchanges[id as usize].shares.len();
-        let exchange = &mut self.exchanges[id as usize];
+        let first = self.exchanges[id].shares.len();
+        let exchange = &mut self.exchanges[id];
         let table = &self.tables[usize::from(exchange.table)].table;
         let own = &table.pools[usize::from(share.pool)];
         let Some(source) = own.source else { return };
@@ -138,7 +138,7 @@ impl Router {
             );
             exchange.gather.assign(*place, number);
         }
-        for number in first..self.exchanges[id as usize].shares.len() {
+        for number in first..self.exchanges[id].shares.len() {
             self.send_share(id, number as u16);
         }
     }
@@ -146,7 +146,7 @@ impl Router {
     /// Looks up elsewhere, if possible, the key of a meta get that `missed` has missed (`None`: no server could be
     /// asked). Returns whether it does.
     pub(super) fn look_up_whole(&mut self, id: u32, missed: Option<usize>) -> bool {
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         let Some(request) = exchange.request.filter(|_| exchange.falls_through) else { return false };
         let table = &self.tables[usize::from(exchange.table)].table;
         let own = &table.pools[usize::from(exchange.aim.pool)];
@@ -171,7 +171,7 @@ impl Router {
 
     /// Copies the key of a meta get from `server`, which has it, to where it was missed before, if it was.
     pub(super) fn fill_whole(&mut self, id: u32, server: usize) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let (Some(request), Some(missed_by)) = (exchange.request, exchange.missed_by) else { return };
         let key = request.key.of(&exchange.bytes).to_vec();
         self.fill(id, &key, request.base64, exchange.aim, server, missed_by);
@@ -209,7 +209,7 @@ impl Router {
 
     /// Copies the key of a decision to a replica that lacked it and so could not follow. The copy takes over the claim.
     pub(super) fn fill_follower(&mut self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let lacks = exchange.replies.iter().skip(1).find(|reply| reply.verdict == Verdict::Not);
         let (Some(decider), Some(lacks)) = (exchange.replies.first(), lacks) else { return };
         let Some(request) = exchange.request.filter(|request| !request.verb.is_delete()) else { return };
@@ -218,9 +218,9 @@ impl Router {
         if exchange.pending > 0 || !understands || !self.may_fill_from(id, decider) {
             return;
         }
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let (key, aim) = (request.key.of(&exchange.bytes).to_vec(), exchange.aim);
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         if let Some(mark) = exchange.mark.take()
             && let Some(claim) = exchange.claim.take()
         {
@@ -233,7 +233,7 @@ impl Router {
         let its = &self.servers[server];
         let may_ask = !self.is_crowded(server) && !its.health.is_away() && its.dialect.is_todays();
         // By another table, keys may be written without a claim.
-        let is_current = self.exchanges[id as usize].table == self.current && self.is_handed_over();
+        let is_current = self.exchanges[id].table == self.current && self.is_handed_over();
         may_ask && self.fills < limits::FILLS_MAX && is_current
     }
 
@@ -274,7 +274,7 @@ impl Router {
         (claim, mark): (Claim, Mark),
     ) {
         let fill = self.begin_own(Plan::Fetch);
-        let exchange = self.exchange(fill);
+        let exchange = &mut self.exchanges[fill];
         (exchange.claim, exchange.aim, exchange.request) = (Some(claim), aim, Some(request));
         (exchange.missed_by, exchange.mark) = (Some(missed_by), Some(mark));
         exchange.bytes.extend_from_slice(key);
@@ -286,13 +286,13 @@ impl Router {
     /// Stores a value that was fetched from `server` where it was missed, unless it expires now or is to be replaced.
     pub(super) fn store_fetched(&mut self, id: u32, server: usize, reply: &[u8]) {
         if self.gives_back(id, server, reply) {
-            self.exchange(id).plan = Plan::Clean;
+            self.exchanges[id].plan = Plan::Clean;
             return;
         }
         let Some((head, data)) = stored(reply, self.now_s()) else { return };
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         if exchange.table != self.current || self.generation != self.fleet.generation() {
-            self.exchange(id).plan = Plan::Clean;
+            self.exchanges[id].plan = Plan::Clean;
             return;
         }
         let (Some(request), Some(missed_by)) = (exchange.request, exchange.missed_by) else { return };
@@ -301,19 +301,19 @@ impl Router {
         for server in self.receivers(table, exchange.aim, missed_by, &request, &exchange.bytes) {
             let output = &mut self.lanes[server].output;
             let base64: &[u8] = if request.base64 { b" b" } else { b"" };
-            let key = &self.exchanges[id as usize].bytes;
+            let key = &self.exchanges[id].bytes;
             [b"ms ", &key[..], &head, base64, b" ME\r\n", data]
                 .iter()
                 .for_each(|part| output.extend_from_slice(part));
             self.expect(id, server, ASIDE, Shape::Meta);
         }
-        self.exchange(id).plan = Plan::Clean;
+        self.exchanges[id].plan = Plan::Clean;
     }
 
     /// Gives back the right to replace a value, if `reply` grants it, so that the next reader gets it: a server grants
     /// it once, and the router cannot use it. Returns whether `reply` did.
     pub(super) fn gives_back(&mut self, id: u32, server: usize, reply: &[u8]) -> bool {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let (Some(request), Some(token)) = (exchange.request, won(reply)) else { return false };
         let base64: &[u8] = if request.base64 { b" b" } else { b"" };
         [b"md ", request.key.of(&exchange.bytes), b" I C", token, base64, b"\r\n"]

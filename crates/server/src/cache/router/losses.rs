@@ -62,7 +62,7 @@ impl Router {
     #[must_use]
     pub fn is_to_decide_late(&self, server: usize) -> bool {
         self.lanes[server].expected.iter().any(|expected| {
-            let exchange = &self.exchanges[expected.exchange as usize];
+            let exchange = &self.exchanges[expected.exchange];
             let is_decided = match exchange.plan {
                 Plan::Decide => true,
                 Plan::Gather => exchange.request.is_some_and(|request| needs_decider(request.verb)),
@@ -81,7 +81,7 @@ impl Router {
     fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<Option<Missed>> {
         let mut keys = Vec::new();
         for Expected { exchange: id, .. } in expected {
-            let exchange = &self.exchanges[*id as usize];
+            let exchange = &self.exchanges[*id];
             if exchange.changes() || exchange.creates {
                 keys.push(self.missed(*id));
             } else {
@@ -94,7 +94,7 @@ impl Router {
     /// Gives up a reply. `unsent`: its command, if that was never sent.
     fn give_up(&mut self, server: usize, expected: Expected, unsent: Option<(Request, &[u8])>) {
         let id = expected.exchange;
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         if exchange.plan == Plan::Relay && unsent.is_some_and(|(request, _)| !is_write(&request)) {
             // A read that was never sent has given no token and no lease, so another server may be asked.
             exchange.tries = 0;
@@ -103,7 +103,7 @@ impl Router {
             unsent.is_some_and(|(request, command)| router.send_elsewhere(id, request, command))
         };
         if expected.part != ASIDE && expected.part != OUTCOME && !is_resent(self) {
-            match self.exchanges[id as usize].plan {
+            match self.exchanges[id].plan {
                 Plan::Gather => self.fail_share(id, expected.part, server),
                 _ => self.fail_part(id, expected.part, server),
             }
@@ -113,7 +113,7 @@ impl Router {
 
     /// Has other servers answer a share of a get that this server will not answer, or ends it if there are none.
     pub(super) fn fail_share(&mut self, id: u32, share: u16, server: usize) {
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         let failed = exchange.shares[usize::from(share)];
         let verb = exchange.request.map_or(Verb::Get, |request| request.verb);
         let places = exchange.gather.take_unsettled(share);
@@ -125,7 +125,7 @@ impl Router {
             return;
         }
         if let Some(others) = self.stand_ins(id, failed, &places, verb) {
-            self.exchange(id).tries += 1;
+            self.exchanges[id].tries += 1;
             return self.ask_others(id, &places, &others);
         }
         let pool = usize::from(failed.pool);
@@ -137,7 +137,7 @@ impl Router {
         if is_unsaid(failed.missed_by) {
             self.note_absent_get(id, failed.route, server);
         }
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         places.into_iter().for_each(|place| exchange.gather.assign(place, share));
         exchange.gather.stop_collecting(share);
         self.settle_share(id, share);
@@ -145,7 +145,7 @@ impl Router {
 
     /// Returns where else each key of a share can be asked for; `None` if there is no other server for some key.
     fn stand_ins(&self, id: u32, failed: Share, places: &[u32], verb: Verb) -> Option<Vec<Share>> {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || failed.missed_by.is_some() {
             return None;
         }
@@ -174,7 +174,7 @@ impl Router {
 
     /// Asks for keys of a get again, each by the entry that `stand_ins` found for it.
     fn ask_others(&mut self, id: u32, places: &[u32], others: &[Share]) {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         let first = exchange.shares.len();
         for (place, other) in places.iter().zip(others) {
             let is_it = |known: &Share| known.server == other.server && known.pool == other.pool;
@@ -197,24 +197,21 @@ impl Router {
 
     /// Does without a reply, to anything but a get, that will not come from this server, or asks another one for it.
     pub(super) fn fail_part(&mut self, id: u32, part: u16, server: usize) {
-        match self.exchanges[id as usize].plan {
+        match self.exchanges[id].plan {
             // A quiet command may have been answered already, all but its end.
-            Plan::Relay if self.exchanges[id as usize].ending.is_some() => {}
+            Plan::Relay if self.exchanges[id].ending.is_some() => {}
             Plan::Relay => match self.stand_in(id, server) {
                 Some((other, aim)) => {
-                    let exchange = self.exchange(id);
+                    let exchange = &mut self.exchanges[id];
                     exchange.tries += 1;
                     exchange.falls_through &= exchange.aim.pool == aim.pool;
                     exchange.aim = aim;
                     self.send_whole(id, other, part);
                 }
-                None if !is_unsaid(self.exchanges[id as usize].missed_by) => self.miss_whole(id),
+                None if !is_unsaid(self.exchanges[id].missed_by) => self.miss_whole(id),
                 None if self.look_up_whole(id, None) => {}
-                None if self.exchanges[id as usize]
-                    .request
-                    .is_some_and(|asked| asked.verb == Verb::MetaGet) =>
-                {
-                    let route = self.exchanges[id as usize].aim.route;
+                None if self.exchanges[id].request.is_some_and(|asked| asked.verb == Verb::MetaGet) => {
+                    let route = self.exchanges[id].aim.route;
                     if !self.note_absent_get(id, route, server) {
                         self.miss_whole(id);
                     }
@@ -225,14 +222,14 @@ impl Router {
             Plan::Fan if !self.servers[server].health.is_live() => {}
             Plan::Fan => {
                 let words = self.absence(server);
-                let exchange = &mut self.exchanges[id as usize];
+                let exchange = &mut self.exchanges[id];
                 let start = exchange.reply_bytes.len();
                 exchange.reply_bytes.extend_from_slice(&words);
                 let end = exchange.reply_bytes.len();
                 exchange.replies.push(Reply { server: server as u16, verdict: Verdict::Error, start, end });
             }
             // A quiet decision, too, may have been answered already, all but its end.
-            Plan::Decide if !self.exchanges[id as usize].replies.is_empty() => {}
+            Plan::Decide if !self.exchanges[id].replies.is_empty() => {}
             Plan::Decide => self.note_absence(id, server),
             Plan::Gather | Plan::Follow | Plan::Create | Plan::Clean | Plan::Fetch => {}
         }
@@ -241,7 +238,7 @@ impl Router {
     /// Returns another server that can answer this read, and the aim of the read then. A read that needs the decider
     /// (for a token, say) goes to the replica that decides now.
     fn stand_in(&self, id: u32, server: usize) -> Option<(usize, Aim)> {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || exchange.missed_by.is_some() {
             return None;
         }
@@ -266,7 +263,7 @@ impl Router {
 
     /// Answers a meta get with a miss: a server missed the key before, or the pool's rules have silence count as one.
     fn miss_whole(&mut self, id: u32) {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.ending = Some(Ending::Null);
         let mut words = Vec::new();
         if let Some(request) = exchange.request {

@@ -10,6 +10,7 @@
 //!
 //! | file | has |
 //! | --- | --- |
+//! | `exchanges.rs` | all of them, by number |
 //! | `exchange.rs` | one request under way |
 //! | `tables.rs` | by which tables requests go |
 //! | `taking.rs` | new requests: answered at once, or put on their routes |
@@ -34,6 +35,7 @@
 mod agree;
 mod creating;
 mod exchange;
+mod exchanges;
 mod expiry;
 mod flushed;
 mod follow;
@@ -62,7 +64,8 @@ use super::handover::Party;
 use super::kind;
 use super::limits;
 use super::table::Route;
-use exchange::{Exchange, NOBODY, Plan};
+use exchange::{NOBODY, Plan};
+use exchanges::Exchanges;
 use expiry::Most;
 use lane::Lane;
 pub use replies::Broken;
@@ -128,9 +131,8 @@ pub struct Router {
     /// Reads from servers so far.
     reads: u64,
     lanes: Vec<Lane>,
-    exchanges: Vec<Exchange>,
-    free: Vec<u32>,
-    unsent: Vec<u32>,
+    exchanges: Exchanges,
+    unstamped: Vec<u32>,
     paused: Vec<u32>,
     share_of_server: Vec<u16>,
     /// Buffer: routes of the keys of a multi-get.
@@ -174,9 +176,8 @@ impl Router {
             claim_released: false,
             reads: 0,
             lanes: Vec::new(),
-            exchanges: Vec::new(),
-            free: Vec::new(),
-            unsent: Vec::new(),
+            exchanges: Exchanges::default(),
+            unstamped: Vec::new(),
             paused: Vec::new(),
             share_of_server: Vec::new(),
             routes_of_keys: Vec::new(),
@@ -207,8 +208,8 @@ impl Router {
     /// Removes a client. Its requests run to their end, for the sake of the servers, and their answers are dropped.
     pub fn leave(&mut self, client: usize) {
         for id in self.answers.leave(client) {
-            self.exchange(id).client = NOBODY;
-            if self.exchange(id).over {
+            self.exchanges[id].client = NOBODY;
+            if self.exchanges[id].over {
                 self.recycle(id);
             }
         }
@@ -218,7 +219,7 @@ impl Router {
     #[must_use]
     pub fn can_resume(&self) -> bool {
         self.paused.iter().any(|id| {
-            let client = self.exchanges[*id as usize].client;
+            let client = self.exchanges[*id].client;
             client == NOBODY || self.answers.held_for(client) <= limits::OUTPUT_BYTES_PAUSE
         })
     }
@@ -233,20 +234,13 @@ impl Router {
     /// Returns how many exchanges are not done with.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.exchanges.len() - self.free.len()
-    }
-
-    fn exchange(&mut self, id: u32) -> &mut Exchange {
-        &mut self.exchanges[id as usize]
+        self.exchanges.under_way()
     }
 
     /// Returns a new or recycled exchange, which goes by the current table.
     fn new_exchange(&mut self) -> u32 {
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.exchanges.push(Exchange::default());
-            (self.exchanges.len() - 1) as u32
-        });
-        self.exchange(id).table = self.current;
+        let id = self.exchanges.take();
+        self.exchanges[id].table = self.current;
         self.tables[usize::from(self.current)].exchanges += 1;
         id
     }
@@ -256,7 +250,7 @@ impl Router {
         let Incoming { origin, request, .. } = *incoming;
         let id = self.new_exchange();
         let (number, now) = (self.answers.number(origin.client), self.now);
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         (exchange.client, exchange.number, exchange.since) = (origin.client, number, now);
         exchange.request_bytes = origin.bytes;
         exchange.request = Some(*request);
@@ -269,11 +263,11 @@ impl Router {
     /// Puts an exchange into its client's line, and among those that the next `stamp_sent` stamps.
     fn line_up(&mut self, id: u32) {
         self.stand_in_line(id);
-        self.unsent.push(id);
+        self.unstamped.push(id);
     }
 
     fn stand_in_line(&mut self, id: u32) {
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         exchange.weight = exchange.weight();
         self.answers.line_up(exchange.client, id, exchange.values(), exchange.weight);
     }
@@ -281,36 +275,22 @@ impl Router {
     /// Returns a new exchange of the router's own, for which no client waits.
     fn begin_own(&mut self, plan: Plan) -> u32 {
         let id = self.new_exchange();
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         (exchange.client, exchange.plan, exchange.is_own) = (NOBODY, plan, true);
         id
     }
 
     fn recycle(&mut self, id: u32) {
-        let table = self.exchange(id).table;
+        let table = self.exchanges[id].table;
         let used = &mut self.tables[usize::from(table)];
         used.exchanges -= 1;
         if used.exchanges == 0 && table != self.current {
             used.table = Arc::default();
         }
-        if self.free.len() < limits::SPARE_MAX {
-            self.exchange(id).clear();
-        } else {
-            *self.exchange(id) = Exchange::default();
-        }
-        self.free.push(id);
-        self.shed_spare();
-    }
-
-    /// Frees the exchanges beyond `SPARE_MAX`. They are known by their index, so this waits until none is under way.
-    fn shed_spare(&mut self) {
-        let are_all_free = self.free.len() == self.exchanges.len() && self.unsent.is_empty();
-        if are_all_free && self.exchanges.len() > limits::SPARE_MAX {
-            self.exchanges.truncate(limits::SPARE_MAX);
-            self.exchanges.shrink_to_fit();
-            self.free.clear();
-            self.free.shrink_to(limits::SPARE_MAX);
-            self.free.extend(0..limits::SPARE_MAX as u32);
+        self.exchanges.give_back(id);
+        // One that is yet to be stamped keeps its number.
+        if self.unstamped.is_empty() {
+            self.exchanges.shed_spare();
         }
     }
 
@@ -327,14 +307,14 @@ impl Router {
     /// Marks the answer of an exchange as complete and records the request. The answer leaves when its turn comes.
     fn conclude(&mut self, id: u32) {
         let answered = self.now;
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         if exchange.done {
             return;
         }
         exchange.done = true;
         exchange.stamps.answered = answered;
         if !exchange.is_own {
-            let exchange = &self.exchanges[id as usize];
+            let exchange = &self.exchanges[id];
             if let Some(route) = self.route_of(id) {
                 route.counts.latency.note(answered.saturating_sub(exchange.stamps.received));
             }
@@ -349,7 +329,7 @@ impl Router {
                 server_reads: exchange.reads,
             });
         }
-        match self.exchanges[id as usize].client {
+        match self.exchanges[id].client {
             NOBODY => {}
             client if self.answers.is_first(client, id) => self.pass_on(client, id),
             _ => {}
@@ -358,7 +338,7 @@ impl Router {
 
     /// Returns the route of an exchange: the first of several, and none for a request without keys.
     fn route_of(&self, id: u32) -> Option<&Route> {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         exchange.request.filter(|request| request.keys > 0)?;
         let route = exchange.shares.first().map_or(exchange.aim.route, |share| share.route);
         self.table_of(id).routes.get(usize::from(route))
@@ -366,7 +346,7 @@ impl Router {
 
     /// Ends an exchange for which nothing more is to be done. It is recycled as soon as its answer has been passed on.
     fn finish(&mut self, id: u32) {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.over = true;
         let (is_nobodys, is_own) = (exchange.client == NOBODY, exchange.is_own);
         if let Some(claim) = exchange.claim.take() {
@@ -374,7 +354,7 @@ impl Router {
             self.fills -= usize::from(is_own);
             self.claim_released |= self.fleet.claims.release(claim, self.now);
         }
-        if std::mem::take(&mut self.exchange(id).is_unclaimed) {
+        if std::mem::take(&mut self.exchanges[id].is_unclaimed) {
             self.end_unclaimed(id);
         }
         self.end_flush(id);
@@ -388,7 +368,7 @@ impl Router {
     fn pass_on(&mut self, client: usize, first: u32) {
         let mut next = Some(first);
         while let Some(id) = next {
-            let exchange = &mut self.exchanges[id as usize];
+            let exchange = &mut self.exchanges[id];
             if !exchange.answer.is_empty() {
                 let output = self.answers.output(client);
                 if output.is_empty() {
@@ -435,15 +415,15 @@ mod tests {
         let asked = router.unsent(0).len();
         router.sent(0, asked);
         router.stamp_sent(1);
-        assert_eq!(router.exchanges.len(), clients);
+        assert_eq!(router.exchanges.ids().len(), clients);
         let answer = b"END\r\n".repeat(clients - 1);
         assert_eq!(router.feed(0, &answer), Ok(answer.len()));
         let with_memory = |router: &Router| {
-            router.exchanges.iter().filter(|exchange| exchange.bytes.capacity() > 0).count()
+            router.exchanges.ids().filter(|id| router.exchanges[*id].bytes.capacity() > 0).count()
         };
         assert!(with_memory(&router) <= limits::SPARE_MAX + 1, "one is still under way");
         assert_eq!(router.feed(0, b"END\r\n"), Ok(5));
-        assert_eq!((router.exchanges.len(), router.free.len()), (limits::SPARE_MAX, limits::SPARE_MAX));
+        assert_eq!((router.exchanges.ids().len(), router.under_way()), (limits::SPARE_MAX, 0));
         // And it goes on.
         assert_eq!(router.ask(0, &request, text, 0), Asked::Taken);
         assert_eq!(router.unsent(0), text);

@@ -50,7 +50,7 @@ impl Router {
         if self.spares {
             return servers;
         }
-        for id in 0..self.exchanges.len() as u32 {
+        for id in self.exchanges.ids() {
             if self.is_overdue(id) {
                 self.give_up_on(id);
             }
@@ -63,7 +63,7 @@ impl Router {
     }
 
     fn is_overdue(&self, id: u32) -> bool {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         // A paused get (`pending` is 0) waits for its client.
         let waits = exchange.pending > 0 && exchange.is_wanted() && !exchange.is_own;
         waits && self.now.saturating_sub(exchange.since) > self.limit_ns(id)
@@ -71,14 +71,14 @@ impl Router {
 
     /// Returns how long an exchange may take: the shortest limit of its routes.
     fn limit_ns(&self, id: u32) -> u64 {
-        let (exchange, table) = (&self.exchanges[id as usize], self.table_of(id));
+        let (exchange, table) = (&self.exchanges[id], self.table_of(id));
         let limit = |route: u16| table.routes.get(usize::from(route)).map(|route| route.timeout_ns);
         let of_shares = exchange.shares.iter().filter_map(|share| limit(share.route)).min();
         of_shares.or_else(|| self.route_of(id).map(|route| route.timeout_ns)).unwrap_or(table.timeout_ns)
     }
 
     fn give_up_on(&mut self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         // It is answered: what is still to come concerns the servers alone.
         if exchange.ending.is_some() {
             return self.conclude(id);
@@ -91,7 +91,7 @@ impl Router {
             route.counts.timed_out.fetch_add(1, Ordering::Relaxed);
         }
         let is_error = !self.is_missed_when_late(id);
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         match exchange.plan {
             Plan::Gather => {
                 let client = exchange.client;
@@ -102,7 +102,7 @@ impl Router {
             Plan::Decide => self.answers.fence(exchange.client, false),
             _ => {}
         }
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         if is_error && exchange.error.is_empty() {
             exchange.error.extend_from_slice(LATE);
         }
@@ -119,14 +119,14 @@ impl Router {
         exchange.ending = Some(ending);
         self.reply_to_client(id, &words);
         if is_error {
-            self.exchange(id).error = words;
+            self.exchanges[id].error = words;
         }
         self.conclude(id);
     }
 
     /// Whether the unanswered keys of a late get are misses and no error, by the rules of all their pools.
     fn is_missed_when_late(&self, id: u32) -> bool {
-        let (exchange, table) = (&self.exchanges[id as usize], self.table_of(id));
+        let (exchange, table) = (&self.exchanges[id], self.table_of(id));
         let is_missed = |route: &Route| table.pools[route.pool].rules.get_errors == GetErrors::Missed;
         match exchange.request {
             _ if !exchange.error.is_empty() => false,

@@ -34,8 +34,8 @@ impl Router {
             }
         };
         let id = self.begin(incoming, incoming.line());
-        self.exchange(id).is_on_one_route = is_on_one_route;
-        self.exchange(id).keys.extend(request.key_spans(input));
+        self.exchanges[id].is_on_one_route = is_on_one_route;
+        self.exchanges[id].keys.extend(request.key_spans(input));
         self.line_up(id);
         self.ask_step(id);
         self.step_on(id);
@@ -79,7 +79,7 @@ impl Router {
 
     /// Asks for the next keys of a get.
     pub(super) fn ask_step(&mut self, id: u32) {
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let from = exchange.gather.assigned();
         (exchange.since, exchange.tries) = (self.now, 0);
@@ -96,7 +96,7 @@ impl Router {
             self.assign_by_route(id, from, keys, request.verb, &mut places);
         }
         self.places = places;
-        for share in 0..self.exchanges[id as usize].shares.len() {
+        for share in 0..self.exchanges[id].shares.len() {
             self.send_share(id, share as u16);
         }
     }
@@ -104,7 +104,7 @@ impl Router {
     /// Assigns keys of several routes, one route after the other.
     fn assign_by_route(&mut self, id: u32, from: usize, keys: usize, verb: Verb, places: &mut Vec<u32>) {
         let mut routes = std::mem::take(&mut self.routes_of_keys);
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let table = self.table_of(id);
         // Every key had a route when the request was taken, and has the same one still.
         routes.extend(
@@ -135,7 +135,7 @@ impl Router {
         let table = self.table_of(id);
         table.routes[route].count(places.len() as u64, self.now);
         let pool = table.routes[route].pool;
-        let first_share = self.exchanges[id as usize].shares.len();
+        let first_share = self.exchanges[id].shares.len();
         let own = &self.table_of(id).pools[pool];
         let free = !needs_decider(verb) && !own.reads_owner();
         if free && own.readers().next().is_some() {
@@ -144,16 +144,14 @@ impl Router {
             self.assign_to_owners(id, route, pool, places, verb);
         }
         self.collect_misses(id, first_share, verb);
-        if self.table_of(id).routes[route].shadow.is_some()
-            && self.exchanges[id as usize].table == self.current
-        {
+        if self.table_of(id).routes[route].shadow.is_some() && self.exchanges[id].table == self.current {
             self.shadow_keys(id, route, places);
         }
     }
 
     fn shadow_keys(&mut self, id: u32, route: usize, places: &[u32]) {
         for place in places {
-            let exchange = &self.exchanges[id as usize];
+            let exchange = &self.exchanges[id];
             let key = exchange.keys[*place as usize].of(&exchange.bytes);
             let key = self.table().routes[route].renaming.server_key(key).into_owned();
             self.shadow_key(route, &key);
@@ -199,7 +197,7 @@ impl Router {
 
     fn assign_to(&mut self, id: u32, target: Share, places: &[u32]) {
         let added = self.table_of(id).routes[usize::from(target.route)].renaming.lengthens();
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         let first = exchange.open_share(target);
         places.iter().fold(first, |share, place| exchange.assign(*place, share, added));
     }
@@ -208,7 +206,7 @@ impl Router {
     fn assign_to_owners(&mut self, id: u32, route: usize, pool: usize, places: &[u32], verb: Verb) {
         self.share_of_server.fill(ASIDE);
         let now = self.now;
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         let table = &self.tables[usize::from(exchange.table)].table;
         let renaming = &table.routes[route].renaming;
         for place in places {
@@ -227,7 +225,7 @@ impl Router {
 
     /// Whether so many keys are split over servers. All steps of a get go one way, whose cost its time measures.
     fn splits(&mut self, id: u32, pool: usize, keys: usize) -> bool {
-        let (exchange, pool) = (&self.exchanges[id as usize], &self.table_of(id).pools[pool]);
+        let (exchange, pool) = (&self.exchanges[id], &self.table_of(id).pools[pool]);
         match pool.rules.multiget {
             _ if pool.members.len() == 1 => false,
             Multiget::Whole => false,
@@ -236,7 +234,7 @@ impl Router {
             Multiget::Auto if !exchange.is_on_one_route => pool.costs.better(keys) == Way::Split,
             Multiget::Auto => {
                 let way = exchange.way.unwrap_or_else(|| pool.costs.choose(keys));
-                self.exchange(id).way = Some(way);
+                self.exchanges[id].way = Some(way);
                 way == Way::Split
             }
         }
@@ -244,7 +242,7 @@ impl Router {
 
     /// Sends a share of a get to its server.
     pub(super) fn send_share(&mut self, id: u32, share: u16) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let target = exchange.shares[usize::from(share)];
         let server = usize::from(target.server);
@@ -267,7 +265,7 @@ impl Router {
 
     /// Writes the command of a share of anything but a `get`.
     fn write_share(&mut self, id: u32, server: usize, share: u16, request: &Request) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let target = exchange.shares[usize::from(share)];
         let most = self.most(target.expiry_s);
         let table = &self.tables[usize::from(exchange.table)].table;
@@ -293,7 +291,7 @@ impl Router {
     /// Tells the other servers from which a key may be read of the expiry that a `gat` sets on the one that answers.
     /// The servers of the first pool are among them if they were away.
     fn touch_others(&mut self, id: u32, share: u16, server: usize) {
-        let target = self.exchanges[id as usize].shares[usize::from(share)];
+        let target = self.exchanges[id].shares[usize::from(share)];
         let pool = match target.missed_by {
             Some(MissedBy::SilentPool) => self.table_of(id).routes[usize::from(target.route)].pool,
             _ => usize::from(target.pool),
@@ -301,9 +299,9 @@ impl Router {
         if !self.table_of(id).has_several(pool) {
             return;
         }
-        let places = self.exchanges[id as usize].gather.keys(share).to_vec();
+        let places = self.exchanges[id].gather.keys(share).to_vec();
         for place in &places {
-            let exchange = &self.exchanges[id as usize];
+            let exchange = &self.exchanges[id];
             let Some(expiry) = exchange.new_expiry() else { return };
             let table = self.table_of(id);
             let expiry = capped(expiry, self.most(target.expiry_s));
@@ -332,7 +330,7 @@ impl Router {
 
     /// Calls `each` with the keys whose expiry an exchange changes on several servers.
     pub(super) fn each_touched(&self, id: u32, each: &mut impl FnMut(Missed)) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let (Some(request), table) = (exchange.request, self.table_of(id)) else { return };
         match request.verb {
             Verb::Gat | Verb::Gats => {
@@ -386,7 +384,7 @@ impl Router {
             !decides && taker.pool == pool && self.falls_through(id, pool, server, request.verb);
         let creates =
             decides && follow::has_flag(request, input, b'N') && self.table().has_copies(taker.pool);
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.creates = creates;
         exchange.aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
         // A read that may be asked of any replica may be asked again.
@@ -403,7 +401,7 @@ impl Router {
 
     /// Tells the other servers from which a key may be read of the time to live that an `mg` sets.
     fn meta_touch_others(&mut self, id: u32, server: usize) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let Some(expiry) = new_expiry(&request, &exchange.bytes) else { return };
         let expiry = capped(&expiry.of(&exchange.bytes)[1..], self.most(exchange.aim.expiry_s));
@@ -421,13 +419,13 @@ impl Router {
 
     /// Sends the whole request to a server, or fails that part of it. Returns whether it was sent to this server.
     pub(super) fn send_whole(&mut self, id: u32, server: usize, part: u16) -> bool {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return false };
         if self.is_full(server) || !self.receives(id, server) {
             self.fail_part(id, part, server);
             return false;
         }
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let most = self.most(exchange.aim.expiry_s);
         let shape = writes::command(&request, &exchange.bytes, most, &mut self.lanes[server].output);
         if matches!(request.verb, Verb::MetaGet | Verb::MetaDebug) {

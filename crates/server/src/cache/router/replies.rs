@@ -46,7 +46,7 @@ impl Router {
     /// Counts the current read for the exchange whose reply is the next to come from this server.
     fn note_read(&mut self, server: usize) {
         if let Some(expected) = self.lanes[server].expected.front() {
-            self.exchanges[expected.exchange as usize].note_read(self.reads);
+            self.exchanges[expected.exchange].note_read(self.reads);
         }
     }
 
@@ -63,7 +63,7 @@ impl Router {
             (Shape::Values, _) if is_aside && (bytes == b"END\r\n" || reply::is_error(bytes)) => true,
             (Shape::Joined, Piece::Value { key, .. }) => {
                 self.take_value(expected, key.of(bytes), bytes)?;
-                let is_whole = self.exchange(expected.exchange).gather.unsettled(expected.part).is_empty();
+                let is_whole = self.exchanges[expected.exchange].gather.unsettled(expected.part).is_empty();
                 if is_whole {
                     self.end_share(expected.exchange, expected.part);
                 }
@@ -118,7 +118,7 @@ impl Router {
         }
         let dialect = &self.servers[server].dialect;
         let expected = self.lanes[server].expected.front();
-        let request = expected.and_then(|expected| self.exchanges[expected.exchange as usize].request);
+        let request = expected.and_then(|expected| self.exchanges[expected.exchange].request);
         let is_foreign = request.is_some_and(|request| request.verb == Verb::MetaSet) && !dialect.is_todays();
         is_foreign || is_unknown && !dialect.is_old()
     }
@@ -135,14 +135,14 @@ impl Router {
 
     /// Notes that one reply fewer is to come for an exchange, and takes its next steps if that was the last.
     pub(super) fn settle(&mut self, id: u32) {
-        self.exchange(id).pending -= 1;
+        self.exchanges[id].pending -= 1;
         self.step_on(id);
     }
 
     /// Takes a value for a get, and passes it on if its turn has come.
     fn take_value(&mut self, expected: Expected, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
         let id = expected.exchange;
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         let share = exchange.shares[usize::from(expected.part)];
         let route = &self.tables[usize::from(exchange.table)].table.routes[usize::from(share.route)];
         let bytes = if route.renaming.is_none() {
@@ -179,7 +179,7 @@ impl Router {
     /// Ends a share of a get that its server has answered, and looks up elsewhere the misses that it has collected.
     pub(super) fn end_share(&mut self, id: u32, share: u16) {
         self.settle_share(id, share);
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         let misses = exchange.gather.take_misses(share);
         if misses.is_empty() {
             return;
@@ -194,7 +194,7 @@ impl Router {
 
     /// Settles keys of a share as missed for good.
     pub(super) fn miss(&mut self, id: u32, share: Share, places: &[u32]) {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         let last = exchange.gather.share();
         exchange.shares.push(share);
         places.iter().for_each(|place| exchange.gather.assign(*place, last));
@@ -203,7 +203,7 @@ impl Router {
 
     /// Settles the remaining keys of a share of a get as missed, or collects them, and passes on what waited for them.
     pub(super) fn settle_share(&mut self, id: u32, share: u16) {
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         let out = match exchange.is_wanted() {
             true if self.answers.is_first(exchange.client, id) => self.answers.output(exchange.client),
             true => &mut exchange.answer,
@@ -222,13 +222,13 @@ impl Router {
         if reply::is_error(bytes) {
             self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
         }
-        if self.exchanges[id as usize].plan == Plan::Create {
+        if self.exchanges[id].plan == Plan::Create {
             return self.create_if_kept(id, server, bytes);
         }
         if is_miss(bytes) && self.look_up_whole(id, Some(server)) {
             return;
         }
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         match exchange.plan {
             Plan::Relay => {
                 exchange.ending = Some(ending(bytes));
@@ -271,12 +271,12 @@ impl Router {
     /// Ends a quiet command: if it said nothing, it did what it was to do.
     fn end_quiet(&mut self, server: usize, expected: Expected) {
         let id = expected.exchange;
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         if exchange.plan == Plan::Relay && expected.part != ASIDE && exchange.ending.is_none() {
             // A get that says nothing is a miss.
             let is_get = exchange.request.is_some_and(|request| request.verb == Verb::MetaGet);
             if !self.look_up_whole(id, Some(server)) && is_get {
-                self.exchange(id).ending = Some(Ending::Null);
+                self.exchanges[id].ending = Some(Ending::Null);
             }
             return;
         }
@@ -291,7 +291,7 @@ impl Router {
 
     /// Adds to the answer of an exchange, if its client is there and wants one.
     pub(super) fn reply_to_client(&mut self, id: u32, bytes: &[u8]) {
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         let silent = exchange.request.is_some_and(|request| request.noreply.is_some());
         if silent || !exchange.is_wanted() {
             return;
@@ -317,7 +317,7 @@ impl Router {
 
     /// Makes an error the answer of an exchange, unless a later error replaces it.
     pub(super) fn note_error(&mut self, id: u32, server: usize, error: &[u8]) {
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.exchanges[id];
         exchange.error.clear();
         exchange.error.extend_from_slice(error);
         self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
@@ -326,8 +326,8 @@ impl Router {
     /// Takes the next steps of an exchange, until something is to come for it or it is answered.
     pub(super) fn step_on(&mut self, id: u32) {
         let mut goes_on = true;
-        while goes_on && self.exchanges[id as usize].pending == 0 {
-            goes_on = match self.exchanges[id as usize].plan {
+        while goes_on && self.exchanges[id].pending == 0 {
+            goes_on = match self.exchanges[id].plan {
                 Plan::Gather => self.end_step(id),
                 Plan::Fan => self.end_fan(id),
                 Plan::Decide => self.end_decision(id),
@@ -339,7 +339,7 @@ impl Router {
 
     /// Takes the next step of a get after one is answered, or ends it. Returns false if the get is paused or has ended.
     fn end_step(&mut self, id: u32) -> bool {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let more = exchange.gather.assigned() < exchange.keys.len() && exchange.error.is_empty();
         if more && exchange.is_wanted() {
             if self.answers.held_for(exchange.client) > limits::OUTPUT_BYTES_PAUSE {
@@ -351,7 +351,7 @@ impl Router {
         }
         self.note_cost(id);
         self.count_keys(id);
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.ending = Some(match (exchange.error.is_empty(), exchange.gather.hits()) {
             (false, _) => Ending::Error,
             (true, 0) => Ending::Null,
@@ -359,14 +359,14 @@ impl Router {
         });
         let error = std::mem::take(&mut exchange.error);
         self.reply_to_client(id, if error.is_empty() { b"END\r\n" } else { &error });
-        self.exchange(id).error = error;
+        self.exchanges[id].error = error;
         self.finish(id);
         false
     }
 
     /// Notes how long a get took, if its way was chosen by cost and all of it was asked and answered.
     fn note_cost(&self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let is_whole = exchange.gather.assigned() == exchange.keys.len() && exchange.error.is_empty();
         let (Some(way), sent @ 1.., true) = (exchange.way, exchange.stamps.sent, is_whole) else { return };
         let Some(route) = self.route_of(id) else { return };
@@ -377,7 +377,7 @@ impl Router {
     /// Counts the hits and misses of a get among the keys that were asked for: after its client left, not all are.
     /// Where a server did not answer, misses are unknown and not counted.
     fn count_keys(&self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let (asked, hits) = (exchange.gather.assigned() as u64, u64::from(exchange.gather.hits()));
         // One of the two is mostly 0, and all threads share these counters.
         if hits > 0 {
@@ -391,22 +391,22 @@ impl Router {
     /// Ends an exchange, with the error that was noted, if any. Returns true if a flush has its key deleted first.
     fn end(&mut self, id: u32) -> bool {
         if self.forget_if_flushed(id) {
-            self.exchange(id).plan = Plan::Clean;
+            self.exchanges[id].plan = Plan::Clean;
             return true;
         }
-        let error = std::mem::take(&mut self.exchange(id).error);
+        let error = std::mem::take(&mut self.exchanges[id].error);
         if !error.is_empty() {
-            self.exchange(id).ending = Some(Ending::Error);
+            self.exchanges[id].ending = Some(Ending::Error);
             self.reply_to_client(id, &error);
         }
-        self.exchange(id).error = error;
+        self.exchanges[id].error = error;
         self.finish(id);
         false
     }
 
     /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted.
     fn end_fan(&mut self, id: u32) -> bool {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Clean;
         let (was_answered, is_refused) = (exchange.done, exchange.ending == Some(Ending::Error));
         let any = |verdict: Verdict| exchange.replies.iter().any(|reply| reply.verdict == verdict);
@@ -435,21 +435,21 @@ impl Router {
 
     /// Answers an exchange with what a server said.
     pub(super) fn answer_with(&mut self, id: u32, reply: Reply) {
-        let bytes = std::mem::take(&mut self.exchange(id).reply_bytes);
+        let bytes = std::mem::take(&mut self.exchanges[id].reply_bytes);
         self.answer(id, &bytes[reply.start..reply.end]);
-        self.exchange(id).reply_bytes = bytes;
+        self.exchanges[id].reply_bytes = bytes;
     }
 
     /// Answers an exchange.
     pub(super) fn answer(&mut self, id: u32, words: &[u8]) {
-        self.exchange(id).ending = Some(ending(words));
+        self.exchanges[id].ending = Some(ending(words));
         self.reply_to_client(id, words);
     }
 
     /// Deletes the key on the servers whose replies `is_it` selects, leaving out the first `skipped` ones.
     fn delete_where(&mut self, id: u32, skipped: usize, is_it: impl Fn(&Reply) -> bool) {
-        for place in skipped..self.exchanges[id as usize].replies.len() {
-            let reply = self.exchanges[id as usize].replies[place];
+        for place in skipped..self.exchanges[id].replies.len() {
+            let reply = self.exchanges[id].replies[place];
             if is_it(&reply) {
                 self.delete(id, usize::from(reply.server));
             }
@@ -458,16 +458,16 @@ impl Router {
 
     /// Tells the other copies to follow after one replica has decided. If that one refused, see `undone.rs`.
     fn end_decision(&mut self, id: u32) -> bool {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         if exchange.is_wanted() {
             self.answers.fence(exchange.client, false);
         }
         let Some(reply) = exchange.replies.first().copied() else {
-            self.exchange(id).plan = Plan::Clean;
+            self.exchanges[id].plan = Plan::Clean;
             return true;
         };
         let outcome = self.outcome(id);
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Follow;
         let Some(request) = exchange.request else { return true };
         self.wait_for_followers(id);
@@ -475,7 +475,7 @@ impl Router {
             self.note_undone(id, &request, reply);
             return true;
         }
-        let (most, now_s) = (self.most(self.exchanges[id as usize].aim.expiry_s), self.now_s());
+        let (most, now_s) = (self.most(self.exchanges[id].aim.expiry_s), self.now_s());
         self.each_copy(id, |router, server| {
             if server == usize::from(reply.server) {
                 return;
@@ -485,7 +485,7 @@ impl Router {
                 return router.delete(id, server);
             }
             if router.receives(id, server) {
-                let bytes = &router.exchanges[id as usize].bytes;
+                let bytes = &router.exchanges[id].bytes;
                 let outcome = outcome.as_deref().map(|outcome| (outcome, now_s));
                 let shape = follow::follow(&request, bytes, outcome, most, &mut router.lanes[server].output);
                 router.expect(id, server, server as u16, shape);
@@ -497,7 +497,7 @@ impl Router {
 
     /// Returns what the decider holds now, if it was asked: its second reply.
     fn outcome(&mut self, id: u32) -> Option<Vec<u8>> {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         let outcome = exchange.replies.get(1).map(|reply| exchange.reply_bytes.split_off(reply.start));
         // It may be large, and the others may take long to follow.
         exchange.reply_bytes.shrink_to(limits::BUFFER_BYTES_KEPT);
@@ -511,7 +511,7 @@ impl Router {
     /// before they come back. A replica that lacked the key gets it.
     fn end_following(&mut self, id: u32) -> bool {
         self.answer_decision(id);
-        self.exchange(id).plan = Plan::Clean;
+        self.exchanges[id].plan = Plan::Clean;
         self.delete_where(id, 1, |reply| reply.verdict == Verdict::Error);
         self.fill_follower(id);
         true

@@ -44,7 +44,7 @@ impl<'a> Unsent<'a> {
 impl Router {
     /// Sends a command that never left, if it is a write, to the servers that take its key now. Returns whether it did.
     pub(super) fn send_elsewhere(&mut self, id: u32, request: Request, command: &[u8]) -> bool {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let is_settled = exchange.done || exchange.is_own || exchange.table != self.current;
         // A command to every server has no key that another server could take.
         let is_for_key = request.keys > 0;
@@ -62,12 +62,12 @@ impl Router {
                 .map_or((None, None), |(claim, aim)| (Some(claim), Some(aim)))
         };
         let Some(aim) = aim else { return false };
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         if claim.is_some() {
             exchange.claim = claim;
             self.note_mark(id, decides);
         }
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.aim = aim;
         // `noreply` is not in the command, but a client that asked so still gets no answer.
         let noreply = exchange.request.and_then(|asked| asked.noreply);
@@ -82,7 +82,7 @@ impl Router {
 
     /// Whether no server that was asked for a write can still do it, and one that was not asked can take it.
     fn is_nobodys(&self, id: u32, request: &Request, command: &[u8]) -> bool {
-        let (exchange, table) = (&self.exchanges[id as usize], self.table());
+        let (exchange, table) = (&self.exchanges[id], self.table());
         let pool = usize::from(exchange.aim.pool);
         let home = table.routes[usize::from(exchange.aim.route)].pool;
         plain_key(request, command, |key| {

@@ -69,7 +69,7 @@ impl Router {
 
     /// Notes the end of a write without a claim. Other threads may wait for the last one by an earlier table.
     pub(super) fn end_unclaimed(&mut self, id: u32) {
-        let table = self.exchange(id).table;
+        let table = self.exchanges[id].table;
         let used = &mut self.tables[usize::from(table)];
         used.unclaimed -= 1;
         if table != self.current && used.unclaimed == 0 {
@@ -99,6 +99,6 @@ impl Router {
 
     /// The table that an exchange goes by.
     pub(super) fn table_of(&self, id: u32) -> &Table {
-        &self.tables[usize::from(self.exchanges[id as usize].table)].table
+        &self.tables[usize::from(self.exchanges[id].table)].table
     }
 }

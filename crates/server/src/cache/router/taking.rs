@@ -215,7 +215,7 @@ impl Router {
         let client = origin.client;
         let bytes = if self.answers.is_waiting(client) {
             let id = self.new_exchange();
-            let exchange = self.exchange(id);
+            let exchange = &mut self.exchanges[id];
             (exchange.client, exchange.done, exchange.over) = (client, true, true);
             write(&mut exchange.answer);
             let bytes = exchange.answer.len();

@@ -14,7 +14,7 @@ use super::{Router, follow};
 impl Router {
     /// Puts the other copies right after the decider did not do what it was asked; `decided` tells why.
     pub(super) fn note_undone(&mut self, id: u32, request: &Request, decided: Reply) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let said = exchange.reply(&decided);
         if has_nothing(request, &exchange.bytes, said) {
             self.forget_where(id, |server| server != usize::from(decided.server));
@@ -46,7 +46,7 @@ impl Router {
         });
         // It is unknown which of several have it by now.
         if let Some(server) = fastrand::choice(cold) {
-            self.exchange(id).replies.push(Reply { server, verdict: Verdict::Not, start: 0, end: 0 });
+            self.exchanges[id].replies.push(Reply { server, verdict: Verdict::Not, start: 0, end: 0 });
         }
     }
 }

@@ -36,7 +36,7 @@ impl Router {
         let Some((claim, aim)) = self.claim(route, request, input, decides) else { return Asked::Later };
         let kept = kept(request, decides);
         let id = self.begin(incoming, &input[..kept]);
-        (self.exchange(id).claim, self.exchange(id).aim) = (Some(claim), aim);
+        (self.exchanges[id].claim, self.exchanges[id].aim) = (Some(claim), aim);
         self.note_mark(id, decides);
         self.line_up(id);
         self.carry_out(id, request, input, decides);
@@ -51,10 +51,10 @@ impl Router {
             self.forget_elsewhere(id);
             return self.answer_at_once(id);
         }
-        let (table, exchange) = (self.table(), &self.exchanges[id as usize]);
+        let (table, exchange) = (self.table(), &self.exchanges[id]);
         let (pool, client) = (usize::from(exchange.aim.pool), exchange.client);
         let decider = plain_key(request, input, |key| table.decider(pool, key).slot);
-        self.exchange(id).plan = Plan::Decide;
+        self.exchanges[id].plan = Plan::Decide;
         if client != NOBODY {
             // The client's next request may read another replica, which has not heard of this yet.
             self.answers.fence(client, true);
@@ -77,7 +77,7 @@ impl Router {
             return Asked::Later;
         };
         let id = self.begin(incoming, line);
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         (exchange.claim, exchange.aim, exchange.plan) = (Some(claim), aim, Plan::Clean);
         exchange.error.extend_from_slice(TOO_LARGE);
         self.line_up(id);
@@ -123,10 +123,10 @@ impl Router {
 
     /// Sends a write to all servers that are to have it.
     fn fan_out(&mut self, id: u32, input: &[u8]) {
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Fan;
         let Some(request) = exchange.request else { return };
-        let most = self.most(self.exchanges[id as usize].aim.expiry_s);
+        let most = self.most(self.exchanges[id].aim.expiry_s);
         let (mut copies, mut first) = (0, None);
         self.each_copy(id, |_, _| copies += 1);
         // A full server refuses only what leaves the copies alike: a write to a single copy, or one that stores a
@@ -144,18 +144,18 @@ impl Router {
                 router.fail_part(id, server as u16, server);
             }
         });
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         (exchange.copies, exchange.first) = (copies, first.unwrap_or_default() as u16);
     }
 
     /// Asks the decider, behind its decision, what it holds now, if the reply to the decision does not tell.
     fn ask_outcome(&mut self, id: u32, decider: usize) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let is_hidden = follow::has_hidden_outcome(&request, &exchange.bytes);
         // A meta command is refused earlier if a server of its key is too old for it.
         if is_hidden && (request.verb.is_meta() || self.speak_todays(id)) {
-            let exchange = &self.exchanges[id as usize];
+            let exchange = &self.exchanges[id];
             follow::fetch(&request, &exchange.bytes, &mut self.lanes[decider].output);
             self.expect(id, decider, OUTCOME, Shape::Meta);
         }
@@ -205,7 +205,7 @@ impl Router {
             return Asked::Later;
         }
         let id = self.begin(incoming, incoming.line());
-        let exchange = self.exchange(id);
+        let exchange = &mut self.exchanges[id];
         exchange.aim = Aim { route: route as u16, pool: pool as u16, expiry_s: None };
         (exchange.plan, exchange.tries, exchange.is_unclaimed) = (Plan::Relay, usize::MAX, true);
         self.tables[usize::from(self.current)].unclaimed += 1;
@@ -243,7 +243,7 @@ impl Router {
             if request.verb == Verb::FlushAll {
                 return servers.extend(table.in_use());
             }
-            let exchange = &router.exchanges[id as usize];
+            let exchange = &router.exchanges[id];
             plain_key(request, &exchange.bytes, |key| {
                 let pool = usize::from(exchange.aim.pool);
                 table.each_copy(pool, key, &mut |server| servers.push(server.slot));
@@ -254,7 +254,7 @@ impl Router {
     /// Calls `each` with every server of the old pool (whose place this one takes) from which its key may be read.
     pub(super) fn each_old(&mut self, id: u32, each: impl FnMut(&mut Self, usize)) {
         self.each_server(id, each, |router, request, servers| {
-            let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
+            let (table, exchange) = (router.table_of(id), &router.exchanges[id]);
             plain_key(request, &exchange.bytes, |key| {
                 let pool = usize::from(exchange.aim.pool);
                 table.each_old(pool, key, &mut |server| servers.push(server.slot));
@@ -264,14 +264,14 @@ impl Router {
 
     /// Deletes the key of a write where another pool may hold it; that of a deletion also where `deletes_to` says.
     pub(super) fn forget_elsewhere(&mut self, id: u32) {
-        if self.exchanges[id as usize].request.is_some_and(|request| request.verb == Verb::Touch) {
+        if self.exchanges[id].request.is_some_and(|request| request.verb == Verb::Touch) {
             return self.touch_old(id);
         }
         self.each_server(
             id,
             |router, server| router.delete(id, server),
             |router, request, servers| {
-                let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
+                let (table, exchange) = (router.table_of(id), &router.exchanges[id]);
                 // The pool that takes it may stand in. Then those that did before may again, with what they took.
                 let home = table.routes[usize::from(exchange.aim.route)].pool;
                 plain_key(request, &exchange.bytes, |key| {
@@ -287,9 +287,9 @@ impl Router {
     fn touch_old(&mut self, id: u32) {
         self.each_old(id, |router, server| {
             if router.receives(id, server)
-                && let Some(request) = router.exchanges[id as usize].request
+                && let Some(request) = router.exchanges[id].request
             {
-                let bytes = &router.exchanges[id as usize].bytes;
+                let bytes = &router.exchanges[id].bytes;
                 let shape = command(&request, bytes, None, &mut router.lanes[server].output);
                 router.expect(id, server, ASIDE, shape);
             }
@@ -299,7 +299,7 @@ impl Router {
     /// Deletes the key of a deletion in other pools, by an exchange of the router's own: the client waits only for
     /// servers that owe very many replies.
     fn delete_elsewhere(&mut self, id: u32) {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let (table, route) = (self.table_of(id), usize::from(exchange.aim.route));
         let Some(request) = exchange.request.filter(|request| {
             request.verb.is_delete() && !table.pools[table.routes[route].pool].deletes_to.is_empty()
@@ -307,8 +307,8 @@ impl Router {
             return;
         };
         let own = self.begin_own(Plan::Clean);
-        let line = self.exchanges[id as usize].bytes[..request.line.len as usize].to_vec();
-        let exchange = self.exchange(own);
+        let line = self.exchanges[id].bytes[..request.line.len as usize].to_vec();
+        let exchange = &mut self.exchanges[own];
         (exchange.request, exchange.bytes) = (Some(request), line);
         self.each_server(
             id,
@@ -317,7 +317,7 @@ impl Router {
                 router.delete(if is_behind { id } else { own }, server);
             },
             |router, request, servers| {
-                let (table, exchange) = (router.table_of(id), &router.exchanges[id as usize]);
+                let (table, exchange) = (router.table_of(id), &router.exchanges[id]);
                 plain_key(request, &exchange.bytes, |key| {
                     let home = table.routes[route].pool;
                     table.each_elsewhere(home, key, router.now, &mut |server| servers.push(server.slot));
@@ -335,7 +335,7 @@ impl Router {
         mut each: impl FnMut(&mut Self, usize),
         find: impl FnOnce(&Self, &Request, &mut Vec<usize>),
     ) {
-        let Some(request) = self.exchanges[id as usize].request else { return };
+        let Some(request) = self.exchanges[id].request else { return };
         let mut servers = std::mem::take(&mut self.found);
         find(self, &request, &mut servers);
         servers.iter().for_each(|server| each(self, *server));
@@ -350,13 +350,13 @@ impl Router {
 
     /// Notes the key of a write for a server that is away. Returns whether it is back and must get the write.
     pub(super) fn must_send(&self, id: u32, server: usize) -> bool {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         exchange.changes() && !self.servers[server].health.miss(self.missed(id))
     }
 
     /// Returns what a server misses that does not get this write; `None`: everything, by a `flush_all`.
     pub(super) fn missed(&self, id: u32) -> Option<Missed> {
-        let exchange = &self.exchanges[id as usize];
+        let exchange = &self.exchanges[id];
         let request = exchange.request.filter(|request| request.verb != Verb::FlushAll)?;
         Some(Missed { key: request.key.of(&exchange.bytes).to_vec(), base64: request.base64 })
     }
