@@ -1,7 +1,7 @@
 """Queueing models: open queues, closed and open networks, bounds, and a simulation to check them by.
 
-Which model answers which question is told in docs/background/models.md. Units are seconds and per second. Whatever
-cannot be (a negative rate, a queue that grows for ever) raises an error that names the argument and its value.
+docs/background/models.md says which model answers which question. Times are in seconds, rates per second. Impossible
+input (a negative rate, a queue that grows for ever) raises an error that names the argument and its value.
 """
 
 from posthaste_lab.errors import BadArgument, NumericalError, UnstableQueue

@@ -1,18 +1,18 @@
-"""One server that takes all who wait at once: clients, and a store that commits in batches.
+"""One server that takes all waiting requests as one batch: the model of a store that commits in batches.
 
-A batch of n takes `batch_time + n request_time`, and whoever comes meanwhile waits for the next one. That is no
-station of a product-form network, and taking it for one (a load-dependent station with exponential times) is wrong by
-a third where clients think: they then wait for the rest of one batch, not for a whole one. But between two ends of a
-batch nothing happens except that clients come, so those who wait at the end of a batch are a Markov chain of N+1
+A batch of n takes `batch_time + n request_time`, and requests that arrive meanwhile wait for the next batch. That is
+no station of a product-form network, and modelling it as one (a load-dependent station with exponential times) is wrong
+by a third where clients think: they then wait for the rest of one batch, not for a whole one. But between two ends of a
+batch nothing happens except arrivals, so the number of requests waiting at the end of a batch is a Markov chain of N+1
 states, and it can be solved without approximation.
 
-Where the clients are meanwhile is a closed network of its own (they think, are on their way, and pass a place that
-handles one request at a time); by Norton's theorem it is to the store a single source whose rate depends on how many
-are in it (Chandy, Herzog and Woo, IBM J. Res. Dev. 19, 1975). The chain at the ends of services is Kendall's (1953),
-for bulk service Bailey's (1954).
+The clients outside the server form a closed network of their own (they think, travel, and pass a place that handles one
+request at a time). By Norton's theorem the server sees it as a single source whose rate depends on the number of
+clients in it (Chandy, Herzog and Woo, IBM J. Res. Dev. 19, 1975). The chain at the ends of services is Kendall's
+(1953), for bulk service Bailey's (1954).
 
-A server that found nobody is asleep, and whoever comes then waits until it is awake: the first service after an idle
-time is longer than the others (Welch, Oper. Res. 12, 1964). That is why two clients may be served faster than one.
+An idle server is asleep, and the first request waits until it has woken up: the first service after an idle time is
+longer than the others (Welch, Oper. Res. 12, 1964). That is why two clients may be served faster than one.
 """
 
 from collections.abc import Sequence
@@ -33,23 +33,23 @@ IntArray = npt.NDArray[np.int_]
 
 Shape = Sequence[tuple[float, float]]
 
-# Slices of equal probability that stand for the law of a batch's time: within 0.3 % of a thousand of them up to an scv
-# of 10, within 1 % up to 25. Fewer points would do for its moments, but what counts is who comes meanwhile: the mean of
-# exp(-rate time), which three points miss by orders of magnitude where the law has a long tail.
+# Slices of equal probability that represent the distribution of a batch's time. 30 are within 0.3 % of a thousand of
+# them up to an scv of 10, within 1 % up to 25. Its moments need fewer points, but arrivals during a batch depend on the
+# mean of exp(-rate time), which three points miss by orders of magnitude where the distribution has a long tail.
 SLICES = 30
-EVEN = 0.01  # below it three points are as good, and a gamma law is as good as normal
-TICKS = 4096  # of the shortest time, to which times are rounded where they decide who came meanwhile
+EVEN = 0.01  # scv below which three points are as good as the slices: a gamma law is then as good as normal
+TICKS = 4096  # ticks in the shortest batch: the resolution of batch times where arrivals during a batch are counted
 DOUBLINGS_MAX = 20
-NOTHING = 1e-200  # a probability below it is none; numbers near the smallest there are would be slow and lose digits
+NOTHING = 1e-200  # smaller probabilities are set to 0: numbers near the smallest double are slow and lose digits
 SETTLING_STEPS = 128
-CLIENTS_MAX = 10_000  # the chain is a table of their square: 800 MB
+CLIENTS_MAX = 10_000  # the transition matrix of the chain has the square of it entries: 800 MB
 
 
 @dataclass(frozen=True)
 class BatchServer:
-    """N clients before a server of batches, in the long run.
+    """Steady state of N clients and a server that serves in batches.
 
-    `throughput` in requests per second and `response_time` in seconds (think time not in it) count all requests, also
+    `throughput` in requests per second and `response_time` in seconds (without think time) count all requests, also
     those that do not visit the server. `mean_batch` is the mean number of requests in a batch. `utilization` is the
     share of time the server has a batch, `handling_utilization` that of the place that handles one request at a time.
     """
@@ -78,21 +78,22 @@ def batch_server(
     bends: Sequence[tuple[float, float]] = (),
     shape: Shape = (),
 ) -> BatchServer:
-    """A closed system whose bottleneck serves all who wait at once, in `batch_time + n request_time` seconds.
+    """Solves a closed system whose server takes all n waiting requests in `batch_time + n request_time` seconds.
 
-    Each of `population` clients thinks for `think_time`, is on its way for `path_time` (both exponential, nobody
-    waits there), is handled for `handling_time` one at a time, and visits the server with probability `visits`, else
-    it is done. A batch holds at most `batch_limit` requests. One that finds the server idle takes `wake_time` longer,
-    and one of n requests by what `bends` say: pairs of n and seconds, straight lines between, and level beyond them.
-    `scv` is the squared coefficient of variation of a batch's time (0: always the same; else a gamma law). `shape` is
-    another law in its stead, such as a measured one: pairs of a time, as a multiple of the mean, and the share of
-    batches that take so long.
+    Each of `population` clients thinks for `think_time`, travels for `path_time` (both exponential, without queueing),
+    is handled for `handling_time` one at a time, and visits the server with probability `visits`, else its request is
+    done. A batch holds at most `batch_limit` requests. A batch that finds the server idle takes `wake_time` longer.
+    `bends` correct the time of a batch of n: pairs of n and seconds to add, interpolated linearly, constant beyond the
+    outermost pairs. `scv` is the squared coefficient of variation of a batch's time (0: always the same; else a gamma
+    law). `shape` replaces the gamma law by another one, such as a measured one: pairs of a time, as a multiple of the
+    mean, and the share of batches that take so long.
 
-    Exact for even batches, but for rounding to 1/4096 of the shortest one where it is asked who came meanwhile, unless
-    clients think and are on their way too: then the two times are taken for one exponential time as long as both, which
-    is off by a few percent at most. Within 0.3 % of the gamma law up to an scv of 10, within 1 % up to 25.
+    For batches of constant time the solution is exact but for rounding: arrivals during a batch are counted with its
+    time rounded to 1/4096 of the shortest one. If clients both think and travel, the two times are replaced by one
+    exponential time with the sum of their means, which is off by a few percent at most. With a gamma law the solution
+    is within 0.3 % of it up to an scv of 10, within 1 % up to 25.
 
-    Raises BadArgument for what cannot be: no time at all in the server, or none out of it.
+    Raises BadArgument for impossible figures: no time at all in the server, or none outside it.
     """
     n = bounded("population", population, CLIENTS_MAX, "with so many, batches are full and only their size matters")
     away, handling = non_negative("think_time", think_time) + non_negative("path_time", path_time), handling_time
@@ -103,7 +104,7 @@ def batch_server(
     if away + handling == 0:
         raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
 
-    waiting = np.concatenate([[1], np.arange(1, n + 1)])  # when a batch begins; the first of these woke the server
+    waiting = np.concatenate([[1], np.arange(1, n + 1)])  # when a batch begins; state 0: an arrival woke the server
     sizes = np.minimum(waiting, limit)
     times = batch_times(sizes, batch_time, request_time, bends)
     times[0] += non_negative("wake_time", wake_time)
@@ -128,7 +129,10 @@ def batch_server(
 def batch_times(
     sizes: IntArray, batch_time: float, request_time: float, bends: Sequence[tuple[float, float]]
 ) -> FloatArray:
-    """What batches of these sizes take: on a straight line, but for the bends. BadArgument where that is no time."""
+    """Returns the times of batches of these sizes: a straight line, corrected by `bends`.
+
+    Raises BadArgument when a time is not above 0.
+    """
     fixed, each = non_negative("batch_time", batch_time), non_negative("request_time", request_time)
     if fixed + each == 0:
         raise BadArgument("batch_time", batch_time, "must be above 0, or request_time must")
@@ -143,10 +147,10 @@ def batch_times(
 
 
 def batch_law(scv: float, shape: Shape = ()) -> tuple[FloatArray, FloatArray]:
-    """The law of a batch's time as points: multiples of its mean, and how likely they are. Raises BadArgument.
+    """Returns a batch's time as a discrete distribution: multiples of its mean, and their probabilities.
 
-    A gamma law is cut into slices of equal probability, each of which stands at its own mean: what a gamma law of one
-    degree more has between its ends.
+    A gamma law is cut into slices of equal probability, each represented by its mean, which follows from the gamma law
+    with one degree more between the slice's ends. Raises BadArgument for a `shape` that is no distribution.
     """
     spread = non_negative("scv", scv)
     if len(shape) > 0:
@@ -162,7 +166,7 @@ def batch_law(scv: float, shape: Shape = ()) -> tuple[FloatArray, FloatArray]:
 
 
 def _normalized(shape: Shape) -> tuple[FloatArray, FloatArray]:
-    """As shares of one, about a mean of one."""
+    """Returns the values and shares of `shape`, scaled so that the shares add up to 1 and the mean is 1."""
     values, shares = (np.array(column, dtype=np.float64) for column in zip(*shape, strict=True))
     if not (np.isfinite(values).all() and np.isfinite(shares).all() and (values >= 0).all() and (shares >= 0).all()):
         raise BadArgument("shape", list(shape), "must be pairs of a time and a share, neither below 0")
@@ -174,7 +178,7 @@ def _normalized(shape: Shape) -> tuple[FloatArray, FloatArray]:
 
 
 def _rates_of_return(population: int, delay: float, handling: float) -> FloatArray:
-    """How many come to the server per second while 0, 1, … are out of it."""
+    """Returns the arrivals per second at the server while 0, 1, … clients are outside it."""
     if handling == 0:
         return np.arange(population + 1) / delay
     outside = solve([Station("handling", handling)], population, delay)
@@ -184,14 +188,14 @@ def _rates_of_return(population: int, delay: float, handling: float) -> FloatArr
 def _left_outside(
     rates: FloatArray, outside: IntArray, times: FloatArray, law_of_times: tuple[FloatArray, FloatArray]
 ) -> FloatArray:
-    """Row by row: the law of how many are still outside when a batch ends, of those who were when it began.
+    """Returns a row for each batch: the distribution of the number of clients still outside at its end.
 
-    Being outside is a pure death process, so its transitions over a tick are one matrix exponential, and over any
-    number of ticks a product of that matrix squared again and again.
+    `outside` holds the number outside at its beginning. Their departures are a pure death process, so its transitions
+    over a tick are one matrix exponential, and over any number of ticks a product of repeated squares of that matrix.
     """
     points, shares = law_of_times
     spans = np.outer(points, times)
-    # Of the shortest batch at its mean time: in the shortest slice of an uneven law nobody comes anyway.
+    # Ticks divide the shortest batch at its mean time; the shortest slice of a wide law is too short for arrivals.
     doublings = min(DOUBLINGS_MAX, int(np.ceil(np.log2(spans.max() / min(times.min(), spans.max()) * TICKS))))
     tick = spans.max() / 2**doublings
     ticks = np.minimum(np.maximum(np.rint(spans / tick), 1), 2**doublings - 1).astype(int).ravel()
@@ -207,7 +211,7 @@ def _left_outside(
 
 
 def _law(sizes: IntArray, left: FloatArray) -> FloatArray:
-    """From those who wait at the end of a batch to those who do at the end of the next."""
+    """Returns the transition matrix of the chain: requests waiting at the end of a batch, and of the next one."""
     population = len(sizes) - 1
     law = np.zeros((population + 1, population + 1))
     for row, size in enumerate(sizes.tolist()):
@@ -220,17 +224,17 @@ def _cleared(law: FloatArray) -> FloatArray:
 
 
 def _stationary(law: FloatArray) -> FloatArray:
-    """Long-run shares of the states by the elimination of Grassmann, Taksar and Heyman (1985), which never subtracts.
+    """Returns the stationary distribution by the elimination of Grassmann, Taksar and Heyman (1985).
 
-    A chain whose states hardly mix is no trouble to it: two halves of the clients who take turns may do so for ever.
-    States are eliminated the rarest first, so that none divides by what hardly ever happens.
+    It never subtracts, so chains that hardly mix do no harm (two halves of the clients may alternate for ever).
+    The rarest states are eliminated first, so that no step divides by a tiny probability.
     """
     rough = _after_some_steps(law)
     order = np.argsort(-rough, kind="stable")
     a = _cleared(law)[np.ix_(order, order)]
     for k in range(len(a) - 1, 0, -1):
         total = a[k, :k].sum()
-        if total < NOTHING:  # a chain that falls apart: it stays where it began
+        if total < NOTHING:  # the chain is reducible: it stays in the part in which it began
             return rough
         a[:k, k] /= total
         a[:k, :k] += np.outer(a[:k, k], a[k, :k])
@@ -238,7 +242,7 @@ def _stationary(law: FloatArray) -> FloatArray:
     shares[0] = 1.0
     for k in range(1, len(a)):
         shares[k] = shares[:k] @ a[:k, k]
-        shares /= shares.max()  # or states that are likelier beyond all measure would overflow
+        shares /= shares.max()  # otherwise states that are likelier by many orders of magnitude overflow
     sorted_back = np.empty(len(a))
     sorted_back[order] = shares / shares.sum()
     if not np.isfinite(sorted_back).all():
@@ -247,7 +251,7 @@ def _stationary(law: FloatArray) -> FloatArray:
 
 
 def _after_some_steps(law: FloatArray) -> FloatArray:
-    """Roughly where the chain is when all clients came at once."""
+    """Returns roughly the long-run distribution of the chain when all clients arrive at once at first."""
     shares = np.zeros(len(law))
     shares[-1] = 1.0
     total = np.zeros(len(law))

@@ -1,9 +1,9 @@
-"""Bounds of a closed network: what no solution can escape, from demands alone, in a line of arithmetic.
+"""Bounds of a closed network, which every solution keeps and which follow from the demands alone.
 
-Asymptotic bounds know the bottleneck and nothing else; balanced-job bounds also know that work spread evenly
-queues least (Zahorjan et al., CACM 25, 1982). Lazowska et al., chapter 5, has both with think times.
+Asymptotic bounds use the bottleneck and nothing else; balanced-job bounds also use that evenly spread work queues
+least (Zahorjan et al., CACM 25, 1982). Lazowska et al., chapter 5, has both with think times.
 
-They are stated there for plain queues. The others are put between two that are plain, since a server that is never
+They are stated there for plain queues. Other stations are bounded by two plain ones, since a server that is never
 slower never delays anybody (Tsoucas and Walrand, JAP 26, 1989): above, the same station as a delay; below, a station
 of m servers by Seidmann's split into a queue of D/m and a delay of D(m-1)/m, a load-dependent one by its least speed.
 """
@@ -30,10 +30,10 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Bounds(Curve):
-    """The tighter of both kinds, each kind alone, and the `knee`.
+    """The tighter of the asymptotic and the balanced-job bounds, each kind alone, and the `knee`.
 
-    `knee` is the population where the two asymptotes of throughput cross, N* = (D + Z) / Dmax: below it clients
-    hardly meet, above it somebody always waits. It is infinite where nothing can saturate.
+    `knee` is the population where the two asymptotes of throughput cross, N* = (D + Z) / Dmax: below it requests
+    hardly ever queue, above it one is always waiting. It is infinite where nothing can saturate.
     """
 
     population: FloatArray
@@ -44,7 +44,10 @@ class Bounds(Curve):
 
 @dataclass(frozen=True)
 class _Plain:
-    """A network of plain queues and free time that is surely faster, or surely slower, than the one asked about."""
+    """A network of plain queues and delays that is certainly faster, or certainly slower, than the one given.
+
+    `queues` are the demands of the queues, `free` is the sum of the delays and the think time (all in seconds).
+    """
 
     queues: FloatArray
     free: float
@@ -73,7 +76,7 @@ def bounds(stations: Iterable[Station], population: int, think_time: float = 0.0
     speeds = {s.name: s.speeds(len(n)) for s in network}
     caps = [s.single_demand / speeds[s.name].max() for s in network if s.kind != "delay"]
     slowest = max(caps, default=0.0)
-    # Where the bounds of many customers meet, whether or not so many were asked about.
+    # The knee is where the asymptotes of many customers cross, also when `population` is smaller.
     limiting = max((s.single_demand / s.top_speed for s in network), default=0.0)
     alone = think + sum(s.single_demand / float(speeds[s.name][0]) for s in network)
     least_time = think + sum(_least_time(s, speeds[s.name], n) for s in network)
@@ -98,7 +101,7 @@ def bounds(stations: Iterable[Station], population: int, think_time: float = 0.0
 
 
 def _least_time(station: Station, speeds: FloatArray, n: FloatArray) -> float:
-    """Seconds of service when the station is as kind to each customer as it ever is."""
+    """Returns the shortest service time, in seconds, that a customer ever has at the station."""
     return station.single_demand / float((speeds / n).max())
 
 

@@ -1,7 +1,7 @@
-"""Closed networks: a fixed number of customers who go round for ever, as clients of a benchmark do.
+"""Closed networks: a fixed number of customers who send one request after the other, as clients of a benchmark do.
 
-`solve` picks the method; `ClosedNetwork` is what every method answers, for each population from 1 to N at once,
-because the curve is what one compares with measurements.
+`solve` picks the method; every method returns a `ClosedNetwork`, for each population from 1 to N at once, because
+measurements are compared with the whole curve.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,18 +19,20 @@ from posthaste_lab.queueing.station import POPULATION_MAX, Kind, Station, checke
 
 Method = Literal["exact", "schweitzer", "convolution"]
 
-FIGURES_MAX = 10_000_000  # stations times populations, of which every curve holds one: some 100 MB each
-CONVOLVED_MAX = 20_000  # a minute for every station whose speed depends on its load: that grows with the square
+FIGURES_MAX = 10_000_000  # stations times populations: the size of each curve, some 100 MB
+CONVOLVED_MAX = 20_000  # customers: a minute for each station whose speed depends on its load, growing with the square
 
 
 @dataclass(frozen=True, eq=False)
 class ClosedNetwork:
     """A solved closed network. Every array runs over `population`: 1, 2, … N.
 
-    `throughput` per second, `response_time` in seconds over all stations (delays among them, think time not).
-    By station name: `utilization` is the busy share of one server, of a load-dependent station the probability of
-    having any customer, of a delay the mean number in it (which may exceed 1); `queue_length` the mean number
-    there, waiting and in service; `residence_time` the seconds a request spends there over all its visits.
+    `throughput` is per second, `response_time` in seconds over all stations, delays included, without think time.
+    By station name:
+    `utilization`: the busy share of one server; of a load-dependent station the probability that it has any customer,
+    of a delay the mean number of customers in it (which may exceed 1).
+    `queue_length`: the mean number of customers there, waiting and in service.
+    `residence_time`: the seconds a request spends there over all its visits.
     `bottleneck` is the station that limits throughput as the population grows.
     """
 
@@ -56,10 +58,10 @@ class ClosedNetwork:
         think_time: float | None = None,
         population: int | None = None,
     ) -> "ClosedNetwork":
-        """The same network with one station changed, solved anew.
+        """Solves the network again with one station changed.
 
-        `servers` makes a plain queue a station of several servers (and 1 makes it plain again). Whatever is not
-        given stays. Raises BadArgument for a name that no station has.
+        `servers` makes a plain queue a station of several servers (and 1 makes it plain again). Arguments that are not
+        given keep their values. Raises BadArgument for a name that no station has.
         """
         old = next((station for station in self.stations if station.name == name), None)
         if old is None:
@@ -106,12 +108,12 @@ def solve(
     plain queue or a delay; with a "multi" or "load_dependent" one, convolution in logarithms, because the textbook's
     recursion for those loses all digits from some hundred customers on. "schweitzer": the approximation of Schweitzer
     and Bard (Jain, section 34.3), with Seidmann's split of stations with m servers into a queue of demand D/m and a
-    delay of D(m-1)/m; fast for any population, some percent off near the knee. "convolution": as the function of that
-    name.
+    delay of D(m-1)/m; fast for any population, some percent off near the knee. "convolution": as the function
+    `convolution`.
 
     Exact for stations with exponential times served first come first served, or any times when shared equally.
-    Raises BadArgument for a network that cannot be (no demand at all, no customers, names twice), and for more
-    customers than it could be solved for in some minutes.
+    Raises BadArgument for an impossible network (no demand at all, no customers, a name used twice), and for more
+    customers than can be solved in some minutes.
     """
     network, n, think = _arguments(stations, population, think_time)
     _must_end("population", n, network, method)
@@ -139,9 +141,8 @@ def interactive_response_time(population: float, throughput: float, think_time: 
     """Response time law of closed systems: R = N/X - Z, in seconds.
 
     Denning and Buzen, ACM Computing Surveys 10 (1978); Jain, section 33.5. It holds for any system observed long
-    enough, so a measured R that differs means that N, X or Z are not what they are taken for.
-    Raises BadArgument when the think time alone explains more than the population: such figures cannot belong
-    together.
+    enough, so a measured R that differs means that N, X or Z have other values than assumed.
+    Raises BadArgument when the think time is longer than N/X: such figures cannot belong together.
     """
     customers = non_negative("population", population)
     rate = non_negative("throughput", throughput)
@@ -167,7 +168,7 @@ def _arguments(
 
 
 def _must_end(argument: str, population: int, network: tuple[Station, ...], method: Method) -> None:
-    """Refuse what would take hours, or more memory than there is."""
+    """Raises BadArgument for populations that would take hours, or too much memory."""
     instead = "past the knee, which `bounds` tells, more customers only wait longer"
     bounded(argument, population, min(POPULATION_MAX, FIGURES_MAX // len(network)), instead)
     if method != "schweitzer" and not all(station.is_fixed_rate for station in network):
@@ -194,9 +195,9 @@ def _network(network: tuple[Station, ...], think: float, method: Method, curves:
 
 
 def bottleneck(network: tuple[Station, ...]) -> str:
-    """The station with the largest demand per unit of speed: the first to be busy all the time. Delays never are.
+    """Returns the station with the largest demand per unit of speed: the first one to saturate. Delays never saturate.
 
-    With customers enough for all its servers, however many were asked about, and at the speed it has with so many.
+    Each station counts with the speed it has with very many customers, whatever the population.
     """
     limited = [station for station in network if station.kind != "delay"]
     if not limited:
@@ -205,7 +206,7 @@ def bottleneck(network: tuple[Station, ...]) -> str:
 
 
 def _must_hold(network: tuple[Station, ...], think: float, curves: Curves, *, approximate: bool) -> None:
-    """What every solution satisfies; a solver that breaks it has failed, and must not be believed in silence."""
+    """Raises NumericalError unless the curves satisfy what every solution does: otherwise the solver has failed."""
     n = np.arange(1.0, len(curves.throughput) + 1)
     customers = curves.queue_length.sum(axis=1) + think * curves.throughput
     share = np.array([s.single_demand / s.speeds(len(n)).max() if s.kind != "delay" else 0.0 for s in network])

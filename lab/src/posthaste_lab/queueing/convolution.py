@@ -4,10 +4,10 @@ The probability of a state is a product over the stations, so the sum over all s
 convolution of one sequence for each station, and throughput is G(n-1)/G(n). Those sums span thousands of orders of
 magnitude, so they are kept as logarithms; all terms are positive, so nothing cancels.
 
-What is *not* done is what the textbooks do for several servers: get the probability of an empty station as one
-minus all others. That difference loses digits exponentially: with 12 servers and 140 customers it ends in negative
-throughput, while every small test passes. A station's own law comes from the convolution of the *others* for the
-same reason; dividing it out of G would be a difference again.
+For several servers the textbooks get the probability of an empty station as one minus all others. That is *not* done
+here: the difference loses digits exponentially. With 12 servers and 140 customers it ends in negative throughput, while
+every small test passes. For the same reason the distribution at a station is computed from the convolution of the
+*other* stations; dividing the station out of G would be a difference again.
 """
 
 from collections.abc import Iterable
@@ -21,16 +21,16 @@ from posthaste_lab.checks import FloatArray
 from posthaste_lab.queueing.mva import Curves
 from posthaste_lab.queueing.station import Station
 
-BLOCK_TERMS = 2_000_000  # 16 MB of terms at a time: past the caches' use, far below anyone's memory
+BLOCK_TERMS = 2_000_000  # terms computed at a time, 16 MB: larger blocks are no faster, and this fits any memory
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Logarithms of the stations' sequences, apart by how they are folded in.
+    """Logarithms of the stations' sequences, grouped by how they enter the convolution.
 
-    Demands are divided by `scale` (the bottleneck's), which multiplies G(n) by a power of it and keeps the
-    logarithms small. `base` holds all delays, the think time and the plain queues; `others` each station whose
-    speed depends on its load.
+    Demands are divided by `scale` (the bottleneck's demand), which divides G(n) by scale^n and keeps the logarithms
+    small. `base` is the convolution of all delays, the think time and the plain queues; `others` holds the sequence of
+    each station whose speed depends on its load.
     """
 
     network: tuple[Station, ...]
@@ -53,7 +53,7 @@ class Weights:
 
 
 def _free(stations: Iterable[Station], population: int, think: float, scale: float) -> FloatArray:
-    """The think time and all delays as one: nobody waits there for another, so their demands add up."""
+    """Returns the sequence of the think time and all delays as one: nothing queues there, so their demands add up."""
     n = np.arange(population + 1)
     demand = think + sum(station.single_demand for station in stations if station.kind == "delay")
     return np.asarray(xlogy(n, demand / scale) - gammaln(n + 1))
@@ -90,7 +90,7 @@ def log_convolve(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _without_each(base: FloatArray, others: dict[str, FloatArray]) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """G of all stations, and for each load-dependent one the G of all but it."""
+    """Returns log G of all stations, and for each station in `others` log G of the network without it."""
     names = list(others)
     before = [base]
     for name in names:
@@ -104,7 +104,7 @@ def _without_each(base: FloatArray, others: dict[str, FloatArray]) -> tuple[Floa
 
 
 def solve(weights: Weights) -> Curves:
-    """Throughput from G; queues of plain stations by the arrival theorem, of the others by their own laws."""
+    """Returns throughput from G, queues of plain stations by the arrival theorem, others from their distributions."""
     log_g, without = _without_each(weights.base, weights.others)
     throughput = np.exp(log_g[:-1] - log_g[1:]) / weights.scale
     lengths, busy = [], []
@@ -143,7 +143,7 @@ def _mean_number(own: FloatArray, rest: FloatArray, log_g: FloatArray) -> FloatA
 
 
 def marginal(network: tuple[Station, ...], name: str, population: int, think: float) -> FloatArray:
-    """P(j customers at a station), j = 0 to N, from the convolution of all the others."""
+    """P(j customers at a station), j = 0 to N, from the convolution of all other stations."""
     own_station = next(station for station in network if station.name == name)
     rest_weights = Weights.of(network, population, think)
     scale = rest_weights.scale

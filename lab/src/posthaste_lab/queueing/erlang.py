@@ -7,7 +7,7 @@ positive terms below 1, so it is exact to rounding for thousands of servers; C f
 from posthaste_lab.checks import bounded, count, non_negative
 from posthaste_lab.errors import UnstableQueue
 
-SERVERS_MAX = 10_000_000  # steps of the recursion: some seconds
+SERVERS_MAX = 10_000_000  # one step of the recursion each: some seconds
 
 
 def erlang_b(offered_load: float, servers: int) -> float:
@@ -16,7 +16,7 @@ def erlang_b(offered_load: float, servers: int) -> float:
     `offered_load` is arrival rate over the service rate of one server, in erlang; any value from 0 up.
     B(k) = a B(k-1) / (k + a B(k-1)), B(0) = 1: Bolch et al., Queueing Networks and Markov Chains, 2nd ed.,
     chapter 6; Jagerman, Bell System Technical Journal 53 (1974).
-    Without servers everybody is lost. Raises BadArgument for a negative load or number of servers.
+    Without servers every arrival is lost. Raises BadArgument for a negative load or number of servers.
     """
     load = non_negative("offered_load", offered_load)
     blocking = 1.0
@@ -32,7 +32,7 @@ def erlang_c(offered_load: float, servers: int) -> float:
 
     `offered_load` as in `erlang_b`; it must stay below `servers`. C = B / (1 - rho (1 - B)) with rho = a/m:
     Bolch et al., 2nd ed., chapter 6. Jain, The Art of Computer Systems Performance Analysis, box 31.2,
-    writes it as a letter easily taken for rho, and some have.
+    denotes the probability by a letter that is easily mistaken for rho.
     Raises UnstableQueue when the load reaches the number of servers.
     """
     load = non_negative("offered_load", offered_load)

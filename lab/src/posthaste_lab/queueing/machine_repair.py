@@ -1,8 +1,9 @@
 """Machines that break and repairers who mend them: the finite source, M/M/c//N.
 
-Also a client population before one pool of workers: a machine "up" is a client who thinks, "down" is one who waits
-for an answer. Unlike M/M/m it cannot be unstable, and arrivals slow down as more of them wait. Lazowska et al.,
-chapter 8, has it as a network; Bolch et al., 2nd ed., chapter 6. A birth-death chain, added up in logarithms.
+It also models clients of one pool of workers: a machine that is "up" is a client that thinks, a machine that is "down"
+is a client that waits for an answer. Unlike M/M/m it cannot be unstable, and arrivals slow down as more clients wait.
+Lazowska et al., chapter 8, has it as a network; Bolch et al., 2nd ed., chapter 6. It is solved as a birth-death chain,
+added up in logarithms.
 """
 
 from dataclasses import dataclass, field
@@ -12,15 +13,15 @@ from scipy.special import logsumexp
 
 from posthaste_lab.checks import FloatArray, bounded, count, positive
 
-MACHINES_MAX = 1_000_000  # each number of them that may be down is a state
+MACHINES_MAX = 1_000_000  # the chain has one state for each number of machines that are down
 
 
 @dataclass(frozen=True, eq=False)
 class MachineRepair:
-    """Figures of the finite source in its steady state. Jobs are machines that are down, waiting or being mended.
+    """Figures of the finite source in its steady state. Jobs are machines that are down, waiting or in repair.
 
-    `availability` is the share of time a machine is up, `throughput` repairs per second, `utilization` a repairer's,
-    `p_wait` the probability that a machine that breaks finds no repairer free; times in seconds.
+    `availability` is the share of time a machine is up, `throughput` repairs per second, `utilization` the busy share
+    of a repairer, `p_wait` the probability that a machine that breaks finds no repairer free; times in seconds.
     """
 
     machines: int
@@ -62,7 +63,7 @@ def machine_repair(machines: int, repairers: int, failure_rate: float, repair_ra
     p = np.exp(log_weights - logsumexp(log_weights))
     mean_jobs, mean_queue = float(p @ down), float(p @ np.maximum(down - crew, 0))
     throughput = float(p[1:] @ mending)
-    # Whoever breaks sees the state weighed by how many are still up.
+    # A machine that breaks sees a state with a probability proportional to the machines still up in it.
     seen = p[:-1] * breaking / throughput
     return MachineRepair(
         machines=population,

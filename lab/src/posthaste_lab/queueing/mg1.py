@@ -1,9 +1,10 @@
 """M/G/1: service times of any spread, given by their squared coefficient of variation.
 
-The means need two moments (Pollaczek and Khinchine), the variances three, percentiles the whole law. What two
-moments leave open is filled with a gamma law, which is the exponential at 1, Erlang's at 1/k, a constant at 0; the
-means are right for every law, the rest for that one. Jain, chapter 31; Bolch et al., 2nd ed., section 6.3;
-variances by the distributional form of Little's law (Bertsimas and Nakazato, Operations Research 43, 1995).
+The means need two moments of the service time (Pollaczek and Khinchine), the variances three, percentiles the whole
+distribution. Two moments are given; the rest is that of a gamma law, which is exponential at an scv of 1, Erlang's at
+1/k, and a constant at 0. So the means are right for every distribution, everything else for the gamma law. Jain,
+chapter 31; Bolch et al., 2nd ed., section 6.3; variances by the distributional form of Little's law (Bertsimas and
+Nakazato, Operations Research 43, 1995).
 """
 
 import cmath
@@ -21,12 +22,12 @@ from posthaste_lab.queueing.open_queue import OpenQueue
 # Euler's summation of the inversion integral: 38 terms and 12 averaged partial sums give 7 digits of a
 # probability (Abate and Whitt, ORSA Journal on Computing 7, 1995); a constant service time costs some of them.
 EULER_TERMS, EULER_AVERAGED, EULER_SHIFT = 38, 12, 18.4
-UTILIZATION_MOST = 1 - 1e-6  # for percentiles
+UTILIZATION_MOST = 1 - 1e-6  # above it percentiles are refused
 
 
 @dataclass(frozen=True)
 class _Gamma:
-    """A line with gamma service, told by its transforms."""
+    """The `Law` of a queue with gamma service, computed from Laplace transforms."""
 
     arrival_rate: float
     mean: float
@@ -46,7 +47,7 @@ class _Gamma:
         return idle * s / (s - self.arrival_rate + self.arrival_rate * self.service(s))
 
     def _must_be_invertible(self) -> None:
-        """Nearer to saturation the transform is a difference of almost equal figures, and its inversion is noise."""
+        """Raises BadArgument near saturation, where the transform subtracts almost equal figures and loses digits."""
         if self.arrival_rate * self.mean > UTILIZATION_MOST:
             raise BadArgument(
                 "arrival_rate", self.arrival_rate, "is too near to saturation for percentiles: at most 1 - 1e-6 of it"
@@ -62,7 +63,7 @@ class _Gamma:
         self._must_be_invertible()
         if t == 0:
             return 1.0
-        if self.scv == 0:  # a wait and a constant: the transform of the two has a kink that its inversion rounds off
+        if self.scv == 0:  # wait plus a constant: its distribution has a kink, which the inversion would round off
             return 1.0 if t < self.mean else self.wait_tail(t - self.mean)
         return _invert(lambda s: (1 - self.wait(s) * self.service(s)) / s, t)
 
@@ -106,8 +107,8 @@ def _invert(transform: Callable[[complex], complex], t: float) -> float:
 def mg1(arrival_rate: float, mean_service_time: float, scv: float) -> OpenQueue:
     """M/G/1: one server whose service times have this mean, in seconds, and squared coefficient of variation.
 
-    `scv` is the variance of a service time over the square of its mean: 0 a constant, 1 exponential. Means hold
-    for every such law, variances and percentiles for a gamma law; prob_jobs too. `arrival_rate` per second.
+    `scv` is the variance of a service time over the square of its mean: 0 a constant, 1 exponential. Means hold for
+    every distribution with it; variances, percentiles and prob_jobs for a gamma law. `arrival_rate` is per second.
     Mean wait = rho S (1 + scv) / (2 (1 - rho)): Pollaczek and Khinchine; Jain, chapter 31.
     Raises UnstableQueue when `arrival_rate * mean_service_time` reaches 1, BadArgument for a negative scv.
     """

@@ -1,7 +1,7 @@
-"""Queues with exponential times and no limit: M/M/1, M/M/m, and m of M/M/1 side by side.
+"""Queues with exponential times and no limit: M/M/1, M/M/m, and several M/M/1 side by side.
 
-Jain, The Art of Computer Systems Performance Analysis (1991), boxes 31.1 and 31.2; the law of response times is in
-Bolch et al., 2nd ed., chapter 6.
+Jain, The Art of Computer Systems Performance Analysis (1991), boxes 31.1 and 31.2; the distribution of response times
+is in Bolch et al., 2nd ed., chapter 6.
 """
 
 import math
@@ -17,7 +17,7 @@ from posthaste_lab.queueing.open_queue import OpenQueue
 
 @dataclass(frozen=True)
 class _Exponential:
-    """M/M/m: a wait is 0, or exponential with the rate the line drains at."""
+    """The `Law` of M/M/m: a wait is 0, or exponential with the rate at which the queue drains."""
 
     load: float
     servers: int
@@ -26,7 +26,7 @@ class _Exponential:
     least_tail: float = 0.0
 
     def jobs(self, n: int) -> float:
-        # Up to m jobs it is a Poisson law, beyond a geometric one. Weighed by e^-load, nothing overflows.
+        # A Poisson law up to m jobs, a geometric one beyond. The factor e^-load keeps both from overflowing.
         utilization = self.load / self.servers
         all_busy = poisson.pmf(self.servers, self.load)
         total = poisson.cdf(self.servers - 1, self.load) + all_busy / (1 - utilization)
@@ -41,14 +41,14 @@ class _Exponential:
         drain = self.servers - self.load
         x = self.service_rate * t
         gap = (drain - 1) * x
-        if abs(gap) < 1e-5:  # two nearly equal rates: the difference quotient by its series
+        if abs(gap) < 1e-5:  # two nearly equal rates: the quotient below would be 0/0, so its series is used
             return math.exp(-x) * (1 + self.p_wait * x * (1 - gap / 2))
         return math.exp(-x) + self.p_wait * (math.exp(-x) - math.exp(-drain * x)) / (drain - 1)
 
 
 @dataclass(frozen=True)
 class _SideBySide:
-    """Several M/M/1: times are those of one of them, jobs add up."""
+    """The `Law` of several M/M/1 side by side: times are those of one queue, jobs add up."""
 
     one: _Exponential
     queues: int
@@ -74,10 +74,10 @@ def mm1(arrival_rate: float, service_rate: float) -> OpenQueue:
 
 
 def mmm(arrival_rate: float, service_rate: float, servers: int) -> OpenQueue:
-    """M/M/m: one line before `servers` equal servers; `service_rate` is one server's.
+    """M/M/m: one queue before `servers` equal servers; `service_rate` is one server's.
 
     Rates per second. Jain box 31.2, with Erlang's C for the probability of waiting. Raises UnstableQueue when
-    `arrival_rate` reaches `servers * service_rate`, BadArgument for rates and counts that cannot be.
+    `arrival_rate` reaches `servers * service_rate`, BadArgument for impossible rates and counts.
     """
     m = count("servers", servers)
     return _named(f"M/M/{m}", arrival_rate, service_rate, m)
@@ -118,12 +118,12 @@ def _named(model: str, arrival_rate: float, service_rate: float, servers: int) -
 
 
 def parallel_mm1(arrival_rate: float, service_rate: float, queues: int) -> OpenQueue:
-    """`queues` M/M/1 side by side, each with a line of its own and an even share of the arrivals.
+    """`queues` M/M/1 side by side, each with a waiting line of its own and an even share of the arrivals.
 
     `arrival_rate` is the total per second, `service_rate` one queue's. Times, `utilization` and `p_wait` are those of
-    one queue (all are alike); jobs and those waiting are counted over all queues, so that Little's law holds with the
-    total rate, and `p0` is the probability that all are empty: Jain box 31.1, for each of them. Against M/M/m with
-    the same servers it shows what sharing one line is worth. Raises UnstableQueue and BadArgument as `mm1` does.
+    one queue (all are alike); jobs, all and waiting, are counted over all queues, so that Little's law holds with the
+    total rate, and `p0` is the probability that all are empty: Jain box 31.1, for each of them. Compared with M/M/m
+    with the same servers it shows what sharing one line is worth. Raises UnstableQueue and BadArgument as `mm1` does.
     """
     queues = count("queues", queues)
     total = non_negative("arrival_rate", arrival_rate)

@@ -1,9 +1,9 @@
-"""M/M/m/K: room for K jobs, waiting and in service; who finds it full is turned away.
+"""M/M/m/K: room for K jobs, waiting and in service; an arrival that finds it full is turned away.
 
-A finite number of states, so any load is stable. The closed form is 0/0 at a load of one and overflows for large
-K; products of rates, added up in logarithms, are neither. Jain box 31.3; Bolch et al., 2nd ed., chapter 6.
+The number of states is finite, so any load is stable. The closed form is 0/0 at a load of one and overflows for large
+K; products of rates, added up in logarithms, avoid both. Jain box 31.3; Bolch et al., 2nd ed., chapter 6.
 
-Those who are let in see the state with the law of the state, cut at K-1: Poisson arrivals see time averages.
+Accepted arrivals see the state's distribution over time, cut at K-1: Poisson arrivals see time averages.
 """
 
 import math
@@ -16,12 +16,12 @@ from posthaste_lab.checks import FloatArray, bounded, count, non_negative, posit
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing.open_queue import OpenQueue
 
-CAPACITY_MAX = 1_000_000  # each number of jobs is a state
+CAPACITY_MAX = 1_000_000  # the chain has one state for each number of jobs
 
 
 @dataclass(frozen=True)
 class _Limited:
-    """Who is let in behind k others than find a free server waits for k departures."""
+    """The `Law` of M/M/m/K: an accepted arrival waits for as many departures as it needs for a server to be free."""
 
     probabilities: FloatArray
     servers: int
@@ -34,7 +34,7 @@ class _Limited:
         return np.asarray(inside / inside.sum())
 
     def departures(self) -> FloatArray:
-        """How many departures an arrival behind j jobs waits for."""
+        """Returns the number of departures for which an arrival that finds j jobs waits, j = 0 to K-1."""
         return np.maximum(np.arange(len(self.probabilities) - 1) - self.servers + 1, 0).astype(np.float64)
 
     def jobs(self, n: int) -> float:
@@ -58,8 +58,8 @@ def _erlang_then_exponential(k: FloatArray, servers: int, x: float) -> FloatArra
     tail = np.full(len(k), math.exp(-x))
     behind = k[k > 0]
     rate, spare = servers * x, (servers - 1) * x
-    # e^-x (m/(m-1))^k P(k, (m-1)x): the factor may overflow while P underflows, each in its own range, so the
-    # first form is used where P is not small and a series of the product where it is.
+    # e^-x (m/(m-1))^k P(k, (m-1)x): the factor may overflow where P underflows, so this form is used only where P is
+    # not small, and a series of the product elsewhere.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         direct = np.exp(-x + behind * math.log(servers / (servers - 1)) + np.log(gammainc(behind, spare)))
         series = np.exp(xlogy(behind, rate) - rate - gammaln(behind + 1)) * hyp1f1(1.0, behind + 1, spare)
@@ -71,10 +71,10 @@ def _erlang_then_exponential(k: FloatArray, servers: int, x: float) -> FloatArra
 def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) -> OpenQueue:
     """M/M/m/K: `servers` servers, at most `capacity` jobs in all; an arrival beyond them is turned away.
 
-    Rates per second; `service_rate` is one server's. Any load is allowed. `p_block` is the share turned away,
-    `throughput` the rate of those served; times, their percentiles and `p_wait` are of those let in.
+    Rates per second; `service_rate` is one server's. Any load is allowed. `p_block` is the share of arrivals turned
+    away, `throughput` the rate of jobs served; times, their percentiles and `p_wait` are those of accepted jobs.
     P(n) ~ (arrival_rate / service_rate)^n / (1 2 … m m m …): Jain box 31.3; Bolch et al., 2nd ed., chapter 6.
-    Raises BadArgument when `capacity` is below `servers`, or a rate or count cannot be.
+    Raises BadArgument when `capacity` is below `servers`, or a rate or count is impossible.
     """
     arrivals = non_negative("arrival_rate", arrival_rate)
     service = positive("service_rate", service_rate)
@@ -88,7 +88,7 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
     log_weights = xlogy(n, arrivals / service) - np.cumsum(np.log(np.clip(n, 1, servers)))
     law = _Limited(np.exp(log_weights - logsumexp(log_weights)), servers, service)
     queued, p_block = np.maximum(n - servers, 0), float(law.probabilities[-1])
-    throughput = service * float(law.probabilities @ np.minimum(n, servers))  # what busy servers get done
+    throughput = service * float(law.probabilities @ np.minimum(n, servers))  # the rate of departures
     mean_jobs, var_jobs = _moments(law.probabilities, n)
     mean_queue, var_queue = _moments(law.probabilities, queued)
     seen, behind = law.seen(), law.departures()

@@ -1,7 +1,7 @@
-"""Closed networks of several classes of customers, of which each has demands, a population and a think time.
+"""Closed networks of several classes of customers, each with its own demands, population and think time.
 
-The exact recursion visits every mix of populations, (N1+1)(N2+1)… of them: fine for a few dozens in each of two or
-three classes, hopeless beyond, where Schweitzer's approximation takes over. Lazowska et al., chapter 7.
+The exact recursion visits every mix of populations, (N1+1)(N2+1)… of them: fine for a few dozen customers in each of
+two or three classes, hopeless beyond, where Schweitzer's approximation helps. Lazowska et al., chapter 7.
 """
 
 import math
@@ -14,7 +14,7 @@ import numpy as np
 from posthaste_lab.checks import FloatArray, count, figures, sequence
 from posthaste_lab.errors import BadArgument, NumericalError
 
-MIXES_MAX = 2_000_000  # times stations times 8 bytes: where the table starts to fill a laptop
+MIXES_MAX = 2_000_000  # mixes times stations, 8 bytes each, in the table of the exact recursion
 ROUNDS_MAX = 100_000
 CLOSE_ENOUGH = 1e-12
 
@@ -54,10 +54,10 @@ def solve_multiclass(
 ) -> MultiClass:
     """Solve a closed network of several classes; `demands` are seconds, classes in rows, stations in columns.
 
-    Throughput comes per second. A customer of class c spends D_ck (1 + Q_k(N - 1_c)) at station k: Lazowska et al.,
+    Throughput is per second. A customer of class c spends D_ck (1 + Q_k(N - 1_c)) at station k: Lazowska et al.,
     chapter 7; Bolch et al., 2nd ed., section 8.2. `kinds` says of each station whether customers queue there
-    (default) or not; `names` is for the reader. Raises BadArgument for shapes that do not fit, negative figures, or
-    too many mixes of populations for "exact".
+    (default) or not; `names` are the stations' names. Raises BadArgument for shapes that do not fit, negative figures,
+    or too many mixes of populations for "exact".
     """
     work, people, think = _arguments(demands, populations, think_times)
     stations = work.shape[1]
@@ -119,7 +119,7 @@ def _arguments(
 
 
 def _exact(work: FloatArray, people: tuple[int, ...], think: FloatArray, queueing: FloatArray) -> FloatArray:
-    """The arrival theorem, over every mix: a customer finds the queues of the mix without itself."""
+    """Residence times by the arrival theorem, over every mix: a customer finds the queues of the mix without itself."""
     mixes = math.prod(n + 1 for n in people)
     if mixes * work.shape[1] > MIXES_MAX:
         raise BadArgument("populations", people, f'are {mixes} mixes, too many for "exact"; use method="schweitzer"')
@@ -139,7 +139,7 @@ def _exact(work: FloatArray, people: tuple[int, ...], think: FloatArray, queuein
 
 
 def _schweitzer(work: FloatArray, people: tuple[int, ...], think: FloatArray, queueing: FloatArray) -> FloatArray:
-    """A customer finds its own class shortened by one part in N, the others whole; iterated until it stays."""
+    """Residence times by Schweitzer's fixed point: a customer finds its own class's queue reduced by one part in N."""
     n = np.array(people, dtype=np.float64)[:, None]
     shorter = np.divide(n - 1, n, out=np.zeros_like(n), where=n > 0)
     lengths = np.where(work > 0, n / work.shape[1], 0.0)

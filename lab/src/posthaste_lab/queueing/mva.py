@@ -1,7 +1,7 @@
 """Mean value analysis of stations that work at a fixed rate: exact, and Schweitzer's approximation.
 
-The arrival theorem says that a customer who comes to a station finds the queue of a network with one customer
-less, so N steps give the curve from 1 to N. All terms are positive: nothing is lost however large N is.
+The arrival theorem says that a customer arriving at a station finds the queue of a network with one customer less, so
+N steps give the curve from 1 to N. All terms are positive, so no digits are lost however large N is.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing.station import Station
 
-HALVINGS = 200  # of an interval of doubles: more change nothing
+HALVINGS = 200  # of the interval that holds the throughput: more of them change no double
 
 
 @dataclass(frozen=True)
 class Curves:
-    """What every solver answers: rows are populations 1 to N, columns are stations."""
+    """The result of every solver: rows are populations 1 to N, columns are stations."""
 
     throughput: FloatArray
     utilization: FloatArray
@@ -39,10 +39,10 @@ def exact(network: tuple[Station, ...], population: int, think: float) -> Curves
 
 
 def schweitzer(network: tuple[Station, ...], population: int, think: float) -> Curves:
-    """A customer finds (N-1)/N of the queue of its own population: Schweitzer and Bard.
+    """Schweitzer and Bard's approximation: a customer finds (N-1)/N of the queue of its own population.
 
-    Usually iterated to a fixed point, which takes long near the knee. With one class the queue lengths follow from
-    the throughput, so what is left is one increasing function of it, whose zero is found by halving, for all
+    Textbooks iterate it to a fixed point, which takes long near the knee. With one class the queue lengths follow from
+    the throughput, which leaves one increasing function of the throughput; its zero is found by bisection, for all
     populations at once.
     """
     for station in network:

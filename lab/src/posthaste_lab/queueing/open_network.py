@@ -21,11 +21,11 @@ from posthaste_lab.queueing.station import Station, checked
 class OpenNetwork:
     """A solved open network.
 
-    With one class, figures are numbers; with several they are arrays, an entry for each. `throughput` equals
-    `arrival_rate` (per second), `response_time` is in seconds over all stations, `residence_time[name]` at one of
-    them, `queue_length[name]` the mean number there. `utilization[name]` is of one server over all classes (of a
-    delay the mean number in it). `saturation` is the factor all arrival rates can grow by before the `bottleneck`
-    is busy all the time.
+    With one class, figures are numbers; with several they are arrays with an entry for each class. `throughput` equals
+    `arrival_rate` (per second), `response_time` is in seconds over all stations, `residence_time[name]` in seconds at
+    one of them, `queue_length[name]` the mean number there. `utilization[name]` is that of one server over all classes
+    (of a delay the mean number in it). `saturation` is the factor by which all arrival rates can grow before the
+    `bottleneck` is busy all the time.
     """
 
     stations: tuple[Station, ...]
@@ -101,7 +101,7 @@ def _utilization(station: Station, load: float) -> float:
 
 
 def _crowding(station: Station, load: float) -> float:
-    """Mean number at a station over its load: how much longer than its service a request stays."""
+    """Returns the mean number at a station over its load: the residence time as a multiple of the demand."""
     if station.kind == "delay":
         return 1.0
     if station.rates is not None:
@@ -110,7 +110,7 @@ def _crowding(station: Station, load: float) -> float:
 
 
 def _log_weights(rates: tuple[float, ...], load: float) -> tuple[FloatArray, float]:
-    """Logarithms of P(j)/P(0) up to the last speed given, and the ratio of the geometric tail behind it."""
+    """Returns the logarithms of P(j)/P(0) up to the last speed given, and the ratio of the geometric tail after it."""
     steps = np.log(load) - np.log(np.asarray(rates))
     return np.concatenate([[0.0], np.cumsum(steps)]), load / rates[-1]
 
@@ -128,6 +128,6 @@ def _crowding_by_load(rates: tuple[float, ...], load: float) -> float:
     log_weights, ratio = _log_weights(rates, load)
     weights = np.exp(log_weights + _log_empty(rates, load))
     last = len(rates)
-    # Behind the last speed: sum over i >= 1 of (last + i) w ratio^i.
+    # Beyond the last speed: sum over i >= 1 of (last + i) w ratio^i.
     tail = weights[-1] * ratio / (1 - ratio) * (last + 1 / (1 - ratio))
     return float((weights @ np.arange(last + 1) + tail) / load)

@@ -1,8 +1,8 @@
-"""What any open queue tells: one set of figures for M/M/1, M/M/m, M/M/m/K, M/G/1 and several queues side by side.
+"""The figures of an open queue, the same set for M/M/1, M/M/m, M/M/m/K, M/G/1 and several queues side by side.
 
-*Jobs* are all in the system, *queue* those that wait; *response* is waiting and service, *wait* the first of them.
-The probability laws behind percentiles differ from model to model, so each brings its own `Law`; turning one into
-a percentile is the same for all and stands here.
+*Jobs* are all requests in the system, *queue* those that wait; *response* is waiting and service, *wait* only waiting.
+The probability laws behind percentiles differ from model to model, so each has its own `Law`; turning a law into a
+percentile is the same for all and done here.
 """
 
 import math
@@ -17,14 +17,14 @@ from posthaste_lab.errors import BadArgument
 
 
 class Law(Protocol):
-    """The probability laws of one queue: of jobs, and of the times of those who are served.
+    """The probability laws of one queue: of jobs, and of the times of jobs that are served.
 
-    Tails are known down to `least_tail`; below it are only rounding errors.
+    Tails are accurate down to `least_tail`; below it there are only rounding errors.
     """
 
     @property
     def least_tail(self) -> float:
-        """The smallest probability that the tails give right."""
+        """The smallest tail probability that is accurate."""
 
     def jobs(self, n: int) -> float:
         """P(n jobs in the system)."""
@@ -40,8 +40,8 @@ class Law(Protocol):
 class OpenQueue:
     """Figures of an open queue in its steady state; first come, first served. Times in seconds, rates per second.
 
-    Means and variances are of what their names say (a variance of a time is in seconds squared). `utilization` is
-    of one server, `p0` the probability of an empty system, `p_wait` of an accepted arrival having to wait.
+    A variance of a time is in seconds squared. `utilization` is that of one server, `p0` the probability of an empty
+    system, `p_wait` the probability that an accepted arrival has to wait.
     `throughput` is below `arrival_rate` only where arrivals are turned away, with probability `p_block`.
     `service_rate` is one server's.
     """
@@ -72,11 +72,11 @@ class OpenQueue:
         return self.law.jobs(count("n", n, least=0))
 
     def response_percentile(self, q: float) -> float:
-        """The response time that `q` percent stay below, in seconds. 95 and 0.95 mean the same."""
+        """The `q`-th percentile of the response time, in seconds. 95 and 0.95 mean the same."""
         return _invert(self.law.response_tail, self._share_above(q), self.mean_response)
 
     def wait_percentile(self, q: float) -> float:
-        """The wait that `q` percent stay below, in seconds: 0 where at least that share does not wait."""
+        """The `q`-th percentile of the wait, in seconds: 0 where at least that share of jobs does not wait."""
         return _invert(self.law.wait_tail, self._share_above(q), self.mean_response)
 
     def _share_above(self, q: float) -> float:
@@ -87,7 +87,7 @@ class OpenQueue:
 
 
 def _invert(tail: Callable[[float], float], share: float, scale: float) -> float:
-    """The time that a share of the arrivals exceeds."""
+    """Returns the time that a share of the arrivals exceeds; `scale` is where the search begins."""
     if tail(0.0) <= share:
         return 0.0
     high = scale

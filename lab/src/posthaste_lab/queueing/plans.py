@@ -1,4 +1,4 @@
-"""What a solved model describes, in the words of a simulation: places, classes of requests, and figures to expect."""
+"""Plans for the simulation of a solved model: its places, its classes of requests, and the figures to expect."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from posthaste_lab.queueing.station import Station
 
 @dataclass(frozen=True)
 class Place:
-    """A station to be played: a line with servers, a delay, or one that serves all at once at `speeds`."""
+    """A station to be simulated: a queue with servers, a delay, or one that all customers share at `speeds`."""
 
     name: str
     servers: int = 1
@@ -30,13 +30,16 @@ class Place:
         return self.speeds is not None
 
     def speed(self, customers: int) -> float:
-        """How fast a shared place is with so many customers."""
+        """Returns the speed of a shared place with this number of customers."""
         speeds = self.speeds or (1.0,)
         return speeds[min(customers, len(speeds)) - 1]
 
     @classmethod
     def of(cls, station: Station, *, mixed: bool) -> "Place":
-        """A station of a model. Where classes mix, it shares its time: in line, their times would have to be alike."""
+        """Returns the place of a model's station.
+
+        Where classes mix, they share it: in a queue served in order, the model holds only if their times are alike.
+        """
         if station.kind == "delay":
             return cls(station.name, is_delay=True)
         if station.rates is not None:
@@ -48,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Traffic:
-    """One class of requests: a population that goes round, or a rate of arrivals; and its demand at each place."""
+    """One class of requests: a closed population, or a rate of arrivals (per second); and its demand at each place."""
 
     demands: tuple[float, ...]
     population: int | None = None
@@ -59,7 +62,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Plan:
-    """All a run needs, and what the model expects of it."""
+    """Everything a simulation run needs, and the figures that the model expects of it."""
 
     places: tuple[Place, ...]
     classes: tuple[Traffic, ...]
@@ -115,7 +118,7 @@ def _open_network(model: OpenNetwork) -> Plan:
     mixed = len(rates) > 1
     demands = np.array([np.atleast_1d(station.demand) for station in model.stations]).T
     labels = _labels(len(rates))
-    # Of a class that never comes there is nothing to compare.
+    # A class without arrivals has no response time to compare.
     expected = {
         f"response time{label}": float(r) for label, r, rate in zip(labels, responses, rates, strict=True) if rate > 0
     }

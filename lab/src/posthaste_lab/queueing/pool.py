@@ -1,17 +1,20 @@
-"""Several servers before one line, each taking a batch at a time, who hinder each other.
+"""Several servers with one waiting line, each of which takes a batch at a time and slows the others down.
 
-With a limit of one request this is a pool of workers as every book has it, and solved as such: a station whose speed
-depends on how many are busy, exactly (for exponential times).
+With batches of one request this is the textbook's pool of workers, solved exactly (for exponential times) as a station
+whose speed depends on the number of busy servers.
 
-With larger batches no book has it, and what one would try is far off: clients who were answered together come back
-together, the first of them takes a free server for itself alone, and the others make up one large batch. So sizes
-spread and stay spread, and a mean value of them says little; taking the servers apart into one that is m times as fast
-and a delay (Seidmann's way, right for batches of one) promises a fifth too much. The system is small enough to be
-played instead: some twenty thousand requests, always with the same random numbers, so that the same question has the
-same answer. Chance has a stream for each thing it decides, so systems that differ by a client or by a figure draw
-alike; and times of batches come from shuffled decks that hold the whole law, or a few long batches more or less would
-be most of the answer. It is right to about one percent where batches are even, and to some five where they vary as much
-as an scv of 10 says.
+With larger batches there is no textbook model, and obvious approximations are far off: clients that were answered
+together come back together, the first of them takes a free server for itself alone, and the rest make up one large
+batch. So batch sizes vary and stay so, and their mean says little; Seidmann's split (one server m times as fast, and a
+delay), which is right for batches of one, predicts a fifth too much. The system is small enough to be simulated
+instead: some twenty thousand requests, always with the same random numbers, so that the same arguments have the same
+answer. Two rules keep the noise small:
+
+- Each kind of random decision has a stream of its own, so systems that differ by a client or a figure draw alike.
+- Times of batches are drawn from shuffled decks that hold the whole distribution: otherwise a few long batches more or
+  less would dominate the answer.
+
+The answer is right to about one percent where batch times hardly vary, to some five where their scv is 10.
 """
 
 import random
@@ -29,10 +32,10 @@ from posthaste_lab.queueing.closed import solve
 from posthaste_lab.queueing.station import Station
 from posthaste_lab.queueing.taking import Taking
 
-WARM_UP, REQUESTS = 4_000, 24_000  # played in all
-STRETCHES = 4  # of a client's way, where it matters how regular that is
-DECK = 64  # batches that have the law between them
-# A client comes back; its request is at the line; a batch is answered; a free server looks again.
+WARM_UP, REQUESTS = 4_000, 24_000  # requests simulated: before figures are taken, and in all
+STRETCHES = 4  # exponential stretches of a client's way, where its regularity matters
+DECK = 64  # batch times in a deck, which together represent the distribution
+# Events: a client comes back; its request reaches the line; a batch is answered; a free server looks again.
 COMES, HANDLED, ENDS, LOOKS = 0, 1, 2, 3
 
 
@@ -55,7 +58,7 @@ class _Pool:
     times: list[float]  # of a batch, by its size
 
     def answer(self, throughput: float, mean_batch: float, utilization: float) -> BatchServer:
-        """What follows from these three."""
+        """Returns the result with these three figures and everything that follows from them."""
         return BatchServer(
             population=self.population,
             think_time=self.think_time,
@@ -86,20 +89,21 @@ def batch_pool(
     gather_time: float = 0.0,
     reserve_after: float = 0.0,
 ) -> BatchServer:
-    """A closed system before `servers` servers, each of which takes all who wait when it is free.
+    """Solves a closed system with `servers` servers, each of which takes all waiting requests when it is free.
 
-    A batch of n takes `batch_time + n request_time + contention` for each other batch under way when it begins, and
-    `wake_time` more if all servers were idle. Everything else as `batch_server`, which this is with one server.
-    `utilization` is that of one server. Servers take what waits at once, unless there is a `gather_time`, for which
-    one waits at most for those who are about to come back, or a `reserve_after`, before which (times the servers that
-    work) nothing is taken while another one works: see `queueing.taking`. Who is in time for one that waits depends on
-    how regular the way is: with a `gather_time` it has four exponential stretches (an scv of 1/4).
+    A batch of n takes `batch_time + n request_time`, `contention` more for each other batch under way when it begins,
+    and `wake_time` more if all servers were idle. Everything else is as in `batch_server`, which solves the case of one
+    server without `gather_time`. `utilization` is that of one server. A free server takes waiting requests at once,
+    unless one of two rules delays it (see `queueing.taking`): it waits up to `gather_time` for clients about to come
+    back, and while other servers work, until the first request has waited for `reserve_after` times their number.
+    Which clients come back in time depends on how regular their way is: with a `gather_time` it has four exponential
+    stretches (an scv of 1/4).
 
-    With `batch_limit` = 1 servers take at once in any case, times of service are taken for exponential, `scv` and
-    `shape` for nothing, and whoever is alone for one who found nobody. With larger batches the system is played, and
-    the answer is right to about one percent, or some five where batches vary much (an scv of 10).
+    With `batch_limit` = 1 servers always take at once, service times are exponential, `scv` and `shape` are ignored,
+    and a request alone in the store counts as one that woke it. With larger batches the system is simulated, and the
+    answer is right to about one percent, or some five where batch times vary much (an scv of 10).
 
-    Raises BadArgument for what cannot be.
+    Raises BadArgument for impossible figures.
     """
     if count("servers", servers) == 1 and non_negative("gather_time", gather_time) == 0:
         return batch_server(
@@ -140,7 +144,7 @@ def batch_pool(
 
 
 def _solved(pool: _Pool) -> BatchServer:
-    """The books' station with several servers, each the slower the more of them are busy."""
+    """Solves batches of one: the textbook's station with several servers, which slow down as more of them are busy."""
     alone = pool.times[1]
     speeds = [j * alone / (alone + pool.contention * (j - 1)) for j in range(1, pool.servers + 1)]
     speeds[0] = alone / (alone + pool.wake_time)
@@ -154,7 +158,7 @@ def _solved(pool: _Pool) -> BatchServer:
 
 
 def _played(pool: _Pool) -> BatchServer:
-    """Event by event: clients come back, are handled one at a time, wait, and are answered batch by batch."""
+    """Simulates the pool: clients come back, are handled one at a time, wait, and are answered batch by batch."""
     streams = random.Random(0)  # noqa: S311 - no secret
     chance, handled, visits, drawn = (random.Random(streams.random()) for _ in range(4))  # noqa: S311
     stretches = STRETCHES if pool.gather_time else 1
@@ -204,15 +208,15 @@ def _played(pool: _Pool) -> BatchServer:
 
 @dataclass(frozen=True)
 class _Away:
-    """How long a client thinks and is on its way."""
+    """Random times for which a client thinks and travels."""
 
     chance: random.Random
     think_time: float
     path_time: float
-    stretches: int  # of the way, alike and exponential; so is the thinking
+    stretches: int  # equal exponential parts of the way; the think time is one exponential
 
     def __call__(self) -> float:
-        """Both together."""
+        """Draws the sum of a think time and a path time, in seconds."""
         away = self.chance.expovariate(1 / self.think_time) if self.think_time else 0.0
         if self.path_time:
             for _ in range(self.stretches):
@@ -222,7 +226,7 @@ class _Away:
 
 @dataclass
 class _Deck:
-    """By what times of batches differ from their mean: each deck has them as often as the law says, in any order."""
+    """Batch times as multiples of their mean, drawn from shuffled decks, each of which holds the whole distribution."""
 
     chance: random.Random
     points: FloatArray
@@ -230,7 +234,7 @@ class _Deck:
     cards: list[float] = field(default_factory=list)
 
     def __call__(self) -> float:
-        """The next card."""
+        """Draws the next multiple."""
         if not self.cards:
             below, begin = np.cumsum(self.shares)[:-1].tolist(), self.chance.random()
             self.cards = [float(self.points[bisect_right(below, (n + begin) / DECK)]) for n in range(DECK)]

@@ -1,6 +1,6 @@
-"""Visit ratios: how often a request comes by each station, from where it goes next.
+"""Visit ratios: how often a request visits each station, from the routing probabilities.
 
-The traffic equations say that what enters a station has left another one or come from outside: v = e + v P.
+The traffic equations say that requests enter a station from other stations or from outside: v = e + v P.
 Jain, section 33.2; Bolch et al., 2nd ed., chapter 7.
 """
 
@@ -12,7 +12,7 @@ from posthaste_lab.checks import FloatArray, figures
 from posthaste_lab.errors import BadArgument
 
 ROUNDING = 1e-9
-VISITS_MOST = 1e12  # of one request: nobody comes by so often, but by a rounding error
+VISITS_MOST = 1e12  # visits of one request: more can only be the result of a rounding error
 
 
 def visit_ratios(
@@ -27,7 +27,7 @@ def visit_ratios(
 
     Both solve v = e + v P: Jain, section 33.2; Bolch et al., 2nd ed., chapter 7.
 
-    Raises BadArgument for probabilities that cannot be, for rows that lose requests of a closed network, and for an
+    Raises BadArgument for impossible probabilities, for rows of a closed network that do not add up to 1, and for an
     open network that some requests would never leave.
     """
     matrix = figures("routing", routing)
@@ -47,14 +47,14 @@ def _closed(matrix: FloatArray, sums: FloatArray) -> FloatArray:
                 matrix[row].tolist(),
                 f"row {row} adds up to {total:.6g}; a closed network keeps all: 1",
             )
-    # One equation is implied by the others and makes room for v[0] = 1.
+    # One equation follows from the others and is replaced by v[0] = 1.
     equations = matrix.T - np.eye(len(matrix))
     equations[0] = 0
     equations[0, 0] = 1
     right = np.zeros(len(matrix))
     right[0] = 1
     visits = _solved(equations, right, matrix, "has a part that is never left, or stations that never meet")
-    # Rounded probabilities make of a part that nobody leaves one that is left once in 10^16 times.
+    # With rounded probabilities a part of the network that is never left seems to be left once in 10^16 times.
     if np.any(visits < -ROUNDING) or np.any(visits > VISITS_MOST):
         raise BadArgument("routing", matrix.tolist(), "must lead back to the first station from wherever it leads")
     return np.maximum(visits, 0.0)

@@ -1,9 +1,9 @@
-"""Any model, played out event by event: an answer that shares no formula with the one it checks.
+"""Simulation of any model, event by event: a check that shares no formula with the model it checks.
 
-Events, clocks and lines are SimPy's; here stands only who goes where. Requests queue in order at plain and
-multi-server stations. Where speed depends on the load, or classes share a station, the station works on all of them
-at once and whoever is done is drawn in proportion: with exponential times that is the same law, and needs no
-record of work left.
+Events, clocks and queues are SimPy's; this module only routes the requests. Requests queue in order at plain and
+multi-server stations. Where speed depends on the load, or classes share a station, the station works on all requests
+at once, and the one that is done is drawn in proportion to their rates: with exponential times that is the same
+process, and needs no record of the work left.
 
 The unit of replication is a run: figures are means over runs with Student's interval, and the first fifth of every
 run is dropped, because it starts empty.
@@ -29,7 +29,7 @@ from posthaste_lab.stats.intervals import mean_interval
 
 Model = OpenQueue | OpenNetwork | ClosedNetwork | MultiClass | MachineRepair
 Steps = Generator[simpy.Event, object, None]
-WARM_UP = 0.2  # of the completions of a run
+WARM_UP = 0.2  # share of a run's completions that is dropped
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Figure:
 
     @property
     def agrees(self) -> bool:
-        """Whether the interval holds the model's figure (a hundredth of it allowed for rounding of tiny figures)."""
+        """Whether the interval holds the model's figure, give or take a millionth of it and 1e-9 for rounding."""
         slack = 1e-9 + 1e-6 * abs(self.model)
         return self.low - slack <= self.model <= self.high + slack
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What came out of simulating a model, beside what the model says."""
+    """The result of simulating a model, beside the model's own figures."""
 
     figures: tuple[Figure, ...]
     repetitions: int
@@ -59,7 +59,7 @@ class Simulation:
     confidence: float
 
     def disagreements(self) -> tuple[Figure, ...]:
-        """Figures whose interval leaves the model out. At 99 %, one in a hundred does so by chance."""
+        """Figures whose interval does not hold the model's. At 99 %, one in a hundred does so by chance."""
         return tuple(figure for figure in self.figures if not figure.agrees)
 
     def table(self) -> pl.DataFrame:
@@ -94,7 +94,7 @@ def simulate(
 
 
 class _Station:
-    """A place at work: a line with servers, or a pot that all are served from at once."""
+    """A place in a simulation: a queue with servers, or a shared server that works on all requests at once."""
 
     def __init__(self, env: simpy.Environment, place: Place, rng: random.Random) -> None:
         self.env, self.place, self.rng = env, place, rng
@@ -159,7 +159,7 @@ class _Station:
 
 
 class _Run:
-    """One run of a plan, from empty."""
+    """One simulation run of a plan, from an empty system."""
 
     def __init__(self, plan: Plan, rng: random.Random) -> None:
         self.plan, self.rng = plan, rng

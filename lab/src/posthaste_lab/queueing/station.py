@@ -1,13 +1,13 @@
-"""A place that serves: what the networks are made of.
+"""Service stations, of which the networks are made.
 
-Four kinds, told by their speed with j customers there, relative to one customer alone:
+There are four kinds, which differ by their speed with j customers there, relative to one customer alone:
 
     queue             1               one server, first come first served
-    delay             j               everybody is served at once, nobody waits
+    delay             j               all customers are served at once, none waits
     multi             min(j, m)       m servers, one line
     load_dependent    rates[j-1]      anything: batches, contention, a table of measurements
 
-With j customers a station ends services at the rate speed(j) / demand.
+With j customers a station completes services at the rate speed(j) / demand.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,15 +21,15 @@ from posthaste_lab.errors import BadArgument
 
 Kind = Literal["queue", "delay", "multi", "load_dependent"]
 
-POPULATION_MAX = 1_000_000  # customers of a closed network: some seconds for each station
+POPULATION_MAX = 1_000_000  # customers of a closed network: some seconds of computation for each station
 
 
 @dataclass(frozen=True)
 class Station:
     """A service station, with its demand: seconds of service a request needs there over all its visits.
 
-    `kind` is one of the four above; `servers` counts only for "multi", `rates` only for "load_dependent": its
-    speeds with 1, 2, … customers, where the last holds for more. A mean demand of 0 is allowed (an unused station).
+    `kind` is one of the module's four; `servers` is used only by "multi", `rates` only by "load_dependent": its speeds
+    with 1, 2, … customers, of which the last holds for more. A mean demand of 0 is allowed (an unused station).
     Open networks of several classes take a sequence of demands, one for each class.
     Lazowska et al., Quantitative System Performance (1984), chapters 6 and 8.
     """
@@ -79,7 +79,7 @@ class Station:
         servers: int = 1,
         rates: Iterable[float] | None = None,
     ) -> "Station":
-        """A station from how often a request comes by and the seconds of each visit: demand = visits x service time.
+        """A station from a request's visits and the seconds of service at each: demand = visits x service time.
 
         The service time must not contain waiting: a residence time under load makes every model wrong.
         """
@@ -89,7 +89,7 @@ class Station:
 
     @property
     def single_demand(self) -> float:
-        """The demand where there is one class."""
+        """The demand of a station with one class, in seconds. Raises BadArgument for one with several."""
         if isinstance(self.demand, tuple):
             raise BadArgument("demand", self.demand, f"must be one figure here, not one for each class ({self.name!r})")
         return self.demand
@@ -106,24 +106,24 @@ class Station:
 
     @property
     def top_speed(self) -> float:
-        """The speed it reaches with customers enough; of a delay there is no highest."""
+        """The highest speed at any number of customers; infinite for a delay."""
         if self.kind == "delay":
             return float("inf")
         return max(self.rates) if self.rates is not None else float(self.servers)
 
     @property
     def last_speed(self) -> float:
-        """The speed it keeps however many come, which contention may have lowered; of a delay there is none."""
+        """The speed with very many customers, which contention may have lowered; infinite for a delay."""
         return self.rates[-1] if self.rates is not None else self.top_speed
 
     @property
     def is_fixed_rate(self) -> bool:
-        """Whether the arrival theorem alone solves it: a plain queue or a delay."""
+        """Whether the arrival theorem alone solves the station: a plain queue or a delay."""
         return self.kind in ("queue", "delay") or (self.kind == "multi" and self.servers == 1)
 
 
 def checked(stations: Iterable[Station]) -> tuple[Station, ...]:
-    """The stations of a network: at least one, no name twice."""
+    """Returns the stations of a network. Raises BadArgument for none, or a name used twice."""
     result = tuple(sequence("stations", stations))
     for station in result:
         if not isinstance(station, Station):
@@ -140,9 +140,9 @@ def checked(stations: Iterable[Station]) -> tuple[Station, ...]:
 def rates_from_table(table: Mapping[int, float], gaps: Literal["step", "linear"] = "linear") -> tuple[float, ...]:
     """Speeds of a load-dependent station from measurements with gaps: {customers: speed} to a speed for each number.
 
-    Between two entries the speed is interpolated ("linear") or stays at the one below ("step"); after the last it
-    stays. Which of the two was used changes predictions, so say it beside them. Raises BadArgument for a table that
-    does not start at 1.
+    Between two entries the speed is interpolated ("linear") or that of the lower one ("step"); the last one holds for
+    more customers. The choice changes predictions, so report it with them. Raises BadArgument for a table that does
+    not start at 1.
     """
     known = sorted(count("table", customers) for customers in table)
     if not known or known[0] != 1:

@@ -1,56 +1,55 @@
-"""When a server that is free takes what waits.
+"""When a free server takes the waiting requests.
 
-At once, in the books. The queue tier has two rules more, which are played here as they are (`path/gathering.rs` and
-`path/waiting_line.rs` in `crates/server/src`):
+In the textbooks it takes them at once. The queue tier has two more rules, which are simulated here as they are
+(`path/gathering.rs` and `path/waiting_line.rs` in `crates/server/src`):
 
-A server that takes all who wait splits clients who come back at once in two crowds, which take turns for ever: each of
-them waits for two batches of half the size. Where a batch has a high price of its own, a server waits a moment for
-those it has just answered. How many of them come back in that moment is learnt from the batches before; where nobody
-does, nobody is waited for.
+Gathering: a server that takes all waiting requests splits clients that come back at once into two groups that alternate
+for ever, and each of them waits for two batches of half the size. Where a batch has a high cost of its own, a server
+therefore waits a moment for the clients it has just answered. Earlier batches tell how many of them come back in that
+moment; if none did, the server does not wait.
 
-One server does the work, and the others are its reserve. Were they to take what comes while it works, they would cut
-one large batch into many small ones. So they take only if a whole batch waits, or the first of those who wait has
-waited for long.
+Reserve: one server does the work, and the others are its reserve. If they took requests while it works, they would cut
+one large batch into many small ones. So they take only if a whole batch waits, or the first request has waited long.
 """
 
 from dataclasses import dataclass
 
-PART = 0.25  # of a batch's time, at most, is spent on waiting after it
-CROWD_MAX = 48  # more clients are not waited for
-NEWS = 0.25  # of what is believed of those who come back, what the last batch showed
+PART = 0.25  # a server waits after a batch for at most this share of the batch's time
+CROWD_MAX = 48  # a server does not wait if it expects more clients than this
+NEWS = 0.25  # weight of the last batch in the moving average of the share of clients that come back
 
 
 @dataclass
 class Taking:
-    """What is known of those who wait and of those who may come back.
+    """State of the two rules, and what is known of waiting requests and of clients that may come back.
 
-    `limit`: requests in a batch, at most. `gather_time`: nobody who may come back is waited for longer, in seconds.
-    `reserve_after`: a request is taken while another server works when it has waited for so long, in seconds, times the
-    servers that work.
+    `limit`: most requests in a batch. `gather_time`: longest wait for clients that may come back, in seconds.
+    `reserve_after`: a request is taken while other servers work once it has waited for this time, in seconds, times the
+    number of working servers.
     """
 
     limit: int
     gather_time: float = 0.0
     reserve_after: float = 0.0
-    since: float = 0.0  # when the first of those who wait came
-    share: float = 1.0  # of those answered, who came back in that moment: a moving average
+    since: float = 0.0  # since when the first waiting request has waited
+    share: float = 1.0  # of the clients of a batch that came back in time: a moving average
     answered: int = 0
     came: int = 0
     until: float = 0.0
     expected: int = 0
 
     def comes(self, now: float, waiting: int) -> None:
-        """One more waits beside so many."""
+        """Records that a request joins `waiting` others in the line."""
         if not waiting:
             self.since = now
         self.came += now < self.until
 
     def batch_begins(self, now: float) -> None:
-        """Whoever was left over waits anew, as the tier has it."""
+        """Records that a batch begins: as in the tier, the wait of requests left in the line is counted from now on."""
         self.since = now
 
     def batch_ends(self, now: float, took: float, answered: int, waiting: int) -> None:
-        """A batch has answered so many, while others wait."""
+        """Records that a batch which `took` seconds has answered `answered` requests, while `waiting` wait."""
         if self.answered:
             self.share += (min(self.came, self.answered) / self.answered - self.share) * NEWS
         self.answered, self.came = answered, 0
@@ -59,7 +58,7 @@ class Taking:
         self.expected = expected if expected <= CROWD_MAX else 0
 
     def takes_at(self, now: float, waiting: int, working: int) -> float:
-        """When a free server takes these if nothing else happens, while so many others work."""
+        """Returns when a free server takes the waiting requests if nothing else happens; `working` others are busy."""
         if waiting >= self.limit:
             return now
         if working:
