@@ -1,10 +1,13 @@
-"""Batches, found again in what was recorded of single requests.
+"""Reconstructs batches from the recorded time stamps of single requests.
 
-Requests that a worker took at the same instant and that were answered at the same instant were one batch. With one
-worker the time of a batch is taken from when the store could have begun it (the batch before was answered, and a
-request was there) to its answer: so the turns between batches and the waking of the worker are in it, as they are in
-the response time. Where the worker waits for others before it takes, it is taken from then: that wait is the model's.
-With several, no stamp says which of them took it, and it is taken from the line to its answer.
+Requests that were taken from the line at the same instant and answered at the same instant were one batch. The time of
+a batch ends with its answer. It begins:
+
+- With one worker, when the store could have begun it (the batch before was answered, and a request was waiting). So it
+  includes the turns between batches and the wake-up of the worker, as the response time does.
+- With one worker that waits for more requests before it takes a batch, at the earliest when the batch was taken: the
+  model accounts for that wait itself.
+- With several workers, when the batch was taken from the line, as no stamp says which worker took it.
 """
 
 from dataclasses import dataclass, replace
@@ -22,19 +25,19 @@ from posthaste_lab.files import read_json, reading, scan_rows
 from posthaste_lab.fitting.system import Setting
 from posthaste_lab.queueing.batching import EVEN
 
-LEAST_S = 1e-7  # nothing is done in no time
-BINS = 16  # of a factor of e, in which times are alike enough to be kept as one
-POINTS = 30  # that stand for the law of times
-ALIKE = 1.25  # sizes within this factor are taken together, where each size is a point of its own
-SAME = 1.01  # sizes nearer to each other than this tell nothing of what a request takes
+LEAST_S = 1e-7  # lower limit of times: nothing takes no time
+BINS = 16  # bins for each factor of e, in which times are summed up
+POINTS = 30  # points that represent the distribution of times
+ALIKE = 1.25  # width, as a factor, of the classes of sizes that `_by_size` makes
+SAME = 1.01  # mean sizes within this factor are one group: too near to tell what a request takes
 
 
 @dataclass(frozen=True)
 class Batches:
-    """All batches of a trial, by size, by how many others were under way, and by about how long they took.
+    """All batches of a trial as a table: a row for each size, number of other batches under way, and bin of times.
 
-    Of each how many, and sums of times and squares (s). `visits` is the share of requests that went by the line;
-    `together` the mean number of batches under way while there is one.
+    A row holds the number of its batches and the sums of their times (s) and of the squares (s²). `visits` is the share
+    of requests that went through the line; `together` the mean number of batches under way while there is any.
     """
 
     sizes: FloatArray
@@ -54,11 +57,11 @@ class Batches:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a batch takes: its own time, that of each request, that of each other batch under way; its spread (SCV).
+    """The time of a batch: a fixed part, one for each request, and one for each other batch under way; its scv.
 
-    `bends` say by how much a batch of so many requests takes longer than that, with straight lines between. `shape` is
-    the law behind the spread: multiples of what was expected, about a mean of one, and the share of batches that took
-    so long; even batches have none.
+    `bends` correct it by the number of requests: pairs of a number and the seconds to add, interpolated linearly.
+    `shape` is the distribution behind the scv: multiples of the expected time, with a mean of one, and the share of
+    batches that took so long; it is empty where times hardly vary.
     """
 
     batch_s: float
@@ -70,7 +73,7 @@ class Cost:
 
 
 def of_single_requests(mean_s: float, others: float) -> Batches:
-    """A trial of batches of one request each, of which only the mean time is known; it counts once."""
+    """Returns the table of a trial with one request in each batch, of which only the mean time is known: one row."""
     return Batches(
         np.array([1.0]),
         np.array([others]),
@@ -84,7 +87,7 @@ def of_single_requests(mean_s: float, others: float) -> Batches:
 
 
 def read_batches(record: Path, measured_unix_s: tuple[float, float], setting: Setting) -> Batches:
-    """Batches answered in the measured time. Raises BadArgument when the record does not hold single requests."""
+    """Reads the batches answered in the measured time. Raises BadArgument for a record without single requests."""
     path = record / "requests.parquet"
     if not path.exists():
         raise BadArgument(
@@ -104,7 +107,7 @@ def _batches(record: Path, run: dict[str, Any], measured_unix_s: tuple[float, fl
         )
     begin, end = ((at - run["start_unix_ms"] / 1e3) * 1e9 for at in measured_unix_s)
     requests = scan_rows(record / "requests.parquet").filter(pl.col("replied_ns").is_between(begin, end))
-    # A request answered on the spot has no time in the line: its stamps are empty or the same.
+    # A request that was answered at once was never in the line: its stamps are empty or the same.
     lined = pl.col("dequeued_ns") > pl.col("enqueued_ns")
     total, in_line = requests.select(pl.len(), lined.sum().alias("lined")).collect().row(0)
     if not in_line:
@@ -113,7 +116,7 @@ def _batches(record: Path, run: dict[str, Any], measured_unix_s: tuple[float, fl
 
 
 def _in_order(lined: pl.LazyFrame) -> pl.DataFrame:
-    """A row for each batch, by the time of its answer."""
+    """Returns a row for each batch, in the order of answers; the first is left out, as none before it is known."""
     return (
         lined.group_by("dequeued_ns", "answered_ns")
         .agg(size=pl.len(), first_ns=pl.col("enqueued_ns").min())
@@ -159,14 +162,14 @@ def _summed(batches: pl.DataFrame, visits: float, setting: Setting) -> Batches:
 
 
 def _others_under_way(batches: pl.DataFrame) -> pl.Series:
-    """How many other batches were under way when each began: begun by then, less answered by then."""
+    """Returns for each batch how many others were under way when it began: begun by then, less answered by then."""
     begun, answered = batches["dequeued_ns"].to_numpy(), batches["answered_ns"].to_numpy()
     before = np.searchsorted(np.sort(begun), begun, side="right") - np.searchsorted(answered, begun, side="right")
     return pl.Series(np.maximum(before - 1, 0).astype(np.float64))
 
 
 def merged(trials: list[Batches]) -> Batches:
-    """The batches of several trials as one table; visits are a share of all their requests, `together` goes by time."""
+    """Returns the batches of several trials as one table; `visits` is of all requests, `together` weighted by time."""
     keys = ("sizes", "others", "bins")
     columns = (*keys, "counts", "times_s", "squares_s2")
     time = np.array([trial.times_s.sum() for trial in trials])
@@ -186,12 +189,12 @@ def merged(trials: list[Batches]) -> Batches:
 
 
 def cost_of(groups: list[Batches], setting: Setting) -> Cost:
-    """What a batch takes, from the batches of each number of clients.
+    """Fits the time of a batch to groups of batches, one for each number of clients.
 
-    With several workers it is a + b n + c o with n requests and o other batches under way, by least squares over all
-    batches. With one it is a line too, and how far the means of the groups lie from it (`_bent`). Where workers wait
-    for others, how large a batch is has hardly to do with how long the one before it took, so all batches of a size
-    are a group; of several workers those that were alone.
+    With several workers the time is a + b n + c o with n requests and o other batches under way, by least squares over
+    all batches. With one worker it is a line a + b n, corrected by the distances of the groups' means (`_bent`). Where
+    workers wait for more requests, the size of a batch hardly depends on the time of the batch before it, so batches
+    are grouped by size instead; with several workers only those with the fewest others under way.
     """
     whole = merged(groups)
     if setting.gather_s:
@@ -201,12 +204,11 @@ def cost_of(groups: list[Batches], setting: Setting) -> Cost:
 
 
 def _means(groups: list[Batches]) -> tuple[FloatArray, FloatArray]:
-    """Sizes and times of a curve through the mean size and mean time of each group, never falling.
+    """Returns sizes and times of a curve through the mean size and mean time of each group, never falling.
 
-    Few requests are of one kind and many of all, a store plans each kind once, and who else wants the processors
-    depends on the number of clients too: so it is no straight line. And it is the means that tell, not the single
-    batches: what is slow for a while makes its own batch long and the next one large, and would pass for what a large
-    batch takes.
+    It is no straight line: small batches hold one kind of request and large ones all kinds, the store plans each kind
+    once, and the load on the processors depends on the number of clients too. Means are used instead of single batches
+    because a slow moment makes its own batch long and the next one large, which looks like the cost of large batches.
     """
     apart = _apart(groups)
     sizes, counts = np.array([_mean_size(each) for each in apart]), np.array([each.counts.sum() for each in apart])
@@ -215,10 +217,10 @@ def _means(groups: list[Batches]) -> tuple[FloatArray, FloatArray]:
 
 
 def _with_two(curve: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """The same with a batch of two, where none was seen.
+    """Returns the curve with a point for batches of two, if there is none.
 
-    A request alone has a shorter way through such a store, so what two take is told by the larger ones: by a line
-    through the smallest and the largest of them.
+    A single request takes a shorter way through such a store, so the time of two is extrapolated from larger batches:
+    by a line through the smallest and the largest of them.
     """
     sizes, times = curve
     if len(sizes) < 3 or sizes[0] > 1 or sizes[1] <= 2:
@@ -229,10 +231,10 @@ def _with_two(curve: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatAr
 
 
 def _bent(whole: Batches, sizes: FloatArray, curve: FloatArray) -> Cost:
-    """A line near the curve, and how far the curve lies from it."""
+    """Returns the cost as a line near the curve, with the curve's distances from it as `bends`."""
     columns = [np.ones_like(sizes), sizes][: len(sizes)]
     line, _ = nnls(np.column_stack(columns) / curve[:, None], np.ones_like(curve))
-    batch_s = min(float(line[0]), float(curve[0]))  # what all batches take is not more than the shortest
+    batch_s = min(float(line[0]), float(curve[0]))  # the fixed part is not longer than the shortest time
     request_s = float(line[1]) if len(sizes) > 1 else 0.0
     bends = zip(sizes.tolist(), (curve - batch_s - request_s * sizes).tolist(), strict=True)
     expected = np.interp(whole.sizes, sizes, curve)
@@ -242,14 +244,14 @@ def _bent(whole: Batches, sizes: FloatArray, curve: FloatArray) -> Cost:
 
 
 def _contention(whole: Batches, expected: FloatArray) -> float:
-    """By how much each other batch under way made one longer than expected: least squares of shares, not below zero."""
+    """Returns the seconds added by each other batch under way: least squares of relative differences, at least 0."""
     weights = whole.counts * whole.others / expected**2
     squares = float(weights @ whole.others)
     return max(0.0, float(weights @ (whole.times_s / whole.counts - expected)) / squares) if squares > 0 else 0.0
 
 
 def _by_size(whole: Batches) -> list[Batches]:
-    """Batches of about a size, whatever the number of clients."""
+    """Groups batches of similar size (see ALIKE), whatever the number of clients."""
     places = np.floor(np.log(whole.sizes) / np.log(ALIKE))
     return [_those(whole, places == place) for place in np.unique(places)]
 
@@ -260,7 +262,7 @@ def _those(whole: Batches, chosen: npt.NDArray[np.bool_]) -> Batches:
 
 
 def _apart(groups: list[Batches]) -> list[Batches]:
-    """By mean size; those whose sizes are the same are one."""
+    """Returns the groups in the order of their mean sizes; groups of nearly the same one (see SAME) are merged."""
     found: list[Batches] = []
     for each in sorted(groups, key=_mean_size):
         if found and _mean_size(each) <= SAME * _mean_size(found[-1]):
@@ -275,10 +277,10 @@ def _mean_size(batches: Batches) -> float:
 
 
 def _plane(batches: Batches) -> Cost:
-    """Weighted least squares over all batches, none of the three figures below zero.
+    """Fits a + b n + c o by weighted least squares over all batches, none of the three figures below zero.
 
-    What varies is the disk, by a share of the time it takes, so a batch weighs one over the square of its expected
-    time; that being known only afterwards, it is done three times over.
+    The disk's time varies in proportion to itself, so a batch has the weight one over the square of its expected time.
+    The expected time is known only after the fit, so the fit is repeated three times.
     """
     counts, means = batches.counts, batches.times_s / batches.counts
     columns = [np.ones_like(means), batches.sizes, batches.others]
@@ -297,9 +299,9 @@ def _plane(batches: Batches) -> Cost:
 
 
 def _spread(batches: Batches, expected: FloatArray) -> tuple[float, tuple[tuple[float, float], ...]]:
-    """Squared coefficient of variation about what was expected, a difference, so rounding may show; and the law of it.
+    """Returns the squared coefficient of variation about the expected times, and the distribution of their ratios.
 
-    Of even batches there is none to tell.
+    The first is a difference, so rounding may make it negative: it is cut at 0. Below EVEN the second is empty.
     """
     squares = batches.squares_s2 - 2 * expected * batches.times_s + batches.counts * expected**2
     scv = max(0.0, float((squares / expected**2).sum() / batches.counts.sum()))
@@ -307,11 +309,11 @@ def _spread(batches: Batches, expected: FloatArray) -> tuple[float, tuple[tuple[
 
 
 def _shape(batches: Batches, expected: FloatArray) -> tuple[tuple[float, float], ...]:
-    """The law of how much longer batches took than expected, as some thirty points.
+    """Returns the distribution of batch times over their expected ones, as up to thirty points.
 
-    Rare stalls are no gamma law, and it is the whole law that says who comes meanwhile. Each point is the mean of a
-    slice. Slices are as large as each other by the sum of three shares: of batches, of time and of its squares. So
-    there are some for the many short batches, and for the few that are long.
+    Rare stalls do not follow a gamma law, and arrivals during a batch depend on the whole distribution. Each point is
+    the mean of a slice. Slices are equal in the mean of three shares: of batches, of time and of squared time. So some
+    represent the many short batches, and some the few long ones.
     """
     ratios = batches.times_s / batches.counts / expected
     order = np.argsort(ratios, kind="stable")

@@ -1,7 +1,7 @@
-"""Which stage holds the system up, and by how much.
+"""Which stage limits the system, and by how much.
 
-Not the busiest one: a store that takes all who wait is busy all the time and yet serves more the more there are. The
-bottleneck is the stage whose being twice as fast would help most, and how much it would help says by how much.
+It is not the busiest one: a store that takes all waiting requests is always busy and yet serves more when more wait.
+The bottleneck is the stage that would raise throughput most if it took half as long.
 """
 
 from posthaste_lab.fitting.model import Bottleneck, Effect
@@ -27,12 +27,12 @@ STAGES: dict[Kind, dict[str, str]] = {
 
 
 def stages(figures: Figures, kind: Kind) -> dict[str, str]:
-    """Names of the stages that take any time at all, by figure."""
+    """Returns the descriptions of the stages that take any time at all, by the names of their figures."""
     return {name: said for name, said in STAGES[kind].items() if getattr(figures, name) > 0}
 
 
 def halved(figures: Figures, name: str) -> Figures:
-    """The same with one of them half as long; what bends with the requests of a batch goes with what each takes."""
+    """Returns the figures with one of them halved; the bends are halved together with `request_in_batch_s`."""
     update: dict[str, object] = {name: getattr(figures, name) / 2}
     if name == "request_in_batch_s":
         update["bends"] = tuple((size, seconds / 2) for size, seconds in figures.bends)
@@ -42,7 +42,7 @@ def halved(figures: Figures, name: str) -> Figures:
 def find_bottleneck(
     figures: Figures, by_repetition: list[Figures], clients: int, setting: Setting, confidence: float
 ) -> Bottleneck:
-    """The bottleneck with so many clients, with intervals over repetitions."""
+    """Returns the bottleneck with this number of clients, with intervals over repetitions."""
     named = stages(figures, setting.kind)
 
     def gains(of: Figures) -> dict[str, float]:

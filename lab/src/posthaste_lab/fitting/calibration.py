@@ -1,9 +1,9 @@
-"""The figures of the stations, found from what was measured.
+"""Finds the figures of the stations from what was measured.
 
-What a batch takes, and how many requests go by the line, is measured and need not be guessed: a curve through the
-measured times of batches (`batches.cost_of`). What remains are the figures that no stamp shows (`Setting.unknown`):
-they are those with which the model comes nearest to the measured throughput and response time, by least squares of
-relative differences. A difference of 5 % in throughput counts as much as one of 10 % in response time.
+The time of a batch and the share of requests in the line follow from recorded stamps (`batches.cost_of`). The figures
+that no stamp shows (`Setting.unknown`) are fitted: they bring the model nearest to the measured throughput and response
+time, by least squares of relative differences. A difference of 5 % in throughput counts as much as one of 10 % in
+response time.
 """
 
 from collections.abc import Iterable
@@ -24,16 +24,16 @@ from posthaste_lab.fitting.spread import over_repetitions
 from posthaste_lab.fitting.system import PLAIN, Figures, Setting
 from posthaste_lab.queueing import BatchServer
 
-THROUGHPUT_UNIT, RESPONSE_UNIT = 0.05, 0.10  # differences that count alike
-TOGETHER_MAX = 1.15  # batches under way at once; one worker has 1, but for those of a tier that answers early
-SMALL_STEP, LARGE_STEP = 1e-3, 0.1  # of a figure; a system that is played answers to about one percent
-TRIES, TRIES_IF_PLAYED = 40, 12  # a played system soon has only chance left to fit to
-LEAST_S = {"path_s": 1e-7, "batch_s": 1e-7}  # nothing is done in no time, and clients must be somewhere
+THROUGHPUT_UNIT, RESPONSE_UNIT = 0.05, 0.10  # relative differences that count alike
+TOGETHER_MAX = 1.15  # mean batches under way at once that pass for one worker: 1, and more if the tier answers early
+SMALL_STEP, LARGE_STEP = 1e-3, 0.1  # relative steps of the fit; a simulated answer has noise of about one percent
+TRIES, TRIES_IF_PLAYED = 40, 12  # evaluations of the fit; with a simulated system more of them only fit the noise
+LEAST_S = {"path_s": 1e-7, "batch_s": 1e-7}  # nothing takes no time, and clients must be somewhere
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of clients: means over its trials."""
+    """Means over all trials with one number of clients; throughput per second, times in seconds."""
 
     population: int
     throughput: float
@@ -41,15 +41,15 @@ class Cell:
     think: float
 
     def solved(self, figures: Figures, setting: Setting) -> BatchServer:
-        """What the model answers for clients who pause as long as these did."""
+        """Solves the model for clients that pause as long as these did."""
         return figures.solved(self.population, replace(setting, think_time_s=self.think))
 
 
 def fit_run(run: Run, clients: Iterable[int] | None = None, confidence: float = 0.95) -> FittedModel:
     """Fit a model to each combination of levels of a run, or to its trials with these numbers of `clients` only.
 
-    Raises BadArgument when the run is not one the model is made for, or says too little: at least two numbers of
-    clients are needed.
+    Raises BadArgument when the model does not suit the run, or the run has too few numbers of clients: at least two are
+    needed.
     """
     level = fraction("confidence", confidence)
     chosen = observations(run)
@@ -83,7 +83,7 @@ def _factors(run: Run) -> dict[str, FactorNote]:
 
 
 def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
-    """One model from trials that differ by clients and repetition alone."""
+    """Fits one model to trials that differ by clients and repetition alone."""
     first = _checked(seen)
     setting = first.setting
     figures = fit_figures(seen)
@@ -136,7 +136,7 @@ def _range(seen: list[Observation], points: list[Point]) -> Range:
 
 
 def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures:
-    """The figures that come nearest to these trials, searched from `near`."""
+    """Returns the figures that come nearest to these trials; the search begins at `near`, if given."""
     cells, setting = _cells(seen), seen[0].setting
     measured = _measured(seen)
     names = setting.unknown(len(cells))
@@ -170,7 +170,7 @@ def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures
 
 
 def _measured(seen: list[Observation]) -> Figures:
-    """The figures that stamps show; those to be fitted are 0 here."""
+    """Returns the figures that stamps show; those to be fitted are 0."""
     recorded: dict[int, list[Batches]] = {}
     for each in seen:
         if each.batches is not None:
@@ -190,16 +190,17 @@ def _measured(seen: list[Observation]) -> Figures:
         path_s=0.0,
         handling_s=0.0,
         bends=cost.bends,
-        # Of workers only means are known, whose law is another.
+        # Of kind "workers" only mean times are recorded, and the distribution of means is another one.
         batch_shape=cost.shape if seen[0].setting.kind == "batches" else (),
     )
 
 
 def _guess(cells: list[Cell], measured: Figures, setting: Setting) -> dict[str, float]:
-    """The way from the fewest clients, who hardly meet; handling from the most, who cannot be faster than it.
+    """Returns where the search begins.
 
-    Of turns: half of the time of a client alone is a turn, a quarter of it waking, and at the most clients each request
-    is all that counts.
+    The fewest clients, which hardly queue, give the path time; the most clients, whose throughput handling limits, give
+    the handling time. Of kind "turns", half of the fewest clients' response time is the way, half a turn, and a quarter
+    of it waking up; at the most clients only the time of each request counts.
     """
     fewest, most = cells[0], cells[-1]
     if setting.kind == "turns":
@@ -229,7 +230,7 @@ def _populations(seen: list[Observation]) -> list[int]:
 
 
 def _repetitions(seen: list[Observation]) -> list[list[Observation]]:
-    """Trials by repetition, of those that have every number of clients; none when there is only one."""
+    """Groups trials by repetition, of repetitions that have every number of clients; empty if there is only one."""
     all_counts = set(_populations(seen))
     parts = [[e for e in seen if e.repetition == number] for number in sorted({each.repetition for each in seen})]
     whole = [part for part in parts if {each.population for each in part} == all_counts]
@@ -242,19 +243,19 @@ def _intervals(figures: Figures, by_repetition: list[Figures], confidence: float
         values = [getattr(each, name) for each in by_repetition]
         bounds = over_repetitions(getattr(figures, name), values, confidence)
         if bounds is not None:
-            # None is below 0, and visits are a share.
+            # No figure is below 0, and visits are a share.
             high = min(1.0, bounds.high) if name == "visits" else bounds.high
             found[name] = Bounds(low=max(0.0, bounds.low), high=high)
     return found
 
 
 def _spread(shares: list[float], fitted: int) -> float:
-    """Root mean square of what the model leaves, so many figures having been fitted."""
+    """Returns the root mean square of the residuals, with a degree of freedom less for each of `fitted` figures."""
     return float(np.sqrt(np.sum(np.square(shares)) / max(1, len(shares) - fitted)))
 
 
 def _checked(seen: list[Observation]) -> Observation:
-    """What all trials have in common. Raises BadArgument when it differs, or when there is too little."""
+    """Returns the first trial, whose setting all share. Raises BadArgument if they differ, or are too few to fit."""
     first = seen[0]
     least = len(first.setting.unknown(counts=0))
     if len(_populations(seen)) < least:

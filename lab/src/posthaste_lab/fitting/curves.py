@@ -1,4 +1,4 @@
-"""Predictions laid out in `model.json`, for readers that show them without solving anything, as the console does."""
+"""Adds curves of predictions to a model, for readers of `model.json` that solve nothing, such as the console."""
 
 import math
 
@@ -8,7 +8,7 @@ from posthaste_lab.fitting.prediction import Estimate, OutsideTheData, Predictio
 
 
 def with_curves(model: Model, confidence: float) -> Model:
-    """The model with its curves: as measured, with fewer workers, and with each stage half as long."""
+    """Returns the model with its curves: as measured, with fewer workers, and with each stage taking half as long."""
     curves = [_curve(model, "as measured", Change(), confidence)]
     for workers in _fewer(model.workers or 1):
         says = "1 worker" if workers == 1 else f"{workers} workers"
@@ -26,7 +26,7 @@ def _fewer(workers: int) -> list[int]:
 
 
 def ladder(model: Model) -> list[int]:
-    """1, 2, 5, 10, … clients, and those measured, as far as the data carry."""
+    """Returns 1, 2, 5, 10, … clients and the measured numbers, within the range that the data support."""
     least, most = model.range.clients_min, model.range.clients_max
     steps = {m * 10**e for e in range(7) for m in (1, 2, 5)} | {point.clients for point in model.points}
     return sorted({least, most, *(step for step in steps if least < step < most)})
@@ -37,7 +37,7 @@ def _curve(model: Model, says: str, change: Change, confidence: float) -> Curve:
     for clients in ladder(model):
         try:
             (answer,) = predict(model, [clients], workers=change.workers, confidence=confidence)
-        except OutsideTheData:  # of the batches, which only grow
+        except OutsideTheData:  # batches larger than measured: more clients only make them larger
             break
         points.append(_point(answer))
     return Curve(says=says, change=change, points=points)
@@ -53,7 +53,7 @@ def _point(answer: Prediction) -> CurvePoint:
 
 
 def _value(estimate: Estimate) -> CurveValue:
-    """JSON has no word for NaN."""
+    """Returns an estimate for `model.json`: bounds that are NaN become null, as JSON has no NaN."""
     if math.isnan(estimate.low):
         return CurveValue(value=estimate.value)
     return CurveValue(value=estimate.value, low=estimate.low, high=estimate.high)

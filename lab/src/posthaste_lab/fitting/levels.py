@@ -1,8 +1,8 @@
-"""A model for levels of factors that were measured, or lie between two that were.
+"""Finds the model for levels of factors that were measured, or lie between two measured ones.
 
-Between two measured levels of a number every figure lies on the straight line between its values at the two: right for
-what costs so much for each byte, a fair guess for the rest, and checked by nothing but further levels. Beyond the
-outermost levels, and between words, there is no answer.
+Between two measured levels of a number every figure is interpolated linearly: right for costs in proportion to bytes, a
+fair guess for the rest, and only further levels can check it. Beyond the outermost levels, and between levels that are
+no numbers, there is no answer.
 """
 
 from collections.abc import Mapping
@@ -17,31 +17,31 @@ from posthaste_lab.fitting.system import Figures, between
 
 @dataclass(frozen=True)
 class Asked:
-    """A level that was asked for: as text, and as a number where it is one."""
+    """A requested level: its text, and its number if it is one."""
 
     text: str
     number: float | None
 
     @classmethod
     def of(cls, text: str) -> "Asked":
-        """What the text says."""
+        """Reads the text of a level."""
         try:
             return cls(text, float(text))
         except ValueError:
             return cls(text, None)
 
     def fits(self, level: Level) -> bool:
-        """Whether it is this level: 64 is 64.0, and True is no number."""
+        """Returns whether the text means this level: 64 is 64.0, and True is no number."""
         if isinstance(level, int | float) and not isinstance(level, bool) and self.number is not None:
             return float(level) == self.number
         return str(level).lower() == self.text.lower()
 
 
 def model_at(fitted: FittedModel, where: Mapping[str, str]) -> Model:
-    """The model of a combination of levels, given as text by the factors' names.
+    """Returns the model of a combination of levels; `where` has their texts by the factors' names.
 
-    Raises BadArgument when a factor that was varied is not named, or is none; OutsideTheData for a level that neither
-    was measured nor lies between two that were.
+    Raises BadArgument when a name is no factor, or a varied factor is missing; OutsideTheData for a level that neither
+    was measured nor lies between two measured ones.
     """
     for name in where:
         if name not in fitted.models[0].where:
@@ -51,7 +51,7 @@ def model_at(fitted: FittedModel, where: Mapping[str, str]) -> Model:
 
 
 def factor_of(fitted: FittedModel, *options: str) -> str | None:
-    """The factor that sets one of these options of a part, if there is one."""
+    """Returns the name of the factor that sets one of these options of a part, if there is one."""
     for name, factor in fitted.factors.items():
         if {target.partition(".")[2] for target in factor.sets} & set(options):
             return name
@@ -59,7 +59,10 @@ def factor_of(fitted: FittedModel, *options: str) -> str | None:
 
 
 def factor_of_middlewares(fitted: FittedModel) -> str | None:
-    """The factor whose levels are the numbers of middlewares: loads and memcached servers have instances as well."""
+    """Returns the name of the factor that sets the number of middlewares, if there is one.
+
+    Its levels must be those numbers, as loads and memcached servers have instances as well.
+    """
     for name, factor in fitted.factors.items():
         is_of_instances = any(target.endswith(".instances") for target in factor.sets)
         if is_of_instances and all(model.where.get(name) == model.middlewares for model in fitted.models):
@@ -68,7 +71,7 @@ def factor_of_middlewares(fitted: FittedModel) -> str | None:
 
 
 def _at(models: list[Model], asked: dict[str, Asked]) -> Model:
-    """One factor after the other: the models that have its level, or two neighbors joined."""
+    """Returns the one model at the levels asked for: factor by factor, those of its level, or two neighbors joined."""
     for name, level in asked.items():
         having = [model for model in models if level.fits(model.where[name])]
         if not having:
@@ -89,7 +92,7 @@ def _at(models: list[Model], asked: dict[str, Asked]) -> Model:
 
 
 def _neighbors(models: list[Model], name: str, asked: Asked) -> tuple[Level, Level, float]:
-    """The measured levels below and above, and how far between them it lies."""
+    """Returns the measured levels below and above `asked`, and the share of the way from the first to the second."""
     measured = [model.where[name] for model in models]
     known = ", ".join(dict.fromkeys(str(level) for level in measured))
     numbers = sorted({level for level in measured if isinstance(level, int | float) and not isinstance(level, bool)})
@@ -108,7 +111,7 @@ def _neighbors(models: list[Model], name: str, asked: Asked) -> tuple[Level, Lev
 
 
 def _joined(first: Model, second: Model, share: float, level: dict[str, float]) -> Model:
-    """The model by `share` of the way from one to the other; what the data support is what both do."""
+    """Returns the model interpolated at `share` of the way from `first` to `second`, in the range that both support."""
     if (first.kind, first.think_time_s) != (second.kind, second.think_time_s):
         raise OutsideTheData("--where", level, "lies between two systems of different kinds")
     update: dict[str, Any] = {
@@ -131,7 +134,7 @@ def _joined(first: Model, second: Model, share: float, level: dict[str, float]) 
 
 
 def _whole(low: int | None, high: int | None, share: float) -> int | None:
-    """Where the two differ, the factor sets it; a fraction of a worker is nobody."""
+    """Returns an interpolated count, rounded: there are no fractions of workers."""
     if low is None or high is None or low == high:
         return low
     return round(low + share * (high - low))

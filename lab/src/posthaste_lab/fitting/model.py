@@ -1,6 +1,6 @@
-"""`model.json`: fitted figures with units in their names, what they were fitted to, and how far that carries.
+"""The contents of `model.json`: fitted figures with units in their names, what they were fitted to, and their range.
 
-docs/reference/lab.md describes it field by field, for readers in other languages: a change here is a change there.
+docs/reference/lab.md describes it field by field, for readers in other languages: whoever changes this file updates it.
 """
 
 from dataclasses import fields
@@ -16,13 +16,13 @@ from posthaste_lab.fitting.system import Figures, Kind, Setting
 FORMAT: Literal["posthaste-lab model"] = "posthaste-lab model"
 VERSION: Literal[2] = 2
 FILE = "model.json"
-SCV_GUESSED = 1.5  # above it a gamma law in place of the one that was not measured is far from it
-BEYOND = 2  # how many times the most clients measured may be asked for
+SCV_GUESSED = 1.5  # above this scv a gamma law is a poor substitute for a distribution that was not measured
+BEYOND = 2  # predictions are given up to this multiple of the most clients measured
 Level = bool | int | float | str
 
 
 class Whole(BaseModel):
-    """No unknown keys, no changes."""
+    """Base of the models in this file: unknown keys are refused, and objects are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +35,7 @@ class Bounds(Whole):
 
 
 class CurveValue(Whole):
-    """A figure and where a further trial's is to be expected; without bounds where one repetition is all there was."""
+    """A predicted figure and the interval of a further trial's; no bounds with only one repetition."""
 
     value: float
     low: float | None = None
@@ -43,7 +43,7 @@ class CurveValue(Whole):
 
 
 class Point(Whole):
-    """A number of clients that the model was fitted to: means over trials, and the model's answer."""
+    """A number of clients to which the model was fitted: means over trials, and the model's answer."""
 
     clients: int
     trials: int
@@ -54,7 +54,7 @@ class Point(Whole):
 
 
 class Effect(Whole):
-    """What a stage is worth: by what share throughput would rise, at the most clients measured, if it took half."""
+    """The gain from a stage that takes half as long: by what share throughput rises at the most clients measured."""
 
     stage: str
     gain_share: float
@@ -62,7 +62,10 @@ class Effect(Whole):
 
 
 class Bottleneck(Whole):
-    """Which stage holds the system up at the most clients measured, and by how much."""
+    """The stage that limits the system at the most clients measured, and by how much.
+
+    `lead_share` is the difference between its gain and that of the second stage (see `Effect`).
+    """
 
     clients: int
     stage: str
@@ -76,7 +79,7 @@ class Bottleneck(Whole):
 
 
 class Range(Whole):
-    """What the data support: predictions beyond are refused."""
+    """The range that the data support: predictions outside it are refused."""
 
     clients_min: int
     clients_max: int
@@ -84,14 +87,14 @@ class Range(Whole):
 
 
 class Change(Whole):
-    """What a curve changes: nothing, the number of workers, or a figure that is half of what was measured."""
+    """The difference of a curve from what was measured: none, another number of workers, or a halved figure."""
 
     workers: int | None = None
     halved: str | None = None
 
 
 class CurvePoint(Whole):
-    """A prediction; `extrapolated`: beyond the most clients measured."""
+    """A prediction; `extrapolated` says whether it is for more clients than were measured."""
 
     clients: int
     throughput_per_s: CurveValue
@@ -100,7 +103,7 @@ class CurvePoint(Whole):
 
 
 class Curve(Whole):
-    """Predictions for whoever shows them without computing them."""
+    """Predictions for programs that show them without computing them."""
 
     says: str
     change: Change
@@ -108,7 +111,7 @@ class Curve(Whole):
 
 
 class Model(Whole):
-    """One combination of levels of all factors but the number of clients."""
+    """The model of one combination of levels of all factors but the number of clients."""
 
     where: dict[str, Level]
     kind: Kind
@@ -131,12 +134,12 @@ class Model(Whole):
 
     @property
     def setting(self) -> Setting:
-        """What is fixed in it."""
+        """The setting of the model: everything that is fixed rather than fitted."""
         return Setting(**{field.name: getattr(self, field.name) for field in fields(Setting)})
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Of the spreads: trials less the figures that were fitted to them."""
+        """Degrees of freedom of the spreads: trials less the figures fitted to them, at least 1."""
         return max(1, sum(point.trials for point in self.points) - len(self.setting.unknown(len(self.points))))
 
 
@@ -149,7 +152,7 @@ class FactorNote(Whole):
 
 
 class FittedModel(Whole):
-    """All of a run."""
+    """All models fitted to a run."""
 
     format: Literal["posthaste-lab model"] = FORMAT
     version: Literal[2] = VERSION
@@ -161,12 +164,12 @@ class FittedModel(Whole):
 
 
 def spoken(model: Model) -> str:
-    """The combination a model is of, as --where takes it."""
+    """Returns the combination of levels of a model, in the syntax of --where."""
     return ",".join(f"{name}={level}" for name, level in model.where.items()) or "the only one"
 
 
 def guessed_law(model: Model) -> str:
-    """What to mind where a gamma law stands for one that is not known and far from it; empty elsewhere."""
+    """Returns a warning where a gamma law is a poor substitute for an unknown distribution; otherwise an empty text."""
     figures = model.figures
     if model.kind != "batches" or figures.batch_shape or figures.batch_scv <= SCV_GUESSED:
         return ""
@@ -178,14 +181,14 @@ def guessed_law(model: Model) -> str:
 
 
 def write_model(fitted: FittedModel, directory: Path) -> Path:
-    """Write it into the run's directory."""
+    """Writes `model.json` into the run's directory and returns its path."""
     path = directory / FILE
     write_whole(path, fitted.model_dump_json(indent=2) + "\n")
     return path
 
 
 def read_model(directory: Path) -> FittedModel:
-    """Read what `write_model` wrote. Raises BadArgument when it is not there, or of another version."""
+    """Reads what `write_model` wrote. Raises BadArgument when the file is missing or of another version."""
     path = directory / FILE
     if not path.exists():
         raise BadArgument("DIR", str(directory), f"holds no {FILE}; posthaste-lab fit makes one")

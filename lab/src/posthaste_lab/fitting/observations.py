@@ -1,4 +1,4 @@
-"""What a trial says about the system: its load, what the clients saw, and how long workers took."""
+"""Reads from each trial what the fit needs: its load, what the clients measured, and how long workers took."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +13,20 @@ from posthaste_lab.fitting.batches import Batches, merged, of_single_requests, r
 from posthaste_lab.fitting.system import Kind, Setting
 
 ONE_AT_A_TIME = 1
-GATHER_S = 0.0005  # how long a tier over PostgreSQL waits for those who come back, at most
-RESERVE_S = 0.005  # how long requests wait for a worker under way before another one takes them
-ERRORS_MAX_SHARE = 0.01  # of all answers: an error does not take a request's time, and the model knows one kind only
+GATHER_S = 0.0005  # longest wait of a tier over PostgreSQL for clients that may come back
+RESERVE_S = 0.005  # time that requests wait for a busy worker before another one takes them
+ERRORS_MAX_SHARE = 0.01  # errors among all answers: they take another time, and the model has one kind of request only
 
 
 @dataclass(frozen=True)
 class Observation:
     """One trial. Times in seconds, rates per second; `where` holds the levels of all factors but the clients.
 
-    The setting's think time is the one asked for, by which trials belong together; `think_kept_s` is how long clients
-    paused on average: draws of a few hundred are some percent off, and who is late pauses longer. Throughput and
-    response time are of all answers, the few errors among them, as N = X (R + Z) is.
+    The setting's think time is the configured one, by which trials are grouped; `think_kept_s` is how long clients
+    paused on average: the mean of a few hundred draws is some percent off, and a late client pauses longer. Throughput
+    and response time are of all answers, the few errors included, as N = X (R + Z) requires.
 
-    `batches` is None where nothing shows when a worker's time begins: see `Kind`.
+    `batches` is None for turns, as nothing shows when a worker's time begins: see `Kind`.
     """
 
     trial: str
@@ -41,7 +41,7 @@ class Observation:
 
 
 def observations(run: Run) -> list[Observation]:
-    """Every accepted trial of a run. Raises BadArgument for runs that the model is not made for."""
+    """Returns every accepted trial of a run. Raises BadArgument for runs that the model does not suit."""
     accepted = [result for result in run.finished if not (result.objections or result.omissions)]
     if not accepted:
         raise BadArgument("DIR", str(run.directory), "holds no trial that is finished and accepted")
@@ -53,7 +53,7 @@ def observations(run: Run) -> list[Observation]:
 
 
 def about_clients(run: Run) -> str:
-    """What clients are, where they are not those of the experiment; empty elsewhere."""
+    """Returns what the model counts as a client where that is not the experiment's; otherwise an empty text."""
     pairs = [(result.figures.get("clients"), result.figures.get("population")) for result in run.finished]
     if all(clients is None or clients == population for clients, population in pairs):
         return ""
@@ -61,7 +61,7 @@ def about_clients(run: Run) -> str:
 
 
 def left_out(run: Run) -> list[str]:
-    """Names of finished trials that broke a rule of acceptance, or of which something is left out."""
+    """Returns the names of finished trials that broke a rule of acceptance, or of which something was left out."""
     return [result.name for result in run.results if result.finished and (result.objections or result.omissions)]
 
 
@@ -88,7 +88,10 @@ def _observation(run: Run, result: Result) -> Observation:
 
 
 def _response_s(run: Run, trial: str, figures: Row) -> float:
-    """Mean response time of all answers. Raises BadArgument where errors are many, or nobody measured their time."""
+    """Returns the mean response time of all answers, in seconds.
+
+    Raises BadArgument where errors are many, or their time was not measured.
+    """
     errors, served = figures.get("errors") or 0, figures.get("served") or 0
     instead = "leave the trial out by omit.toml, or measure where nothing is refused"
     if errors > ERRORS_MAX_SHARE * (served + errors):
@@ -114,7 +117,7 @@ def _batches(tiers: list[Path], result: Result, setting: Setting) -> Batches | N
 
 
 def _of_workers(result: Result, setting: Setting) -> Batches:
-    """Mean times of service, and by Little's law how many workers were busy; single requests need not be recorded."""
+    """Returns one row from the mean service time; Little's law gives the busy workers, without single requests."""
     figures, workers = result.figures, setting.workers or 1
     service = figures.get("service_when_any_mean_s")
     if service is None:
@@ -122,7 +125,7 @@ def _of_workers(result: Result, setting: Setting) -> Batches:
     taken = float(service) + float(figures.get("dispatch_mean_s", 0.0))
     busy = answered_per_s(figures) / setting.middlewares * taken
     clients = float(figures["population"]) / setting.middlewares
-    # Whoever comes sees the others: of one client, nobody.
+    # An arriving request sees only the requests of other clients: with one client, none.
     return of_single_requests(taken, min(workers - 1, busy * max(0.0, clients - 1) / clients))
 
 

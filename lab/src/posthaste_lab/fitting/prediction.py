@@ -1,8 +1,7 @@
-"""Answers for what was not measured, with an interval; a refusal where the data say nothing.
+"""Predicts what was not measured, with an interval; refuses where the data say nothing.
 
-The interval is where the mean of one further trial is to be expected: how the repetitions' models differ, and by how
-much the trials the model was fitted to lie beside it, added as squares. It does not hold what the model leaves out;
-that is what `validate` is for.
+The interval is that of the mean of one further trial. It adds two parts as squares: how the repetitions' models differ,
+and how far the fitted trials lie from the model. It does not cover what the model leaves out; `validate` shows that.
 """
 
 import math
@@ -19,16 +18,16 @@ from posthaste_lab.fitting.system import Setting
 from posthaste_lab.queueing import mm1, mmm
 
 ROUNDING = 1e-9
-NEAR = 0.05  # by so much a load may be off that is the one measured
+NEAR = 0.05  # tolerance, as a share, within which a load counts as measured
 
 
 class OutsideTheData(BadArgument):
-    """A question that the data do not support an answer to."""
+    """Raised for a question that the data cannot answer."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and where a further trial's is to be expected; NaN where one repetition is all there was."""
+    """A predicted figure and the interval of a further trial's; its bounds are NaN with only one repetition."""
 
     value: float
     low: float
@@ -37,11 +36,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model answers for a number of clients. `extrapolated`: beyond the most clients, or load, measured.
+    """The model's prediction for a number of clients.
 
-    `mm1_response_s` and `mmm_response_s` are what the open textbook models say when they are given the predicted
-    throughput and the highest measured one as their capacity, for one server and for as many as there are workers, or
-    requests in a mean batch; NaN where they have no answer.
+    `extrapolated`: whether that is beyond the most clients, or the highest load, measured.
+    `mm1_response_s`, `mmm_response_s`: response times of the open textbook models at the predicted throughput, with the
+    highest measured throughput as their capacity. M/M/m has as many servers as there are workers, or requests in a mean
+    batch. NaN where they have no answer.
     """
 
     clients: int
@@ -64,10 +64,10 @@ def predict(
     workers: int | None = None,
     confidence: float = 0.95,
 ) -> list[Prediction]:
-    """Answers for these numbers of clients, and perhaps another batch limit, think time or fewer workers.
+    """Returns predictions for these numbers of clients, and perhaps another batch limit, think time or fewer workers.
 
-    Raises OutsideTheData when the data do not carry that far: more workers than measured would hinder each other in
-    ways that were not.
+    Raises OutsideTheData beyond what the data support. More workers than measured are refused too: nothing shows how
+    they would slow each other down.
     """
     setting = model.setting
     if workers is not None:
@@ -83,10 +83,10 @@ def predict(
 
 
 def _of_measured_load(model: Model, answer: Prediction, think_time_s: float) -> Prediction:
-    """The answer, where as many requests are in the system at once as were measured, or up to twice as many.
+    """Returns the answer if the mean number of requests in the system was measured, or is up to twice the highest.
 
-    A think time decides that as the number of clients does: whoever thinks is not there. A client who was measured
-    alone stands for all lighter loads, since nobody meets anybody there either.
+    That number depends on the think time as it does on the number of clients, since clients that think have no request
+    in the system. If one client alone was measured, all lighter loads count as measured: nothing queues there either.
     """
     inside = answer.throughput_per_s.value * answer.response_time_s.value
     measured = [point.throughput_per_s * point.response_time_s for point in model.points]
@@ -166,7 +166,7 @@ def _estimate(model: Model, value: float, parts: list[float], spread_share: floa
 
 
 def _open_response(throughput: float, capacity: float, servers: int) -> float:
-    """What M/M/1 or M/M/m answers; NaN where it has no answer, at its full capacity."""
+    """Returns the response time of M/M/1 or M/M/m in seconds; NaN at full capacity, where there is none."""
     if throughput >= capacity * (1 - ROUNDING):
         return math.nan
     if servers == 1:

@@ -1,4 +1,4 @@
-"""Intervals over repetitions: each repetition gave a model of its own, and how they differ is what is not known."""
+"""Intervals over repetitions: each repetition has a model of its own, and their spread is the uncertainty."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from posthaste_lab.stats import mean_interval
 
 
 def over_repetitions(center: float, values: Sequence[float], confidence: float) -> Bounds | None:
-    """Student's interval around the figure of all repetitions together; None when there was only one."""
+    """Returns Student's interval around the figure of all repetitions together; None with only one repetition."""
     if len(values) < 2:
         return None
     half = mean_interval(values, confidence).half_width

@@ -1,13 +1,13 @@
-"""The system behind a fitted model: its figures, what is fixed in it, and its solution for a number of clients.
+"""The system behind a fitted model: its figures, its fixed settings, and its solution for a number of clients.
 
-Three kinds, which differ in what a worker takes from the line:
+There are three kinds, which differ in what a worker takes from the waiting line:
 
-    batches    all who wait, at once: the queue tier
+    batches    all waiting requests at once: the queue tier
     workers    one request, and nothing else until it is answered: the cache tier with --workers N
-    turns      there is no line; a network thread takes whatever came since its last turn: the cache tier, pipelined
+    turns      no line: a network thread takes what arrived since its last turn: the cache tier, pipelined
 
-For the first two the time in the store is measured request by request or batch by batch; of turns it is not, since a
-turn has no beginning that a stamp would show, and is fitted.
+For the first two the time in the store is measured request by request or batch by batch. For turns it is fitted, since
+no stamp shows when a turn begins.
 """
 
 import math
@@ -31,10 +31,10 @@ UNKNOWN: dict[Kind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What is fixed: think time, the most requests in a batch, workers of each middleware, middlewares.
+    """Everything that is not fitted: think time, most requests in a batch, workers of each middleware, middlewares.
 
-    For `gather_s` at most a worker waits for those who are about to come back, and for `reserve_s` requests wait for a
-    worker under way before another one takes them: see `queueing.taking`.
+    A worker waits at most `gather_s` for clients that are about to come back, and requests wait `reserve_s` for a busy
+    worker before another one takes them: see `queueing.taking`.
     """
 
     kind: Kind
@@ -46,23 +46,23 @@ class Setting:
     reserve_s: float = 0.0
 
     def unknown(self, counts: int) -> tuple[str, ...]:
-        """The figures that are fitted to so many numbers of clients, since no stamp shows them."""
+        """Returns the figures to fit, which no stamp shows; `counts` is how many numbers of clients were measured."""
         names = UNKNOWN[self.kind]
         return names if counts >= len(names) else tuple(name for name in names if name != "wake_s")
 
     @property
     def is_played(self) -> bool:
-        """Whether its solution has chance in it: see `queueing.batch_pool`."""
+        """Whether the solution comes from a simulation and has noise: see `queueing.batch_pool`."""
         return self.kind == "batches" and ((self.workers or 1) > 1 or self.gather_s > 0)
 
 
 class Figures(BaseModel):
-    """Seconds: of a batch, of each request in it, of each other batch under way; of the way, of handling, of waking.
+    """The figures of the stations, in seconds: store, way (`path_s`), handling and waking up.
 
-    A batch of n takes `batch_s + n request_in_batch_s + contention_s` for each other one that is under way, and
-    `wake_s` more if it finds nobody being served; by how much one of so many requests takes longer, `bends` say.
-    `batch_scv` is how much times of batches vary, and `batch_shape` the law they have, where it was measured: a gamma
-    law stands for one that was not. See `queueing.batch_pool` and `queueing.batch_server`.
+    A batch of n takes `batch_s + n request_in_batch_s`, `contention_s` more for each other batch under way, and
+    `wake_s` more if the store was idle; `bends` correct that by n. `batch_scv` is the squared coefficient of variation
+    of batch times, `batch_shape` their distribution where it was measured (otherwise a gamma law). `visits` is the
+    share of requests that reach the store. See `queueing.batch_pool` and `queueing.batch_server`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -79,7 +79,7 @@ class Figures(BaseModel):
     batch_shape: tuple[tuple[float, float], ...] = ()
 
     def solved(self, population: int, setting: Setting) -> BatchServer:
-        """The system with so many clients, shared out evenly to its middlewares."""
+        """Solves the system for `population` clients, spread evenly over its middlewares."""
         if setting.middlewares == 1:
             return self._solved_one(population, setting)
         fewer = max(1, population // setting.middlewares)
@@ -120,12 +120,12 @@ class Figures(BaseModel):
         )
 
 
-# Figures that are numbers.
+# Names of the figures that are single numbers.
 PLAIN = tuple(name for name in Figures.model_fields if name not in ("bends", "batch_shape"))
 
 
 def between(first: Figures, second: Figures, share: float) -> Figures:
-    """Figures that lie by `share` of the way from the first to the second."""
+    """Returns the figures interpolated at `share` of the way from the first to the second."""
     pairs = {name: (getattr(first, name), getattr(second, name)) for name in PLAIN}
     found = {name: math.fsum((low * (1 - share), high * share)) for name, (low, high) in pairs.items()}
     sizes = sorted({size for figures in (first, second) for size, _ in figures.bends})
@@ -137,7 +137,7 @@ def between(first: Figures, second: Figures, share: float) -> Figures:
 def _mixed(
     first: tuple[tuple[float, float], ...], second: tuple[tuple[float, float], ...], share: float
 ) -> tuple[tuple[float, float], ...]:
-    """Batches of both laws, by their weights; of none where one was not measured."""
+    """Returns the mixture of both distributions; empty where one was not measured."""
     if not first or not second:
         return ()
     parts = ((first, 1 - share), (second, share))

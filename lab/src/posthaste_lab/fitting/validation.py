@@ -1,7 +1,7 @@
-"""The test a model must pass: fitted to a few numbers of clients, laid beside all others.
+"""Validation of a model: it is fitted to a few numbers of clients and compared with all others.
 
-A prediction is not asked to be nearer than the measurement itself is known: where the measurement's own interval is
-wider than the target, the interval is the bound.
+A prediction need not be nearer than the measurement itself is known: where the measurement's own interval is wider than
+the target, the interval is the bound.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from posthaste_lab.stats import MeanInterval, mean_interval
 
 THROUGHPUT_TARGET, RESPONSE_TARGET = 0.05, 0.10
 CALIBRATED_MAX = 4
-LOOSE = 2  # times the target
+LOOSE = 2  # a bound above this multiple of the target says little
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class Line:
 
     @property
     def throughput_error(self) -> float:
-        """Signed, as a share of the measured mean."""
+        """Error of the predicted throughput, signed, as a share of the measured mean."""
         return self.predicted.throughput_per_s.value / self.throughput.mean - 1
 
     @property
     def response_error(self) -> float:
-        """Signed, as a share of the measured mean."""
+        """Error of the predicted response time, signed, as a share of the measured mean."""
         return self.predicted.response_time_s.value / self.response.mean - 1
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean absolute error over the numbers of clients not fitted to, the target, and what it may be at most.
+    """Mean absolute error over the numbers of clients not fitted to, its target, and its bound.
 
-    That is the target, or the measurement's own interval where it is wider.
+    The bound is the target, or the measurement's own interval where that is wider. All are shares.
     """
 
     error: float
@@ -55,23 +55,23 @@ class Summary:
 
     @property
     def kept(self) -> bool:
-        """Whether it is within the bound."""
+        """Whether the error is within the bound."""
         return self.error <= self.bound
 
     @property
     def met(self) -> bool:
-        """Whether it is within the target itself."""
+        """Whether the error is within the target itself."""
         return self.error <= self.target
 
     @property
     def loose(self) -> bool:
-        """Whether the measurement is known so badly that to keep the bound says little."""
+        """Whether the measurement is so imprecise that keeping the bound says little."""
         return self.bound > LOOSE * self.target
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The table and what it comes to."""
+    """The comparison line by line, and its summary for throughput and response time."""
 
     model: Model
     lines: list[Line]
@@ -106,7 +106,7 @@ def validate(
 
 
 def spread_over(counts: Sequence[int]) -> list[int]:
-    """Four of them, first and last included, evenly by rank; one fewer than there are at most."""
+    """Returns four of the counts, evenly by rank and including first and last; at most one fewer than there are."""
     number = min(CALIBRATED_MAX, len(counts) - 1)
     places = np.rint(np.linspace(0, len(counts) - 1, max(1, number))).astype(int)
     return [counts[place] for place in places]
@@ -117,7 +117,7 @@ def _line(seen: Sequence[Observation], clients: int, model: Model, confidence: f
     if len(trials) < 2:
         raise BadArgument("repetitions", len(trials), f"of {clients} clients must be at least 2, for an interval")
     kept = float(np.mean([each.think_kept_s for each in trials]))
-    # As these clients kept it: no other think time is asked for.
+    # The think time that these clients kept is put into the model, so that predict() does not check the load for it.
     (predicted,) = predict(model.model_copy(update={"think_time_s": kept}), [clients], confidence=confidence)
     return Line(
         clients,
