@@ -1,8 +1,12 @@
 """Experiments: a question in a TOML file, asked of real programs, answered by a directory of records.
 
-In the order a run takes: `description` reads and checks the file, `plan` lays out the trials, `parts` starts programs
-of the kinds in `kinds.toml`, `trial` has them loaded once, `figures` reads what they recorded, `run` does it all in a
-shuffled order, can be interrupted, and goes on where it stopped; `results` reads what is left behind.
+The modules in the order of a run:
+
+- `description` reads and checks the file, and `plan` lays out the trials.
+- `parts` starts programs of the kinds in `kinds.toml`, `trial` puts load on them once, `figures` reads their records.
+- `run` runs all trials in a shuffled order, can be interrupted, and resumes where it stopped.
+- `results` reads a run's directory.
+
 `docs/reference/experiments.md` is the manual.
 """
 

@@ -1,7 +1,7 @@
-"""Which figures the trials of an experiment can have: known before anything is run, so that none is asked for in vain.
+"""Which figures the trials of an experiment can have, so that a figure that none will have is refused before the run.
 
-What each reader of `figures.py` makes of a summary, and what tiers record, is listed here; a test holds the lists
-against real trials.
+The lists hold what each reader of `figures.py` takes from a summary, and what tiers record; a test compares them with
+real trials.
 """
 
 from posthaste_lab.experiments.description import Experiment
@@ -33,12 +33,12 @@ OF_TIERS = frozenset(
     }
 )
 ALL = OF_TIERS.union(*OF_LOADS.values())
-# What is known of several loads at once.
+# The figures of several loads together.
 OF_SEVERAL = SUMS | LARGEST | MEANS | {"generator_valid", "tier_counted_per_s"}
 
 
 def figure_problems(experiment: Experiment) -> list[str]:
-    """Figures that are asked for and no trial can have; none where a kind is unknown, which is told elsewhere."""
+    """Returns a problem for each named figure that no trial can have; none if a kind is unknown, reported elsewhere."""
     if any(part.kind not in kinds() for part in experiment.parts.values()):
         return []
     known = figures_of(experiment)
@@ -51,7 +51,7 @@ def figure_problems(experiment: Experiment) -> list[str]:
 
 
 def unused_rules(experiment: Experiment) -> list[str]:
-    """What `[report]` says of effects where there are none to tell: it would be ignored."""
+    """Returns a problem for each key of `[report]` that would be ignored, as the experiment is no 2^k design."""
     rules, usual = experiment.report, ReportRules()
     if experiment.two_levels:
         return []
@@ -70,7 +70,7 @@ def _objection(name: str, known: frozenset[str]) -> str:
 
 
 def figures_of(experiment: Experiment) -> frozenset[str]:
-    """The figures that some trial can have; some may still be left out, as times are where nothing was served."""
+    """Returns the figures that a trial can have; one may still lack some of them, such as times if it served nothing."""
     roles = {name: kinds()[part.kind] for name, part in experiment.parts.items()}
     loads = [_of_load(experiment, name, kind) for name, kind in roles.items() if kind.summary]
     fewest = sum(_fewest(experiment, name) for name, kind in roles.items() if kind.summary)
@@ -83,7 +83,7 @@ def figures_of(experiment: Experiment) -> frozenset[str]:
 
 def _of_load(experiment: Experiment, part: str, kind: Kind) -> frozenset[str]:
     figures = OF_LOADS[kind.summary or ""]
-    # A file of options (`config`) may have it too.
+    # A file of options (`config`) may set `check` too.
     checks = any(value is not False for option in ("check", "config") for value in _values(experiment, part, option))
     return figures if checks else figures - {"violations"}
 
@@ -94,7 +94,7 @@ def _fewest(experiment: Experiment, part: str) -> int:
 
 
 def _values(experiment: Experiment, part: str, option: str) -> list[Value]:
-    """What an option of a part is set to, by the part itself and by levels."""
+    """Returns all values of a part's option: from the part itself, and from levels of factors."""
     target, options = f"{part}.{option}", experiment.parts[part].options
     by_levels = [
         settings[target]

@@ -1,4 +1,4 @@
-"""What cannot be together in an experiment file: rules that join several keys, each complaint a sentence."""
+"""Rules that join several keys of an experiment file; each violation is reported as a sentence."""
 
 import math
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from posthaste_lab.factorial.words import with_generated
 if TYPE_CHECKING:
     from posthaste_lab.experiments.description import Experiment
 
-TRIALS_MAX = 100_000  # of a run, which are laid out before the first: some days of the shortest there are
+TRIALS_MAX = 100_000  # trials of a run, all planned before the first: some days of the shortest possible ones
 
 
 def contradictions(experiment: "Experiment") -> list[str]:
-    """Every problem with keys that do not fit each other."""
+    """Returns every problem with keys that do not fit each other."""
     return [
         *_run_problems(experiment),
         *(problem for name in experiment.factors for problem in _factor_problems(experiment, name)),
@@ -131,7 +131,7 @@ def _claim_problems(experiment: "Experiment") -> list[str]:
 
 
 def _limit_problems(key: str, rule: Claim | Acceptance, without: str) -> list[str]:
-    """What is wrong with the limits of a rule; `without` any, it is no rule."""
+    """Returns what is wrong with the limits of a rule; `without` says what follows if it has none."""
     if rule.at_least is None and rule.at_most is None:
         return [f"{key}: needs at_least or at_most, or {without}"]
     if rule.at_least is not None and rule.at_most is not None and rule.at_least > rule.at_most:
@@ -163,7 +163,7 @@ def _link_problems(experiment: "Experiment") -> list[str]:
 
 
 def _bad_settings(experiment: "Experiment", settings: Mapping[str, Value]) -> list[str]:
-    """What is wrong with the settings of links by a level."""
+    """Returns what is wrong with a level's settings of links."""
     found = []
     for target, value in settings.items():
         part, _, option = target.removeprefix(f"{LINKS}.").partition(".")

@@ -1,7 +1,6 @@
 """An experiment file as a whole.
 
-Everything in it is checked before anything starts: its tables one by one, and then what keys of several of them say
-together.
+All of it is checked before anything starts: first its tables one by one, then rules that join keys of several tables.
 """
 
 import re
@@ -35,7 +34,7 @@ from posthaste_lab.experiments.tables import (
 
 
 class Experiment(Strict):
-    """A whole file."""
+    """The content of an experiment file."""
 
     title: Sentence
     question: Sentence
@@ -61,12 +60,12 @@ class Experiment(Strict):
 
     @property
     def two_levels(self) -> bool:
-        """Whether it is a 2^k design with effects to tell apart: of one factor, the claim says it all."""
+        """Whether it is a 2^k design with effects to tell apart, that is with two factors or more."""
         return len(self.factors) > 1 and all(len(factor.levels) == 2 for factor in self.factors.values())
 
     @property
     def trimmed(self) -> tuple[float, float, float]:
-        """Seconds before what is measured, of what is measured, and after."""
+        """Seconds of a trial before the measured time, of the measured time, and after it."""
         head, tail = self.run.trim.cut(self.run.duration)
         return head, self.run.duration - head - tail, tail
 
@@ -76,7 +75,7 @@ class Experiment(Strict):
         return "local" if place is None else place.host
 
     def quickly(self) -> "Experiment":
-        """The same question, asked in a hurry: what `[quick]` says takes the place of `[run]` and of levels."""
+        """Returns the short version of the experiment: `[quick]` replaces keys of `[run]` and levels of factors."""
         if self.quick is None:
             raise BadExperiment(self.title, ["has no [quick] table, which says what to shorten"])
         content = self.model_dump(exclude_none=True)
@@ -90,7 +89,7 @@ class Experiment(Strict):
 
 
 def _can_decide(claim: dict[str, Any], factors: dict[str, Any]) -> bool:
-    """Whether the levels a claim is about are still there."""
+    """Returns whether the levels of a claim are still among those of the factors."""
     named = [*claim.get("where", {}).items(), *claim.get("than", {}).items()]
     return all(any(same_level(level, known) for known in factors[name]["levels"]) for name, level in named)
 
@@ -119,7 +118,7 @@ def _checked(content: dict[str, Any], where: str, context: object = None) -> Exp
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """One sentence for each key: a value that could be of several types is complained about once."""
+    """Returns one sentence for each wrong key, also where its value could have been of several types."""
     found: dict[str, str] = {}
     for each in error.errors():
         message = each["msg"].removeprefix("Value error, ")
@@ -137,15 +136,15 @@ def _sentences(error: ValidationError) -> list[str]:
 
 
 def _keys_of(steps: Sequence[int | str]) -> list[str]:
-    """The keys of the table that these steps lead to from the top of the file."""
+    """Returns the keys of the table at the end of these steps from the top of the file."""
     at: Any = Experiment
     for step in steps:
-        # Into a table by its key, or into whatever a list or a table of names holds.
+        # A step goes into a table by its key, or into the element type of a list or of a table of names.
         at = at.model_fields[step].annotation if hasattr(at, "model_fields") else get_args(at)[-1]
         if NoneType in get_args(at):
             at, _ = get_args(at)
     return list(at.model_fields)
 
 
-# Steps into the branches of a union, which a reader of the file does not know.
+# Steps of pydantic into the branches of a union, which mean nothing to the author of the file.
 _TYPE = re.compile(r"bool|int|float|str|constrained-float|(function-\w+|list)\[.*\]")

@@ -1,4 +1,4 @@
-"""What a figure depends on and nobody varies: machine, system, versions. Written down with every run."""
+"""The environment of a run, on which figures depend although no factor varies it: machines, systems, versions."""
 
 import math
 import os
@@ -16,9 +16,9 @@ from posthaste_lab.experiments.kinds import kinds, version_of
 from posthaste_lab.experiments.problems import RunFailed
 
 LIBRARIES = ("numpy", "scipy", "polars", "matplotlib", "statsmodels")
-# A kernel keeps some kB more or less of the memory for itself at each start; another machine differs by more.
+# The memory that a kernel reports differs by some kB from boot to boot; that of another machine differs by more.
 MEMORY, MEMORY_WITHIN = "memory", 0.01
-# What can be asked of every machine with a POSIX shell; a line of an answer each, empty where it does not tell.
+# Commands that every machine with a POSIX shell can run; the answer is one line, empty where it does not know.
 QUESTIONS = {
     "system": "uname -srm",
     "cpu": "sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1",
@@ -28,14 +28,14 @@ QUESTIONS = {
     "load average at the start": "cut -d ' ' -f 1-3 /proc/loadavg",
     "distribution": "sed -n 's/^PRETTY_NAME=\"\\(.*\\)\"/\\1/p' /etc/os-release",
 }
-# Where the program under test lies: on another machine it may be a name on PATH.
+# Path of the program under test, given as $0: on another machine it may be a name on PATH.
 PLACE = '"$(command -v "$0")"'
 # Answers that differ from one minute to the next.
 PASSING = ("load average at the start",)
 
 
 def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path) -> dict[str, Any]:
-    """Everything, as `plan.json` keeps it."""
+    """Returns the environment of a run, as `plan.json` holds it."""
     used = hosts_of(experiment, hosts)
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -51,7 +51,7 @@ def environment(experiment: Experiment, hosts: dict[str, Host], posthaste: Path)
 
 
 def _versions(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
-    """Of each program, as it is where the first part runs that needs it; `hashes` tell what differs from there."""
+    """Returns each program's version on the host of the first part that runs it; `hashes` show other hosts' builds."""
     versions: dict[str, str] = {}
     for name, part in experiment.parts.items():
         program = kinds()[part.kind].program
@@ -61,7 +61,7 @@ def _versions(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
 
 
 def machine(host: Host) -> dict[str, str]:
-    """What a machine says about itself, and where its scratch directory lies."""
+    """Returns the answers of a machine to QUESTIONS, and file system and disk of its scratch directory."""
     answers = {name: _answer(host, ["sh", "-c", question]) for name, question in QUESTIONS.items()}
     answers["file system of the stores"] = _answer(host, ["stat", "-f", "-c", "%T", host.scratch])
     answers["disk of the stores"] = _answer(host, ["sh", "-c", 'df -P "$0" | sed -n "2s/ .*//p"', host.scratch])
@@ -69,7 +69,7 @@ def machine(host: Host) -> dict[str, str]:
 
 
 def _answer(host: Host, command: list[str]) -> str:
-    """What a command says there; nothing where it cannot be run."""
+    """Returns the output of a command on a host; empty where it cannot be run."""
     try:
         return run(host, command).strip()
     except RunFailed:
@@ -77,7 +77,7 @@ def _answer(host: Host, command: list[str]) -> str:
 
 
 def hashes(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
-    """SHA-256 of the program under test on each machine: two builds of one version have the same name."""
+    """Returns the SHA-256 of the program under test on each machine: two builds may have the same version."""
     return {
         name: _answer(host, ["sh", "-c", f"sha256sum {PLACE}", str(host.posthaste)]).partition(" ")[0]
         for name, host in hosts_of(experiment, hosts).items()
@@ -85,7 +85,7 @@ def hashes(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
 
 
 def marks(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
-    """By what a program that was replaced is known without being read: its place on the disk, its size, its time."""
+    """Returns device, inode, size and time of the program on each machine: cheap signs that it was replaced."""
     return {
         name: _answer(host, ["sh", "-c", f"stat -L -c '%d %i %s %Y' {PLACE}", str(host.posthaste)])
         for name, host in hosts_of(experiment, hosts).items()
@@ -93,7 +93,7 @@ def marks(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
 
 
 def differences(held: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """In what two environments differ that figures depend on, in words. What only one of them tells is passed over."""
+    """Returns in words how two environments differ in facts that matter to figures and that both of them hold."""
     before, after = _facts(held), _facts(now)
     return [
         f"{name} was {before[name]} and is {after[name]}"
@@ -110,7 +110,7 @@ def _same(name: str, before: str, after: str) -> bool:
 
 
 def _facts(around: dict[str, Any]) -> dict[str, str]:
-    """Programs and machines by what they are called in a sentence."""
+    """Returns the facts about programs and machines, by their names in a sentence."""
     facts = {f"version of {name}": said for name, said in around["programs"].items()}
     facts |= {f"posthaste on {host} (SHA-256)": said for host, said in around.get("sha256", {}).items()}
     for host, answers in around["hosts"].items():
@@ -119,5 +119,5 @@ def _facts(around: dict[str, Any]) -> dict[str, str]:
 
 
 def busy(host: Host) -> float:
-    """Load of this machine per core over the last minute, before we add to it."""
+    """Returns the load of this machine per core over the last minute; 0 for another machine."""
     return os.getloadavg()[0] / (os.cpu_count() or 1) if host.name == "local" else 0.0

@@ -1,8 +1,8 @@
-"""What a trial has shown, as one row of figures and one row for each kind of request.
+"""The figures of a trial: one row for the whole, and one for each kind of request.
 
-Figures of the load come from what the load generator itself summed up over the measured time; stages come from the
-tiers' records, cut to the same time. Names carry their units; times are seconds. What was not measured is left out:
-zero would be a measurement.
+Figures of the load come from the load generator's own summary of the measured time; stages come from the tiers'
+records, cut to the same time. Names carry their units; times are seconds. What was not measured is left out: zero
+would be a measurement.
 """
 
 import csv
@@ -18,15 +18,15 @@ Row = dict[str, Any]
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
 TRAFFIC = ("sent_bytes_per_s", "received_bytes_per_s", "request_bytes_mean", "answer_bytes_mean")
 STAGES = ("parse", "waiting", "dispatch", "service", "reply")
-# Rates add up only where they were measured at the same time: all loads must share so much of each one's measured time.
+# Rates add up only if measured at the same time: the time common to all loads is at least this share of the longest.
 SHARE_OF_ALL = 0.95
-# But programs are started one after the other, and that may take as long, however short a trial is.
+# Allowed in any case, however short a trial is, since programs are started one after the other.
 STARTED_APART_S = 0.25
 
 
 @dataclass(frozen=True)
 class LoadFigures:
-    """One load's summary: the whole, each kind of request, when it measured (seconds since 1970), and whom it asked."""
+    """One load's summary: the whole, each kind of request, the measured time (seconds since 1970), and its servers."""
 
     row: Row
     kinds: dict[str, Row]
@@ -36,14 +36,14 @@ class LoadFigures:
 
 
 def read_summary(reader: str, path: Path) -> LoadFigures:
-    """Read what a load left. Raises OSError or ValueError when it is not there or not whole."""
+    """Reads the summary that a load left. Raises OSError or ValueError when the file is missing or not whole."""
     summary = read_json(path)
     with reading(path):
         return READERS[reader](summary)
 
 
 def _bench(summary: dict[str, Any]) -> LoadFigures:
-    """`posthaste bench queue` and `bench cache`."""
+    """Reads the summary of `posthaste bench queue` and `bench cache`."""
     options, generator = summary["options"], summary["generator"]
     served = summary["ok"] + summary["nulls"]
     row: Row = {
@@ -81,25 +81,28 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
         }
         for kind, each in summary["kinds"].items()
     }
-    # A run of so many requests has no warm-up, whatever the option's default says.
+    # A run limited by a number of requests has no warm-up, whatever the option's default says.
     begin = summary["start_unix_s"] + (0.0 if options.get("requests") else options["warmup_s"])
     return LoadFigures(row, kinds, (begin, begin + summary["duration_s"]), frozenset(options["connect"]))
 
 
 def kept_think_s(figures: Row) -> float:
-    """The pause between answer and request as clients kept it: as drawn, and late; as asked for where nobody said."""
+    """Returns the mean pause of clients between answer and next request, in seconds.
+
+    It is the measured one, of which random draws and delays are part, or the configured one where none was measured.
+    """
     kept = figures.get("think_kept_s")
     return float((figures.get("think_time_s") or 0.0) if kept is None else kept)
 
 
 def answered_per_s(figures: Row) -> float:
-    """All answers per second, those with an error among them: what the interactive law counts."""
+    """Returns all answers per second, errors included: the throughput of the interactive law."""
     served, errors = figures.get("served") or 0, figures.get("errors") or 0
     return float(figures["throughput_per_s"]) * ((served + errors) / served if served else 1.0)
 
 
 def response_of_all_s(figures: Row) -> float | None:
-    """Mean response time of all answers, those with an error among them; None where nobody measured that."""
+    """Returns the mean response time of all answers, errors included; None where it was not measured."""
     if "response_all_mean_s" not in figures and figures.get("errors"):
         return None
     response = figures.get("response_all_mean_s", figures.get("response_mean_s"))
@@ -107,7 +110,7 @@ def response_of_all_s(figures: Row) -> float | None:
 
 
 def _response(response: dict[str, float], served: int) -> Row:
-    """Times of those served; the zeros that stand there if none was are no times."""
+    """Returns the times of served requests; nothing if there are none, as the summary's zeros are then no times."""
     if not served:
         return {}
     named = {f"response_{name}_s": response[f"{name}_us"] / 1e6 for name in ("mean", *PERCENTILES, "max")}
@@ -115,7 +118,7 @@ def _response(response: dict[str, float], served: int) -> Row:
 
 
 def _bench_store(summary: dict[str, Any]) -> LoadFigures:
-    """`posthaste bench store`: one row of its table, since a trial sets one batch size and number of connections."""
+    """Reads `posthaste bench store`: one row, since a trial sets one batch size and one number of connections."""
     (only,) = summary["rows"]
     row: Row = {
         "throughput_per_s": only["operations_per_s"],
@@ -133,11 +136,11 @@ READERS: dict[str, Callable[[dict[str, Any]], LoadFigures]] = {"bench": _bench, 
 
 
 def together(loads: list[LoadFigures]) -> LoadFigures:
-    """Several loads at once as one: rates and counts add up, means are weighted by what was served.
+    """Joins several simultaneous loads to one: rates and counts add up, means are weighted by requests served.
 
-    Means of all answers are weighted by those, errors among them. Percentiles of several loads are not those of the
-    whole, so they are left out. Raises ValueError for loads that measured at different times, since no sum of theirs
-    was ever there.
+    Means over all answers are weighted by all answers, errors included. Percentiles of the loads do not give those of
+    the whole, so they are left out. Raises ValueError for loads that measured at different times, since the sum of
+    their rates never existed.
     """
     if len(loads) == 1:
         return loads[0]
@@ -150,7 +153,7 @@ def together(loads: list[LoadFigures]) -> LoadFigures:
 
 
 def _measured_by_all(loads: list[LoadFigures]) -> tuple[float, float] | None:
-    """The time in which all of them measured; None where nobody says when."""
+    """Returns the time in which all loads measured; None where none of them says when."""
     times = [(*load.measured, load.name) for load in loads if load.measured]
     if not times:
         return None
@@ -169,7 +172,11 @@ def _measured_by_all(loads: list[LoadFigures]) -> tuple[float, float] | None:
 
 
 def _counted_together(loads: list[LoadFigures]) -> Row:
-    """What the tiers counted: of the same ones each load was told the whole, of others a part; else nobody knows."""
+    """Returns the rate that the tiers counted, where it can be told.
+
+    Loads with the same servers were each told the whole rate; rates of loads with separate servers add up; for servers
+    that overlap in part there is no figure.
+    """
     counted = [load.row["tier_counted_per_s"] for load in loads if "tier_counted_per_s" in load.row]
     asked = {load.servers for load in loads}
     if len(counted) < len(loads):
@@ -214,7 +221,7 @@ def _joined(rows: list[Row]) -> Row:
     for name in dict.fromkeys(name for row in rows for name in row):
         counts = answered if name in OF_ANSWERED else served
         weighed = list(zip(rows, counts, strict=True))
-        if name in OF_SERVED | OF_ANSWERED:  # who served nobody has no times
+        if name in OF_SERVED | OF_ANSWERED:  # a load that served nothing has no times
             weighed = [(row, count) for row, count in weighed if count] or weighed
         values = [row[name] for row, _ in weighed if name in row]
         if len(values) < len(weighed):
@@ -234,9 +241,9 @@ def _joined(rows: list[Row]) -> Row:
 
 
 def read_stages(records: Iterable[Path], counted: Instants | None) -> dict[str, Row]:
-    """Mean time of each stage by kind of request ("all" for the whole), over the tiers whose records are given.
+    """Returns the mean time of each stage by kind of request ("all" for the whole), over the given records of tiers.
 
-    Windows whose middle is among the instants that count do, weighted by their requests.
+    Only windows whose middle is in `counted` are used (None: all), weighted by their requests.
     """
     sums: dict[str, dict[str, float]] = {}
     for record in records:
@@ -250,7 +257,7 @@ def read_stages(records: Iterable[Path], counted: Instants | None) -> dict[str, 
 
 
 def start_unix_s(record: Path) -> float:
-    """When the clock of a record began, in seconds since 1970."""
+    """Returns the instant at which the clock of a record began, in seconds since 1970."""
     run = read_json(record / "run.json")
     with reading(record / "run.json"):
         return float(run["start_unix_ms"]) / 1e3
@@ -263,7 +270,7 @@ def _add(total: dict[str, float], window: dict[str, str]) -> None:
     for stage in (*STAGES, "response"):
         mean = window.get(f"{stage}_mean_us", "")
         if mean:
-            # Waiting and service are those of the requests that had them; the mean over all counts the others as 0.
+            # Waiting and service have means over the requests that had them; in the mean over all, others count as 0.
             count = float(window.get(f"{stage}_count") or requests)
             total[stage] = total.get(stage, 0.0) + float(mean) * count
             total[f"{stage}_count"] = total.get(f"{stage}_count", 0.0) + count
@@ -281,9 +288,9 @@ def _stage_means(total: dict[str, float]) -> Row:
 
 
 def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float | None:
-    """CPU time a recorded program used in the measured time; None when its record does not tell.
+    """Returns the CPU time of a recorded program in the measured time; None when its record does not hold it.
 
-    That of a window which lies within it only in part is taken for spread evenly over the window.
+    The CPU time of a window that lies within the measured time only in part is assumed to be spread evenly over it.
     """
     since = start_unix_s(record)
     total, seen = 0.0, False
@@ -296,7 +303,7 @@ def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float | N
 
 
 def _share_within(begin: float, length_s: float, measured: tuple[float, float] | None) -> float:
-    """How much of a window lies within the measured time."""
+    """Returns the share of a window that lies within the measured time."""
     if measured is None:
         return 1.0
     within_s = min(begin + length_s, measured[1]) - max(begin, measured[0])

@@ -1,7 +1,7 @@
-"""Machines that parts run on: this one, and others reached by ssh as the user's own configuration knows them.
+"""Machines on which parts run: this one, and others reached by ssh with the user's own configuration.
 
-Both are the same to everything else: a command line goes in, a command line for this machine comes out. What a remote
-program writes to its outputs arrives here as it is written; files it leaves are fetched when the trial is over.
+Both have the same interface: a command line for the machine is turned into a command line to run here. Output of a
+remote program arrives here as it is written; its files are fetched when the trial is over.
 """
 
 import os
@@ -24,11 +24,11 @@ from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 from posthaste_lab.experiments.tables import Strict
 
-# Without asking anybody anything, and giving up on a machine that does not answer.
+# ssh must not ask for passwords, and must give up on a machine that does not answer.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 COMMAND_TIMEOUT_S = 120
-PREFIX = "posthaste-lab-"  # of the directories that we make
-# What hosts.toml does not say of this machine: how to say it instead.
+PREFIX = "posthaste-lab-"  # of the names of scratch directories
+# Keys that a table "local" in hosts.toml may not have, with what to do instead.
 ELSEWHERE = {
     "ssh": "nobody goes there by ssh",
     "posthaste": "say it with --posthaste",
@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 @dataclass(frozen=True)
 class Host(ABC):
-    """A machine; `address` is where parts on other machines reach those on this one."""
+    """A machine; `address` is the one under which parts on other machines reach parts on it."""
 
     name: str
     address: str
@@ -48,14 +48,14 @@ class Host(ABC):
 
     @abstractmethod
     def command(self, arguments: list[str]) -> list[str]:
-        """A command line to run here that runs `arguments` there."""
+        """Returns a command line that, run here, runs `arguments` on the host."""
 
     @abstractmethod
     def free_port(self) -> int:
-        """A TCP port that nobody listens on."""
+        """Returns a TCP port that is probably not in use."""
 
     def accepts(self, address: str) -> bool:
-        """Whether somebody accepts connections at an address."""
+        """Returns whether a program accepts connections at an address."""
         host, _, port = address.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), timeout=1):
@@ -65,19 +65,19 @@ class Host(ABC):
 
     @abstractmethod
     def make_directory(self) -> str:
-        """A new empty directory that everybody there may enter."""
+        """Makes a new empty directory on the host that all its users may enter."""
 
     @abstractmethod
     def remove_directory(self, directory: str) -> None:
-        """Remove it with all that is in it."""
+        """Removes a directory on the host with its contents."""
 
     @abstractmethod
     def fetch(self, path: str, to: Path) -> None:
-        """Copy the file or directory `path` there to `to` here; nothing when there is none."""
+        """Copies the file or directory `path` on the host to `to` here; does nothing when there is none."""
 
 
 def run(host: Host, arguments: list[str]) -> str:
-    """Run a short command on a host and answer its output. Raises RunFailed with what it complained about."""
+    """Runs a short command on a host and returns its output. Raises RunFailed with its last line if it fails."""
     command = host.command(arguments)
     try:
         done = subprocess.run(  # noqa: S603
@@ -95,30 +95,30 @@ def run(host: Host, arguments: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Local(Host):
-    """The machine we are on."""
+    """This machine."""
 
     def command(self, arguments: list[str]) -> list[str]:
-        """As it is."""
+        """Returns the command line unchanged."""
         return arguments
 
     def free_port(self) -> int:
-        """One that the system gave away a moment ago."""
+        """Returns a port that the system has just found free."""
         with socket.socket() as listener:
             listener.bind((self.address, 0))
             return int(listener.getsockname()[1])
 
     def make_directory(self) -> str:
-        """Below the scratch directory."""
+        """Makes a directory below the scratch directory."""
         directory = tempfile.mkdtemp(prefix=PREFIX, dir=self.scratch)
         os.chmod(directory, 0o755)  # noqa: S103 - a database runs as another user
         return directory
 
     def remove_directory(self, directory: str) -> None:
-        """With all that is in it."""
+        """Removes the directory with its contents."""
         shutil.rmtree(directory, ignore_errors=True)
 
     def fetch(self, path: str, to: Path) -> None:
-        """By copying, since the scratch directory may be on another file system."""
+        """Copies instead of moving, since the scratch directory may be on another file system."""
         if Path(path).is_dir():
             shutil.copytree(path, to, dirs_exist_ok=True)
         elif Path(path).exists():
@@ -126,7 +126,7 @@ class Local(Host):
 
 
 class RemoteTable(Strict):
-    """A table of hosts.toml. That of "local" says only where the other machines reach this one."""
+    """A table of hosts.toml. The one named "local" holds only the address under which others reach this machine."""
 
     ssh: str = ""
     address: Annotated[str, Field(min_length=1)]
@@ -143,25 +143,25 @@ class Remote(Host):
     options: tuple[str, ...] = ()
 
     def command(self, arguments: list[str]) -> list[str]:
-        """Through ssh, which hands one line to a shell over there."""
+        """Returns an ssh command; ssh passes `arguments`, quoted to one line, to a shell on the host."""
         return [*SSH, *self.options, "--", self.ssh, shlex.join(arguments)]
 
     def free_port(self) -> int:
-        """One at random; a program that finds it taken says so."""
+        """Returns a random port; a program that finds it in use reports that."""
         return random.SystemRandom().randint(20_000, 32_000)
 
     def make_directory(self) -> str:
-        """Below its scratch directory."""
+        """Makes a directory below the host's scratch directory."""
         directory = run(self, ["mktemp", "-d", f"{self.scratch}/{PREFIX}XXXXXXXX"]).strip()
         run(self, ["chmod", "755", directory])
         return directory
 
     def remove_directory(self, directory: str) -> None:
-        """With all that is in it."""
+        """Removes the directory with its contents."""
         run(self, ["rm", "-rf", "--", directory])
 
     def fetch(self, path: str, to: Path) -> None:
-        """As one stream of tar."""
+        """Copies the files as one stream of tar."""
         if not run(self, ["sh", "-c", 'test ! -e "$0" || echo there', path]):
             return
         with tempfile.TemporaryDirectory(dir=to.parent) as unpacked:
@@ -175,13 +175,13 @@ class Remote(Host):
 
 
 def this_machine(posthaste: Path, scratch: Path | None = None) -> Local:
-    """The machine we are on, whose parts reach each other on loopback."""
+    """Returns this machine, whose parts reach each other on loopback."""
     # Programs work in directories of their own, from which a relative path leads elsewhere.
     return Local("local", "127.0.0.1", posthaste, str((scratch or Path(tempfile.gettempdir())).absolute()))
 
 
 def load_hosts(path: Path | None, local: Local) -> dict[str, Host]:
-    """All machines by name: "local" is ours, the others are those of hosts.toml. Raises BadExperiment."""
+    """Returns all machines by name: "local", and those of hosts.toml. Raises BadExperiment for a wrong file."""
     if path is None:
         return {"local": local}
     try:
@@ -207,7 +207,7 @@ def load_hosts(path: Path | None, local: Local) -> dict[str, Host]:
 
 
 def _problems(name: str, table: RemoteTable) -> list[str]:
-    """What is wrong with a table that has the right shape."""
+    """Returns the problems of a table that is well-formed."""
     if name == "local":
         said = sorted(table.model_fields_set & ELSEWHERE.keys())
         return [
@@ -223,14 +223,14 @@ def _problems(name: str, table: RemoteTable) -> list[str]:
 
 
 def hosts_of(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, Host]:
-    """Those that its parts run on; this machine is one of them, since it looks after them."""
+    """Returns the machines of an experiment's parts; this machine is always among them, since it controls the parts."""
     used = {"local"} | {place.host for place in experiment.placement.values()}
     return {name: host for name, host in hosts.items() if name in used}
 
 
 @cache
 def unprivileged_user(host: Host) -> str | None:
-    """Whom a server must run as that refuses root: None when we are not root there."""
+    """Returns the user as whom to run a server that refuses root; None when commands on the host do not run as root."""
     if run(host, ["id", "-u"]).strip() != "0":
         return None
     users = run(host, ["getent", "passwd"])

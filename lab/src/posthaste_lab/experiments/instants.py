@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Instants:
-    """Which instants count, in seconds since 1970: those of the measured time, but for some spans of it."""
+    """The instants that count, in seconds since 1970: those of the measured time outside the spans `without`."""
 
     measured: tuple[float, float]
     without: tuple[tuple[float, float], ...] = ()

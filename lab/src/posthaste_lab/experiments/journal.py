@@ -1,14 +1,14 @@
-"""The directory of a run: what it holds, what is done, and a journal of everything that was tried.
+"""The directory of a run, and the journal of everything that was tried in it.
 
 | file | holds |
 | --- | --- |
 | experiment.toml | the description as it was run |
 | plan.json | trials in their order, seed, environment |
 | trials/NAME/ | one trial: a directory for each part, events.csv, trial.json when it is done |
-| trials/NAME/scratch.json | while it runs: the directories that it has on its machines |
+| trials/NAME/scratch.json | while the trial runs: its directories on its machines |
 | trials.csv, kinds.csv | a row for each trial that is done; a row for each of its kinds of request |
 | journal.csv | every start, end, failure and interruption, with its time |
-| .lock | nothing: who runs the experiment holds it |
+| .lock | nothing: the process that runs the experiment has locked it |
 """
 
 import csv
@@ -33,9 +33,9 @@ from posthaste_lab.files import read_json, reading, write_whole
 DONE = "trial.json"
 PLAN = "plan.json"
 LOCK = ".lock"
-# What lies there until the plan does; it is all there is where the disk was full.
+# Entries that exist before the plan is written; a run that ended before that, as on a full disk, leaves only these.
 BEFORE_THE_PLAN = {LOCK, "trials", "experiment.toml", f"{PLAN}.new"}
-OUT = "--out"  # what the directory is called by whoever goes on with a run
+OUT = "--out"  # the argument that names the directory, for error messages
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Journal:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep others out of the directory; a run that is killed keeps nobody out. Raises BadExperiment if one is in.
+        """Locks the directory against other processes, and makes it if needed; a killed process loses its lock.
 
-        It is made where there is none; one that holds something else is left as it is.
+        Raises BadExperiment if another process holds the lock, or the directory holds something else than a run.
         """
         there = {path.name for path in self.directory.iterdir()} if self.directory.exists() else set()
         if PLAN not in there and there and not self._is_about_to_begin(there):
@@ -65,12 +65,15 @@ class Journal:
             yield
 
     def _is_about_to_begin(self, there: set[str]) -> bool:
-        """Whether what is there was left by a run that ended before its plan was written."""
+        """Returns whether these entries were left by a run that ended before its plan was written."""
         tried = "trials" in there and any((self.directory / "trials").iterdir())
         return LOCK in there and there <= BEFORE_THE_PLAN and not tried
 
     def begin(self, source: str, plan: Plan, environment: dict[str, Any], *, quick: bool) -> None:
-        """Make the directory, or take up the one of an interrupted run of the same experiment."""
+        """Writes the files of a new run, or resumes an interrupted run of the same experiment.
+
+        Raises BadExperiment if the directory holds another run, or the environment has changed.
+        """
         content = plan.as_json() | {
             "quick": quick,
             "experiment_sha256": hashlib.sha256(source.encode()).hexdigest(),
@@ -104,24 +107,24 @@ class Journal:
         return self.directory / "trials" / trial.name
 
     def done(self, trial: Trial) -> dict[str, Any] | None:
-        """What `trial.json` holds, when the trial is over, finished or failed. Raises BadFile when it holds another."""
+        """Returns the content of `trial.json`; None while the trial is not over. Raises BadFile for a wrong content."""
         path = self.of(trial) / DONE
         return read_trial(path, OUT).model_dump() if path.exists() else None
 
     def clear(self, trial: Trial) -> None:
-        """Make room for a trial. One that was begun and never ended goes, and the journal tells."""
+        """Makes an empty directory for a trial; removes, and notes in the journal, what an earlier attempt left."""
         if self.of(trial).exists():
             shutil.rmtree(self.of(trial))
             self.note(trial.name, "cleared", "what was left of an interrupted or failed trial; it is run again")
         self.of(trial).mkdir(parents=True)
 
     def end(self, trial: Trial, result: dict[str, Any]) -> None:
-        """The trial is over."""
+        """Records that the trial is over, with its result."""
         write_json(self.of(trial) / DONE, result)
         self.note(trial.name, result["status"], result["reason"])
 
     def note(self, trial: str, event: str, detail: str) -> None:
-        """A line of the journal."""
+        """Appends a line to the journal."""
         path = self.directory / "journal.csv"
         new = not path.exists()
         with path.open("a", newline="") as out:
@@ -145,7 +148,7 @@ class Journal:
                     "took_s": round(result["took_s"], 3),
                 }
             )
-            # A figure may be called like a factor: clients of all loads, where the level is that of each.
+            # A level wins over a figure of the same name: the figure `clients` is of all loads, a level that of each.
             trials.append(head | result["figures"] | levels)
             kinds += [key | levels | {"kind": kind} | figures | levels for kind, figures in result["kinds"].items()]
         write_table(self.directory / "trials.csv", trials)
@@ -153,12 +156,12 @@ class Journal:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Whole or not at all."""
+    """Writes a JSON file, whole or not at all."""
     write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_table(path: Path, rows: Iterable[Row]) -> None:
-    """A CSV with a column for every name that occurs; a cell without a figure is empty."""
+    """Writes a CSV with a column for every name that occurs; a cell without a figure is empty."""
     rows = list(rows)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     new = path.with_suffix(".new")

@@ -1,8 +1,8 @@
-"""Kinds of programs, as `kinds.toml` describes them, and what each program says about its own options.
+"""Kinds of programs, as `kinds.toml` describes them, and the options that each program lists itself.
 
 A part's options are checked against the program's own --help before anything starts, so a misspelled option costs a
-sentence and not an hour, and a program that learns an option needs no change here. The program asked is the one on the
-part's machine: another machine may have another version of it, or be the only one that has it.
+sentence and not an hour, and a new option of a program needs no change here. The program is asked on the part's own
+machine, since versions may differ between machines, and some machines may lack it.
 """
 
 import re
@@ -21,14 +21,14 @@ from posthaste_lab.experiments.tables import Value
 Role = Literal["server", "step", "load"]
 POSTGRESQL = "postgresql"
 BENCH_QUEUE = "bench queue"
-# What stands for an address or a path in an option's value.
+# A placeholder for an address or a path in an option's value.
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_-]*)\}")
-# The directory of the newest version of the distribution's packages, else of the one on PATH; nothing where none is.
+# Prints the directory of the newest version of the distribution's packages, else of the one on PATH; else nothing.
 FIND_POSTGRESQL = """
 found=$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -t / -k 5n | tail -n 1)
 found=${found:-$(command -v initdb)} && dirname "$(readlink -f "$found")" || true
 """
-# How a shell, or ssh, ends when it could not run what it was asked to.
+# Exit codes of a shell, or of ssh, that could not run the command.
 NOT_RUN = (126, 127, 255)
 
 
@@ -52,13 +52,13 @@ class Kind(BaseModel):
 
 @cache
 def kinds() -> dict[str, Kind]:
-    """All kinds by name."""
+    """Returns all kinds by name."""
     tables = tomllib.loads(files("posthaste_lab.experiments").joinpath("kinds.toml").read_text("utf-8"))
     return {name: Kind.model_validate({"name": name, **table}) for name, table in tables.items()}
 
 
 def find_program(name: str, host: Host) -> str:
-    """Where a program is on a machine. Raises RunFailed when it is not there."""
+    """Returns the path of a program on a machine. Raises RunFailed when the program is not there."""
     if name == "posthaste":
         return str(host.posthaste)
     if name == "postgres":
@@ -71,7 +71,7 @@ def find_program(name: str, host: Host) -> str:
 
 @cache
 def postgresql_programs(host: Host) -> str:
-    """The directory of PostgreSQL's programs on a machine. Raises RunFailed when there is none."""
+    """Returns the directory of PostgreSQL's programs on a machine. Raises RunFailed when there is none."""
     found = run(host, ["sh", "-c", FIND_POSTGRESQL]).strip()
     if not found:
         raise RunFailed(
@@ -82,7 +82,7 @@ def postgresql_programs(host: Host) -> str:
 
 @cache
 def known_options(kind: str, host: Host) -> frozenset[str]:
-    """Options that the program of a kind says it has, without dashes; none when it has no such command."""
+    """Returns the options that the program of a kind lists, without dashes; empty when it lacks the kind's command."""
     program = find_program(kinds()[kind].program, host)
     if kind == POSTGRESQL:
         said = _output(host, program, "--describe-config")
@@ -92,7 +92,7 @@ def known_options(kind: str, host: Host) -> frozenset[str]:
 
 @cache
 def version_of(kind: str, host: Host) -> str:
-    """What the program of a kind says when it is asked for its version."""
+    """Returns the first line that the program of a kind prints when it is asked for its version."""
     said = _output(host, find_program(kinds()[kind].program, host), *kinds()[kind].version).strip()
     return said.splitlines()[0] if said else "unknown"
 

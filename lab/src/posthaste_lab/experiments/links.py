@@ -1,13 +1,13 @@
-"""Links that are slower than this machine's loopback: less bandwidth, more delay, before one part.
+"""Links to a part that are slower than this machine's loopback: less bandwidth, more delay.
 
-A trial with links has a network namespace of its own: a loopback that only its parts know, so that shaping it touches
-nobody else, and that is gone with the process that holds it. On that loopback every packet to or from a part's port
-passes a class of its own, which lets through as many bits a second as the link has (HTB's token bucket), in each
-direction; everything else passes freely. Packets are as long as on Ethernet, or a whole answer would be one.
+A trial with links has a network namespace of its own: its loopback is used by its parts only, so that shaping it
+affects no other program, and it vanishes with the process that holds it. On that loopback the packets to, and those
+from, a part's port pass a traffic class each, limited to the link's bandwidth (HTB's token bucket); everything else
+passes freely. Packets are limited to Ethernet's size, otherwise a whole answer would be one packet.
 
-Delay is netem's, where the kernel has it. Where not, the load generator makes it: its clients pause for the time there
-and back between an answer and the next request. That loads the part as the delay would; response times do not hold it,
-and the trial says so.
+Delay is made by netem where the kernel has it. Elsewhere the load generator makes it: its clients pause for twice the
+delay between an answer and the next request. That loads the part as the delay would, but response times do not include
+it, and the trial says so.
 """
 
 import re
@@ -23,25 +23,25 @@ from posthaste_lab.experiments.tables import Link
 
 READY_S = 20.0
 ETHERNET_BYTES = 1500
-UNSHAPED = "100gbit"  # of a link with a delay only
-BURST_S, BURST_LEAST_BYTES = 0.001, 15_000  # what may pass at once: a few packets, or the timer would set the rate
-BY_PAUSE, BY_KERNEL = "think time of the load", "netem"  # who makes a delay
+UNSHAPED = "100gbit"  # bandwidth of a link that has only a delay
+BURST_S, BURST_LEAST_BYTES = 0.001, 15_000  # size of bursts: a few packets, otherwise the timer would limit the rate
+BY_PAUSE, BY_KERNEL = "think time of the load", "netem"  # how a delay is made
 HOLD = f"ip link set lo up mtu {ETHERNET_BYTES} && echo holding $$ >&2 && exec sleep infinity"
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=1).close()"
 
 
 @dataclass(frozen=True)
 class Isolated(Local):
-    """The machine we are on, in the network namespace of process `pid`."""
+    """This machine, in the network namespace of process `pid`."""
 
     pid: int
 
     def command(self, arguments: list[str]) -> list[str]:
-        """Within the namespace."""
+        """Returns a command line that runs `arguments` within the namespace."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *arguments]
 
     def accepts(self, address: str) -> bool:
-        """Asked from within: nobody else reaches it."""
+        """Returns whether a program accepts connections, tried from within the namespace: no other place reaches it."""
         host, _, port = address.rpartition(":")
         try:
             run(self, [sys.executable, "-I", "-c", CONNECT, host, port])
@@ -51,7 +51,7 @@ class Isolated(Local):
 
 
 def isolate(stack: ExitStack, local: Local, logs: Path) -> Isolated:
-    """A namespace for a trial, gone when `stack` unwinds. Raises RunFailed where the system does not allow it."""
+    """Makes a namespace for a trial, removed when `stack` unwinds. Raises RunFailed where the system forbids it."""
     holder = Process("network namespace", local, ["unshare", "--net", "sh", "-c", HOLD], "/", logs, grace_s=1)
     stack.callback(holder.stop)
     try:
@@ -66,14 +66,14 @@ def isolate(stack: ExitStack, local: Local, logs: Path) -> Isolated:
 
 
 class Shaper:
-    """The classes of one namespace's loopback, a pair for each link."""
+    """The traffic classes of one namespace's loopback, a pair for each link."""
 
     def __init__(self, host: Isolated) -> None:
-        """Nothing is shaped yet."""
+        """Begins without any class: nothing is shaped."""
         self._host, self._classes = host, 0
 
     def shape(self, link: Link, address: str) -> bool:
-        """Give packets to and from an address this link; answers whether the kernel could delay them as well."""
+        """Shapes packets to and from an address as the link says; returns whether the kernel can delay them as well."""
         port = re.sub(r".*:(\d+).*", r"\1", address)
         if not port.isdecimal():
             raise RunFailed(f"a link needs an address with a port, and has {address}")
@@ -105,6 +105,6 @@ class Shaper:
 
 
 def bits_per_s(bandwidth: str) -> float:
-    """Of a bandwidth as tc writes it."""
+    """Returns the bits per second of a bandwidth in tc's notation."""
     number, unit = re.fullmatch(r"(\d+)([kmg]bit)", bandwidth).groups()  # type: ignore[union-attr]
     return float(number) * {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[unit]

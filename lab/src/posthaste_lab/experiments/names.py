@@ -1,4 +1,4 @@
-"""Names of factors, and options they set, that something else has already: one of the two would be lost in silence."""
+"""Checks for names of factors that are taken, and options set twice: one of the two would be lost without a word."""
 
 from typing import TYPE_CHECKING
 
@@ -8,16 +8,16 @@ from posthaste_lab.factorial.effects import OTHER_SHARES
 if TYPE_CHECKING:
     from posthaste_lab.experiments.description import Experiment
 
-# Of trials.csv and kinds.csv, beside the levels. A figure may share a factor's name: its column has the levels then.
+# Columns of trials.csv and kinds.csv beside levels and figures. A factor may be named like a figure and takes its column.
 COLUMNS = ("trial", "place", "cell", "repetition", "status", "accepted", "took_s", "kind")
 
 
-# What effects are called in the analysis of a 2^k design, beside the names of factors and their products, A:B.
+# Names of effects in the analysis of a 2^k design, beside the names of factors and their products, A:B.
 EFFECTS = ("I", *OTHER_SHARES)
 
 
 def name_problems(experiment: "Experiment") -> list[str]:
-    """What is wrong with the names of factors, and with what several of them set."""
+    """Returns what is wrong with the names of factors, and the options that several factors set."""
     taken = [
         f"factors.{name}: is the name of a column of trials.csv or kinds.csv; call it something else"
         for name in experiment.factors
@@ -27,7 +27,7 @@ def name_problems(experiment: "Experiment") -> list[str]:
 
 
 def _effect_problems(experiment: "Experiment") -> list[str]:
-    """What the analysis of a 2^k design would not take when everything is measured."""
+    """Returns what the analysis of a 2^k design would refuse after everything is measured."""
     if not experiment.two_levels:
         return []
     if len(experiment.factors) > ANALYZED_MAX:
@@ -41,7 +41,7 @@ def _effect_problems(experiment: "Experiment") -> list[str]:
 
 
 def _set_twice(experiment: "Experiment") -> list[str]:
-    """Options that several factors set: the last would win, and the levels of the others mean nothing."""
+    """Returns options that several factors set: the last one would win, and the levels of the others mean nothing."""
     by_target: dict[str, list[str]] = {}
     for name, factor in experiment.factors.items():
         for target in dict.fromkeys(target for level in factor.levels for target in factor.assignments(level)):

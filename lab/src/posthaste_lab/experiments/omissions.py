@@ -1,4 +1,4 @@
-"""What a reader leaves out of a run, afterwards and with a reason: trials, or windows of one. Nothing is deleted."""
+"""Omissions: trials, or windows of a trial, that are excluded after a run, with a reason. Nothing is deleted."""
 
 import tomllib
 from pathlib import Path
@@ -47,7 +47,7 @@ class _OmitFile(Strict):
 
 
 def _sentence(error: ValidationError) -> str:
-    """What is wrong first of all: a key that is misspelled is missing as well, but the other way tells what to mend."""
+    """Returns the most helpful error: a misspelled key is also missing under its right name, which says less."""
     found = error.errors()
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     *table, key = first["loc"]
@@ -58,7 +58,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def read_omissions(directory: Path, trials: set[str]) -> list[Omission]:
-    """What is left out of the run in `directory`, which has these finished trials. Raises BadFile for a wrong file."""
+    """Reads the omissions of the run in `directory` with these finished `trials`. Raises BadFile for a wrong file."""
     path = directory / FILE
     if not path.exists():
         return []

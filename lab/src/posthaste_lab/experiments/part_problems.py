@@ -1,4 +1,4 @@
-"""What parts cannot do, alone or together: found by asking the programs themselves before anything starts."""
+"""Problems of parts, alone or together, found before anything starts by asking the programs for their options."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ REQUESTS = "requests"
 OWN_PLACEHOLDERS = {
     "address", "host", "port", "dir", "record", "summary", "duration", "head", "tail", "window", "seed", "user"
 }  # fmt: skip
-# What [run] says of all parts, by what stands for it in their options: set by one of them, it would be told falsely.
+# Placeholders for keys of [run], which hold for all parts: if a part set such an option, the report would be false.
 OF_RUN = {
     "{duration}": "run.duration less run.trim",
     "{head}": "run.trim.head",
@@ -23,23 +23,23 @@ OF_RUN = {
     "{window}": "run.window",
     "{seed}": "run.seed",
 }
-# How the instances of a part are called, where there are several.
+# Name of an instance of a part that has several.
 NUMBERED = re.compile(r"(.+)-([1-9]\d*)")
 
 
 @dataclass(frozen=True)
 class _Given:
-    """What the parts are given at one level of a factor or another."""
+    """What the parts are given over all trials."""
 
-    settings: dict[str, dict[str, list[Value]]]  # of each part and option, in all trials
-    instances: dict[str, int]  # of each part, at most
+    settings: dict[str, dict[str, list[Value]]]  # all values, by part and option
+    instances: dict[str, int]  # the most instances, by part
     problems: list[str]
 
 
 def check_parts(experiment: Experiment, hosts: Mapping[str, Host]) -> list[str]:
-    """Problems with the parts: unknown kinds, options the programs lack, placeholders and windows that hold nothing.
+    """Returns problems with the parts: unknown kinds, options that programs lack, placeholders and windows in vain.
 
-    A part on a machine that nobody named, which is a problem of its own, is checked as if it were on this one.
+    A part on an unknown machine, which is reported elsewhere, is checked as if it were on this one.
     """
     given = _given(experiment)
     problems = [*given.problems]
@@ -84,7 +84,7 @@ def _given(experiment: Experiment) -> _Given:
 
 
 def _load_problems(name: str, kind: str, given: _Given) -> list[str]:
-    """What a load cannot do in a trial."""
+    """Returns the options of a load that cannot work in a trial."""
     settings, instances, problems = given.settings[name], given.instances[name], []
     if kind == BENCH_QUEUE and True in settings.get("check", []) and instances > 1:
         problems.append(f"parts.{name}.check = True: needs its queues to itself, and there are {instances} of it")
@@ -100,7 +100,7 @@ def _load_problems(name: str, kind: str, given: _Given) -> list[str]:
 
 
 def _settings_of_the_run(name: str, kind: Kind, settings: Mapping[str, list[Value]]) -> list[str]:
-    """Options that follow from `[run]`, which a part may not say otherwise."""
+    """Returns problems with options that `[run]` determines, which a part may not set itself."""
     return [
         f"parts.{name}.{option}: is what {OF_RUN[str(stands)]} says, of every part and trial; set it there"
         for option, stands in kind.defaults.items()
@@ -109,7 +109,7 @@ def _settings_of_the_run(name: str, kind: Kind, settings: Mapping[str, list[Valu
 
 
 def _nothing_measured(experiment: Experiment) -> list[str]:
-    """No load at all, or windows longer than what is measured."""
+    """Returns problems of experiments without any load, or with windows longer than the measured time."""
     known = {name: kinds()[part.kind] for name, part in experiment.parts.items() if part.kind in kinds()}
     problems = []
     if not any(kind.role == "load" for kind in known.values()):
@@ -125,7 +125,7 @@ def _nothing_measured(experiment: Experiment) -> list[str]:
 
 
 def _names_of_instances(most: Mapping[str, int]) -> list[str]:
-    """Parts that are called as an instance of another: what both leave would lie in one directory."""
+    """Returns problems of parts named like an instance of another part: the files of both would mix."""
     pairs = [(name, NUMBERED.fullmatch(name)) for name in most]
     return [
         f"parts.{name}: is what instance {match[2]} of parts.{match[1]} is called; call it something else"
@@ -135,7 +135,7 @@ def _names_of_instances(most: Mapping[str, int]) -> list[str]:
 
 
 def _unasked_links(experiment: Experiment) -> list[str]:
-    """Links to parts that nobody connects to: no packet would ever pass them, and the report would tell of them."""
+    """Returns problems of links to parts without connections: no packet would pass, but the report would show them."""
     found = {name: kinds().get(experiment.parts[name].kind) for name in experiment.links}
     return [
         f"links.{name}: is the way to a server, and {kind.name} is a {kind.role}, which nobody connects to; name the "
@@ -146,7 +146,7 @@ def _unasked_links(experiment: Experiment) -> list[str]:
 
 
 def _untrimmed_loads(experiment: Experiment) -> list[str]:
-    """Loads that measure all they do where something is to be trimmed: the report would tell that it was."""
+    """Returns problems of loads that measure all the time although run.trim is set: the report would be false."""
     head, _, tail = experiment.trimmed
     if head + tail == 0:
         return []

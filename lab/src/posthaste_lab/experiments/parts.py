@@ -1,7 +1,7 @@
-"""The parts of a trial, brought up one after the other and taken down in the opposite order, whatever happens.
+"""The parts of a trial: started one after the other, and stopped in the opposite order, whatever happens.
 
-A part with several instances is several processes. Whatever names a part in another's options, `{tier}`, gets the
-addresses of all its instances; an option whose value is a list is given several times, as the programs expect.
+A part with several instances is several processes. A placeholder for a part in another's options, such as `{tier}`,
+stands for the addresses of all its instances; an option whose value is a list is passed several times.
 """
 
 import shlex
@@ -30,15 +30,15 @@ from posthaste_lab.experiments.tables import Link, Value
 
 READY_S = 30.0
 STEP_S = 120.0
-SEEDS_APART = 1_000_000  # between the workloads of two loads; repetitions lie between
-CLIENTS_DEFAULT = 16  # of bench queue, where nothing else is said
+SEEDS_APART = 1_000_000  # distance between the seeds of two loads, larger than the number of repetitions
+CLIENTS_DEFAULT = 16  # default of bench queue's option
 NO_NETEM = "this kernel cannot delay packets"
 LOAD_NETEM = "load its module sch_netem"
 
 
 @dataclass
 class Instance:
-    """One process of a part: where it runs and where what it leaves will lie."""
+    """One process of a part: where it runs, and where its files will be kept."""
 
     part: str
     kind: Kind
@@ -52,12 +52,12 @@ class Instance:
 
     @property
     def record(self) -> str:
-        """Where it leaves its record, on its host."""
+        """Path of its record, on its host."""
         return f"{self.directory}/record"
 
     @property
     def summary(self) -> str:
-        """Where it leaves its summary, on its host; the record's directory would be refused as taken."""
+        """Path of its summary, on its host; not in the record's directory, which would be refused if it existed."""
         return f"{self.directory}/summary.json"
 
 
@@ -75,7 +75,7 @@ class Parts:
     delays_by_loads: dict[str, float] = field(default_factory=dict)
 
     def bring_up(self, stack: ExitStack, options: dict[str, tuple[int, dict[str, Value]]]) -> None:
-        """Start everything but the loads; `stack` takes it down again."""
+        """Starts all parts but the loads; they are stopped when `stack` unwinds."""
         for part, (count, given) in options.items():
             for number in range(count):
                 instance = self._lay_out(stack, part, number, count, given)
@@ -83,7 +83,7 @@ class Parts:
                     self._start(stack, instance)
 
     def start_loads(self, stack: ExitStack) -> list[Instance]:
-        """Start the loads, one right after the other."""
+        """Starts the loads, one right after the other."""
         loads = [instance for instance in self.instances if instance.kind.role == "load"]
         for part, delay_s in self.delays_by_loads.items():
             _pause_for(part, delay_s, loads)
@@ -110,7 +110,7 @@ class Parts:
         return self.instances[-1]
 
     def _accounts(self, kind: Kind, options: dict[str, Value]) -> dict[str, Value]:
-        """The first account of a load, behind those of the loads before it that connect to the same tiers."""
+        """Returns the option for a load's first account: after those of earlier loads with the same tiers."""
         if kind.name != BENCH_QUEUE:
             return {}
         beside = [i for i in self.instances if i.kind is kind and i.options.get("connect") == options.get("connect")]
@@ -141,13 +141,13 @@ class Parts:
             raise process.failure("instead of doing its work")
 
     def _link(self, instance: Instance) -> None:
-        """Shape the way to a part that is up, if it has a link."""
+        """Shapes the way to a started part, if it has a link."""
         link = self.links.get(instance.part)
         if link is not None and self.shaper is not None and not self.shaper.shape(link, instance.address):
             self.delays_by_loads[instance.part] = link.delay
 
     def _pinned(self, instance: Instance) -> list[str]:
-        """What keeps it on the processors that its part is to have."""
+        """Returns the command prefix that keeps an instance on the processors of its part."""
         place = self.experiment.placement.get(instance.part)
         return ["taskset", "-c", place.cpus] if place is not None and place.cpus else []
 
@@ -159,7 +159,7 @@ class Parts:
         }
         options |= instance.options
         if kind.role == "load" and options.get("record") is False:
-            options.pop("window", None)  # of the record alone
+            options.pop("window", None)  # without a record there are no windows
         command = [*self._pinned(instance), program, *kind.arguments]
         for option, value in options.items():
             command += _arguments(option, self._filled(value, instance, port))
@@ -171,7 +171,7 @@ class Parts:
         return option not in instance.kind.optional or option in known_options(instance.kind.name, instance.host)
 
     def _filled(self, value: Value, instance: Instance, port: int) -> Value:
-        """A value with its placeholders filled."""
+        """Returns a value with its placeholders filled in."""
         if isinstance(value, list):
             return [each for one in value for each in _as_list(self._filled(one, instance, port))]
         if not isinstance(value, str):
@@ -201,7 +201,7 @@ class Parts:
 
 
 def _pause_for(part: str, delay_s: float, loads: list[Instance]) -> None:
-    """Have those loads pause that talk to a part whose packets nobody can delay: for the way there and back."""
+    """Makes the loads that connect to a part pause for twice its delay, since the kernel cannot delay packets."""
     talking = [load for load in loads if f"{{{part}}}" in str(load.options.get("connect"))]
     if not talking:
         raise RunFailed(
@@ -230,5 +230,5 @@ def _arguments(option: str, value: Value) -> list[str]:
 
 
 def spoken(instance: Instance) -> str:
-    """The command line of an instance, as one would type it."""
+    """Returns the command line of an instance, as typed in a shell."""
     return shlex.join(instance.process.arguments) if instance.process else ""

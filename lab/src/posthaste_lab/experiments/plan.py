@@ -1,7 +1,7 @@
-"""The trials of an experiment: every combination of levels, so many times, in an order drawn from a seed.
+"""The trials of an experiment: every combination of levels, repeated, in a random order that its seed determines.
 
-The order is shuffled within each repetition, not over all of them (a randomized complete block design): what drifts in
-an hour then hits every combination alike, and a run that is broken off has whole repetitions.
+The order is shuffled within each repetition, not over all of them (a randomized complete block design): slow drift then
+affects every combination alike, and a run that is broken off has whole repetitions.
 """
 
 import random
@@ -15,13 +15,13 @@ from posthaste_lab.experiments.spans import counted, spoken
 from posthaste_lab.experiments.tables import LINKS, Level, Link, Value
 from posthaste_lab.factorial import Aliases, aliases, design
 
-# To start the parts of a trial, to stop them and to clear up behind them, until this run has shown its own figure.
+# Seconds to start and stop the parts of a trial and clean up, assumed until the run has measured it.
 OVERHEAD_S = 2.0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination of levels, run once. `place` is its turn in the run, from 1."""
+    """One combination of levels (`cell`), run once. `place` is its position in the run, from 1."""
 
     name: str
     place: int
@@ -32,7 +32,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Plan:
-    """Trials in the order they are run."""
+    """The trials in the order in which they are run; `trial_s` is the load's duration in each."""
 
     seed: int
     trials: tuple[Trial, ...]
@@ -40,12 +40,12 @@ class Plan:
 
     @property
     def cells(self) -> int:
-        """How many combinations of levels there are."""
+        """The number of combinations of levels."""
         return len({trial.cell for trial in self.trials})
 
     @property
     def estimate_s(self) -> float:
-        """How long all of it will take, roughly."""
+        """Estimated seconds of the whole run."""
         return len(self.trials) * (self.trial_s + OVERHEAD_S)
 
     def spoken(self) -> str:
@@ -58,12 +58,12 @@ class Plan:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For `plan.json`."""
+        """Returns the plan's part of `plan.json`."""
         return {"seed": self.seed, "trial_s": self.trial_s, "trials": [asdict(trial) for trial in self.trials]}
 
 
 def make_plan(experiment: Experiment) -> Plan:
-    """Lay out the trials. The same file gives the same plan."""
+    """Returns the trials of an experiment in their order. The same file gives the same plan."""
     cells = _cells(experiment)
     trials: list[Trial] = []
     for repetition in range(1, experiment.run.repetitions + 1):
@@ -89,14 +89,14 @@ def _cells(experiment: Experiment) -> list[dict[str, Level]]:
 
 
 def aliased(experiment: Experiment) -> Aliases | None:
-    """What a fraction cannot tell apart; None for a full design."""
+    """Returns the effects that a fractional design cannot tell apart; None for a full design."""
     if experiment.design is None:
         return None
     return aliases(list(experiment.factors), experiment.design.generators)
 
 
 def options_of(experiment: Experiment, trial: Trial) -> dict[str, tuple[int, dict[str, Value]]]:
-    """For each part: how many instances, and its options, as this trial's levels set them."""
+    """Returns for each part its number of instances and its options in this trial."""
     parts = {name: (part.instances, dict(part.options)) for name, part in experiment.parts.items()}
     for factor, level in trial.levels.items():
         for target, value in experiment.factors[factor].assignments(level).items():
@@ -111,7 +111,7 @@ def options_of(experiment: Experiment, trial: Trial) -> dict[str, tuple[int, dic
 
 
 def links_of(experiment: Experiment, trial: Trial) -> dict[str, Link]:
-    """The links of a trial by the part they lead to, as its levels set them."""
+    """Returns the links of a trial, by the part to which they lead."""
     links = {name: link.model_dump() for name, link in experiment.links.items()}
     for factor, level in trial.levels.items():
         for target, value in experiment.factors[factor].assignments(level).items():

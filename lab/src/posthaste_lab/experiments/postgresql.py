@@ -1,7 +1,7 @@
-"""A PostgreSQL server of a trial's own: new, empty, durable as it comes, and gone with the trial.
+"""A PostgreSQL server for one trial: new, empty, as durable as its defaults, and removed with the trial.
 
-Options of the part are settings of the server, so what the experiment file says is what ran. The cluster is made anew
-for each trial, since a table that an earlier trial has left full of dead rows would be a factor nobody varies.
+Options of the part are settings of the server. The cluster is made anew for each trial, since dead rows that an earlier
+trial left in a table would influence the next one.
 """
 
 import re
@@ -18,7 +18,7 @@ from posthaste_lab.experiments.tables import Value
 
 READY_S = 60
 DATABASE = "posthaste"
-# Checkpoints explain dips, so they are to be seen in the log.
+# Checkpoints and vacuums explain dips in throughput, so the log must show them.
 LOGGED = {"log_checkpoints": "on", "log_line_prefix": "%n ", "log_autovacuum_min_duration": "0"}
 EVENT = re.compile(
     r"^(?P<end>\d+\.\d+) LOG:\s+(?:(?P<checkpoint>checkpoint complete):.* total=(?P<total>[\d.]+) s"
@@ -37,7 +37,7 @@ def start(
     port: int,
     pinned: list[str],
 ) -> Process:
-    """Start a server for parts on the machines `clients`; `pinned` is what keeps it on some processors."""
+    """Starts a server for parts on the machines `clients`; `pinned` is a command prefix that sets its processors."""
     programs, user = postgresql_programs(host), unprivileged_user(host)
     data = f"{directory}/data"
     as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
@@ -55,7 +55,7 @@ def start(
 
 
 def make_database(server: Process, directory: str, port: int) -> str:
-    """Wait until it is up, make its database, and answer the URL of that."""
+    """Waits until the server is up, makes its database, and returns the database's URL."""
     server.wait_ready("database system is ready to accept connections", "", READY_S)
     programs, host = postgresql_programs(server.host), server.host
     run(host, [f"{programs}/createdb", "-h", directory, "-p", str(port), "-U", "postgres", DATABASE])
@@ -63,7 +63,7 @@ def make_database(server: Process, directory: str, port: int) -> str:
 
 
 def trusted(client: Host) -> list[str]:
-    """Lines of pg_hba.conf that let in who comes from a machine, and nobody else. initdb lets in loopback only."""
+    """Returns lines of pg_hba.conf that allow connections from a machine; initdb allows loopback only."""
     try:
         found = socket.getaddrinfo(client.address, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -72,9 +72,9 @@ def trusted(client: Host) -> list[str]:
 
 
 def events(log: Path, origin_unix_s: float, source: str) -> list[tuple[float, float, str, str]]:
-    """Checkpoints and vacuums from a server's log: start in seconds from `origin_unix_s`, duration in ms, source, kind.
+    """Returns checkpoints and vacuums of a log: start in seconds from `origin_unix_s`, duration in ms, source, kind.
 
-    A line is written when the thing is over.
+    The server writes a line when a checkpoint or vacuum ends.
     """
     found: list[tuple[float, float, str, str]] = []
     for line in log.read_text("utf-8", "replace").splitlines():

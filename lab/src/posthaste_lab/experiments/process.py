@@ -1,8 +1,8 @@
-"""One program while it runs: started, waited for, watched, stopped, whatever happens to us meanwhile.
+"""A running program of a trial: how it is started, awaited and stopped, even if the laboratory dies meanwhile.
 
-Between us and the program stands a guard, a shell whose input is a pipe that only we hold open. It hears of our end in
-every case, SIGKILL and a broken ssh connection included, and then ends the program. Stopping is the same: the pipe is
-closed. (A signal at the parent's death would do on this machine, but not on another one.)
+A guard runs the program: a shell whose input is a pipe that only this process holds open. The pipe closes whenever this
+process ends, after SIGKILL or a broken ssh connection too, and then the guard ends the program. Stopping the program
+closes the pipe as well. (A signal at the parent's death would work on this machine, but not on another one.)
 """
 
 import os
@@ -14,14 +14,14 @@ from pathlib import Path
 from posthaste_lab.experiments.hosts import Host
 from posthaste_lab.experiments.problems import RunFailed, UsedWrongly
 
-# How long a program may take to end by itself when told to; a tier drains for up to 10 s.
+# Seconds for a program to end when it is told to stop; a tier drains for up to 10 s.
 GRACE_S = 15
 POLL_S = 0.02
-USED_WRONGLY = 2  # the exit code that says so, of our programs as of many
-# Options that would come from the environment: nothing may act on a trial that the experiment does not say.
+USED_WRONGLY = 2  # exit code for wrong arguments, of our programs and many others
+# Prefix of environment variables that set options; they are removed, as only the experiment file may affect a trial.
 SETTINGS = "POSTHASTE_"
-# $1: the signal that stops it, $2: tenths of seconds to wait for that, $3: the directory to work in. What waits in the
-# background for the end of our input ends the program then, politely first.
+# $1: the signal that stops the program, $2: tenths of seconds until SIGKILL, $3: its working directory. The block in
+# the background waits until the guard's input ends, and then stops the program.
 GUARD = """
 stop=$1; grace=$2; cd "$3" || exit 127; shift 3; exec 3<&0
 "$@" </dev/null 3<&- & child=$!
@@ -50,9 +50,9 @@ class Process:
         signal: str = "TERM",
         grace_s: float = GRACE_S,
     ) -> None:
-        """Start it. `directory` is where it works, on its host; `logs` is here.
+        """Starts the program. `directory` is its working directory on its host; `logs` is on this machine.
 
-        `signal` stops it, and what has not ended `grace_s` later is killed.
+        `signal` stops it; if it has not ended `grace_s` seconds later, it is killed.
         """
         logs.mkdir(parents=True, exist_ok=True)
         self.name, self.arguments, self.host = name, arguments, host
@@ -69,14 +69,14 @@ class Process:
             )
 
     def ended(self) -> int | None:
-        """The exit status, when it has ended by itself or otherwise."""
+        """Returns the exit status; None while the program runs."""
         return self._guard.poll()
 
     def wait_ready(self, sign: str, address: str, timeout_s: float) -> str:
-        """Wait until it is up, and answer its address.
+        """Waits until the program is ready, and returns its address.
 
-        `sign` is the pattern of a line, whose group is the address, or "tcp". Raises RunFailed when it ends or takes
-        too long.
+        `sign` is "tcp" (it accepts connections at `address`), or a pattern of a line of stderr, whose group, if any, is
+        the address. Raises RunFailed when the program ends or takes too long.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -93,14 +93,14 @@ class Process:
         raise RunFailed(f"{self.name} was not ready after {timeout_s:g} s; its last word: {self.last_word()}")
 
     def wait_done(self, timeout_s: float) -> int:
-        """Wait until it ends by itself, and answer its status. Raises RunFailed when that takes too long."""
+        """Waits until the program ends by itself, and returns its status. Raises RunFailed when that takes too long."""
         try:
             return self._guard.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise RunFailed(f"{self.name} did not end within {timeout_s:g} s") from None
 
     def stop(self) -> int:
-        """Have it ended, wait for that, and answer the exit status."""
+        """Stops the program, waits until it has ended, and returns the exit status."""
         if self._guard.stdin is not None and not self._guard.stdin.closed:
             self._guard.stdin.close()
         try:
@@ -110,17 +110,17 @@ class Process:
             return self._guard.wait()
 
     def failure(self, when: str) -> RunFailed:
-        """What to raise when it has ended as it should not."""
+        """Returns the error to raise for a program that has ended when it should not."""
         return (UsedWrongly if self.ended() == USED_WRONGLY else RunFailed)(self.epitaph(when))
 
     def epitaph(self, when: str) -> str:
-        """How it ended, in a sentence."""
+        """Returns a sentence about how the program ended."""
         status = self.ended()
         how = f"was killed by signal {status - 128}" if status is not None and status > 128 else f"ended with {status}"
         return f"{self.name} {how} {when}; its last word: {self.last_word()}"
 
     def last_word(self) -> str:
-        """The last line it wrote, to stderr or else to stdout."""
+        """Returns the last line that the program wrote, to stderr or else to stdout; "none" without any."""
         for log in (self.err, self.out):
             lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
             if lines:

@@ -1,7 +1,7 @@
-"""The figures of a trial from the windows that remain when some are left out.
+"""Computes a trial's figures from the windows that remain when some are omitted.
 
-The load generator summed up the whole measured time, so what only it knows is left out too: percentiles, and what the
-tier counted. Means are over all answers of the windows, those with an error among them.
+The load generator's summary covers the whole measured time, so figures that only it has are left out: percentiles, and
+the tier's count. Means are over all answers of the windows, errors included.
 """
 
 import csv
@@ -14,7 +14,7 @@ from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.files import reading
 
 ALL = "all"
-# Of the load and of its generator, whatever part of the measured time is looked at.
+# Figures of the load and of its generator that hold for every part of the measured time.
 LASTING = (
     "clients",
     "population",
@@ -30,7 +30,7 @@ LASTING = (
 
 @dataclass
 class _Kind:
-    """What loads answered of one kind: sums over windows, and rates of all loads together."""
+    """Answers of one kind of request: sums over windows, and the rate of all loads together."""
 
     requests: float = 0.0
     nulls: float = 0.0
@@ -39,7 +39,7 @@ class _Kind:
     rate: float = 0.0
 
     def row(self) -> Row:
-        """As a trial's figures have it."""
+        """Returns the row of figures, named as in a trial."""
         mean = {"response_mean_s": self.took_s / self.requests} if self.requests else {}
         counts = {"served": self.requests - self.errors, "nulls": self.nulls, "errors": self.errors}
         return {"throughput_per_s": self.rate, **mean, **{name: int(count) for name, count in counts.items()}}
@@ -51,7 +51,7 @@ class _Loads:
     lengths: list[float] = field(default_factory=list)
 
     def add(self, record: Path, counted: Instants) -> None:
-        """The windows of one load."""
+        """Adds the windows of one load that count."""
         since = start_unix_s(record)
         with reading(record / "windows.csv"), (record / "windows.csv").open(newline="") as lines:
             rows = [
@@ -72,7 +72,7 @@ class _Loads:
 
 
 def middles_of(records: Sequence[Path]) -> list[float]:
-    """The instants that decide which windows of these records count, in order, in seconds since 1970."""
+    """Returns the middles of all windows of these records, in order, in seconds since 1970: they decide what counts."""
     found = set[float]()
     for record in records:
         since = start_unix_s(record)
@@ -84,7 +84,7 @@ def middles_of(records: Sequence[Path]) -> list[float]:
 def figures_of_rest(
     figures: Row, loads: Sequence[Path], tiers: Sequence[Path], counted: Instants
 ) -> tuple[Row, dict[str, Row]]:
-    """The row of a trial, and those of its kinds of request, from these records; `figures` are those of the whole."""
+    """Returns a trial's row and those of its kinds of request from windows that count; `figures` is the full row."""
     found = _Loads()
     for record in loads:
         found.add(record, counted)

@@ -1,4 +1,4 @@
-"""A run's directory, read: what was asked, what was done, and a row of figures for each trial."""
+"""Reads a run's directory: the experiment, the plan, and the figures of each trial."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +20,7 @@ Figure = bool | int | float | str | None
 
 
 class _File(BaseModel):
-    """A file of a run: what is read of it; there may be more."""
+    """Base of the files of a run: the keys that are read; a file may have more."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -51,7 +51,7 @@ class _PlanFile(_File):
 
 
 class TrialFile(_File):
-    """What `trial.json` holds."""
+    """The content of `trial.json`."""
 
     name: str
     place: int
@@ -91,12 +91,12 @@ class Result:
 
     @property
     def left_out(self) -> str | None:
-        """Why the whole trial is left out; None when it is not."""
+        """The reason why the whole trial is left out; None when it is not."""
         return next((omission.reason for omission in self.omissions if omission.span is None), None)
 
     @property
     def counted(self) -> Instants | None:
-        """Which part of it counts; None where nothing was measured."""
+        """The instants of the trial that count; None where nothing was measured."""
         if self.measured_unix_s is None:
             return None
         begin = self.measured_unix_s[0]
@@ -104,10 +104,10 @@ class Result:
         return Instants(self.measured_unix_s, tuple((begin + start, begin + end) for start, end in spans))
 
     def without_omitted(self) -> "Result":
-        """The same trial with figures of the windows that remain.
+        """Returns the trial with figures of the windows that remain after its omissions.
 
-        Raises BadArgument where none do, and for a span that holds none of them: nothing would be left out, and said to
-        be.
+        Raises BadArgument where no window remains, and for a span without any window: the report would say that it was
+        left out although nothing was.
         """
         counted = self.counted
         if self.left_out is not None or counted is None or not counted.without:
@@ -119,7 +119,7 @@ class Result:
         return replace(self, figures=figures, kinds=kinds)
 
     def _must_leave_out(self, counted: Instants) -> None:
-        """Every span must hold the middle of a window of the loads, whose windows the figures are of."""
+        """Raises BadArgument unless every omitted span holds the middle of a window of the loads."""
         measured = Instants(counted.measured)
         middles = [middle for middle in middles_of(self.records("load")) if middle in measured]
         for begin, end in counted.without:
@@ -135,7 +135,7 @@ class Result:
             )
 
     def records(self, role: str) -> list[Path]:
-        """The records that its loads or tiers left: `role` is "load" or "tier"."""
+        """Returns the records of the trial's loads or tiers: `role` is "load" or "tier"."""
         return [
             path
             for path in sorted(self.directory.glob("*/record"))
@@ -145,7 +145,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Run:
-    """A whole run."""
+    """A run as its directory holds it."""
 
     directory: Path
     experiment: Experiment
@@ -161,17 +161,20 @@ class Run:
 
     @property
     def quick(self) -> bool:
-        """Whether it was the short version."""
+        """Whether this was the short version of the experiment (`--quick`)."""
         return bool(self.plan["quick"])
 
     @property
     def missing(self) -> int:
-        """Trials of the plan that are not over."""
+        """The number of planned trials that are not over."""
         return len(self.plan["trials"]) - len(self.results)
 
     @cached_property
     def x(self) -> str | None:
-        """The factor on the horizontal axis: the one named, else the one with most levels if those are numbers."""
+        """The factor on the horizontal axis: the one named in `[report]`, else the factor of numbers with most levels.
+
+        None if no factor of numbers has three levels.
+        """
         if self.experiment.report.x is not None:
             return self.experiment.report.x
         numeric = {name: len(factor.levels) for name, factor in self.experiment.factors.items() if factor.numeric}
@@ -190,7 +193,7 @@ class Run:
 
 
 def read_run(directory: Path) -> Run:
-    """Read a run. Raises BadArgument when the directory holds none."""
+    """Reads a run. Raises BadArgument when the directory holds none."""
     if not (directory / "plan.json").exists():
         raise BadArgument("DIR", str(directory), "holds no run (no plan.json); posthaste-lab run makes one")
     plan = _read(_PlanFile, directory / "plan.json", "plan").model_dump()
@@ -210,7 +213,7 @@ def read_run(directory: Path) -> Run:
 
 
 def read_trial(path: Path, argument: str = "DIR") -> TrialFile:
-    """A trial that is over. Raises BadFile when the file is none; `argument` is what named its run."""
+    """Reads `trial.json`. Raises BadFile when its content is wrong; `argument` is the argument that named the run."""
     return _read(TrialFile, path, "trial", argument)
 
 
@@ -244,5 +247,5 @@ def _read(kind: type[F], path: Path, name: str, argument: str = "DIR") -> F:
 
 
 def spoken_levels(levels: dict[str, Level]) -> str:
-    """Levels as a reader would say them."""
+    """Returns levels in words."""
     return ", ".join(f"{name} = {level}" for name, level in levels.items()) or "the only combination"

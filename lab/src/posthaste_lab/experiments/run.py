@@ -1,10 +1,11 @@
-"""A whole run: every trial of the plan in its order, each recorded, none twice, none silently.
+"""A whole run: every trial of the plan, in its order, recorded, and run once.
 
-An interruption (Ctrl-C, SIGTERM, SIGHUP, a crash of this program) leaves whole trials and at most one half; the same
-command goes on from there. A trial that fails is recorded as failed and the run goes on, so that one bad setting does
-not cost a night; after several failures in a row it stops, because then the setup is at fault and not a setting. So it
-does at once where a part of the first trial refuses what it was given: most often every other trial would give it the
-same.
+- An interruption (Ctrl-C, SIGTERM, SIGHUP, a crash of this program) leaves complete trials and at most one incomplete
+  one; the same command resumes the run there.
+- A trial that fails is recorded as failed and the run continues, so that one bad setting does not cost a night.
+- After several failures in a row the run stops, because then the setup is at fault and not a setting.
+- It stops at once if a part refuses its options before any trial has finished: most often the other trials have the
+  same options.
 """
 
 import signal
@@ -26,13 +27,13 @@ from posthaste_lab.experiments.scratch import Scratch
 from posthaste_lab.experiments.trial import run_trial
 
 FAILURES_IN_A_ROW_MAX = 3
-# Of a minute's load per core: above it somebody else is measured too.
+# Load per core over a minute, above which other programs would influence the measurement.
 BUSY = 0.5
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is: told before each trial and at the end."""
+    """The progress of a run, reported before each trial and at the end; `over` of `of` trials are over."""
 
     trial: Trial | None
     over: int
@@ -43,7 +44,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: how many trials finished, why others failed, and what is held against finished ones."""
+    """The result of a run: how many trials finished, why others failed, and which rules finished ones broke."""
 
     finished: int
     failed: dict[str, str]
@@ -51,17 +52,17 @@ class Outcome:
 
 
 class Program:
-    """The program under test, which must stay the same: whoever builds anew meanwhile would have both measured."""
+    """The program under test, which must stay the same: after a new build during a run, trials would measure both."""
 
     def __init__(
         self, experiment: Experiment, hosts: dict[str, Host], known: dict[str, str], sha256: dict[str, str]
     ) -> None:
-        """Remember what it is on the machines of the experiment: the marks it is known by, and its hashes."""
+        """Remembers the program's marks and hashes on the machines of the experiment."""
         self.experiment, self.hosts = experiment, hosts
         self._marks, self._hashes = known, sha256
 
     def must_be_the_same(self) -> None:
-        """Raises RunFailed where it is another by now, or gone."""
+        """Raises RunFailed where the program has changed, or is gone."""
         now = marks(self.experiment, self.hosts)
         if now == self._marks:
             return
@@ -84,14 +85,14 @@ def run_experiment(
     retry_failed: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Outcome:
-    """Run what is not done yet of `experiment`, whose file says `source`, in `directory`.
+    """Runs the trials of `experiment`, whose file has the text `source`, that are not yet done in `directory`.
 
     With `retry_failed`, trials that failed earlier are run again. Raises BadExperiment when the directory holds
-    something else or another process is at work there, RunFailed when nothing works, KeyboardInterrupt when
+    something else or another process works there, RunFailed when the run has to stop, KeyboardInterrupt when
     interrupted; then nothing is left running.
     """
     plan, journal = make_plan(experiment), Journal(directory)
-    known = marks(experiment, hosts)  # before it is read: what comes after that is noticed
+    known = marks(experiment, hosts)  # taken before the hashes, so that any later change is noticed
     around = environment(experiment, hosts, hosts["local"].posthaste) | {"busy": busy(hosts["local"]) > BUSY}
     program = Program(experiment, hosts, known, around["sha256"])
     with journal.alone():
@@ -153,7 +154,7 @@ def _run_one(experiment: Experiment, trial: Trial, hosts: dict[str, Host], journ
     try:
         result = run_trial(experiment, trial, hosts, journal.of(trial))
     except (RunFailed, OSError, ValueError, KeyError) as failure:
-        # Whatever is wrong with a machine or with what a part left costs this trial, not the night.
+        # A fault of a machine, or in the files of a part, fails this trial and not the whole run.
         reason = f"what a part left has no {failure}" if isinstance(failure, KeyError) else str(failure)
         ended = {
             "status": "failed",
@@ -176,7 +177,7 @@ def _run_one(experiment: Experiment, trial: Trial, hosts: dict[str, Host], journ
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM is an interruption too, and so is SIGHUP, when a terminal or its connection ends, but under nohup."""
+    """Turns SIGTERM and SIGHUP into KeyboardInterrupt, except signals that are ignored, as SIGHUP is under nohup."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
-"""Directories that a trial has on its machines while it runs, noted in its own directory until they are removed.
+"""Scratch directories of a trial on its machines, noted in the trial's own directory until they are removed.
 
-Programs of a laboratory that is killed end by themselves, but nobody removes their data. Whoever runs the trial again
-reads here what was left, and where.
+If the laboratory is killed, its programs end by themselves, but their data stays. When the trial is run again, the note
+tells what to remove.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ NOTE = "scratch.json"
 
 @dataclass(frozen=True)
 class Scratch:
-    """The directories of the trial whose own directory this is."""
+    """The scratch directories of the trial whose own directory is `trial`."""
 
     trial: Path
 
     def make(self, stack: ExitStack, host: Host) -> str:
-        """A new empty directory on a machine, gone when `stack` unwinds."""
+        """Makes a new empty directory on a machine, removed when `stack` unwinds."""
         directory = host.make_directory()
         stack.callback(self._remove, host, directory)
         self._note([*self.noted(), (host.name, directory)])
         return directory
 
     def noted(self) -> list[tuple[str, str]]:
-        """Machines and directories on them that were made and not removed."""
+        """Returns the names of machines and the directories on them that were made and not removed."""
         path = self.trial / NOTE
         if not path.exists():
             return []
@@ -40,14 +40,14 @@ class Scratch:
             return [(str(host), str(directory)) for host, directory in held]
 
     def clear(self, hosts: Mapping[str, Host]) -> list[str]:
-        """Remove what a laboratory that was killed has left; answers in sentences what could not be removed."""
+        """Removes what a killed laboratory has left; returns a sentence for each directory that could not be."""
         stays = []
         for name, directory in self.noted():
             host = hosts.get(name)
             try:
                 if host is None:
                     raise RunFailed("this machine is not among those of the run")
-                # Nothing else is ever removed, whatever stands in the file.
+                # Only directories with our prefix are ever removed, whatever the note contains.
                 if not PurePosixPath(directory).name.startswith(PREFIX):
                     raise RunFailed("it is none of ours")
                 self._remove(host, directory)

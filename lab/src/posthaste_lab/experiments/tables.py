@@ -1,7 +1,7 @@
 """The tables of an experiment file, each a class.
 
-A key misspelled or of the wrong type is found by the library that knows best how. Options of programs are not known
-here: a part hands them on, and `options` asks the program itself whether it has them.
+pydantic finds misspelled keys and wrong types. Options of programs are not known here: a part passes them on, and
+`part_problems` checks that the program itself lists them.
 """
 
 import math
@@ -14,7 +14,7 @@ from posthaste_lab.experiments.spans import NO_SPAN, seconds
 
 LINKS = "links"
 INSTANCES_MAX = 1000  # of a part: more processes than a machine has use for
-# The context of what people wrote: a time has its unit there, where one that was read already is a number of seconds.
+# Validation context of a file: a time needs its unit there, while a time that was read before is a number of seconds.
 FROM_FILE = object()
 Level = bool | int | float | str
 Value = Level | list[Level]
@@ -22,12 +22,12 @@ Transform = Literal["none", "log", "reciprocal"]
 
 
 def same_level(one: Level, other: Level) -> bool:
-    """Whether two levels are the same to a program: 200 is 200.0 and "200"; true is no number."""
+    """Returns whether two levels are the same to a program: 200 is 200.0 and "200"; true is no number."""
     return isinstance(one, bool) == isinstance(other, bool) and (one == other or str(one) == str(other))
 
 
 def _is_key_of(level: Level, key: str) -> bool:
-    """Whether a key of the file, which is a text, means this level: `true`, 0.50, 1e6, a word."""
+    """Returns whether a key of the file, which is a text, means this level: `true`, 0.50, 1e6, a word."""
     if isinstance(level, str):
         return key == level
     if isinstance(level, bool):
@@ -63,13 +63,13 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 
 
 class Strict(BaseModel):
-    """A table of the file: no unknown keys, no types bent into others."""
+    """Base of the tables of the file: unknown keys are refused, and values are not converted to other types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Trim(Strict):
-    """What to cut away at both ends of a trial: times, or shares of its duration such as "12%"."""
+    """What is cut off at both ends of a trial: times, or shares of its duration such as "12%"."""
 
     head: Span | str = 0.0
     tail: Span | str = 0.0
@@ -97,7 +97,7 @@ def _cut(end: str, amount: float | str, duration_s: float) -> float:
 
 
 class RunRules(Strict):
-    """`[run]`: how long, how often, in which order."""
+    """`[run]`: duration of a trial, repetitions, and the seed of the order; times in seconds."""
 
     duration: Span
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 3
@@ -107,7 +107,7 @@ class RunRules(Strict):
 
 
 class Factor(Strict):
-    """`[factors.NAME]`: what is varied, and what that sets."""
+    """`[factors.NAME]`: the levels of a factor, and the options that they set."""
 
     levels: Annotated[list[Level], Field(min_length=1)]
     sets: str | list[str] | None = None
@@ -120,23 +120,23 @@ class Factor(Strict):
         return all(isinstance(level, int | float) and not isinstance(level, bool) for level in self.levels)
 
     def assignments(self, level: Level) -> dict[str, Value]:
-        """What a level sets: values by "part.option". One without a table, which is refused, sets nothing."""
+        """Returns the values that a level sets, by "part.option"; empty for a level without a table (an error)."""
         if self.settings is not None:
             return self._settings_of(level) or {}
         targets = [self.sets] if isinstance(self.sets, str) else self.sets or []
         return dict.fromkeys(targets, level)
 
     def _settings_of(self, level: Level) -> dict[str, Value] | None:
-        """The table of a level; None where there is none."""
+        """Returns the table of settings of a level; None where there is none."""
         return next((table for key, table in (self.settings or {}).items() if _is_key_of(level, key)), None)
 
     def without_settings(self) -> list[Level]:
-        """Levels that have no table."""
+        """Returns the levels that have no table of settings."""
         return [level for level in self.levels if self._settings_of(level) is None]
 
 
 class Part(BaseModel):
-    """`[parts.NAME]`: a program to run; every key but these is an option of it."""
+    """`[parts.NAME]`: a program to run; every key but `kind` and `instances` is an option of it."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
     kind: str
@@ -150,21 +150,21 @@ class Part(BaseModel):
 
 
 class Place(Strict):
-    """`[placement.PART]`: on which host of hosts.toml, and on which of its cores."""
+    """`[placement.PART]`: the host of hosts.toml and the cores on which a part runs."""
 
     host: str = "local"
     cpus: Annotated[str, Field(pattern=r"^[0-9]+[0-9,:-]*$")] | None = None
 
 
 class Link(Strict):
-    """`[links.PART]`: what the way to a part is like, in each direction; as loopback where nothing is said."""
+    """`[links.PART]`: bandwidth and delay to a part, in each direction; those of loopback where not given."""
 
     bandwidth: Annotated[str, Field(pattern=r"^[1-9]\d*[kmg]bit$")] | None = None
     delay: Span = 0.0
 
 
 class Claim(Strict):
-    """`[[claims]]`: a piece of the hypothesis that figures can decide.
+    """`[[claims]]`: a part of the hypothesis that figures can decide.
 
     The mean of `figure` in the cells of `where`, or with `than` its ratio to that in the cells of `than`, must lie
     between `at_least` and `at_most`.
@@ -179,14 +179,14 @@ class Claim(Strict):
 
 
 class Acceptance(Strict):
-    """`[[accept]]`: what every trial must keep, or its figures are not accepted: it is marked, and stays."""
+    """`[[accept]]`: limits for a figure of every trial; a trial outside them is kept, but marked as not accepted."""
 
     figure: str
     at_least: Limit | None = None
     at_most: Limit | None = None
 
     def objection(self, figures: Mapping[str, Any]) -> str | None:
-        """What a trial with these figures breaks, in a sentence; None when it keeps the limits."""
+        """Returns a sentence about the limit that these figures break; None when they keep both."""
         value = figures.get(self.figure)
         if value is None:
             return f"{self.figure} was not measured"
@@ -206,9 +206,9 @@ class Design(Strict):
 
 
 class ReportRules(Strict):
-    """`[report]`: which factor is the load on the horizontal axis, and which figures a design is analyzed by.
+    """`[report]`: the factor on the horizontal axis, and the figures for which a design is analyzed.
 
-    Each of `response` has the transform at its place; a single transform is that of all.
+    Each of `response` has the transform at its place; a single transform holds for all.
     """
 
     x: str | None = None
@@ -217,7 +217,7 @@ class ReportRules(Strict):
 
     @property
     def analyses(self) -> list[tuple[str, Transform]]:
-        """What a design is analyzed by: figures, each with its transform."""
+        """The figures for which a design is analyzed, each with its transform."""
         transforms = self.transform * len(self.response) if len(self.transform) == 1 else self.transform
         return list(zip(self.response, transforms, strict=True))
 

@@ -1,7 +1,7 @@
-"""One trial: bring the parts up, have them loaded, take them down, keep what they recorded, sum it up.
+"""One trial: starts the parts, waits for the loads, stops the parts, fetches their records, and sums them up.
 
-`trial.json` is written last and under another name first, so a trial is done if and only if it is there. What is in a
-trial's directory without it was interrupted.
+`trial.json` is written last, and under another name first, so a trial is done if and only if the file exists. A trial's
+directory without it belongs to a trial that runs or was interrupted.
 """
 
 import csv
@@ -23,17 +23,17 @@ from posthaste_lab.experiments.parts import Instance, Parts, spoken
 from posthaste_lab.experiments.plan import Trial, links_of, options_of
 from posthaste_lab.experiments.problems import RunFailed
 
-# How much longer than asked a load may take: to connect, to set up its data, to check what it received.
-SLACK_S = 300.0  # on top of its time under load, for what a load prepares, on a machine that does much else
+# How much longer than its duration a load may take on a busy machine: to connect, prepare data, and check answers.
+SLACK_S = 300.0
 POLL_S = 0.05
 SETTLE_S = 1.0
 DONE = "trial.json"
 
 
 def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], directory: Path) -> dict[str, Any]:
-    """Run it and answer what `trial.json` holds. Raises RunFailed when a part fails; KeyboardInterrupt passes through.
+    """Runs the trial and returns the content of `trial.json`. Raises RunFailed when a part fails.
 
-    In every case nothing of it still runs afterwards.
+    In every case, KeyboardInterrupt included, nothing of the trial still runs afterwards.
     """
     parts = Parts(experiment, hosts, directory, experiment.run.seed + trial.repetition)
     started = time.time()
@@ -60,7 +60,7 @@ def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], dire
 
 
 def _lay_links(stack: ExitStack, parts: Parts, trial: Trial) -> None:
-    """A network of the trial's own, if the way to one of its parts is to be slower than it is."""
+    """Gives the trial a network namespace of its own, if any of its parts has a link."""
     parts.links = links_of(parts.experiment, trial)
     local = parts.hosts["local"]
     if parts.links and isinstance(local, Local):
@@ -70,7 +70,7 @@ def _lay_links(stack: ExitStack, parts: Parts, trial: Trial) -> None:
 
 
 def _links_as_made(parts: Parts) -> list[dict[str, Any]]:
-    """What the links were, and who made their delay."""
+    """Returns the trial's links, and how their delay was made."""
     return [
         {
             "part": part,
@@ -102,7 +102,7 @@ def _await_loads(parts: Parts, loads: list[Instance], duration_s: float) -> None
 
 
 def _blame_a_server(parts: Parts) -> None:
-    """A load that fails may have noticed the death of a server sooner than we did; the server is the one to name."""
+    """Raises RunFailed for a server that has ended: the load may have failed because of it, sooner than was noticed."""
     deadline = time.monotonic() + SETTLE_S
     while time.monotonic() < deadline:
         parts.must_all_be_up()
@@ -110,7 +110,7 @@ def _blame_a_server(parts: Parts) -> None:
 
 
 def _stop_servers(parts: Parts) -> None:
-    """Stop them in the opposite order, so that their records get their ends. A bad end is a failure."""
+    """Stops the servers in the opposite order, so that they complete their records. Raises RunFailed for a bad end."""
     for instance in reversed(parts.instances):
         process = instance.process
         if process is None or instance.kind.role != "server":
@@ -158,7 +158,7 @@ def _summary(load: Instance) -> LoadFigures:
 
 
 def _write_events(parts: Parts, measured: tuple[float, float]) -> None:
-    """All parts' events in one file, in seconds from the beginning of the measured time."""
+    """Writes all parts' events to one file, in seconds from the beginning of the measured time."""
     rows = []
     for instance in parts.instances:
         if instance.kind.name == POSTGRESQL:
