@@ -1,13 +1,13 @@
 """Posthaste's laboratory: models, statistics and laws for measured systems.
 
-Four rooms, each usable alone:
+Four packages, each usable alone:
 
-- `queueing`: what a system should do, from textbook models that stay right for thousands of clients;
-- `stats`: what a sample says and how surely;
-- `factorial`: which factors matter, in designs with two levels or more;
-- `laws`: whether figures can be true at all.
+- `queueing`: predicts a system's performance with textbook models that stay accurate for thousands of clients;
+- `stats`: estimates from samples, with their uncertainty;
+- `factorial`: finds the factors that matter, in designs with two levels or more;
+- `laws`: checks whether figures can be true at all.
 
-Units are seconds and per second, unless a name says otherwise.
+Times are in seconds and rates per second, unless a name says otherwise.
 """
 
 from posthaste_lab import factorial, laws, queueing, stats

@@ -1,4 +1,7 @@
-"""Arguments, checked where they enter, so that no formula behind has to wonder."""
+"""Checks of arguments, made where they enter the package, so that formulas can rely on them.
+
+Every function returns the checked value, or raises BadArgument with the argument's name.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -14,7 +17,7 @@ T = TypeVar("T")
 
 
 def number(argument: str, value: float) -> float:
-    """A finite number. Text is none, though Python reads some, nor is a truth value, which it takes for 0 or 1."""
+    """A finite number. Text and truth values are refused, although float() would convert them."""
     if isinstance(value, str | bytes | bool | np.bool_):
         raise BadArgument(argument, value, "must be a number")
     try:
@@ -61,7 +64,7 @@ def count(argument: str, value: float, least: int = 1) -> int:
 
 
 def bounded(argument: str, value: float, most: int, instead: str) -> int:
-    """A whole number from 1 to `most`: of more, time or memory would run out. `instead` says what to do then."""
+    """A whole number from 1 to `most`, beyond which time or memory would run out; `instead` says what to do then."""
     result = count(argument, value)
     if result > most:
         raise BadArgument(argument, value, f"must be at most {most:,}, since time and memory grow with it: {instead}")
@@ -71,8 +74,8 @@ def bounded(argument: str, value: float, most: int, instead: str) -> int:
 def quantile(argument: str, value: float) -> float:
     """A percentile as a fraction: 95 and 0.95 mean the same.
 
-    Figures from 1 up are percent, figures below 1 are fractions. The price is that percentiles below the first
-    must be asked for as fractions (0.005); nobody was found who wanted them.
+    Figures from 1 up are percent, figures below 1 are fractions. So percentiles below the first have to be given as
+    fractions (0.005), which are rarely needed.
     """
     result = number(argument, value)
     if not 0 < result < 100:
@@ -82,7 +85,7 @@ def quantile(argument: str, value: float) -> float:
 
 
 def sequence(argument: str, values: Iterable[T]) -> list[T]:
-    """What can be gone through in an order, gone through once."""
+    """A list of the values of an ordered iterable, which is iterated over only once."""
     if isinstance(values, Mapping | set | bytes):
         raise BadArgument(argument, values, "must be a sequence")
     try:
@@ -92,7 +95,7 @@ def sequence(argument: str, values: Iterable[T]) -> list[T]:
 
 
 def figures(argument: str, values: object) -> FloatArray:
-    """Numbers in as many dimensions as they come in. What a masked array hides is missing, as NaN is."""
+    """An array of numbers, of any dimensions. Masked values become NaN."""
     is_complex = isinstance(values, np.ndarray) and np.iscomplexobj(values)
     if isinstance(values, str | bytes | bool | np.bool_ | Mapping | set) or is_complex:
         raise BadArgument(argument, values, "must hold numbers, in an order")

@@ -1,21 +1,21 @@
-"""What can go wrong, drawn as a tree.
+"""The errors of the package, as a tree.
 
     ValueError
-    └── BadArgument          an argument that no answer exists for; names it, its value, and the rule
+    └── BadArgument          an argument without an answer; names it, its value, and the rule
         ├── BadFile          a file that is not as our programs leave it
         └── UnstableQueue    more work arrives than can be done, so that every mean is infinite
     ArithmeticError
-    └── NumericalError       a solver's own checks failed: a defect here, never a wrong answer out there
+    └── NumericalError       a solver's result failed its own checks: a defect of the solver, which is not returned
 
-Nothing is clipped, guessed or turned into NaN: a model fed with the impossible says so.
+Impossible input is never clipped, guessed or turned into NaN: it raises.
 """
 
 
 class BadArgument(ValueError):  # noqa: N818 - read aloud, it is one
-    """An argument that cannot be. `argument` and `value` say which, for programs."""
+    """Raised for an impossible argument. `argument`, `value` and `rule` hold the parts of the message, for programs."""
 
     def __init__(self, argument: str, value: object, rule: str) -> None:
-        """Say which argument has which value, and what it has to be."""
+        """Makes the message from the argument's name, its value, and the rule that it breaks."""
         super().__init__(f"{argument} = {value!r}: {rule}")
         self.argument = argument
         self.value = value
@@ -23,14 +23,14 @@ class BadArgument(ValueError):  # noqa: N818 - read aloud, it is one
 
 
 class BadFile(BadArgument):
-    """A file that is not as our programs leave it."""
+    """Raised for a file that is not as our programs leave it."""
 
 
 class UnstableQueue(BadArgument):
-    """Work arrives faster than it is served, so the line grows for ever and no mean exists."""
+    """Raised when work arrives faster than it is served: the queue grows for ever and no mean exists."""
 
     def __init__(self, argument: str, value: object, utilization: float) -> None:
-        """Say which argument asks too much, and what utilization it would need."""
+        """Makes the message from the argument that is too high, and the utilization that it would need."""
         super().__init__(
             argument,
             value,
@@ -41,4 +41,4 @@ class UnstableQueue(BadArgument):
 
 
 class NumericalError(ArithmeticError):
-    """A solution failed the checks that every solution must pass; please report it with its input."""
+    """Raised when a solution fails the checks that every solution must pass; please report it with its input."""

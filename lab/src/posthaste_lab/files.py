@@ -1,8 +1,7 @@
-"""Files that programs of ours left, read back: whatever is wrong with one is a sentence with its name.
+"""Reads files that our programs left, and writes files whole or not at all.
 
-Nobody looks at them before they are read. But disks fill up, people edit, copies break off, and the next version leaves
-other things; none of that is worth more than a line, and none of it may pass for a measurement. So what is written here
-is written whole.
+Disks fill up, people edit files, copies break off, and other versions write other content. Whatever is wrong with a
+file is reported in one sentence with its name, and must not pass for a measurement.
 """
 
 import json
@@ -16,7 +15,7 @@ import polars as pl
 
 from posthaste_lab.errors import BadArgument, BadFile
 
-# What Python and its libraries say of a value that is missing, of another type, or of another size than it should be.
+# What Python and its libraries raise for a value that is missing, or of a wrong type or size.
 _STRANGE = (
     ArithmeticError,
     AttributeError,
@@ -32,7 +31,7 @@ _SAID_MAX = 200
 
 @contextmanager
 def reading(path: Path, argument: str = "DIR") -> Iterator[None]:
-    """What is done within takes values from the file `path`: if they are not what they should be, raises BadFile."""
+    """Context for code that takes values from the file `path`: errors from wrong values are raised as BadFile."""
     try:
         yield
     except BadArgument:
@@ -47,23 +46,23 @@ def reading(path: Path, argument: str = "DIR") -> Iterator[None]:
 
 
 def read_json(path: Path, argument: str = "DIR") -> Any:  # noqa: ANN401 - it may be anything
-    """What a JSON file says. Raises BadFile when it says nothing."""
+    """Reads a JSON file. Raises BadFile when it cannot be read."""
     with reading(path, argument):
         return json.loads(path.read_text("utf-8"))
 
 
 def read_table(path: Path, **options: Any) -> pl.DataFrame:  # noqa: ANN401 - those of polars
-    """A CSV, by the name it has: polars would take brackets, stars and question marks in it for a pattern."""
+    """Reads a CSV; brackets, stars and question marks in its name are not taken for a pattern, as polars would."""
     return pl.read_csv(path, glob=False, **options)
 
 
 def scan_rows(path: Path) -> pl.LazyFrame:
-    """A Parquet file, in the same way."""
+    """Scans a Parquet file; special characters in its name are not taken for a pattern, as polars would."""
     return pl.scan_parquet(path, glob=False)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file, whole or not at all: until then an earlier one stays. What is no file, as a pipe, is written to."""
+    """Writes a file whole or not at all: an earlier one stays until then. A pipe or device is written to directly."""
     if path.exists() and not path.is_file():
         path.write_text(text, "utf-8")
         return
