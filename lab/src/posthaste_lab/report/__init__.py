@@ -1,8 +1,7 @@
-"""Reports: a run's directory in, one offline page out, with its figures as files and a CSV of every table.
+"""Reports: from a run's directory to one offline page, with its charts as files and a CSV of every table.
 
-In the order a report comes about, `experiments.results` having read the directory: `cells` puts repetitions together,
-`verdict` decides the claims, `records` reads what the programs recorded, `charts` draws, `sections` say what is seen,
-`page` writes it,
+`experiments.results` reads the directory. Then, in this order: `cells` joins repetitions, `verdict` decides the claims,
+`records` reads what the programs recorded, `charts` draws, `sections` describe the results, `page` writes the page, and
 `summary` a page of Markdown.
 """
 

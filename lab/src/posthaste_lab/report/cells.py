@@ -1,6 +1,6 @@
-"""Repetitions put together: the mean of each cell with its interval. The unit of replication is the trial.
+"""Joins the repetitions of each cell to means with intervals. The unit of replication is the trial.
 
-Requests within a trial are not independent, so their number narrows nothing here.
+Requests within a trial are not independent, so their number does not narrow the intervals.
 """
 
 import math
@@ -19,7 +19,7 @@ TOO_FEW = "too few requests"
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean over trials; `low` and `high` are NaN where one trial is all there is."""
+    """A mean over trials; `low` and `high` are NaN if there is only one."""
 
     mean: float
     low: float
@@ -42,11 +42,11 @@ class Cell:
     results: tuple[Result, ...]
 
     def figure(self, name: str) -> Figure | None:
-        """A figure of the trials, by its column in trials.csv; None when no trial has it."""
+        """Returns a figure of the trials, named by its column in trials.csv; None when no trial has it."""
         return figure_of(self.results, lambda result: result.figures.get(name))
 
     def by_repetition(self, name: str) -> dict[int, float]:
-        """The same of each trial that has it, by its repetition."""
+        """Returns the value of a figure in each trial that has it, by repetition."""
         figure = self.figure(name)
         if figure is None:
             return {}
@@ -54,12 +54,12 @@ class Cell:
         return {repetitions[trial]: value for trial, value in zip(figure.trials, figure.values, strict=True)}
 
     def kind_figure(self, kind: str, name: str) -> Figure | None:
-        """The same of one kind of request."""
+        """Returns a figure of one kind of request, named by its column in kinds.csv; None when no trial has it."""
         return figure_of(self.results, lambda result: result.kinds.get(kind, {}).get(name))
 
 
 def is_luck(name: str, trials: Iterable[Row]) -> bool:
-    """Whether a figure is a percentile beyond which fewer than ten requests lie in some of these trials."""
+    """Returns whether a figure is a percentile beyond which fewer than ten requests lie in any of these trials."""
     beyond = BEYOND.get(name, math.inf)
     return any(float(trial.get("served", math.inf)) * beyond < BEYOND_LEAST * (1 - 1e-9) for trial in trials)
 
@@ -86,7 +86,7 @@ def cells_of(run: Run) -> list[Cell]:
 
 
 def series_of(run: Run, cells: list[Cell]) -> dict[str, list[Cell]]:
-    """Cells along the horizontal axis, a line for each combination of the other factors, by its name."""
+    """Returns a line of cells along the horizontal axis for each combination of the other factors, by its name."""
     lines: dict[str, list[Cell]] = {}
     for cell in cells:
         others = {name: cell.levels[name] for name in run.other_factors}

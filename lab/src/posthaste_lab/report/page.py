@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else, beside it every chart as PNG and SVG and every table as CSV."""
+"""Writes the report: one self-contained page, and beside it every chart as PNG and SVG and every table as CSV."""
 
 import base64
 import io
@@ -37,7 +37,7 @@ class Drawn:
 
 
 def write_report(directory: Path, out: Path | None = None) -> Path:
-    """Write the report of the run in `directory` to `out` (its `report` directory by default); answers the page.
+    """Writes the report of the run in `directory` to `out` (by default its `report`), and returns the page's path.
 
     Raises BadArgument when there is no run, or none of its trials is over.
     """
@@ -94,7 +94,7 @@ def _mark(decision: Decision) -> str:
 
 
 def _headline(cells: Sequence[Cell], sections: Sequence[Section]) -> list[str]:
-    """What was found, in a few sentences that carry their figures."""
+    """Returns the main results in a few sentences with figures."""
     said = []
     known = [(cell, figure) for cell in cells if (figure := cell.figure("throughput_per_s")) is not None]
     if known:
@@ -108,7 +108,7 @@ def _headline(cells: Sequence[Cell], sections: Sequence[Section]) -> list[str]:
 
 
 def warnings(run: Run) -> list[str]:
-    """What a reader must know before quoting anything."""
+    """Returns what a reader must know before quoting any figure."""
     found = []
     if run.quick:
         found.append(

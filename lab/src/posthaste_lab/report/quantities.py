@@ -1,4 +1,4 @@
-"""Figures for people: few digits that mean something, and units that fit."""
+"""Formats figures for people: significant digits only, and suitable units."""
 
 import math
 
@@ -6,13 +6,13 @@ from posthaste_lab.report.cells import Figure
 
 MINUS = "\N{MINUS SIGN}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
-PLACES_MAX = 6  # behind the point; of smaller numbers only zeros would be left
-SHARE_LEAST = 5e-6  # below it a share is rounding
+PLACES_MAX = 6  # decimal places; numbers that would need more are written with an exponent
+SHARE_LEAST = 5e-6  # smaller shares are rounding errors, and shown as 0 %
 MU = "\N{GREEK SMALL LETTER MU}"
 
 
 def digits(value: float, significant: int = 4) -> str:
-    """A number with so many significant digits, thousands set apart."""
+    """Formats a number with this many significant digits, and a separator of thousands."""
     if math.isnan(value):
         return "\N{EN DASH}"
     if math.isinf(value):
@@ -25,27 +25,27 @@ def digits(value: float, significant: int = 4) -> str:
 
 
 def time(seconds: float) -> str:
-    """A time in the unit that fits."""
+    """Formats a time in a suitable unit."""
     factor, unit = time_unit(seconds)
     return f"{digits(seconds * factor)} {unit}"
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """What to multiply seconds by, and the unit that makes."""
+    """Returns a suitable unit for a time, and the factor from seconds to it, which comes first."""
     if math.isnan(seconds) or abs(seconds) >= 1:
         return 1.0, "s"
     return (1e3, "ms") if abs(seconds) >= 1e-3 or seconds == 0 else (1e6, f"{MU}s")
 
 
 def amount(name: str, value: float) -> str:
-    """The value of a figure named as in trials.csv, with its unit."""
+    """Formats a value with the unit of its figure, whose name is that in trials.csv."""
     if name.endswith("_per_s"):
         return f"{digits(value)} per second"
     return time(value) if name.endswith("_s") else digits(value)
 
 
 def with_interval(name: str, figure: Figure) -> str:
-    """Mean and half-width of the interval, in the same unit; the mean alone where there is none, or nothing varies."""
+    """Formats mean and half-width of the interval in the same unit; only the mean if there is none, or it is 0."""
     if math.isnan(figure.low) or figure.half_width == 0:
         return amount(name, figure.mean)
     if name.endswith("_s") and not name.endswith("_per_s"):
@@ -56,7 +56,7 @@ def with_interval(name: str, figure: Figure) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as percent."""
+    """Formats a share as percent."""
     return "0 %" if abs(share) < SHARE_LEAST else f"{digits(100 * share, 3)} %"
 
 

@@ -1,4 +1,4 @@
-"""What the programs of a trial recorded: windows over time, events, histograms."""
+"""Reads what the programs of a trial recorded: windows over time, events, histograms."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,19 +17,19 @@ from posthaste_lab.experiments.results import Result
 from posthaste_lab.files import read_json, read_table, reading
 from posthaste_lab.report.cells import BEYOND_LEAST
 
-# What a load generator leaves in its record about itself; the shading shows it already.
+# Events of a load generator about its own phases, which are not shown: the shading of the chart shows them already.
 PHASES = ("warm-up", "measured", "cool-down")
-# Who measured response times, the one that counts first.
+# Parts that measure response times, the preferred one first.
 ROLES = {"load": "the clients", "tier": "the middle tier"}
-PIECES_MAX = 1_000_000  # of a trace: more seconds than a week has are of no trial
-NANOSECONDS_MAX = 3_600_000_000_000  # an hour; of the reference only, what is decoded brings its own range
+PIECES_MAX = 1_000_000  # pieces of a trace: in seconds more than a week, which no trial takes
+NANOSECONDS_MAX = 3_600_000_000_000  # an hour: range of the histogram to merge into; a decoded one has its own range
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A trial over time, in seconds from the beginning of what is measured; a point for each window.
+    """A trial over time, in seconds from the beginning of the measured time; a point for each window.
 
-    Throughput is that of the figures: answered requests, errors not among them.
+    Throughput is defined as in the figures: answered requests without errors.
     """
 
     middle_s: FloatArray
@@ -42,14 +42,15 @@ class Trace:
 
     @property
     def counted(self) -> NDArray[np.bool_]:
-        """Which windows are of the measured time, and not left out of it."""
+        """Mask of the windows that lie in the measured time and are not omitted."""
         counted = Instants((0.0, self.measured_s), self.omitted_s)
         return np.array([float(middle) in counted for middle in self.middle_s], dtype=bool)
 
     def evenly(self, chosen: NDArray[np.bool_]) -> tuple[FloatArray, float]:
-        """Throughput of these windows, end to end, in pieces that are all as long as most windows; and that length.
+        """Returns the throughput of the chosen windows, joined and cut into pieces of equal length, and that length.
 
-        A program that stood still closed one long window, which weighs as much as all those it should have closed.
+        The length is about that of most windows. A program that stood still closed one long window, which has the
+        weight of all the windows that it should have closed.
         """
         lengths, throughput = self.length_s[chosen], self.throughput_per_s[chosen]
         ends = np.concatenate([[0.0], np.cumsum(lengths)])
@@ -65,7 +66,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Happening:
-    """An event beside the trace."""
+    """An event during a trial; its start counts from the beginning of the measured time."""
 
     start_s: float
     duration_s: float
@@ -75,7 +76,7 @@ class Happening:
 
 @dataclass(frozen=True)
 class Spread:
-    """A distribution of times: values in seconds with how many requests each stands for, ascending."""
+    """A distribution of times: ascending values in seconds, with the number of requests of each."""
 
     values_s: FloatArray
     counts: FloatArray
@@ -83,34 +84,34 @@ class Spread:
 
     @classmethod
     def of(cls, times_s: Iterable[float], seen_by: str = "") -> "Spread":
-        """The distribution of single times."""
+        """Returns the distribution of single times."""
         values, counts = np.unique(np.fromiter(times_s, dtype=np.float64), return_counts=True)
         return cls(values, counts.astype(np.float64), seen_by)
 
     @classmethod
     def together(cls, spreads: Sequence["Spread"]) -> "Spread":
-        """Several distributions as one, as whoever measured the first saw them."""
+        """Merges several distributions to one; `seen_by` is that of the first."""
         values, places = np.unique(np.concatenate([each.values_s for each in spreads]), return_inverse=True)
         counts = np.bincount(places, weights=np.concatenate([each.counts for each in spreads]))
         return cls(values, counts.astype(np.float64), spreads[0].seen_by)
 
     @property
     def total(self) -> float:
-        """Number of requests."""
+        """The number of requests."""
         return float(self.counts.sum())
 
     def percentile(self, share: float) -> float:
-        """The value at or below which `share` of the requests lie."""
+        """Returns the value at or below which `share` of the requests lie."""
         place = int(np.searchsorted(np.cumsum(self.counts), share * self.total))
         return float(self.values_s[min(place, len(self.values_s) - 1)])
 
     def percentile_is_known(self, share: float) -> bool:
-        """Whether some ten requests lie beyond it; else it is one request's luck."""
+        """Returns whether at least ten requests lie beyond the percentile; otherwise single requests decide it."""
         return self.total * (1 - share) >= BEYOND_LEAST * (1 - 1e-9)
 
 
 def viewpoint(result: Result) -> tuple[list[Path], str] | None:
-    """The records to look at: those of all loads, else of all tiers."""
+    """Returns the records to use, those of all loads, else of all tiers, and the name of that role."""
     for role, name in ROLES.items():
         records = result.records(role)
         if records:
@@ -119,10 +120,10 @@ def viewpoint(result: Result) -> tuple[list[Path], str] | None:
 
 
 def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
-    """The trial over time, as long as it was under load; None when no program recorded windows.
+    """Returns the trial over time, as long as it was under load; None when no program recorded windows.
 
-    Of several records the windows of the first are the points: they begin and end at different times, and what falls
-    into a part of one of another's is taken for spread evenly over it.
+    With several records the windows of the first one are the points. Windows of other records begin and end at other
+    times, so their contents are assumed to be spread evenly over each of them.
     """
     view = viewpoint(result)
     if view is None or result.measured_unix_s is None:
@@ -151,7 +152,7 @@ def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
 
 
 def _windows(record: Path, zero_unix_s: float) -> pl.DataFrame:
-    """The windows of a record in order: when, requests that were served, all of them, and the sum of their times."""
+    """Returns a record's windows in order: begin, end, requests served, all requests, and the sum of their times."""
     since = origin(record) - zero_unix_s
     with reading(record / "windows.csv"):
         rows = read_table(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
@@ -166,7 +167,7 @@ def _windows(record: Path, zero_unix_s: float) -> pl.DataFrame:
 
 
 def _between(windows: pl.DataFrame, name: str, begins: FloatArray, ends: FloatArray) -> FloatArray:
-    """How much of a column of windows falls between each two instants."""
+    """Returns the part of a column of windows that falls between each begin and end."""
     if windows.is_empty():
         return np.zeros(len(begins))
     # One window ends where the next begins, but for the last digit printed.
@@ -177,7 +178,7 @@ def _between(windows: pl.DataFrame, name: str, begins: FloatArray, ends: FloatAr
 
 
 def events(result: Result) -> list[Happening]:
-    """What took place in the measured time, at least in part."""
+    """Returns the events that overlap the measured time."""
     path = result.directory / "events.csv"
     if not path.exists() or result.measured_unix_s is None:
         return []
@@ -192,9 +193,9 @@ def events(result: Result) -> list[Happening]:
 
 
 def response_times(results: tuple[Result, ...], role: str | None = None) -> Spread | None:
-    """Response times of all requests in the measured time of these trials, merged without loss.
+    """Returns the response times of all requests in the measured time of these trials, merged without loss.
 
-    As the clients measured them, else as the middle tier did; or as that role of `ROLES` did, None where it left no
+    They are those measured by the clients, else by the middle tier; or by `role`, one of `ROLES`. None without a
     record.
     """
     kinds = list(response_times_by_kind(results, role).values())
@@ -202,7 +203,7 @@ def response_times(results: tuple[Result, ...], role: str | None = None) -> Spre
 
 
 def response_times_by_kind(results: tuple[Result, ...], role: str | None = None) -> dict[str, Spread]:
-    """The same of each kind of request, by name: what serves a SET is not what serves a GET."""
+    """Returns response times as `response_times` does, but apart for each kind of request (GET, SET, …)."""
     merged: dict[str, HdrHistogram] = {}
     seen_by = ""
     for result in results:
@@ -225,9 +226,9 @@ def _spread(histogram: HdrHistogram, seen_by: str) -> Spread:
 
 
 def _histograms(record: Path, counted: Instants) -> Iterator[tuple[str, HdrHistogram]]:
-    """Response times with their kind of request, in windows whose middle is among the instants that count.
+    """Yields the histograms of response times with their kind of request, of windows whose middle is in `counted`.
 
-    One after the other: an hour of windows is more than memory should hold at once.
+    They are read one at a time, since the windows of an hour would take too much memory at once.
     """
     path = record / "latency.hlog"
     with reading(path):
@@ -243,7 +244,7 @@ def _histograms(record: Path, counted: Instants) -> Iterator[tuple[str, HdrHisto
 
 
 def origin(record: Path) -> float:
-    """When the clock of a record began, in seconds since 1970."""
+    """Returns the instant at which the clock of a record began, in seconds since 1970."""
     run = read_json(record / "run.json")
     with reading(record / "run.json"):
         return number("start_unix_ms", run["start_unix_ms"]) / 1e3

@@ -1,9 +1,9 @@
-"""Every single request of a record, summed up in one pass that holds none of them.
+"""Sums up the single requests of a record in one pass that keeps none of them in memory.
 
-A minute at full speed is some ten million rows, an hour more than memory holds. So each row falls, as it is read, into
-a cell of kind of request, slice of time and response time, the last in buckets of equal ratio; what is kept are the
-cells: some hundred thousand, however many requests there were. Means are exact; a percentile is at most a bucket's
-width above the exact one, 2.2 %, and never below.
+A minute at full speed is some ten million rows, an hour more than memory holds. So each row is counted, as it is read,
+in a cell of kind of request, slice of time and bucket of response time (buckets have equal ratios). There are at most
+some hundred thousand cells, however many requests there were. Means are exact; a percentile is at most a bucket's
+width, 2.2 %, above the exact one, and never below.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ TIER = ("received_ns", "enqueued_ns", "dequeued_ns", "sent_ns", "answered_ns", "
 TIER_STAGES = ("parse", "waiting", "dispatch", "service", "reply")
 CLIENTS = ("due_ns", "begun_ns", "encoded_ns", "arrived_ns", "parsed_ns")
 CLIENT_STAGES = ("schedule", "serialization", "network", "deserialization")
-PER_DOUBLING = 32  # buckets
+PER_DOUBLING = 32  # buckets for each doubling of the response time
 SLICES = 120
 FILE = "requests.parquet"
 
 
 @dataclass(frozen=True)
 class Requests:
-    """All requests of a record, in cells.
+    """All requests of a record, counted in cells.
 
-    `cells` has columns kind, slice, bucket, number, took_s (a sum), max_s, errors, and a sum for each of `stages` by
-    name; slices are `slice_s` long and count from the first answer.
+    `cells` has columns kind, slice, bucket, number, took_s (a sum), max_s, errors, and the sum of each of `stages`;
+    slices are `slice_s` seconds long and begin at the first answer.
     """
 
     cells: pl.DataFrame
@@ -54,7 +54,7 @@ class Requests:
         return counted["kind"].to_list()
 
     def spread(self, kind: str | None = None) -> Spread:
-        """The distribution of response times, of one kind or of all; values are the upper ends of buckets."""
+        """Returns the distribution of response times, of one kind or of all; values are the upper ends of buckets."""
         rows = self._rows(kind).group_by("bucket").agg(pl.col("number").sum()).sort("bucket")
         values = upper_end_s(rows["bucket"].to_numpy())
         return Spread(
@@ -62,20 +62,20 @@ class Requests:
         )
 
     def mean_s(self, kind: str | None = None, stage: str = "took") -> float:
-        """Mean response time, or of one stage of it, in which requests that did not pass it count as 0."""
+        """Returns the mean response time, or that of one stage, in which requests that did not pass it count as 0."""
         rows = self._rows(kind)
         return float(rows[f"{stage}_s"].sum()) / float(rows["number"].sum())
 
     def longest_s(self, kind: str | None = None) -> float:
-        """The longest response time."""
+        """Returns the longest response time."""
         return float(self._rows(kind)["max_s"].max() or 0.0)  # type: ignore[arg-type]
 
     def errors(self, kind: str | None = None) -> int:
-        """Requests that ended in an error."""
+        """Returns the number of requests that ended in an error."""
         return int(self._rows(kind)["errors"].sum())
 
     def heat(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Requests by time and response time: edges of slices in s, of buckets in s, and numbers (slices x buckets)."""
+        """Returns edges of slices (s), edges of buckets (s), and the number of requests in each slice and bucket."""
         rows = self.cells.group_by("slice", "bucket").agg(pl.col("number").sum())
         low, high = int(rows["bucket"].min()), int(rows["bucket"].max())  # type: ignore[arg-type]
         numbers = np.zeros((SLICES, high - low + 1))
@@ -91,14 +91,14 @@ class Requests:
 
 
 def upper_end_s(buckets: np.ndarray) -> FloatArray:
-    """The longest time that falls into a bucket, in seconds."""
+    """Returns the longest time that falls into a bucket, in seconds."""
     return np.asarray(2.0 ** ((buckets + 1) / PER_DOUBLING) / 1e9, dtype=np.float64)
 
 
 def read_requests(path: Path, measured_ns: tuple[float, float] | None = None) -> Requests:
-    """Sum up `requests.parquet` of a record, or those of its requests that ended between two instants.
+    """Sums up `requests.parquet` of a record, or only its requests that ended between two instants.
 
-    `path` is the file, or the record's directory. Raises BadArgument when there is none, or nothing in it.
+    `path` is the file, or the record's directory. Raises BadArgument when the file is missing or empty.
     """
     file = path / FILE if path.is_dir() else path
     if not file.exists():
@@ -132,7 +132,7 @@ def _first_and_last(rows: pl.LazyFrame, last_stamp: str, file: Path) -> tuple[fl
 def _in_cells(
     rows: pl.LazyFrame, stamps: tuple[str, ...], stages: tuple[str, ...], begin: float, width: float
 ) -> pl.LazyFrame:
-    """The one pass. A stage without a stamp was not passed, and its time falls into the next."""
+    """Returns the query of the one pass. A stage without a stamp was not passed; its time falls into the next one."""
     filled, at = [pl.col(stamps[0])], pl.col(stamps[0])
     for stamp in stamps[1:]:
         at = pl.coalesce(pl.col(stamp), at)

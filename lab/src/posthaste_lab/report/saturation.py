@@ -1,4 +1,4 @@
-"""Where more clients bring no more throughput, only longer waiting: the knee as it was measured, without a model."""
+"""The measured knee, without a model: the load from which more clients wait longer but get no more throughput."""
 
 import math
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from itertools import pairwise
 
 from posthaste_lab.report.cells import Cell, Figure
 
-GROWTH_LEAST = 0.1  # of the throughput, for each doubling of the clients: below it, it has stopped growing
-WAITS = ("waiting_mean_s", "response_mean_s")  # what grows instead, the one that says more first
+GROWTH_LEAST = 0.1  # growth of throughput for each doubling of the clients, below which it counts as none
+WAITS = ("waiting_mean_s", "response_mean_s")  # figures that grow instead, the more telling one first
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level of the load: how many clients, what they got, and how long they waited."""
+    """A level of the load: its number of clients, their throughput, and how long they waited."""
 
     cell: Cell
     clients: float
@@ -20,16 +20,17 @@ class Level:
     waits: dict[str, Figure]
 
     def growth(self, later: "Level") -> float:
-        """By what share throughput grows from here to `later`, for each doubling of the clients."""
+        """Returns the share by which throughput grows from this level to `later`, for each doubling of the clients."""
         doublings = math.log2(later.clients / self.clients)
         return float((later.throughput.mean / self.throughput.mean) ** (1 / doublings)) - 1
 
 
 @dataclass(frozen=True)
 class Saturation:
-    """A line of levels: where it saturates, None where no level does; growth is from there, or at the end.
+    """The saturation of a line of levels. `knee` is the level where it begins; None where no level saturates.
 
-    `peak` is a level behind `since` at which throughput had grown, where it has lost that again at the last one.
+    `growth` is that from `since` (the knee, or else the last level that could be judged) to `last`. `peak` is a level
+    after `since` at which throughput had grown, if it fell again until the last level.
     """
 
     knee: Level | None
@@ -39,17 +40,17 @@ class Saturation:
 
     @property
     def growth(self) -> float:
-        """Of the throughput, for each doubling of the clients from `since` to `last`."""
+        """The growth of throughput from `since` to `last`, for each doubling of the clients."""
         return self.since.growth(self.last)
 
 
 def saturation(line: list[Cell]) -> Saturation | None:
-    """What a line of cells by ascending load tells; None where clients do not double, or arrive at a rate.
+    """Returns the saturation of a line of cells by ascending load; None where clients do not double, or come at a rate.
 
-    It saturates at the first level from which on throughput grows by less than `GROWTH_LEAST` per doubling, while
-    requests wait longer. Less than a doubling counts as one: between 45 and 50 clients the growth of a whole doubling
-    would be made of noise. For the same reason levels that have no other twice as high above them are not judged.
-    Intervals decide nothing here: those of two or three trials are so wide that they hold any growth.
+    The line saturates at the first level from which on throughput grows by less than `GROWTH_LEAST` per doubling, while
+    requests wait longer. A step of less than a doubling counts as a doubling: extrapolated from 45 to 50 clients, its
+    growth would be noise. For the same reason levels without another one at least twice as high are not judged.
+    Intervals are not used: those of two or three trials are so wide that they hold any growth.
     """
     levels = [level for cell in line if (level := _level(cell)) is not None]
     if len(levels) < 3 or any(low.clients >= high.clients for low, high in pairwise(levels)):

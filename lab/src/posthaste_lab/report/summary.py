@@ -1,6 +1,6 @@
-"""A run on one page of Markdown, small enough to be kept beside the experiment: verdict, figures, where they come from.
+"""Summarizes a run on one page of Markdown, to be kept beside the experiment: verdict, figures, and their origin.
 
-The records stay where they are; what they came to is worth keeping, and says of itself how far to trust it.
+The records are not copied; the summary says itself how far to trust it.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from posthaste_lab.report.verdict import decisions_of, overall
 
 
 def write_summary(directory: Path, to: Path, note: str = "") -> None:
-    """Write the summary of the run in `directory`; `note` is a sentence on how it was run, if there is more to say.
+    """Writes the summary of the run in `directory` to `to`; `note` is an additional sentence on how it was run.
 
     Raises BadArgument when there is no run, or none of its trials is over.
     """

@@ -1,22 +1,23 @@
-"""The hypothesis, claim by claim, against figures and their intervals.
+"""Decides the hypothesis, claim by claim, from figures and their intervals.
 
-A claim holds when the whole interval keeps its limits, is refuted when the whole interval breaks one, and is
-undecided in between: then more repetitions would tell. One about a percentile beyond which fewer than ten requests of a
-trial lie is undecided too: longer trials would tell. One about a figure that no trial has was not measured, which no
-repetition mends. Ratios are compared on logarithms, where they are differences.
+- A claim holds when the whole interval keeps its limits, and is refuted when the whole interval breaks one.
+- It is undecided in between: more repetitions would help.
+- It is also undecided for a percentile beyond which fewer than ten requests of a trial lie: longer trials would help.
+- It was not measured when no trial has its figure, which more repetitions do not change.
 
-What is decided on is a contrast of the means of cells: each cell of a side weighs the same, however many of its trials
-are there, and what other factors do to the figure is no chance. Chance is what differs between repetitions:
+Ratios are compared on logarithms, where they are differences. The value that decides is a contrast of the means of
+cells: each cell of a side has the same weight, however many trials it has, and effects of other factors are not chance.
+Chance is the difference between repetitions:
 
-- Trials are run in blocks, a repetition of every combination each. Where repetitions are whole, the contrast is
-  formed in each, and Student's interval is that of these: what a repetition does to all its trials is then no noise of
-  a ratio, and none is missed of a mean; nor need the cells vary alike. It is the comparison of paired observations
-  (Jain 1991, section 13.4.1), of a randomized complete block design (Montgomery, Design and Analysis of Experiments,
-  chapter 4).
-- A ratio of which fewer than three repetitions are whole would be left with one degree of freedom. Then the variance
-  within cells is pooled over all of them, with r - 1 degrees of freedom from each (Jain 1991, chapter 20; Montgomery,
-  chapter 3). What repetitions have in common makes this interval of a ratio wider than it had to be, but never
-  narrower. It would be narrower of a mean, whose interval is therefore that of whole repetitions if there are two.
+- Trials are run in blocks, each a repetition of every combination. The contrast is formed in each complete repetition,
+  and Student's interval is that of these contrasts. So effects of a repetition on all its trials add no noise to a
+  ratio, and are included in the interval of a mean; the cells need not have equal variances. It is the comparison of
+  paired observations (Jain 1991, section 13.4.1), of a randomized complete block design (Montgomery, Design and
+  Analysis of Experiments, chapter 4).
+- With fewer than three complete repetitions a ratio would have one degree of freedom. Then the variance within cells is
+  pooled over all of them, with r - 1 degrees of freedom from each (Jain 1991, chapter 20; Montgomery, chapter 3).
+  Effects common to a repetition make this interval of a ratio wider than necessary, but never narrower. That of a mean
+  would be narrower; therefore it is that of complete repetitions if there are two.
 """
 
 import math
@@ -37,13 +38,13 @@ from posthaste_lab.report.quantities import amount, digits
 from posthaste_lab.stats import mean_interval
 
 CONFIDENCE = 0.95
-WHOLE_LEAST = {"mean": 2, "ratio": 3}  # repetitions, for an interval over them
+WHOLE_LEAST = {"mean": 2, "ratio": 3}  # fewest complete repetitions for an interval over them
 Word = Literal["holds", "is refuted", "is undecided", "was not measured"]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of a claim."""
+    """The decision on a claim, with the value and the interval that decided it."""
 
     claim: Claim
     word: Word
@@ -55,7 +56,7 @@ class Decision:
 
 
 class Contrast(NamedTuple):
-    """A sum of the means of cells, each with its weight; the ends are NaN where nothing tells chance."""
+    """A weighted sum of the means of cells, with its interval; `low` and `high` are NaN where it has none."""
 
     value: float
     low: float
@@ -64,7 +65,7 @@ class Contrast(NamedTuple):
 
 
 def decisions_of(run: Run, cells: Sequence[Cell]) -> list[Decision]:
-    """A decision on each claim; `cells` are those with a finished trial."""
+    """Returns the decision on each claim; `cells` are those with a finished trial."""
     known = {cell.number for cell in cells}
     planned = {trial.cell: trial.levels for trial in make_plan(run.experiment).trials}
     empty = [Cell(number, levels, ()) for number, levels in planned.items() if number not in known]
@@ -72,7 +73,7 @@ def decisions_of(run: Run, cells: Sequence[Cell]) -> list[Decision]:
 
 
 def decide(claim: Claim, cells: Sequence[Cell]) -> Decision:
-    """Decide a claim by the trials it is about; a cell without trials is one that was to be run."""
+    """Decides a claim from the trials it is about; a cell without trials was planned but has no finished one."""
     rows = [result.figures for cell in cells for result in cell.results]
     measured = {name for row in rows for name, value in row.items() if isinstance(value, int | float)}
     if measured and claim.figure not in measured:
@@ -104,7 +105,7 @@ def decide(claim: Claim, cells: Sequence[Cell]) -> Decision:
 
 
 def _with_doubts(decision: Decision, cells: Sequence[Cell]) -> Decision:
-    """Said beside the decision where the load generator does not vouch for what it was decided by."""
+    """Returns the decision, with a note if the load generator calls some of its trials not valid."""
     results = [result for cell in cells for result in cell.results if result.name in decision.trials]
     invalid = sum(result.figures.get("generator_valid") is False for result in results)
     if not invalid:
@@ -114,7 +115,7 @@ def _with_doubts(decision: Decision, cells: Sequence[Cell]) -> Decision:
 
 
 def overall(decisions: list[Decision]) -> str:
-    """The hypothesis as a whole, in a word or two."""
+    """Returns the decision on the whole hypothesis in words."""
     if not decisions:
         return "not decided by figures: no claim is about what was run"
     words = [decision.word for decision in decisions]
@@ -136,7 +137,7 @@ def _told_nothing(claim: Claim, word: Word, why: str, trials: tuple[str, ...] = 
 def _contrast(
     cells: Sequence[Cell], weights: dict[int, float], figure: str, whole_least: int, scale: Callable[[float], float]
 ) -> Contrast:
-    """The contrast on a scale, by whole repetitions if there are so many, else by all trials."""
+    """Returns the contrast of scaled values, over complete repetitions if at least `whole_least`, else all trials."""
     known = {
         cell.number: {repetition: scale(value) for repetition, value in cell.by_repetition(figure).items()}
         for cell in cells
@@ -152,7 +153,7 @@ def _contrast(
 
 
 def _pooled(known: dict[int, list[float]], weights: dict[int, float]) -> tuple[float, float, float]:
-    """The contrast with the interval that the variance within cells gives, pooled over them."""
+    """Returns the contrast with its interval from the variance within cells, pooled over all of them."""
     means = {cell: sum(values) / len(values) for cell, values in known.items()}
     value = sum(weights[cell] * mean for cell, mean in means.items())
     freedom = sum(len(values) - 1 for values in known.values())

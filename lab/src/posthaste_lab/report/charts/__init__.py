@@ -1,4 +1,4 @@
-"""Charts: readable without color, with units on every axis and zero where a bar or a rate begins.
+"""Charts that are readable without color, with units on every axis; axes of bars and rates begin at zero.
 
 Lines differ by marker and dash, areas by gray and hatch; plots that are to be compared share their scale.
 """

@@ -1,4 +1,4 @@
-"""A 2^k design looked at: effects by size with their intervals, and the residuals that may contradict them."""
+"""Charts of a 2^k design: effects by size with their intervals, and residuals, which may contradict the model."""
 
 from matplotlib.figure import Figure as Chart
 
@@ -10,7 +10,7 @@ SHOWN_MAX = 31
 
 
 def effects_chart(effects: Effects, unit: str) -> Chart:
-    """Half of the change from the low to the high level, largest first, with the interval of each.
+    """Draws the effects (half of the change from low to high level) with intervals, the largest on top.
 
     A filled square is significant, an empty one is not.
     """
@@ -34,5 +34,5 @@ def effects_chart(effects: Effects, unit: str) -> Chart:
 
 
 def residuals_chart(effects: Effects, unit: str) -> Chart:
-    """Residuals against prediction, normal law and order."""
+    """Draws residuals against prediction, normal quantiles and order."""
     return plot_residuals(effects, unit)

@@ -1,4 +1,4 @@
-"""Every request over time: how many took how long, and when. What a mean hides shows here as a second band."""
+"""Chart of every request by time and response time: what a mean hides shows here as a second band."""
 
 import numpy as np
 from matplotlib.colors import LogNorm
@@ -9,12 +9,12 @@ from posthaste_lab.report.charts.spread import plain_log
 from posthaste_lab.report.charts.style import new_figure
 from posthaste_lab.report.quantities import time_unit
 
-LIGHTEST = 0.6  # of a scale on which one request is to be seen on white
-BANDS_MAX = 160  # of response time; thinner ones would not be seen
+LIGHTEST = 0.6  # lower end of the color scale, so that a single request is visible on white
+BANDS_MAX = 160  # bands of response time; more of them would be too thin to see
 
 
 def heat_chart(slices_s: FloatArray, times_s: FloatArray, numbers: FloatArray) -> Chart:
-    """Requests by the time they were answered at and by response time, the darker the more; scales are logarithmic."""
+    """Draws requests by time of answer and response time, on log scales of response time and of darkness."""
     chart = new_figure(4.4)
     axis = chart.subplots()
     edges, joined = _fewer(times_s, numbers)
@@ -40,7 +40,7 @@ def heat_chart(slices_s: FloatArray, times_s: FloatArray, numbers: FloatArray) -
 
 
 def _fewer(edges: FloatArray, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Neighboring buckets joined until they can be told apart."""
+    """Returns edges and numbers with neighboring buckets joined, so that at most BANDS_MAX are left."""
     together = -(-numbers.shape[1] // BANDS_MAX)
     starts = np.arange(0, numbers.shape[1], together)
     return np.append(edges[:-1][starts], edges[-1]), np.add.reduceat(numbers, starts, axis=1)

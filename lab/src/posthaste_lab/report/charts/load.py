@@ -1,7 +1,7 @@
-"""Throughput and response time against the load, with intervals over repetitions and what the law says of each other.
+"""Charts of throughput and response time against the load, with intervals over repetitions.
 
-Both curves are one statement: N = X (R + Z). So each plot also shows the curve that follows from the other one by the
-law; where they part, a figure is wrong.
+By the interactive law, N = X (R + Z), each curve follows from the other. So each plot also shows the curve that the law
+derives from the other plot; where the two differ, a figure is wrong.
 """
 
 import math
@@ -26,13 +26,13 @@ from posthaste_lab.report.charts.style import (
 )
 from posthaste_lab.report.quantities import time_unit
 
-DODGE = 0.008  # of the axis
+DODGE = 0.008  # horizontal distance of neighboring lines' points, as a share of the axis
 LAW = "#a4a4a4"
 Series = dict[str, list[Cell]]
 
 
 def load_chart(series: Series, x: str, label: str) -> Chart:
-    """Two plots above each other over the factor `x`."""
+    """Draws throughput above response time over the factor `x`."""
     chart = new_figure(7.2)
     top, bottom = chart.subplots(2, 1, sharex=True)
     shown = fastest(series)
@@ -62,7 +62,7 @@ def load_chart(series: Series, x: str, label: str) -> Chart:
 
 
 def fastest(series: Series) -> Series:
-    """As many lines as can be told apart, those with the highest throughput, in their order."""
+    """Returns the lines with the highest throughput, as many as can be told apart, in their order."""
 
     def highest(name: str) -> float:
         figures = [cell.figure("throughput_per_s") for cell in series[name]]
@@ -73,7 +73,7 @@ def fastest(series: Series) -> Series:
 
 
 def cells_chart(cells: Sequence[Cell], names: Sequence[str], figure: str, label: str) -> Chart:
-    """One figure for each combination, as points with intervals: for factors that are no numbers."""
+    """Draws one figure for each combination as points with intervals, for factors that are no numbers."""
     chart = new_figure(1.2 + 0.36 * len(cells))
     axis = chart.subplots()
     factor, unit = (1.0, "") if figure.endswith("_per_s") else time_unit(_largest({"": list(cells)}, figure))
@@ -92,7 +92,7 @@ def cells_chart(cells: Sequence[Cell], names: Sequence[str], figure: str, label:
 
 
 def _beside(xs: list[float], step: float) -> list[float]:
-    """The places of a line's points, a little beside those of the others, so that their intervals can be told apart."""
+    """Returns the positions of a line's points, shifted a little so that intervals of several lines do not overlap."""
     if min(xs) > 0 and max(xs) / min(xs) > LOG_RATIO:
         return [x * (max(xs) / min(xs)) ** (DODGE * step) for x in xs]
     return [x + (max(xs) - min(xs)) * DODGE * step for x in xs]
@@ -114,12 +114,12 @@ def _points(
 def _line(axis: Axes, xs: Sequence[float], ys: Sequence[float], label: str | None) -> None:
     if all(math.isnan(y) for y in ys):
         return
-    # Above the points, and lighter: where both agree it must still be seen.
+    # Drawn above the points, and lighter, so that it is visible where both agree.
     axis.plot(xs, ys, linestyle=(0, (1, 1.5)), color=LAW, linewidth=1.6, label=label, zorder=3)
 
 
 def _scale(axis: Axes, series: Series, name: str, factor: float) -> None:
-    """From zero to a little above the trials: an interval of two may be ten times as high, and leaves the plot."""
+    """Sets the scale from zero to a little above the trials; intervals of few trials may be far higher, and are cut."""
     figures = [figure for cells in series.values() for cell in cells if (figure := cell.figure(name)) is not None]
     highest = max((value for figure in figures for value in figure.values), default=1.0)
     wanted = max((figure.high for figure in figures if not math.isnan(figure.high)), default=highest)
@@ -127,9 +127,9 @@ def _scale(axis: Axes, series: Series, name: str, factor: float) -> None:
 
 
 def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
-    """What throughput would be if nobody ever waited: N over the time at the lightest load.
+    """Draws the throughput of a closed system without waiting: N over the round trip time at the lightest load.
 
-    Of a closed system: in an open one requests come by the clock, however long those before them take.
+    In an open loop requests come by the clock, however long earlier ones take, so nothing is drawn.
     """
     if any(result.figures.get("open_loop") for cell in cells for result in cell.results):
         return
@@ -151,9 +151,9 @@ def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
 
 
 def _throughput_by_law(cell: Cell) -> float:
-    """Mean over trials of N / (R + Z): trial by trial, since the mean of a quotient is not the quotient of means.
+    """Returns the mean over trials of N / (R + Z), which is not the same as the quotient of means.
 
-    The law is one of all answers; of what follows from it those without an error are the throughput.
+    The law is one of all answers; the result is scaled to those without an error, as the throughput is.
     """
     return _mean_by_law(
         cell, lambda f, r: f["population"] / (r + kept_think_s(f)) * f["throughput_per_s"] / answered_per_s(f)
@@ -161,14 +161,14 @@ def _throughput_by_law(cell: Cell) -> float:
 
 
 def _response_by_law(cell: Cell) -> float:
-    """Mean over trials of N / X - Z of all answers, and as much less or more as those without an error took."""
+    """Returns the mean over trials of N / X - Z of all answers, corrected to that of answers without an error."""
     return _mean_by_law(
         cell, lambda f, r: f["population"] / answered_per_s(f) - kept_think_s(f) + float(f["response_mean_s"]) - r
     )
 
 
 def _mean_by_law(cell: Cell, law: Callable[[Row, float], float]) -> float:
-    """What the law makes of each trial's figures and the response time of all its answers."""
+    """Returns the mean over trials of `law`, called with a trial's figures and the response time of all its answers."""
     trials = [result.figures for result in cell.results]
     closed = [f for f in trials if not f.get("open_loop") and f.keys() >= {"population", "response_mean_s"}]
     usable = [(f, r) for f in closed if f["throughput_per_s"] > 0 and (r := response_of_all_s(f))]

@@ -1,6 +1,6 @@
-"""A fitted model against what was measured: the curve with its interval, the trials' means with theirs.
+"""Charts of a fitted model and the measurements: the curve with its interval, and the trials' means with theirs.
 
-What the open textbook models answer stands beside it, since that is what one would have used.
+The open textbook models are drawn as well, as most people would have used them.
 """
 
 import math
@@ -15,14 +15,14 @@ from posthaste_lab.fitting.validation import Line
 from posthaste_lab.report.charts.style import INK, MIDDLE, legend_above, load_axis, new_figure, thousands
 from posthaste_lab.report.quantities import time_unit
 
-LABELS = 12  # at most, beside each other
+LABELS = 12  # most labels on the horizontal axis
 BAND = "#dcdcdc"
-ROOM = 1.12  # above the highest point
+ROOM = 1.12  # height of the plot, as a multiple of the highest point
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model to be drawn: its name, its curve, and what was measured beside what it says."""
+    """A model to be drawn: its name, its curve, and measurements with the model's predictions."""
 
     name: str
     curve: Sequence[CurvePoint]
@@ -30,7 +30,7 @@ class Fit:
 
 
 def model_chart(fits: Sequence[Fit]) -> Chart:
-    """Throughput and mean response time over the clients, a row of two plots for each model."""
+    """Draws throughput and mean response time over the clients, a row of two plots for each model."""
     chart = new_figure(3.1 * len(fits) + 0.7)
     grid = chart.subplots(len(fits), 2, squeeze=False)
     factor, unit = time_unit(max(line.response.mean for fit in fits for line in fit.lines))
@@ -78,7 +78,7 @@ def _draw(axis: Axes, fit: Fit, what: str, factor: float) -> None:
 
 
 def _open_models(axis: Axes, fit: Fit, factor: float) -> None:
-    """What the open models say; where that is beyond the plot, an arrow on its upper edge."""
+    """Draws the response times of the open models; those beyond the plot as arrows on its upper edge."""
     top = axis.get_ylim()[1]
     for mark, style, label in (("x", (0, (5, 3)), "M/M/1"), ("+", (0, (1, 2)), "M/M/m")):
         responses = [

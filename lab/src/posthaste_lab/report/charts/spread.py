@@ -18,15 +18,15 @@ NINES = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 
 def percentile_chart(spreads: Mapping[str, Spread]) -> Chart:
-    """Response time over percentile; each further nine takes as much room as the one before.
+    """Draws response time over percentile, on a scale where each further nine takes the same room.
 
-    A curve ends where fewer than ten requests lie beyond: from there on it would be luck.
+    A curve ends where fewer than ten requests lie beyond: from there on single requests would decide it.
     """
     return percentile_panels({"": spreads})
 
 
 def percentile_panels(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
-    """The same in a plot for each kind of request, on the same scales; a line looks the same in all of them."""
+    """Draws percentile curves in a plot for each kind of request, on the same scales and with the same line styles."""
     chart = new_figure(4.4 * len(panels) + 0.4)
     axes = chart.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     names = list(dict.fromkeys(name for spreads in panels.values() for name in spreads))[:SERIES_MAX]
@@ -53,14 +53,14 @@ def percentile_panels(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
     last.set_xlabel("share of requests answered within")
     drawn = {line.get_label() for axis in axes for line in axis.get_lines()}
     missing = drawn - {line.get_label() for line in axes[0].get_lines()}
-    for name in (name for name in names if name in missing):  # of other kinds: the legend is one for all
+    for name in (name for name in names if name in missing):  # only in other plots, and the legend is for all
         axes[0].plot([], [], label=name, **line_of(names.index(name)))
     legend_above(axes[0])
     return chart
 
 
 def has_curve(spread: Spread) -> bool:
-    """Whether there is anything of it to draw."""
+    """Returns whether the distribution has requests enough for a percentile curve."""
     return bool(_known(spread).any())
 
 
@@ -73,7 +73,7 @@ def _known(spread: Spread) -> NDArray[np.bool_]:
 
 
 def histogram_chart(spreads: Mapping[str, Spread]) -> Chart:
-    """Share of requests by response time, in bins of equal ratio, one plot for each, on the same scales."""
+    """Draws histograms in bins of equal ratio, a plot for each of up to six distributions, on the same scales."""
     shown = dict(list(spreads.items())[:6])
     chart = new_figure(max(2.6, 1.5 * len(shown) + 0.6))
     axes = chart.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
@@ -93,11 +93,10 @@ def histogram_chart(spreads: Mapping[str, Spread]) -> Chart:
 
 
 def box_chart(panels: Mapping[str, Mapping[str, Spread]]) -> Chart:
-    """Boxes: the middle half of the requests, its median, whiskers from the 1st to the 99th percentile.
+    """Draws boxes: quartiles and median, with whiskers from the 1st to the 99th percentile.
 
-    A whisker ends where fewer than ten requests lie beyond: from there on it would be luck.
-
-    A plot for each kind of request, below each other and on one scale.
+    A whisker ends where fewer than ten requests lie beyond: from there on single requests would decide it. Each kind
+    of request has a plot; they are below each other, on one scale.
     """
     counts = [len(spreads) for spreads in panels.values()]
     chart = new_figure(1.0 + sum(0.4 + 0.42 * count for count in counts))
@@ -129,7 +128,7 @@ def _box(name: str, spread: Spread, factor: float) -> dict[str, str | float]:
 
 
 def plain_log(axis: Axis) -> None:
-    """Numbers as they are on a log scale, not as powers."""
+    """Labels a log scale with plain numbers instead of powers."""
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))

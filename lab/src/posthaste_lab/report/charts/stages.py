@@ -1,7 +1,7 @@
-"""Where the time goes: stacked stages, over the load and for each kind of request.
+"""Charts of the stages of a request, stacked, over the load and for each kind of request.
 
-The stages of a request are consecutive, so their means add up to the mean response time; what the clients saw on top
-of that is the way to the tier and back and the load generator's own share.
+The stages are consecutive, so their means add up to the tier's mean response time; what clients measure beyond that is
+the way to the tier and back and the load generator's own share.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.style import INK, MIDDLE, new_figure, same_scale, thousands
 from posthaste_lab.report.quantities import time_unit
 
-BARS_LEAST = 3  # fewer would be walls
-LABELS_MAX = 90  # characters that find room side by side
-TITLE_WIDTH = 100  # in characters, of plots beside each other together
+BARS_LEAST = 3  # fewer vertical bars would be too wide
+LABELS_MAX = 90  # characters of labels that fit side by side
+TITLE_WIDTH = 100  # characters of titles that fit side by side
 STAGES = ("parse", "waiting", "dispatch", "service", "reply", "outside")
 WORDS = {
     "parse": "parsing and network thread",
@@ -40,7 +40,7 @@ Read = Callable[[str], float | None]
 
 
 def stage_times(read: Read) -> dict[str, float]:
-    """Mean seconds of each stage, from a reader of columns; "outside" is what clients saw beyond the tier."""
+    """Returns the mean seconds of each stage; "outside" is the time that clients measured beyond the tier's."""
     times = {stage: value for stage in STAGES[:-1] if (value := read(f"{stage}_mean_s")) is not None}
     seen, inside = read("response_mean_s"), read("tier_response_mean_s")
     if times and seen is not None and inside is not None:
@@ -49,7 +49,7 @@ def stage_times(read: Read) -> dict[str, float]:
 
 
 def stages_chart(cells: Sequence[Cell], names: Sequence[str], label: str) -> Chart:
-    """A bar of stages for each cell, lying where they are few or their names long."""
+    """Draws a bar of stages for each cell; bars are horizontal if they are few or their names long."""
     bars = [stage_times(_of_cell(cell)) for cell in cells]
     if len(names) < BARS_LEAST or len(names) * max(map(len, names)) > LABELS_MAX:
         chart = new_figure(1.8 + 0.42 * len(cells))
@@ -64,7 +64,7 @@ def stages_chart(cells: Sequence[Cell], names: Sequence[str], label: str) -> Cha
 
 
 def kinds_chart(cells: Sequence[Cell], titles: Sequence[str]) -> Chart:
-    """A plot for each of a few cells, in it a bar of stages for each kind of request; one scale for all."""
+    """Draws a plot for each of a few cells, with a bar of stages for each kind of request, on one scale."""
     chart = new_figure(4.2 if len(cells) == 1 else 4.6, 9.0)
     axes = chart.subplots(1, len(cells), sharey=True, squeeze=False)[0]
     all_bars = []
@@ -115,7 +115,7 @@ def _stack(axis: Axes, names: Sequence[str], bars: Sequence[dict[str, float]], l
             )
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
     for place, total in enumerate(bottoms):
-        if bars[place]:  # a kind that was not asked here took no time, and not none
+        if bars[place]:  # a kind without requests here has no time, which is not a time of 0
             axis.annotate(f"{total:.3g}", (place, total), (0, 2), textcoords="offset points", ha="center", color=MIDDLE)
     axis.set_xticks(range(len(names)), list(names))
     axis.grid(visible=False, axis="x")

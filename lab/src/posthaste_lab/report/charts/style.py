@@ -1,4 +1,4 @@
-"""What all charts have in common."""
+"""Style and helpers that all charts share."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -16,9 +16,9 @@ DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (6, 2, 1, 2)), (0,
 GRAYS = ("#1b1b1b", "#5c5c5c", "#8c8c8c", "#3f3f3f", "#a8a8a8", "#747474", "#2d2d2d", "#9a9a9a")
 WIDTH = 9.0
 SERIES_MAX = 8
-LEGEND_WIDTH, SAMPLE_WIDTH = 110, 10  # in characters: of a chart, and of a line shown before its name
-LEVEL_DIGITS = 12  # of a level on an axis, which is written as it is: six would make 1.04858e+06 of a mebibyte
-LOG_RATIO = 10.0  # a factor that spans more is drawn on a logarithmic scale
+LEGEND_WIDTH, SAMPLE_WIDTH = 110, 10  # widths in characters of the legend, and of the line sample before a name
+LEVEL_DIGITS = 12  # digits of a level on an axis: with six, a mebibyte would be 1.04858e+06
+LOG_RATIO = 10.0  # a factor whose levels span a larger ratio is drawn on a logarithmic scale
 STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -41,7 +41,7 @@ STYLE: Any = {
 
 
 def styled() -> AbstractContextManager[None]:
-    """The style, for as long as a chart is made and saved."""
+    """Returns a context with the style, in which charts are drawn and saved."""
     return matplotlib_context(STYLE)
 
 
@@ -51,13 +51,13 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
 
 
 def left_out(shown: int, of: int, things: str, which: str, where: str = "the table") -> str:
-    """A sentence for the caption of a chart that does not show everything; nothing where it does."""
+    """Returns a sentence for the caption of a chart that does not show everything; empty if it does."""
     drawn = f"{shown} {'is' if shown == 1 else 'are'} drawn"
     return f" Of {of} {things} only {drawn}, {which}; {where} has all of them." if of > shown else ""
 
 
 def line_of(number: int) -> dict[str, Any]:
-    """How the n-th line of a chart looks."""
+    """Returns the look of the n-th line of a chart."""
     return {
         "marker": MARKERS[number % len(MARKERS)],
         "linestyle": DASHES[number % len(DASHES)],
@@ -68,9 +68,9 @@ def line_of(number: int) -> dict[str, Any]:
 
 
 def load_axis(axis: Axes, levels: Sequence[float], label: str, labels: int = 24) -> None:
-    """The horizontal axis of a factor: its levels are its ticks, on a log scale when they span more than tenfold.
+    """Sets up the horizontal axis of a factor: its levels are the ticks, on a log scale if they span more than tenfold.
 
-    Of levels so near that more than `labels` of them would fit in, some have no tick.
+    Levels nearer to each other than the axis over `labels` have no tick of their own.
     """
     if min(levels) > 0 and max(levels) / min(levels) > LOG_RATIO:
         axis.set_xscale("log", base=2)
@@ -81,7 +81,7 @@ def load_axis(axis: Axes, levels: Sequence[float], label: str, labels: int = 24)
 
 
 def _apart(axis: Axes, levels: list[float], labels: int) -> list[float]:
-    """Levels far enough from each other that their labels do not touch."""
+    """Returns levels far enough from each other that their labels do not touch."""
     shown: list[float] = []
     log = axis.get_xscale() == "log"
     span = max(levels) / min(levels) if log else max(levels) - min(levels)
@@ -96,13 +96,13 @@ def _apart(axis: Axes, levels: list[float], labels: int) -> list[float]:
 
 
 def thousands(axis: Axes, which: str = "y") -> None:
-    """Large numbers with their thousands set apart."""
+    """Labels an axis with separators of thousands."""
     side = axis.yaxis if which == "y" else axis.xaxis
     side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"))
 
 
 def legend_above(axis: Axes, columns: int = 3) -> None:
-    """A legend that covers nothing, the plot's title included."""
+    """Puts the legend above the plot and its title, where it covers nothing."""
     handles, labels = axis.get_legend_handles_labels()
     if handles:
         measured_first = sorted(zip(handles, labels, strict=True), key=lambda pair: isinstance(pair[0], Line2D))
@@ -120,7 +120,7 @@ def legend_above(axis: Axes, columns: int = 3) -> None:
 
 
 def same_scale(axes: Iterable[Axes]) -> None:
-    """Plots that are to be compared, on one vertical scale."""
+    """Gives plots that are to be compared the same vertical scale."""
     listed = list(axes)
     top = max(axis.get_ylim()[1] for axis in listed)
     for axis in listed:

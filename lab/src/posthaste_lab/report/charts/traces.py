@@ -1,6 +1,6 @@
-"""Trials over time, with what took place meanwhile: the trace that shows whether a mean means anything.
+"""Charts of trials over time, with events: they show whether a mean is meaningful.
 
-What was trimmed is drawn too, shaded. Events are bands as wide as they lasted, with a mark on top where that is
+Trimmed parts are drawn too, shaded. Events are bands as wide as their duration, with a mark on top, as short ones are
 too thin to see.
 """
 
@@ -21,7 +21,7 @@ EVENT_MARKS = ("v", "^", "D", "s", "P", "X")
 
 
 def traces_chart(traces: Sequence[tuple[str, Trace, list[Happening]]]) -> Chart:
-    """Throughput and response time over time, a pair of plots for each trial; one scale where all can be seen on it."""
+    """Draws throughput and response time over time, two plots for each trial, on one scale if all are visible on it."""
     rows = len(traces)
     alone = rows == 1  # then both plots have the whole width, one above the other
     chart = new_figure(5.2 if alone else 2.0 * rows + 0.8)
@@ -57,7 +57,7 @@ def traces_chart(traces: Sequence[tuple[str, Trace, list[Happening]]]) -> Chart:
 
 
 def one_scale(traces: Sequence[tuple[str, Trace, list[Happening]]], column: int) -> bool:
-    """Whether all traces can share a scale (0: of throughput, 1: of response time) with all of them to be seen."""
+    """Returns whether all traces are visible on a shared scale (`column` 0: of throughput, 1: of response time)."""
     series = [trace.response_mean_s if column else trace.throughput_per_s for _, trace, _ in traces]
     tops = [float(np.nanmax(each)) for each in series if len(each) and not np.isnan(each).all()]
     return not tops or max(tops) <= SCALE_RATIO_MAX * min(tops)

@@ -1,4 +1,4 @@
-"""What a report says, section by section, in the order a reader wants it: each is a function of the run."""
+"""The sections of a report, each made by a function of the run, in the order of the page."""
 
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.distributions import distributions_section

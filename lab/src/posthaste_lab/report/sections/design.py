@@ -24,7 +24,7 @@ BLOCKED = (
 
 
 def design_section(run: Run, cells: list[Cell]) -> Section | None:
-    """Effects on each figure asked for, or why they cannot be told; None unless each factor has two levels."""
+    """Returns effects on each requested figure, or why they cannot be told; None if this is no 2^k design."""
     if not run.two_levels:
         return None
     analyses = run.experiment.report.analyses
@@ -47,14 +47,14 @@ def design_section(run: Run, cells: list[Cell]) -> Section | None:
 
 
 def _whole_repetitions(run: Run, cells: list[Cell], name: str) -> list[int]:
-    """The repetitions in which every combination has this figure. Each is a block of its own, so the others can go."""
+    """Returns the repetitions in which every combination has this figure; each is a block, so others can be dropped."""
     if len(cells) < _combinations(run):
         return []
     return sorted(set.intersection(*(set(cell.by_repetition(name)) for cell in cells)))
 
 
 def _lacking(run: Run, cells: list[Cell], name: str, whole: list[int]) -> str | None:
-    """What the analysis of a figure has to do without; None where no trial that has it is passed over."""
+    """Returns a sentence about the trials that the analysis of a figure lacks or drops; None if there are none."""
     empty = _combinations(run) - sum(bool(cell.by_repetition(name)) for cell in cells)
     if empty:
         return (
@@ -74,7 +74,7 @@ def _lacking(run: Run, cells: list[Cell], name: str, whole: list[int]) -> str | 
 
 
 def _analyzed(run: Run, cells: list[Cell], name: str, whole: list[int], transform: Transform) -> tuple[Effects, str]:
-    """Effects on a figure in these repetitions, and its unit."""
+    """Returns the effects on a figure in these repetitions, and its unit."""
     factors = run.experiment.factors
     signs = [[1 if cell.levels[f] == factors[f].levels[1] else -1 for f in factors] for cell in cells]
     known = [cell.by_repetition(name) for cell in cells]
@@ -89,8 +89,8 @@ def _combinations(run: Run) -> int:
 
 
 def _show(section: Section, effects: Effects, unit: str, name: str, suffix: str, *, several: bool) -> None:
-    """Advice, table and charts of one analysis, added to the section."""
-    # It is on the figure as it was measured, whatever transform was asked for.
+    """Adds advice, table and charts of one analysis to the section."""
+    # The advice is about the figure as measured, whatever transform was requested.
     section.paragraphs.append(f"Advice on the model{f' for {name}' if several else ''}: {effects.advice}.")
     section.paragraphs.extend(note for note in effects.notes if note not in section.paragraphs)
     source = f"trials.csv: {name}"
@@ -183,14 +183,14 @@ def _table(effects: Effects, called: str, name: str, unit: str, source: str) -> 
 
 
 def _measured(effects: Effects, name: str, unit: str) -> str:
-    """What the effects are effects on."""
+    """Returns the quantity to which the effects refer, with its unit."""
     if effects.transform == "log":
         return f"the natural logarithm of {name} in {unit}"
     return f"1 / {name} in {one_over(unit)}" if effects.transform == "reciprocal" else f"{name} in {unit}"
 
 
 def _on_its_own_scale(effects: Effects, effect: str, unit: str) -> str:
-    """What an effect on the logarithm does to the response itself; of more than two factors words would not tell."""
+    """Returns in words what an effect on the logarithm does to the response; empty for more than two factors."""
     together = len(effect.split(":"))
     if effect == "I":
         return f"geometric mean of {digits(math.exp(effects.effects[effect]))} {unit}"

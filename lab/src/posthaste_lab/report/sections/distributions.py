@@ -1,4 +1,4 @@
-"""How response times are spread: what a mean hides."""
+"""Section about the distribution of response times, which a mean hides."""
 
 from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell
@@ -10,12 +10,12 @@ from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, Tabl
 
 SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 CURVES_MAX, HISTOGRAMS_MAX, KINDS_MAX = 6, 4, 3
-ALL = "all"  # kinds of request together
+ALL = "all"  # all kinds of request together
 ByKind = dict[str, Spread]
 
 
 def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
-    """Percentiles, boxes, histograms of each kind of request; None when nothing recorded histograms."""
+    """Returns percentiles, boxes and histograms of each kind of request; None when there are no recorded histograms."""
     names = names_of(run, cells)
     if run.x is not None and len(run.experiment.factors) == 1:
         names = [f"{run.x} = {name}" for name in names]
@@ -74,7 +74,7 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
 
 
 def _kinds(spreads: dict[str, ByKind]) -> list[str]:
-    """The kinds of request with most requests, by name."""
+    """Returns the most frequent kinds of request, in the order of their names."""
     totals: dict[str, float] = {}
     for by_kind in spreads.values():
         for kind, spread in by_kind.items():
@@ -83,7 +83,7 @@ def _kinds(spreads: dict[str, ByKind]) -> list[str]:
 
 
 def _panels(spreads: dict[str, ByKind], names: list[str], kinds: list[str]) -> dict[str, dict[str, Spread]]:
-    """Combinations of these names by kind of request; without a name for the kind where there is but one."""
+    """Returns the distributions of these combinations by kind of request; a single kind has an empty name."""
     found = {kind: {name: spreads[name][kind] for name in names if kind in spreads[name]} for kind in kinds}
     return {kind if len(kinds) > 1 else "": some for kind, some in found.items() if some}
 
@@ -97,7 +97,7 @@ def _each(spreads: dict[str, ByKind], kinds: list[str]) -> str:
 
 
 def _views(cell: Cell, source: str) -> list[ChartItem]:
-    """What the clients measured beside what the middle tier did, where both left a record."""
+    """Returns a chart of the times that clients and middle tier measured, if both left a record."""
     views = {name: found for role, name in ROLES.items() if (found := response_times(cell.results, role)) is not None}
     if len(views) < len(ROLES):
         return []

@@ -1,4 +1,4 @@
-"""Where each line of the load chart saturates, in sentences and with its figures."""
+"""Describes where each line of the load chart saturates, in sentences and a table."""
 
 import math
 from typing import Any
@@ -10,11 +10,11 @@ from posthaste_lab.report.saturation import GROWTH_LEAST, Level, Saturation, sat
 from posthaste_lab.report.sections.parts import TableItem
 
 WORDS = {"waiting_mean_s": "waiting", "response_mean_s": "response time"}
-SENTENCES_MAX = 4  # of more lines the table tells
+SENTENCES_MAX = 4  # with more lines only the table describes them
 
 
 def knees(run: Run, cells: list[Cell]) -> tuple[list[str], list[TableItem]]:
-    """Sentences and a table; nothing where the load is not one of clients in closed loops."""
+    """Returns sentences and a table; empty where the load does not consist of clients in closed loops."""
     found = {name: at for name, line in series_of(run, cells).items() if (at := saturation(line)) is not None}
     if not found:
         return [], []
@@ -29,7 +29,7 @@ def knees(run: Run, cells: list[Cell]) -> tuple[list[str], list[TableItem]]:
 
 
 def _ends(run: Run, found: list[Saturation]) -> str:
-    """How it goes on at the highest levels: throughput still grows, or has grown and fell, or nobody waits longer."""
+    """Describes the highest levels: throughput still grows, or rose and fell, or requests wait no longer."""
     slowest = min(found, key=lambda at: at.growth)
     where = f"from {slowest.since.cell.levels[run.x or '']} to {slowest.last.cell.levels[run.x or '']}"
     if (peak := slowest.peak) is not None:

@@ -1,4 +1,4 @@
-"""The highest throughput of each configuration over the load, and how things stand there."""
+"""Section about the highest throughput of each configuration over the load, with other figures at that load."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ Read = Callable[[Result], float | None]
 
 
 def maxima_section(run: Run, cells: list[Cell]) -> Section | None:
-    """A row for each line of the load chart; None when the load is not varied, or nothing else is."""
+    """Returns a row for each line of the load chart; None when the load is not varied, or is the only factor."""
     if run.x is None or not run.other_factors:
         return None
     lines = [line for line in series_of(run, cells).values() if len(line) > 1 and _best(line) is not None]
@@ -37,7 +37,7 @@ def _by_law(result: Result) -> float | None:
 
 
 def _waiting(result: Result) -> float | None:
-    """Requests that wait in the tier, by Little's law: its throughput times the time they wait."""
+    """Returns the mean number of requests waiting in the tier, by Little's law: throughput times waiting time."""
     rate, wait = result.figures.get("tier_counted_per_s"), result.figures.get("waiting_mean_s")
     return None if rate is None or wait is None else float(rate) * float(wait)
 
@@ -51,7 +51,7 @@ def _named(name: str) -> Read:
     return lambda result: result.figures.get(name)
 
 
-# The head of each column; the name of its figure, by which its unit is known; and how a trial's figure is read.
+# For each column its heading, the name of its figure, which determines the unit, and a reader of a trial's figure.
 COLUMNS: list[tuple[str, str, Read]] = [
     ("clients counted", "throughput_per_s", _named("throughput_per_s")),
     ("tier counted", "tier_counted_per_s", _named("tier_counted_per_s")),

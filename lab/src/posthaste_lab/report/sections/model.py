@@ -1,7 +1,7 @@
-"""The fitted model against what was measured: how far off, what holds the system up, what a change would bring.
+"""Section about the fitted model: its errors, the bottleneck, and the gain from changes.
 
-There if `posthaste-lab fit` has left a model beside the run. How far to trust it is shown by fitting again, to a few
-numbers of clients, and predicting the others.
+It exists if `posthaste-lab fit` has left a model in the run's directory. To show how far to trust it, the model is
+fitted again to a few numbers of clients, and predicts the others.
 """
 
 import math
@@ -46,22 +46,22 @@ class Tried:
 
     @property
     def name(self) -> str:
-        """The combination of levels it is of."""
+        """The combination of levels of the model."""
         return "" if not self.model.where else spoken(self.model).replace(",", ", ").replace("=", " = ")
 
     @property
     def fitted_to(self) -> dict[int, int]:
-        """How many trials of each number of clients it was fitted to."""
+        """The trials to which the model was fitted, by number of clients."""
         return {point.clients: point.trials for point in self.model.points}
 
     @property
     def is_whole(self) -> bool:
-        """Whether it was fitted to all that was measured, and to nothing else."""
+        """Whether the model was fitted to all that was measured, and to nothing else."""
         return self.of_this_run and self.fitted_to == self.trials
 
 
 def model_section(run: Run, _cells: list[Cell]) -> Section | None:
-    """The model; None when none was fitted."""
+    """Returns the section; None when no model was fitted."""
     if not (run.directory / FILE).exists():
         return None
     fitted = read_model(run.directory)
@@ -69,7 +69,7 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
         seen, refused = observations(run), ""
     except BadFile:
         raise
-    except BadArgument as why:  # a trial came, or was let in, after it had been fitted
+    except BadArgument as why:  # a trial was added, or is no longer omitted, since the fit
         seen, refused = [], f"It cannot be held against what was measured. {why}."
     tried = _tried(run, fitted, seen)
     section = Section(
@@ -116,7 +116,7 @@ def _tried(run: Run, fitted: FittedModel, seen: list[Observation]) -> list[Tried
 
 
 def _differences(fitted: FittedModel, tried: list[Tried], seen: list[Observation]) -> list[str]:
-    """Where the model is not of what the run holds by now: trials come, and are left out, after it was fitted."""
+    """Returns sentences on how the run differs from the model's: trials are added and omitted after a fit."""
     if not tried[0].of_this_run:
         return [f"{FILE} was fitted to a run of another experiment file, {fitted.title!r}: fit this one."]
     said = [
@@ -132,14 +132,14 @@ def _differences(fitted: FittedModel, tried: list[Tried], seen: list[Observation
 
 
 def _trials(by_clients: Mapping[int, int]) -> str:
-    """How many trials, and of which numbers of clients."""
+    """Returns the number of trials and their numbers of clients, in words."""
     if not by_clients:
         return "none"
     return f"{counted(sum(by_clients.values()), 'trial')} of {', '.join(map(str, sorted(by_clients)))} clients"
 
 
 def _basis(shown: list[Tried]) -> str:
-    """What the models of a chart were fitted to."""
+    """Returns what the models of a chart were fitted to, in words."""
     if all(each.is_whole for each in shown):
         return "all that was measured"
     fitted = "; ".join(f"{_trials(each.fitted_to)}{f' with {each.name}' if each.name else ''}" for each in shown)
@@ -161,7 +161,7 @@ def _fit(tried: Tried) -> Fit:
 
 
 def _said(tried: Tried) -> list[str]:
-    """How far off it is, and what holds the system up."""
+    """Returns sentences on the bottleneck and the errors of a model."""
     held = tried.model.bottleneck
     where = f"With {tried.name}: " if tried.name else ""
     first = held.effects[0]
@@ -184,7 +184,7 @@ def _said(tried: Tried) -> list[str]:
 
 
 def _unsure(held: Bottleneck) -> str:
-    """Said where repetitions do not agree on what the bottleneck is: the lead over the next may be none."""
+    """Returns a sentence where repetitions disagree on the bottleneck, as its lead may be 0; otherwise empty."""
     if held.lead_interval is None or held.lead_interval.low > 0 or len(held.effects) < 2:
         return ""
     return (
@@ -194,7 +194,7 @@ def _unsure(held: Bottleneck) -> str:
 
 
 def _loose(found: Validation) -> str:
-    """What wide bounds mean: that little was tested."""
+    """Returns a remark where wide bounds test the model only little; otherwise empty."""
     if not (found.throughput.loose or found.response.loose):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What the network carries: how long requests and answers are, and how many of them a link can bear."""
+"""Section about the network: lengths of requests and answers, and the throughput that a link allows."""
 
 import math
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.quantities import digits, percent
 from posthaste_lab.report.sections.parts import Section, TableItem
 
-GIGABIT = 1e9  # what a link is compared with where the experiment has none
+GIGABIT = 1e9  # bandwidth for comparison, where the experiment has no links
 NONE = "as loopback"
 FIGURES = ("request_bytes_mean", "answer_bytes_mean", "sent_bytes_per_s", "received_bytes_per_s")
 
 
 def network_section(run: Run, cells: list[Cell]) -> Section | None:
-    """Bytes of each combination, and what follows for throughput; None where nobody counted them."""
+    """Returns bytes of each combination, and the throughput that they allow; None where they were not counted."""
     loads = [load for cell in cells if (load := _load(run, cell)) is not None]
     if not loads:
         return None
@@ -43,7 +43,7 @@ class Load:
         return math.nan if self.link is None else 8 * max(self.sent, self.received) / self.link
 
     def most(self, bits_per_s: float) -> float:
-        """Requests per second that so many bits per second can carry: the longer of request and answer fills them."""
+        """Returns the requests per second that a bandwidth allows: the longer of request and answer limits them."""
         return bits_per_s / 8 / max(self.request, self.answer)
 
 
@@ -56,7 +56,7 @@ def _load(run: Run, cell: Cell) -> Load | None:
 
 
 def link_bits_per_s(run: Run, result: Result) -> float | None:
-    """What the links to the part that the loads ask can carry in each direction; None where they are as loopback."""
+    """Returns the total bandwidth, in each direction, of the links to the part that loads ask; None without any."""
     parts = run.experiment.parts.values()
     asked = {name for part in parts for name in PLACEHOLDER.findall(str(part.options.get("connect", "")))}
     rates = [link["bandwidth"] for link in result.links if link["part"] in asked and link["bandwidth"]]

@@ -1,4 +1,4 @@
-"""Trials over time: whether they were steady, what disturbed them, and whether enough was trimmed."""
+"""Section about trials over time: whether they were steady, what disturbed them, and whether enough was trimmed."""
 
 import math
 from typing import Any
@@ -16,14 +16,14 @@ from posthaste_lab.stats import batch_means, mser5
 from posthaste_lab.stats.series import MSER_LEAST
 
 TRACES_MAX = 6
-WINDOWS_LEAST = 20  # of a trial whose windows give an interval by themselves
-# By what share to cut more must narrow the interval: where windows vary by chance alone, that is one trial in twenty.
+WINDOWS_LEAST = 20  # fewest windows of a trial from which an interval is computed
+# A longer cut must narrow the interval by this share; where windows vary only by chance, one trial in twenty does so.
 NARROWER_LEAST = 0.2
-AS_LONG = 0.05  # of the measured time: by less than that it may differ from what the file says
+AS_LONG = 0.05  # share by which the measured time may differ from that in the file without a remark
 
 
 def time_section(run: Run, cells: list[Cell]) -> Section | None:
-    """Traces; None when nothing recorded windows."""
+    """Returns the traces; None when there are no recorded windows."""
     head, _, tail = run.experiment.trimmed
     traced = [(result, found) for result in run.finished if (found := trace(result, head, tail)) is not None]
     if not traced:
@@ -53,7 +53,7 @@ def time_section(run: Run, cells: list[Cell]) -> Section | None:
 
 
 def trimming(run: Run, traced: list[tuple[Result, Trace]]) -> str:
-    """What is trimmed of how much; of a load that was ended before its time the file does not tell."""
+    """Returns a sentence on what is trimmed; it has the real times where a load took longer or shorter than planned."""
     head, measured, tail = run.experiment.trimmed
     lengths = [measured if result.omissions else _measured_s(result, found) for result, found in traced]
     shortest, longest = min(lengths), max(lengths)
@@ -71,7 +71,7 @@ def trimming(run: Run, traced: list[tuple[Result, Trace]]) -> str:
 
 
 def _measured_s(result: Result, found: Trace) -> float:
-    """Of several loads each has its own time, and is traced for what all of them share."""
+    """Returns the load's own measured time; the trace covers only the time common to all loads."""
     return float(result.figures.get("measured_s", found.measured_s))
 
 
@@ -83,10 +83,10 @@ def _scales(shared: list[bool]) -> str:
 
 
 def warm_up_s(found: Trace, head_s: float) -> float | None:
-    """Seconds of load until it was steady, by MSER-5 on throughput; None when there are too few windows.
+    """Returns the seconds of load until it was steady, by MSER-5 on throughput; None when there are too few windows.
 
-    A cut beyond the head counts where it narrows the interval of what is left by a fifth. Infinite where the trial was
-    not steady within the first half, which is as far as MSER-5 looks.
+    A cut beyond the head counts only if it narrows the interval of the rest by a fifth. Infinite where the trial was
+    not steady within its first half, which is as far as MSER-5 looks.
     """
     loaded = (found.middle_s >= -head_s) & (found.middle_s <= found.measured_s)
     if loaded.sum() < MSER_LEAST:
@@ -98,7 +98,7 @@ def warm_up_s(found: Trace, head_s: float) -> float | None:
     if cut.too_short:
         return math.inf
     begin_s = float(found.middle_s[loaded][0] - found.length_s[loaded][0] / 2) + head_s
-    # What is kept was steady from its beginning on.
+    # Without a cut the trial was steady from its beginning.
     steady_s = begin_s + cut * piece_s if cut else 0.0
     if steady_s > head_s and cut.narrower_than(round((head_s - begin_s) / piece_s)) < NARROWER_LEAST:
         return head_s
@@ -110,7 +110,7 @@ def _half_a_window_s(found: Trace) -> float:
 
 
 def warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
-    """Whether the head that was trimmed was enough, in a few sentences."""
+    """Returns sentences on whether the trimmed head was long enough."""
     known = [(result.name, found, trial) for result, trial in traced if (found := warm_up_s(trial, head_s)) is not None]
     if not known:
         return (
@@ -119,7 +119,7 @@ def warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
         )
     never = [name for name, found, _ in known if math.isinf(found)]
     settled = [each for each in known if math.isfinite(each[1])]
-    # Windows need not begin where the head ends.
+    # Windows need not begin where the head ends, so half a window is tolerated.
     late = [(name, found) for name, found, trial in settled if found > head_s + _half_a_window_s(trial)]
     told = f"the {counted(len(known), 'trial')} with windows enough to tell"
     said = []
@@ -162,7 +162,7 @@ def _events_table(run: Run) -> TableItem:
 
 
 def _batch_table(traced: list[tuple[Result, Trace]]) -> TableItem:
-    """With one repetition the trial itself has to give an interval: batch means of its windows."""
+    """Returns intervals from batch means of each trial's windows, for runs with one repetition."""
     rows, raw = [], list[dict[str, Any]]()
     for result, found in traced:
         inside = found.counted

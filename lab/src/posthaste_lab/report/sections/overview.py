@@ -25,7 +25,7 @@ LAW = (
 
 
 def overview_section(run: Run, cells: list[Cell]) -> Section:
-    """The figures that answer most questions."""
+    """Returns the most important figures of every combination."""
     section = Section("overview", "Throughput and response time")
     section.items.append(_table(run, cells))
     has_response = any(cell.figure("response_mean_s") is not None for cell in cells)

@@ -1,4 +1,4 @@
-"""What sections are made of, and what several of them need."""
+"""The elements of sections, and helpers that several sections use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -46,20 +46,20 @@ class Section:
 
 
 def few(things: Sequence[T], most: int) -> list[T]:
-    """At most so many of them, evenly, the first and the last among them."""
+    """Returns at most `most` of the things, evenly spaced, with the first and the last."""
     if len(things) <= most:
         return list(things)
     return [things[round(place * (len(things) - 1) / (most - 1))] for place in range(most)]
 
 
 def load_of(cell: Cell) -> float:
-    """How many clients there were; 0 where nobody counted them."""
+    """Returns the number of clients of a cell; 0 where it was not recorded."""
     population = cell.figure("population")
     return 0.0 if population is None else population.mean
 
 
 def names_of(run: Run, cells: Sequence[Cell]) -> list[str]:
-    """What to call cells beside each other: the level alone where only one factor is varied."""
+    """Returns names of cells: their levels, or the level alone if there is only one factor."""
     if len(run.experiment.factors) == 1 and run.x is not None:
         return [str(cell.levels[run.x]) for cell in cells]
     return [spoken_levels(cell.levels) for cell in cells]

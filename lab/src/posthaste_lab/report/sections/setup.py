@@ -1,4 +1,4 @@
-"""How it was run: placement, programs, versions, machine, commands; so that somebody else can do it again."""
+"""Section about how the experiment was run (placement, programs, versions, machine, commands), to repeat it."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def setup_section(run: Run, _cells: list[Cell]) -> Section:
 
 
 def _links(run: Run) -> str:
-    """What the file says of them, and what levels set."""
+    """Returns the links of the experiment file, and what levels set of them, in words."""
     said = []
     for part, link in run.experiment.links.items():
         levels = [
@@ -58,7 +58,7 @@ def _parts_table(run: Run) -> TableItem:
 
 
 def _fixed(run: Run, target: str, value: Value) -> str:
-    """What the file says of an option, as far as levels leave it."""
+    """Returns an option's value in words, or the factor that sets it at all or some levels."""
     for name, factor in run.experiment.factors.items():
         setting = [target in factor.assignments(level) for level in factor.levels]
         if all(setting):

@@ -1,4 +1,4 @@
-"""Single requests of one trial: by the time they were answered at, and by kind. There where a program recorded them."""
+"""Section about the single requests of one trial, by time of answer and by kind, if a program recorded them."""
 
 from pathlib import Path
 
@@ -18,9 +18,9 @@ SHARES = (0.5, 0.9, 0.99, 0.999)
 
 
 def single_section(_run: Run, cells: list[Cell]) -> Section | None:
-    """Of the trial with the most requests; None when no single requests were recorded.
+    """Returns the section on the trial with the highest throughput; None when no single requests were recorded.
 
-    Trials of which windows are left out are none to look at request by request.
+    Trials with omitted windows are not considered.
     """
     whole = [result for cell in cells for result in cell.results if not result.omissions]
     recorded = [(result, record) for result in whole if (record := _record(result))]
@@ -66,13 +66,13 @@ def single_section(_run: Run, cells: list[Cell]) -> Section | None:
 
 
 def _record(result: Result) -> Path | None:
-    """Where single requests were recorded: by the clients, else by the tier."""
+    """Returns the record with single requests, of the clients or else of the tier; None if there is none."""
     recorded = (record for role in ("load", "tier") for record in result.records(role) if (record / FILE).exists())
     return next(recorded, None)
 
 
 def _whose(result: Result, record: Path, found: Requests) -> str:
-    """Whose view it is, by name where there is another like it."""
+    """Returns who measured the requests: the role, or the part's name if several parts with that role recorded."""
     alike = next(records for role in ("load", "tier") if record in (records := result.records(role)))
     return found.seen_by if len(alike) == 1 else f"{record.parent.name}, one of {len(alike)},"
 

@@ -1,4 +1,4 @@
-"""Whether the figures can be believed: operational laws on every trial, and what the load generator says of itself."""
+"""Section on whether the figures are credible: operational laws on every trial, and the load generator's own checks."""
 
 from posthaste_lab.experiments.figures import answered_per_s, kept_think_s, response_of_all_s
 from posthaste_lab.experiments.results import Result, Run
@@ -7,7 +7,7 @@ from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.quantities import percent
 from posthaste_lab.report.sections.parts import Section, TableItem
 
-# A trial's columns as the laws call them.
+# The laws' names for a trial's columns.
 NAMES = {
     "population": "population",
     "throughput_per_s": "throughput",
@@ -17,7 +17,7 @@ NAMES = {
 
 
 def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
-    """A verdict for every law and trial; None when the trials have no figures a law speaks of."""
+    """Returns a verdict for every law and trial; None when the trials have no figures to which a law applies."""
     judged = [(result, verdict) for result in run.finished for verdict in verdicts(result)]
     section = Section("trust", "Whether the figures hold together")
     if judged:
@@ -35,15 +35,15 @@ def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
 
 
 def verdicts(result: Result) -> list[Verdict]:
-    """The laws on a trial, of all its answers: an error takes its time of client and tier like any other.
+    """Applies the laws to all answers of a trial, errors included: they take time of client and tier as well.
 
-    In an open loop there is no population, so the laws of closed systems do not apply.
+    An open loop has no population, so the laws of closed systems do not apply to it.
     """
     row = {law: result.figures[column] for column, law in NAMES.items() if column in result.figures}
     row["think_time"] = kept_think_s(result.figures)
     response = response_of_all_s(result.figures)
     if response is None and "response_mean_s" in result.figures:
-        row.pop("population", None)  # the time of errors is not known, so the law has nothing to say
+        row.pop("population", None)  # the time of errors is not known, so the law cannot be applied
         response = float(result.figures["response_mean_s"])
     if response is not None:
         row["response_time"] = response

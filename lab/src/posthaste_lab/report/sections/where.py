@@ -1,4 +1,4 @@
-"""Where the time goes: stages over the load, and of each kind of request."""
+"""Section about where the time goes: stages over the load, and for each kind of request."""
 
 from itertools import product
 
@@ -10,11 +10,11 @@ from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import percent, time, with_interval
 from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, TableItem, few, load_of, names_of, x_label
 
-CELLS_MAX = 32  # bars; more would be taller than any page
+CELLS_MAX = 32  # most bars; more would be taller than a page
 
 
 def where_section(run: Run, cells: list[Cell]) -> Section | None:
-    """Stages; None when no tier recorded any."""
+    """Returns the section; None when no tier recorded stages."""
     staged = [cell for cell in cells if shares(cell)]
     if not staged:
         return None
@@ -45,7 +45,7 @@ def where_section(run: Run, cells: list[Cell]) -> Section | None:
 
 
 def shares(cell: Cell) -> dict[str, float]:
-    """Share of each stage in the mean response time; empty when no tier recorded stages."""
+    """Returns the share of each stage in the mean response time; empty when no tier recorded stages."""
 
     def read(name: str) -> float | None:
         figure = cell.figure(name)
@@ -57,7 +57,7 @@ def shares(cell: Cell) -> dict[str, float]:
 
 
 def bottleneck(cells: list[Cell]) -> str:
-    """A sentence on what a request spends most of its time on where throughput is highest."""
+    """Returns a sentence on the stages that take most of a request's time where throughput is highest."""
     at = max(cells, key=lambda cell: figure.mean if (figure := cell.figure("throughput_per_s")) is not None else 0.0)
     parts = sorted(shares(at).items(), key=lambda item: -item[1])
     response = at.figure("response_mean_s") or at.figure("tier_response_mean_s")
@@ -69,7 +69,7 @@ def bottleneck(cells: list[Cell]) -> str:
 
 
 def _ends(cells: list[Cell]) -> list[Cell]:
-    """One of the lightest load and one of the heaviest, that differ in as little else as can be."""
+    """Returns a cell of the lightest load and one of the heaviest that differ in as few other levels as possible."""
     loads = [load_of(cell) for cell in cells]
     if min(loads) == max(loads):
         return [cells[0], cells[-1]] if len(cells) > 1 else cells
@@ -82,7 +82,7 @@ def _differences(one: Cell, other: Cell) -> int:
 
 
 def _at_ends(cells: list[Cell]) -> str:
-    """Which of more than two combinations are shown, in words."""
+    """Returns in words which of more than two combinations are shown."""
     ends = _ends(cells)
     if load_of(ends[0]) == load_of(ends[-1]):
         return "the first and the last"
@@ -98,7 +98,7 @@ def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
             trials = [result.kinds.get(kind, {}) for result in cell.results]
             measured = {name: cell.kind_figure(kind, name) for name in columns}
             figures = {name: None if is_luck(name, trials) else each for name, each in measured.items()}
-            # What nobody measured, as percentiles of several loads together, more requests would not give either.
+            # A figure that was not measured, such as a percentile of several loads, is empty: more requests do not help.
             absent = {name: "" if each is None else TOO_FEW for name, each in measured.items()}
             text = [absent[name] if each is None else with_interval(name, each) for name, each in figures.items()]
             text[0] = text[0].removesuffix(" per second")
