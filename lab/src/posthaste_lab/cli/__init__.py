@@ -1,4 +1,4 @@
-"""The program `posthaste-lab`: the laboratory's functions for whoever has a file and no Python at hand.
+"""The program `posthaste-lab`: the laboratory's functions on the command line.
 
 Exit codes: 0 all is well, 1 something was found or failed, 2 wrong use. Errors are one line on stderr.
 """
@@ -49,7 +49,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the program. Each thing that is wrong becomes one line, not a box or a trace."""
+    """Runs the program. Each error is printed as one line, not as a box or a trace."""
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:

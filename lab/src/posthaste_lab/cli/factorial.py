@@ -16,7 +16,7 @@ from posthaste_lab.experiments.spans import counted
 from posthaste_lab.factorial.effects import OTHER_SHARES, Effects, Transform
 
 SIGNS: set[float | str] = {-1.0, 1.0}
-REPETITION = "repetition"  # as trials.csv calls it
+REPETITION = "repetition"  # name of the column in trials.csv
 NONE_WHOLE = "must hold one in which every combination of levels was run; without --blocks each run stands for itself"
 
 

@@ -70,7 +70,7 @@ def _objection(name: str, known: frozenset[str]) -> str:
 
 
 def figures_of(experiment: Experiment) -> frozenset[str]:
-    """Returns the figures that a trial can have; one may still lack some of them, such as times if it served nothing."""
+    """Returns the figures that a trial can have; it may still lack some, such as times if nothing was served."""
     roles = {name: kinds()[part.kind] for name, part in experiment.parts.items()}
     loads = [_of_load(experiment, name, kind) for name, kind in roles.items() if kind.summary]
     fewest = sum(_fewest(experiment, name) for name, kind in roles.items() if kind.summary)

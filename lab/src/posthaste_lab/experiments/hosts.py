@@ -95,7 +95,7 @@ def run(host: Host, arguments: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Local(Host):
-    """This machine."""
+    """The machine on which the laboratory runs."""
 
     def command(self, arguments: list[str]) -> list[str]:
         """Returns the command line unchanged."""

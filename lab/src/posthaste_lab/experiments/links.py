@@ -32,7 +32,7 @@ CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.ar
 
 @dataclass(frozen=True)
 class Isolated(Local):
-    """This machine, in the network namespace of process `pid`."""
+    """The local machine, in the network namespace of process `pid`."""
 
     pid: int
 

@@ -8,7 +8,7 @@ from posthaste_lab.factorial.effects import OTHER_SHARES
 if TYPE_CHECKING:
     from posthaste_lab.experiments.description import Experiment
 
-# Columns of trials.csv and kinds.csv beside levels and figures. A factor may be named like a figure and takes its column.
+# Columns of trials.csv and kinds.csv beside levels and figures. A factor named like a figure takes that column.
 COLUMNS = ("trial", "place", "cell", "repetition", "status", "accepted", "took_s", "kind")
 
 

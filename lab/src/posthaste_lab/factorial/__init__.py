@@ -1,8 +1,8 @@
 """Designed experiments: which factors matter, by how much, and how surely.
 
-The model is y = q0 + qA xA + qB xB + qAB xA xB + … + e with x = -1 or +1. An effect q is half of what a change from
-the low to the high level does; books that print 2q mean the same. Jain, The Art of Computer Systems Performance
-Analysis (1991), chapters 16 to 22.
+The model is y = q0 + qA xA + qB xB + qAB xA xB + … + e with x = -1 or +1. An effect q is half of the change of y from
+the low to the high level; some books print 2q instead. Jain, The Art of Computer Systems Performance Analysis (1991),
+chapters 16 to 22.
 """
 
 from posthaste_lab.factorial.aliases import Aliases, aliases

@@ -1,8 +1,8 @@
-"""Additive or multiplicative? The old rules of thumb, applied and given with their figures.
+"""Advises on an additive or a multiplicative model by the usual rules of thumb, with their figures.
 
 Factors that each double a time multiply; factors that each add a millisecond add. Where responses span little, both
-models fit alike and the simpler one stays. Else the scale is better on which factors act independently (less
-variation in interactions) and errors do not grow with the response. Jain (1991), chapter 18.
+models fit alike, and the simpler one is advised. Otherwise that scale is better on which factors act independently
+(less variation in interactions) and errors do not grow with the response. Jain (1991), chapter 18.
 """
 
 import math
@@ -13,13 +13,13 @@ from scipy import stats
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.factorial.design import Signs
 
-SPAN_SMALL = 3.0  # below it a logarithm is nearly a straight line over the data
-SHARE_CLEAR = 0.5  # of the other model's unexplained share: half of it is a clear gain
-ROUNDING = 1e-12  # a share below it is what arithmetic leaves, and says nothing for either model
+SPAN_SMALL = 3.0  # ratio of largest to least response below which a logarithm is nearly a straight line
+SHARE_CLEAR = 0.5  # an unexplained share below this multiple of the other model's is a clear gain
+ROUNDING = 1e-12  # a smaller share is a rounding error, and says nothing for either model
 
 
 def advise(responses: FloatArray, columns: dict[str, Signs], *, blocked: bool) -> str:
-    """A sentence that begins with the model to use, and goes on with why; what blocks do says nothing for either."""
+    """Returns a sentence with the model to use, and why; effects of blocks are removed first."""
     least, largest = float(responses.min()), float(responses.max())
     if least <= 0:
         return f"additive: a response of {least:g} has no logarithm"
@@ -49,7 +49,7 @@ def _without_blocks(y: FloatArray) -> FloatArray:
 
 
 def _beyond_main_effects(y: FloatArray, columns: dict[str, Signs]) -> float:
-    """Share of the variation that interactions and error take."""
+    """Returns the share of the variation that interactions and error explain."""
     total = float(((y - y.mean()) ** 2).sum())
     if total == 0:
         return 0.0
@@ -60,7 +60,7 @@ def _beyond_main_effects(y: FloatArray, columns: dict[str, Signs]) -> float:
 
 
 def _spread_grows(y: FloatArray) -> bool:
-    """Whether cells with larger means scatter more, by rank."""
+    """Returns whether cells with larger means scatter more, by rank correlation."""
     if y.shape[1] < 2 or len(y) < 4:
         return False
     spreads = y.std(axis=1)

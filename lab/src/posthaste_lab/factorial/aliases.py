@@ -1,7 +1,7 @@
-"""What a fraction of a design cannot tell apart: aliases, defining relation, resolution.
+"""Effects that a fractional design cannot tell apart: aliases, defining relation, resolution.
 
-Found by the algebra of words, and then again from the sign table itself by comparing columns. Libraries have
-printed wrong resolutions; the two ways share no code, and a difference is an error.
+They are found by the algebra of words, and again by comparing columns of the sign table. The two ways share no code,
+and a difference is an error: libraries have printed wrong resolutions.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Aliases:
 
     `defining_relation` holds the words that equal I, shortest first, with "-" where they equal -I; `resolution` is
     the length of the shortest (0 for a full design, which has none). `sets` maps the simplest effect of each set to
-    all that are aliased with it; a sign before one says that the two cancel rather than add.
+    all effects aliased with it; "-" before an effect says that it is subtracted instead of added.
     """
 
     factors: tuple[str, ...]
@@ -42,7 +42,7 @@ class Aliases:
     sets: dict[str, tuple[str, ...]]
 
     def of(self, effect: str) -> tuple[str, ...]:
-        """What an effect cannot be told from, itself left out; "-" before what its contrary cannot be told from."""
+        """Returns the other effects with which one is aliased, with "-" before those of opposite sign."""
         wanted = effect.removeprefix("-")
         for members in self.sets.values():
             signs = {member.removeprefix("-"): -1 if member.startswith("-") else 1 for member in members}
@@ -53,7 +53,7 @@ class Aliases:
 
 
 def aliases(k: int | Iterable[str], generators: Iterable[str] = ()) -> Aliases:
-    """Aliases of a design of `k` factors in all (or the named ones) with the given generators.
+    """Returns the aliases of a design of `k` factors in all (or the named ones) with the given generators.
 
     Box, Hunter and Hunter, Statistics for Experimenters, on fractional designs; Jain (1991), chapter 19. Resolution
     III mixes main effects with interactions of two factors, IV two-factor interactions among themselves, V neither.
@@ -101,7 +101,7 @@ def _by_algebra(relation: list[Word], k: int) -> list[list[Word]]:
 
 
 def _must_match_the_columns(sets: list[list[Word]], signs: np.ndarray) -> None:
-    """Each set's columns must be equal up to the stated sign, and no two sets may share one."""
+    """Raises NumericalError unless columns are equal within each set, up to the sign, and differ between sets."""
     columns = set()
     for members in sets:
         first = signs[:, sorted(members[0].factors)].prod(axis=1)

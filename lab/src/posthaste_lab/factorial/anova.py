@@ -1,7 +1,7 @@
-"""Factors with more than two levels: one of them, or two, by analysis of variance.
+"""Analysis of variance of one or two factors with any number of levels.
 
-Jain (1991), chapters 20 to 22. F tests whether a factor does anything; effects with intervals say what. The tables
-are held against scipy and statsmodels.
+Jain (1991), chapters 20 to 22. F tests whether a factor has any effect; effects with intervals say which. Tests compare
+the tables with scipy and statsmodels.
 """
 
 import math
@@ -19,7 +19,7 @@ from posthaste_lab.stats.intervals import Interval
 
 @dataclass(frozen=True)
 class AnovaRow:
-    """One line of an analysis of variance. `f` and `p` are NaN where there is nothing to compare with."""
+    """One line of an analysis of variance. `f` and `p` are NaN where no F test applies."""
 
     source: str
     sum_squares: float
@@ -34,7 +34,7 @@ class AnovaRow:
 class OneFactor:
     """Analysis of one factor. `effects` are the levels' means less the grand mean; intervals are theirs.
 
-    `differences` are of every pair of levels, first minus second, with intervals for one comparison at a time.
+    `differences` has the interval of every pair of levels, first minus second, for one comparison at a time.
     """
 
     levels: tuple[str, ...]
@@ -48,12 +48,12 @@ class OneFactor:
 
     @property
     def f(self) -> float:
-        """F of the factor."""
+        """The F statistic of the factor."""
         return self.table[0].f
 
     @property
     def p(self) -> float:
-        """Probability of such an F by chance."""
+        """The probability of at least this F by chance."""
         return self.table[0].p
 
 
@@ -61,7 +61,7 @@ class OneFactor:
 class TwoFactor:
     """Analysis of two factors, rows and columns. Effects are differences from the grand mean.
 
-    Without repetitions `interactions` is None: they cannot be told from error, which the notes say.
+    Without repetitions `interactions` is None, as they cannot be told from error; `notes` says so.
     """
 
     row_levels: tuple[str, ...]
@@ -78,7 +78,7 @@ class TwoFactor:
     notes: tuple[str, ...] = ()
 
     def row(self, source: str) -> AnovaRow:
-        """The line of the table for "rows", "columns", "interaction" or "error"."""
+        """Returns the line of the table for "rows", "columns", "interaction" or "error"."""
         return next(line for line in self.table if line.source == source)
 
 

@@ -1,4 +1,4 @@
-"""Designs with two levels: which combinations to run, and in what order."""
+"""Designs with two levels: the combinations to run, and their order."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,10 +20,10 @@ def design(
 ) -> Signs:
     """Rows of -1/+1, a column for each factor: every run of a 2^k or, with generators, a 2^(k-p) design.
 
-    Standard order: the first factor changes fastest. Replications follow as further blocks of the same rows. With a
-    `seed`, all runs are shuffled, as they should be run: what drifts in time then hits every level alike, and the
-    same seed gives the same order. `generators` define factors by others, as in ["D=ABC"], listed or not; ask `aliases`
-    what that mixes up before running. `collect` brings responses back into standard order.
+    In standard order the first factor changes fastest. Replications follow as further blocks of the same rows. With a
+    `seed`, all runs are shuffled, as they should be run: drift in time then affects every level alike. The same seed
+    gives the same order. `generators` define factors by others, as in ["D=ABC"], listed or not; `aliases` says which
+    effects that mixes up. `collect` brings responses back into standard order.
 
     Raises BadArgument for generators that cannot be understood or leave no base.
     """
@@ -44,10 +44,10 @@ def design(
 
 
 def collect(rows: Sequence[Sequence[int]] | Signs, responses: Sequence[float] | FloatArray) -> tuple[Signs, FloatArray]:
-    """Runs in any order, brought together: each cell once, in standard order, and a row of responses for each.
+    """Returns runs in any order as `analyze` takes them: each cell once, in standard order, with its row of responses.
 
-    What `analyze` takes. Raises BadArgument when some cell was run more often than another: the sign table is for
-    balanced data (use `general` for the rest).
+    Raises BadArgument when some cell was run more often than another: the sign table is for balanced data (use
+    `general` for other data).
     """
     given, values = figures("rows", rows), figures("responses", responses)
     if not np.isin(given, (-1, 1)).all():

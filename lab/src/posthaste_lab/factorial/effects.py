@@ -1,11 +1,11 @@
 """Effects of a 2^k r design, full or fractional: sizes, shares of variation, intervals, residuals, advice.
 
-Importance (the share of variation) and significance (an interval without zero) are different things, so both are
-always there; without repetitions there is no error to judge by, and it says so. Jain (1991), chapters 17 to 19;
-numbers of the examples there are in the tests, formulas are held against statsmodels.
+Importance (the share of variation) and significance (an interval without zero) are different, so both are always
+given; without repetitions there is no estimate of the error, and a note says so. Jain (1991), chapters 17 to 19; the
+tests have the numbers of its examples, and compare formulas with statsmodels.
 
-Repetitions of all cells in turn are blocks: what one of them does to all its runs alike is taken out of the error of
-effects (Montgomery, Design and Analysis of Experiments, section 7.2). Of the mean it is all the error there is.
+Repetitions of all cells in turn are blocks: an effect of a block on all its runs is removed from the error of effects
+(Montgomery, Design and Analysis of Experiments, section 7.2). The error of the mean consists of nothing else.
 """
 
 import math
@@ -25,7 +25,7 @@ from posthaste_lab.factorial.lenth import EFFECTS_LEAST, standing_out
 from posthaste_lab.factorial.words import all_effects, factor_names, label
 from posthaste_lab.stats.intervals import Interval, mean_interval
 
-FACTORS_MAX = 12  # of an analysis: 4,096 effects
+FACTORS_MAX = 12  # factors of an analysis: 4,096 effects
 LOG_MOST = math.log(sys.float_info.max)
 OTHER_SHARES = ("repetitions", "error")
 Transform = Literal["none", "log", "reciprocal"]
@@ -63,7 +63,7 @@ class Contrast:
 class Prediction:
     """A predicted response with its interval, in the unit of the responses. Unpacks to (low, high).
 
-    On a transformed scale the interval is symmetric there, and so not here.
+    With a transform the interval is symmetric on the transformed scale, and therefore not in this unit.
     """
 
     mean: float
@@ -80,14 +80,14 @@ class Effects:
     """The analysis of a 2^k r (or 2^(k-p) r) design. Effects are named "I" (the mean), "A", "A:B", ….
 
     `effects` are q of the -1/+1 model, half of the change from low to high level, on the transformed scale.
-    `variation` is each one's share of the total sum of squares `sst` (the mean left out), with "error" beside them,
-    and "repetitions" where these are blocks. `blocks` is then what each repetition adds to every cell, else None.
+    `variation` is the share of each in the total sum of squares `sst` (without the mean), and that of "error", and of
+    "repetitions" if these are blocks. `blocks` is then what each repetition adds to every cell, else None.
     `standard_error` is that of any effect, `intervals` and `significant` follow from it; all three are empty or NaN
-    without repetitions. The mean of blocks has an interval of its own, Student's over them.
+    without repetitions. With blocks the mean has an interval of its own, Student's over blocks.
     `residuals` (cells x repetitions), `fitted` (of cells) and `sse` are on the transformed scale.
-    `multipliers` (log only) are exp(2q): by what factor the response grows from low to high; of an interaction, from
-    unlike levels to like ones. `advice` says whether an
-    additive or a multiplicative model fits these responses, and why. `notes` hold what a reader must know.
+    `multipliers` (log only) are exp(2q): the factor by which the response grows from low to high; of an interaction,
+    from unlike levels to like ones. `advice` says whether an additive or a multiplicative model fits these responses,
+    and why. `notes` hold what a reader must know.
     """
 
     names: tuple[str, ...]
@@ -113,7 +113,7 @@ class Effects:
 
     @property
     def multipliers(self) -> dict[str, float]:
-        """With logarithms: by what factor each effect multiplies the response from its low to its high level."""
+        """The factor by which each effect multiplies the response from its low to its high level; only with "log"."""
         if self.transform != "log":
             raise BadArgument("transform", self.transform, 'has multipliers only as "log"')
         return {name: math.exp(2 * q) for name, q in self.effects.items() if name != "I"}
@@ -124,7 +124,7 @@ class Effects:
         return math.sqrt(self.sse / self.degrees_of_freedom) if self.degrees_of_freedom else math.nan
 
     def contrast(self, weights: Mapping[str, float]) -> Contrast:
-        """Sum of weight times effect, such as {"A": 1, "B": -1}: does A do more than B? With its interval.
+        """Returns the sum of weight times effect with its interval; {"A": 1, "B": -1} tests whether A exceeds B.
 
         Jain (1991), chapter 18; the weights need not add up to zero.
         """
@@ -136,11 +136,11 @@ class Effects:
         return self._with_error(value, self._half(weights, 1 / self.responses.shape[1]))
 
     def predict(self, cell: Sequence[float] | Mapping[str, float], future: int | None = None) -> Prediction:
-        """Response of a cell, given as its signs; with the interval of its mean, or of the mean of `future` runs.
+        """Returns the response of a cell, given as its signs, with the interval of its mean, or of `future` runs' mean.
 
-        `future=1` is where the next single run will be. Every effect is used, so the cell's own mean is what is
-        predicted: variance s^2 (1/r + 1/future). Jain (1991), chapter 18, checked against statsmodels. With blocks,
-        s is the spread of that cell between them, and each of the `future` runs is in a block of its own.
+        `future=1` gives the interval of the next single run. Every effect is used, so the cell's own mean is predicted,
+        with variance s^2 (1/r + 1/future): Jain (1991), chapter 18, checked against statsmodels. With blocks, s is
+        the standard deviation of that cell between blocks, and each of the `future` runs is in a block of its own.
         """
         x = self._cell(cell)
         weights = {name: self._column(name, x) for name in self.effects}
@@ -163,7 +163,10 @@ class Effects:
         return Contrast(value, value - wide, value + wide)
 
     def _half(self, weights: Mapping[str, float], spread: float) -> float:
-        """Half of the interval of a weighted sum of effects; `spread` times the variance of one repetition's sum."""
+        """Returns the interval's half-width for a weighted sum of effects.
+
+        Its variance is `spread` times that of the sum in one repetition.
+        """
         cells, repetitions = self.responses.shape
         freedom, stdev = self.degrees_of_freedom, self.error_stdev
         stdev *= math.sqrt(sum(w * w for w in weights.values()) / cells)
@@ -201,16 +204,16 @@ def analyze(
     *,
     blocked: bool = False,
 ) -> Effects:
-    """Analyze a 2^k r design: `signs` are cells x factors of -1/+1, `responses` cells x repetitions.
+    """Analyzes a 2^k r design: `signs` are cells x factors of -1/+1, `responses` cells x repetitions.
 
-    `transform` sets the model: "none" additive, "log" multiplicative (natural logarithms; the mean is a geometric
-    one), "reciprocal" additive in 1/y, as rates add where times do not. A fraction is analyzed too: each effect then
-    stands for its whole set of aliases. Rows of `signs` that repeat each other, a response each, are repetitions, as
-    in a `design` with replications. With `blocked`, each column of responses is a block: its cells were run in
-    turn, as those of experiments are, and not all runs in one random order, as in the books' 2^k r designs.
+    `transform` selects the model: "none" additive, "log" multiplicative (natural logarithms; the mean is a geometric
+    one), "reciprocal" additive in 1/y, as rates add where times do not. In a fraction each effect stands for its whole
+    set of aliases. Equal rows of `signs`, with one response each, are repetitions, as in a `design` with replications.
+    With `blocked`, each column of responses is a block: its cells were run in turn, as those of experiments are, and
+    not all runs in one random order, as in the books' 2^k r designs.
 
     Raises BadArgument for signs that are no balanced design of two levels, for responses that do not fit, and for zero
-    or negative ones where a transform cannot take them.
+    or negative ones where the transform does not allow them.
     """
     table, given = _each_cell_once(_signs(signs), responses)
     if len(table) & (len(table) - 1) or len(table) < 2:
@@ -264,7 +267,7 @@ def analyze(
 
 
 def _each_cell_once(table: Signs, responses: object) -> tuple[Signs, FloatArray]:
-    """Rows that repeat each other, as those of a design with replications do, brought together by `collect`."""
+    """Returns each cell once; equal rows, as in a design with replications, are joined by `collect`."""
     values = figures("responses", responses)
     if len(values.shape) > 2 or values.size != len(table) or len(np.unique(table, axis=0)) == len(table):
         return table, values
@@ -311,7 +314,7 @@ def _transformed(given: FloatArray, transform: str) -> FloatArray:
 
 
 def _columns(table: Signs, names: list[str]) -> tuple[dict[str, Signs], dict[str, tuple[str, ...]]]:
-    """One column for each effect that can be told apart, named by its simplest member; and all its members."""
+    """Returns one column for each set of aliased effects, named by its simplest member; and the members of each set."""
     if table.shape[1] > FACTORS_MAX:
         raise BadArgument("signs", table.shape, f"must have at most {FACTORS_MAX} factors")
     columns: dict[bytes, str] = {}

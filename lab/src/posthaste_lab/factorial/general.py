@@ -1,8 +1,8 @@
-"""Any design, balanced or not, with any numbers of levels: least squares, by statsmodels.
+"""Analysis of any design, balanced or not, with any numbers of levels: least squares, by statsmodels.
 
-Factors are coded so that their effects add up to zero. With the usual coding (one level as the reference) and
-unbalanced data, tests of main effects answer another question than the one that was asked. Sums of squares are
-those of type II: each factor after all others of no higher order.
+Factors are coded so that their effects add up to zero: with the usual coding (one level as the reference) and
+unbalanced data, tests of main effects would answer another question. Sums of squares are of type II: each term after
+all others of no higher order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +21,8 @@ from posthaste_lab.stats.intervals import Interval
 class General:
     """A model fitted by least squares: the table of variance, coefficients with intervals, residuals, fit.
 
-    Coefficients are differences from the mean over levels, named "factor[level]"; of each factor's levels the last
-    is minus the sum of the others and not listed.
+    Coefficients are differences from the mean over levels, named "factor[level]"; that of a factor's last level is
+    minus the sum of the others and not listed.
     """
 
     formula: str
@@ -42,12 +42,12 @@ def general(
     interactions: Iterable[tuple[str, ...]] = (),
     confidence: float = 0.95,
 ) -> General:
-    """Fit `response` to `factors`, and to the named interactions, over the rows of a table (one row a run).
+    """Fits `response` to `factors`, and to the named interactions, over the rows of a table (one row a run).
 
-    Raises BadArgument for columns that are not there, responses that are not finite, factors that lack a level in some
-    row or have the same in all, and for models with as many coefficients as runs or with levels that never meet.
+    Raises BadArgument for missing columns, responses that are not finite, factors without a level in some row or with
+    the same in all, and for models with as many coefficients as runs or with combinations of levels that never occur.
     """
-    import pandas as pd  # what statsmodels reads
+    import pandas as pd  # statsmodels reads its frames
     import statsmodels.formula.api as smf  # slow to load, and only needed here
     from statsmodels.stats.anova import anova_lm
 
@@ -64,7 +64,7 @@ def general(
         raise BadArgument("response", response, "must be finite in every row")
     for name in factors:
         levels = frame[name].fill_nan(None) if frame[name].dtype.is_float() else frame[name]
-        if levels.null_count():  # such rows would be left out without a word, and with them their share of variation
+        if levels.null_count():  # statsmodels would silently drop such rows
             raise BadArgument("factors", name, "must have a level in every row")
         if levels.n_unique() < 2:
             raise BadArgument("factors", name, "must have two levels at least")
@@ -107,7 +107,7 @@ def general(
 
 
 def _frame(table: Mapping[str, Sequence[object]]) -> pl.DataFrame:
-    """Columns by name as a frame; numbers that are whole in some rows and not in others are numbers."""
+    """Returns columns by name as a frame; a column may mix whole and other numbers."""
     try:
         columns = {str(name): list(column) for name, column in dict(table).items()}
         return pl.DataFrame(columns, strict=False)

@@ -1,7 +1,7 @@
-"""Which effects stand out when nothing was repeated: Lenth's margin.
+"""Lenth's margin: which effects stand out in a design without repetitions.
 
-Most effects of a design are nothing but noise, so the small ones say how much noise there is. Needs enough of them:
-with three effects two may be real. Lenth, Technometrics 31 (1989).
+Most effects of a design are only noise, so the small ones show how much noise there is. That needs enough effects: of
+three, two may be real. Lenth, Technometrics 31 (1989).
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import stats
 
-EFFECTS_LEAST = 7  # those of three factors
+EFFECTS_LEAST = 7  # the number of effects of three factors
 
 
 def lenth_margin(effects: Mapping[str, float], confidence: float) -> float:
-    """How large an effect must be to stand out from those that seem to be noise; the mean "I" is left out.
+    """Returns the size, in the unit of the effects, beyond which one stands out from noise; the mean "I" is left out.
 
     t[(1+confidence)/2; m/3] x PSE, where PSE is 1.5 times the median of the effects below 2.5 times a first such
-    estimate. In the unit of the effects.
+    estimate.
     """
     sizes = np.abs([value for name, value in effects.items() if name != "I"])
     first = 1.5 * float(np.median(sizes))
@@ -26,7 +26,7 @@ def lenth_margin(effects: Mapping[str, float], confidence: float) -> float:
 
 
 def standing_out(effects: Mapping[str, float], confidence: float) -> str:
-    """The effects beyond the margin, in a sentence."""
+    """Returns a sentence about the effects beyond the margin."""
     margin = lenth_margin(effects, confidence)
     names = [name for name, value in effects.items() if name != "I" and abs(value) > margin]
     which = ", ".join(names) if names else "none"

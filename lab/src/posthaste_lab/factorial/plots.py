@@ -1,7 +1,7 @@
-"""Residuals, looked at: what a table of effects cannot show is whether its assumptions held.
+"""Plots of residuals, which show whether the assumptions behind a table of effects hold.
 
-Four views of the same figures: against the prediction (a funnel asks for logarithms, a bend for another model),
-against the normal law, in the order of cells, and by size beside the effects they blur.
+There are four views: against the prediction (a funnel suggests logarithms, a bend another model), against the normal
+law, in the order of cells, and by size beside the effects.
 """
 
 import math
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-EFFECTS_SHOWN = 15  # the largest
+EFFECTS_SHOWN = 15  # only the largest effects are drawn
 INK, FAINT = "#1b1b1b", "#8a8a8a"
 
 
 def plot_residuals(effects: Effects, unit: str = "") -> "Figure":
-    """A figure with four views of the residuals of an analysis; `unit` is that of the responses.
+    """Returns a figure with four views of the residuals of an analysis; `unit` is that of the responses.
 
-    Returns the figure and saves nothing. Without repetitions there are no residuals, and the first three views say so.
+    Nothing is saved. Without repetitions there are no residuals, and the first three views say so.
     """
-    from matplotlib.figure import Figure  # slow to load, and not everybody draws
+    from matplotlib.figure import Figure  # slow to load, and only needed here
 
     figure = Figure(figsize=(10, 7.5), layout="constrained")
     axes = figure.subplots(2, 2)

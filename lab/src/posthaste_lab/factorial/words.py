@@ -1,7 +1,7 @@
-"""Effects as sets of factors, and generators such as "D=ABC" understood.
+"""Effects as sets of factors, and the parser of generators such as "D=ABC".
 
-A product of sign columns is a set of factors: what occurs twice cancels. So effects multiply by symmetric
-difference, which is all the algebra that fractions need.
+A product of sign columns is a set of factors, since a factor that occurs twice cancels. So effects multiply by
+symmetric difference, which is all the algebra that fractions need.
 """
 
 import re
@@ -14,7 +14,7 @@ from posthaste_lab.checks import count, sequence
 from posthaste_lab.errors import BadArgument
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # without I, which is the identity
-FACTORS_MAX = 20  # a million effects: beyond it nobody reads, and memory ends
+FACTORS_MAX = 20  # a million effects: more would not fit into memory
 
 
 class Word(NamedTuple):
@@ -24,12 +24,12 @@ class Word(NamedTuple):
     sign: int = 1
 
     def times(self, other: "Word") -> "Word":
-        """The product; a factor that occurs twice is 1."""
+        """Returns the product of two words; a factor that occurs twice cancels."""
         return Word(self.factors ^ other.factors, self.sign * other.sign)
 
 
 def factor_names(factors: int | Iterable[str], argument: str = "factors") -> list[str]:
-    """Names of factors: given, or A, B, C, … for a number of them. `argument` is what the caller's user calls them."""
+    """Returns names of factors: as given, or A, B, C, … for a number. `argument` is their name in error messages."""
     if isinstance(factors, Real):  # numpy's numbers among them
         number = count(argument, cast(float, factors))
         names = list(LETTERS[:number])
@@ -44,17 +44,17 @@ def factor_names(factors: int | Iterable[str], argument: str = "factors") -> lis
 
 
 def label(word: Iterable[int], names: Sequence[str]) -> str:
-    """How an effect is written: I, A, A:B."""
+    """Returns the name of an effect: I, A, A:B."""
     return ":".join(names[i] for i in sorted(word)) or "I"
 
 
 def all_effects(k: int) -> list[frozenset[int]]:
-    """All 2^k effects: the mean, main effects, interactions of two, of three, and so on."""
+    """Returns all 2^k effects: the mean, main effects, interactions of two, of three, and so on."""
     return [frozenset(chosen) for size in range(k + 1) for chosen in combinations(range(k), size)]
 
 
 def generators_of(generators: Iterable[str] | None) -> list[str]:
-    """Generators as a list of texts."""
+    """Returns generators as a list. Raises BadArgument unless all of them are texts."""
     texts = sequence("generators", () if generators is None else generators)
     for text in texts:
         if not isinstance(text, str):
@@ -63,17 +63,17 @@ def generators_of(generators: Iterable[str] | None) -> list[str]:
 
 
 def with_generated(names: Sequence[str], generators: Iterable[str]) -> list[str]:
-    """The factors, and behind them those that only a generator names: D, of A, B, C and "D=ABC"."""
+    """Returns the factors followed by those that only a generator names, such as D for A, B, C and "D=ABC"."""
     made = [text.partition("=")[0].strip() for text in generators]
     further = [name for name in made if name and name not in names and name not in LETTERS[: len(names)]]
     return [*names, *dict.fromkeys(further)]
 
 
 def parse_generators(generators: Iterable[str], names: Sequence[str]) -> dict[int, Word]:
-    """Generators by the factor they define.
+    """Returns the words of generators, by the index of the factor that each defines.
 
-    They read "D=ABC", "D=-ABC", or "disk=cpu:memory" with longer names, for which the letters A, B, C, … (without
-    I) may stand too, by position.
+    They read "D=ABC", "D=-ABC", or "disk=cpu:memory" with longer names, which the letters A, B, C, … (without I) may
+    replace by position.
     """
     result: dict[int, Word] = {}
     for text in generators:

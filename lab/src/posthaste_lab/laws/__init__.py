@@ -1,8 +1,8 @@
 """Operational laws: relations that hold for every system observed long enough, whatever it is made of.
 
-So a table that breaks one holds a slip, not a discovery. `check` gives a verdict for every law that a run's figures
-allow; `audit` reads any table of figures and tells what cannot be. Denning and Buzen, ACM Computing Surveys 10
-(1978); Jain (1991), chapter 33.
+So a table that breaks one contains a mistake, not a discovery. `check` gives a verdict for every law that applies to a
+run's figures; `audit` finds the impossible in any table of figures. Denning and Buzen, ACM Computing Surveys 10 (1978);
+Jain (1991), chapter 33.
 """
 
 from posthaste_lab.laws.audit import Finding, audit

@@ -1,11 +1,11 @@
-"""Reads a table of figures and says what cannot be.
+"""Finds what is impossible in a table of figures.
 
-First the laws, row by row; where one fails, the finding names the slip that explains it, if a known one does: a unit
-taken for another, a rate divided by a time, a service time that contains waiting. Then what no law covers:
-percentiles out of order, shares that do not add up, an open model fed with what a closed system happened to let
-through, effects without intervals.
+- The laws are checked row by row. Where one fails, the finding names the known mistake that explains it, if any: a
+  wrong unit, a rate divided by a time, a service time that contains waiting.
+- Other rules cover percentiles out of order, shares that do not add up, an open model whose arrival rate is the
+  throughput of a closed system, and effects without intervals.
 
-Every rule here was earned: some published table broke it.
+Some published table broke each of these rules.
 """
 
 import math
@@ -29,9 +29,9 @@ INTERVALS = re.compile(
 
 
 class Finding(NamedTuple):
-    """Something in a table that cannot be. `row` counts from 0; None is the table as a whole.
+    """Something impossible or doubtful in a table. `row` counts from 0; None means the table as a whole.
 
-    An "error" contradicts a law; a "warning" leaves a way out, which the message names.
+    An "error" contradicts a law; a "warning" may have an innocent explanation, which the message names.
     """
 
     row: int | None
@@ -41,14 +41,14 @@ class Finding(NamedTuple):
 
 
 def audit(table: Table, tolerance: float = TOLERANCE, units: Mapping[str, str] | None = None) -> list[Finding]:
-    """Find the slips in a table of measured or modeled runs; an empty list means that it may be true.
+    """Returns the mistakes in a table of measured or modeled runs; an empty list means that it may be true.
 
     `table` is a frame, columns by name, or rows with named figures. Columns are known by name (population or
     clients, throughput, response_time, think_time, service_time, waiting_time, servers or workers, utilization,
     queue_length, number or jobs, visits, arrival_rate, service_rate, var_response, p50, p99, …), with a unit as
     their ending (`_ms`, `_us`, `_rps`, `_pct`), in a "units" entry of the row, or in `units`; without one they are
-    in seconds and per second. Others are ignored. Figures given as text are taken for rounded to their last digit.
-    Raises BadArgument for a unit nobody knows.
+    in seconds and per second. Other columns are ignored. Figures given as text count as rounded to their last digit.
+    Raises BadArgument for an unknown unit.
     """
     rows, tolerance = rows_of(table), non_negative("tolerance", tolerance)
     findings: list[Finding] = []
@@ -73,7 +73,7 @@ def _laws(row: Row, run: Run, tolerance: float, units: Mapping[str, str] | None)
 
 
 def _explained(verdict: Verdict, run: Run) -> tuple[str, Severity, str]:
-    """A broken law, with the slip behind it where it is a known one."""
+    """Returns the finding for a broken law, with the mistake behind it where it is a known one."""
     factor = _unit_slip(verdict)
     if factor and verdict.law != "units":
         return (
@@ -149,7 +149,7 @@ def _servers_unknown(_row: Row, run: Run, tolerance: float, _units: Mapping[str,
 
 
 def _variances(_row: Row, run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
-    """A variance beside a mean that it cannot belong to is in another unit."""
+    """Finds variances that do not fit their means, and so are probably in another unit."""
     found: Found = []
     for variance, mean in (("var_response", "response_time"), ("var_wait", "waiting_time")):
         if variance in run and mean in run and run[mean].value > 0 and run[variance].value > 0:
@@ -165,14 +165,14 @@ def _variances(_row: Row, run: Run, _tolerance: float, _units: Mapping[str, str]
 
 def _signs(_row: Row, run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
     below: Found = [("figures", "error", f"{r.column} is {r.printed:g}, below 0") for r in run.values() if r.value < 0]
-    servers = run.get("servers")  # of workers there may be none, where a tier works without
+    servers = run.get("servers")  # 0 workers are allowed: a tier may work without
     if servers is not None and servers.value == 0 and servers.column.strip().lower() == "servers":
         below.append(("figures", "error", f"{servers.column} is 0, and somebody has to serve"))
     return below
 
 
 def _percentiles(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
-    """Of one thing, a higher percentile is not smaller, and nothing is above the maximum."""
+    """Finds percentiles of one quantity that are smaller than lower ones, or larger than its maximum."""
     known: dict[tuple[str, bool], list[tuple[float, float, str, float]]] = {}
     for column, figure in row.items():
         match, value = PERCENTILE.match(str(column).lower()), number_of(figure)
@@ -180,7 +180,7 @@ def _percentiles(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, st
             group = match["of"] or "", match["unit"] is None
             seconds = value * SECONDS.get(match["unit"], 1.0)
             known.setdefault(group, []).append((_percent(match["share"]), seconds, str(column), value))
-    for has_no_unit in (False, True):  # a maximum without a name is that of the only thing there
+    for has_no_unit in (False, True):  # a maximum without a name belongs to the only named quantity
         named = [group for group in known if group[0] and group[1] == has_no_unit]
         if len(named) == 1:
             known[named[0]] += known.pop(("", has_no_unit), [])
@@ -193,7 +193,7 @@ def _percentiles(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, st
 
 
 def _percent(share: str | None) -> float:
-    """What p50, p99_9, p999, p100 and the maximum are percentiles of."""
+    """Returns the percent that p50, p99_9, p999, p100 and the maximum (100) stand for."""
     if share is None or share == "100":
         return 100.0
     digits = share.replace("_", ".")
@@ -201,7 +201,7 @@ def _percent(share: str | None) -> float:
 
 
 def _shares_of_a_row(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
-    """Columns that begin or end with `share`, or a list of shares, add up to everything."""
+    """Finds shares of a row, in columns that begin or end with `share` or in a list, that do not add up to the whole."""
     listed = next((figure for name, figure in row.items() if str(name).lower() == "shares"), None)
     if isinstance(listed, Mapping):
         listed = list(listed.values())
@@ -225,7 +225,7 @@ def _must_add_up(figures: list[object], *, percent: bool) -> Found:
 
 
 def _shares_of_a_column(rows: list[Row]) -> Found:
-    """A column of shares of variation (or of anything) adds up over the table."""
+    """Finds columns of shares, of variation or of anything, that do not add up over the table."""
     found: Found = []
     columns = {str(name) for row in rows for name in row}
     shares = [c for c in columns if re.search(r"share", c.lower())]
@@ -249,7 +249,7 @@ def _effects_without_intervals(rows: list[Row]) -> Found:
 
 
 def _units_that_change(rows: list[Row]) -> Found:
-    """The same column in one unit here and another there reads as a trend that is none."""
+    """Finds columns whose unit changes between rows, which looks like a trend and is none."""
     found: Found = []
     stated: dict[str, set[str]] = {}
     for row in rows:

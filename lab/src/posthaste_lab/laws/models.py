@@ -1,9 +1,8 @@
-"""Models in tables of measurements: fed with the wrong rate, or computed with the wrong letter.
+"""Finds wrong models in tables of measurements: given the wrong rate, or computed with the wrong probability.
 
-A closed system slows its own arrivals down. Its throughput, put into an open model as the arrival rate, comes with a
-utilization that only says how well the service rate was fitted, and a response time that explodes beside one that
-does not. And in M/M/m, the probability of waiting is not the utilization, though some books print letters that look
-alike.
+A closed system slows its own arrivals down. If its throughput is put into an open model as the arrival rate, the
+utilization only says how well the service rate was fitted, and the model's response time explodes while the measured
+one does not. And in M/M/m the probability of waiting is not the utilization, although books print similar letters.
 """
 
 import math
@@ -22,7 +21,7 @@ Found = list[tuple[str, Literal["error", "warning"], str]]
 
 
 def open_model_findings(row: Row, run: Run, tolerance: float) -> Found:
-    """An open model beside a population that goes round."""
+    """Finds an open model of a system with a closed population."""
     if "population" not in run:
         return []
     rate, rho = run.get("arrival_rate"), _utilization(run)
@@ -51,7 +50,7 @@ def _utilization(run: Run) -> float | None:
 
 
 def _is_mm1_of_its_throughput(run: Run) -> bool:
-    """Whether a modeled response is what M/M/1 answers to this throughput at this utilization."""
+    """Returns whether a modeled response time is that of M/M/1 with this throughput and utilization."""
     if not {"throughput", "utilization", "modeled_response"} <= run.keys():
         return False
     x, rho, modeled = run["throughput"], run["utilization"], run["modeled_response"]
@@ -65,7 +64,7 @@ def _is_mm1_of_its_throughput(run: Run) -> bool:
 
 
 def queueing_probability(row: Row, run: Run, tolerance: float) -> Found:
-    """A response time of M/M/m that follows from rho where Erlang's C belongs."""
+    """Finds a response time of M/M/m that was computed with rho in place of Erlang's C."""
     servers = servers_of(run)
     response: Reading | None = run.get("modeled_response", run.get("response_time"))
     if not re.match(r"^M/M/(\d+|m|c)$", str(row.get("model", "")).strip(), re.IGNORECASE) or response is None:
@@ -77,7 +76,7 @@ def queueing_probability(row: Row, run: Run, tolerance: float) -> Found:
         right = queueing.mmm(rate.value, mu.value, int(servers.value))
     except UnstableQueue as error:
         return [("open model", "error", f"M/M/{int(servers.value)}: {error}")]
-    except BadArgument:  # a rate below 0, which is told by itself, or more servers than can be computed
+    except BadArgument:  # a rate below 0, which another rule reports, or more servers than can be computed
         return []
     if _near(response.value, right.mean_response, min(tolerance, 0.01)):
         return []

@@ -1,9 +1,9 @@
-"""The laws one by one, each with a verdict: what it expects, what was measured, and whether they agree.
+"""The operational laws, each with a verdict: what it expects, what was measured, and whether they agree.
 
-Agreement allows for `tolerance` (a share of what was measured: 5 % by default, since windows of a run never coincide
-to the request) and for the digits the figures were printed with. Where it is known how many answers there were, it
-allows for the edges of the measured time too, as the load generator does: of a hundred answers they are several in a
-hundred, and behind a long think time that is many times the response time.
+Agreement allows for `tolerance` (a share of the measured figure: 5 % by default, since windows of a run never coincide
+to the request) and for the digits with which figures were printed. If the number of answers is known, it also allows
+for the edges of the measured time, as the load generator does: they are several percent of a hundred answers, and with
+a long think time that is many times the response time.
 """
 
 import math
@@ -17,10 +17,10 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.laws.reading import TIMES, VARIANCES, Reading, Row, Run, run_of
 
 TOLERANCE = 0.05
-OVER = 0.01  # of a limit that nothing can pass: what clocks and the edges of windows explain
-# What a rate is never better known than. Behind a long think time it is most of what a response time seems to be off.
+OVER = 0.01  # share by which a limit may be exceeded, because of clocks and edges of windows
+# Least uncertainty of a rate, as a share; with a long think time it causes most of a response time's difference.
 RATE_UNCERTAIN = 0.01
-DEVIATIONS = 3.0  # standard deviations that chance explains, as crates/load/src/laws.rs has it
+DEVIATIONS = 3.0  # standard deviations that chance explains, the same as in crates/load/src/laws.rs
 Relative = Literal["measured", "larger"]
 
 
@@ -51,8 +51,8 @@ def interactive(
 ) -> Verdict:
     """Response time law of closed systems: R = N/X - Z, in seconds. Jain (1991), section 33.5.
 
-    `relative_to` is what the difference is a share of: the measured figure, or the larger of the two, as one report
-    had it. `answers` are those that were counted in the measured time; where they are known, its edges are allowed for.
+    The difference is a share of the measured figure, or of the larger of the two, as `relative_to` says. `answers` is
+    the number of answers in the measured time; if it is known, the edges of that time are allowed for.
     """
     n, x = _exact("population", population), _exact("throughput", throughput)
     z, r = _exact("think_time", think_time), _exact("response_time", response_time)
@@ -78,7 +78,7 @@ def utilization(
 ) -> Verdict:
     """Utilization law: U = X S / m, and never above 1. Jain, section 33.1.
 
-    Without a measured `utilization` the verdict is on the bound alone.
+    Without a measured `utilization` only the bound is checked.
     """
     x, s = _exact("throughput", throughput), _exact("service_time", service_time)
     m = _exact("servers", positive("servers", servers))
@@ -102,19 +102,19 @@ def forced_flow(
 
 
 def population(population: float, number: float, tolerance: float = TOLERANCE) -> Verdict:
-    """No more can be in a closed system than go round in it; both are counts."""
+    """Population law: the number in a closed system does not exceed its population; both are counts."""
     n, limit = _exact("number", number), non_negative("population", population)
     return _at_most("population", lambda a: a, (n,), limit, tolerance, "number in the system")
 
 
 def service(response_time: float, service_time: float, tolerance: float = TOLERANCE) -> Verdict:
-    """A response takes at least its service; both in seconds."""
+    """Service bound: a response time is at least the service time; both in seconds."""
     s, r = _exact("service_time", service_time), non_negative("response_time", response_time)
     return _at_most("response time", lambda a: a, (s,), r, tolerance, "service time")
 
 
 def check(row: Row, tolerance: float = TOLERANCE, units: Mapping[str, str] | None = None) -> list[Verdict]:
-    """Every law that the figures of a run allow, with a verdict each; see `audit` for what columns may be called."""
+    """Returns a verdict for every law that applies to the figures of a run; see `audit` for the names of columns."""
     non_negative("tolerance", tolerance)
     run = run_of(row, units)
     return [verdict for verdict in (law(run, tolerance) for law in LAWS) if verdict is not None]
@@ -173,8 +173,8 @@ def _interactive(
         raise BadArgument("throughput", x.printed, "must be above 0")
     law, slack = "interactive response time law", RATE_UNCERTAIN * z.value
     if answers is not None and answers.value > 0:
-        # Each client is in the middle of a cycle at both edges. What is left of it there, or was before, has the
-        # deviation of a whole cycle when times are exponential, and less otherwise.
+        # Each client is in the middle of a cycle at both edges. The part of the cycle on either side of an edge has the
+        # standard deviation of a whole cycle if times are exponential, and less otherwise.
         edges = DEVIATIONS * math.sqrt(2 * n.value) / answers.value
         slack = (RATE_UNCERTAIN + edges) * n.value / x.value
     return _compare(law, lambda a, b, c: a / b - c, (n, x, z), r, tolerance, "response time", relative_to, slack)
@@ -196,7 +196,7 @@ def _of_little_in_system(run: Run, tolerance: float) -> Verdict | None:
 
 
 def _of_little_in_queue(run: Run, tolerance: float) -> Verdict | None:
-    """By the waiting time where it is known; else a queue length may mean those waiting, or all that are there."""
+    """Applies Little's law to the waiting time, if known; else `queue_length` may be of waiting or of all requests."""
     if not {"throughput", "queue_length"} <= run.keys():
         return None
     x, length = run["throughput"], run["queue_length"]
@@ -257,7 +257,7 @@ def _of_forced_flow(run: Run, tolerance: float) -> Verdict | None:
 
 
 def _at_edges(run: Run) -> float:
-    """What share of the answers may lie at the edges: those under way at each, and the question how many there were."""
+    """Returns the share of the answers that may lie at the two edges: those under way at each, and one for rounding."""
     under_way, answers = run.get("in_flight", run.get("population")), run.get("answers")
     if under_way is None or answers is None or answers.value <= 0:
         return 0.0
@@ -290,7 +290,7 @@ def _of_busy_servers(run: Run, tolerance: float) -> Verdict | None:
 
 
 def _of_units(run: Run, tolerance: float) -> Verdict | None:
-    """Every quantity in a unit of its kind: a variance squared, a time not."""
+    """Checks that every quantity has a unit of its kind: squared for a variance, not squared for a time."""
     stated = [run[name] for name in (*sorted(TIMES), *sorted(VARIANCES)) if name in run and run[name].unit]
     if not stated:
         return None
@@ -304,7 +304,7 @@ def _of_units(run: Run, tolerance: float) -> Verdict | None:
 
 
 def servers_of(run: Run) -> Reading | None:
-    """Servers of a station: stated, or workers of each middleware times middlewares. None are not known servers."""
+    """Returns the servers of a station: stated, or workers of each middleware times middlewares; None unless above 0."""
     if "servers" in run:
         found = run["servers"]
     elif "workers_per_mw" in run and "middlewares" in run:
@@ -316,7 +316,7 @@ def servers_of(run: Run) -> Reading | None:
 
 
 def passes_of(run: Run) -> Reading:
-    """Visits where they are below one: the throughput beside them may be the system's, or the station's own."""
+    """Returns the visits if below 1, else 1: the throughput may be that of the system, or of the station itself."""
     visits = run.get("visits")
     return visits if visits is not None and visits.value < 1 else Reading(1.0, 0.0, 1.0, "", "visits")
 

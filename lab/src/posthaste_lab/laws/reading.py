@@ -1,11 +1,11 @@
-"""Tables of figures, understood: which column is which quantity, in which unit, and how far it was rounded.
+"""Reads tables of figures: which column is which quantity, in which unit, and how far it was rounded.
 
-A name is a quantity and a unit (`response_time_ms`), the quantity under any of the names that reports use. What a
-column means is decided here and nowhere else; a column with another name is left alone.
+A column's name is a quantity, under any of the names that reports use, and a unit (`response_time_ms`). Only this
+module decides what a column means; columns with other names are ignored.
 
-The digits a figure was printed with tell how far it may be off: 0.02 may be anything from 0.015 to 0.025. A check
-that ignores it finds slips where somebody only rounded. Only text has kept its digits, so tables from files are best
-read as text; a number is taken for exact.
+The printed digits of a figure say how precise it is: 0.02 may be anything from 0.015 to 0.025. A check that ignores
+that reports rounding as a mistake. Only text keeps its digits, so tables from files are best read as text; a number
+counts as exact.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,7 +63,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "var_response": ("var_response", "variance_response", "response_variance", "var_r"),
     "var_wait": ("var_wait", "variance_wait", "wait_variance", "var_w"),
 }
-# Of several columns of one quantity the first counts, but for these, which say more exactly what the laws ask for.
+# The first of several columns of one quantity is used, except that these win, as they are what the laws need.
 PREFERRED = {"population", "think_kept", "response_all_mean"}
 QUANTITY = {name: quantity for quantity, names in NAMES.items() for name in names}
 COUNTS = {"population", "servers", "workers_per_mw", "middlewares", "answers"}
@@ -82,7 +82,7 @@ SUFFIXES = sorted((unit for unit in UNITS if unit.replace("_", "").isalnum()), k
 
 
 class Reading(NamedTuple):
-    """One figure: its value in seconds and their kin, how far rounding may have moved it, and as it was printed."""
+    """One figure: its value in base units (seconds, per second, …), half of its rounding, and the printed figure."""
 
     value: float
     half: float
@@ -92,12 +92,12 @@ class Reading(NamedTuple):
 
     @property
     def low(self) -> float:
-        """The least figure that rounds to it."""
+        """The least value that rounds to this figure."""
         return self.value - self.half
 
     @property
     def high(self) -> float:
-        """The largest figure that rounds to it."""
+        """The largest value that rounds to this figure."""
         return self.value + self.half
 
 
@@ -105,7 +105,7 @@ Run = dict[str, Reading]
 
 
 def rows_of(table: Table) -> list[Row]:
-    """The rows of whatever was given: a polars or pandas frame, columns by name, or rows."""
+    """Returns the rows of a table: a polars or pandas frame, columns by name, or rows."""
     if isinstance(table, pl.DataFrame):
         return list(table.iter_rows(named=True))
     if hasattr(table, "to_dict") and hasattr(table, "columns"):  # pandas, without importing it
@@ -120,13 +120,13 @@ def rows_of(table: Table) -> list[Row]:
 
 
 def _rows_of_columns(table: Mapping[str, object]) -> list[Row]:
-    """Rows of columns by name, in which what is no column holds for all; or the one row that it is."""
+    """Returns the rows of columns by name, where a single value holds for all rows; or the mapping itself as one row."""
     columns = {
         str(name): list(column)
         for name, column in table.items()
         if isinstance(column, Iterable) and not isinstance(column, str | Mapping)
     }
-    # A list may be a figure of a row, as its shares are: a table has a list for a quantity, or nothing but lists.
+    # A list may also be one figure of a row, such as shares: it is a table only if a quantity, or everything, is a list.
     if len(columns) < len(table) and not any(quantity_and_unit(name) for name in columns):
         return [table]
     lengths = {name: len(column) for name, column in columns.items()}
@@ -137,7 +137,7 @@ def _rows_of_columns(table: Mapping[str, object]) -> list[Row]:
 
 
 def quantity_and_unit(column: str) -> tuple[str, str] | None:
-    """What a column holds, by its name: `rt_ms` is a response time in milliseconds."""
+    """Returns quantity and unit of a column by its name: `rt_ms` is a response time in ms. None if it is unknown."""
     name = column.strip().lower()
     for suffix in ("", *(f"_{unit}" for unit in SUFFIXES)):
         base = name.removesuffix(suffix)
@@ -147,7 +147,7 @@ def quantity_and_unit(column: str) -> tuple[str, str] | None:
 
 
 def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
-    """The quantities of a row. Units come from `units`, a "units" entry of the row, or the columns' names."""
+    """Returns the quantities of a row. Units come from `units`, a "units" entry of the row, or the columns' names."""
     stated = _stated_units(row) | dict(units or {})
     run: Run = {}
     if "effect" in row:  # a line of an analysis, whose figures are differences
@@ -161,7 +161,7 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
         unit = _unit(str(column), quantity, named, stated)
         if unit not in UNITS:
             raise BadArgument("units", unit, f"({column}) must be one of {', '.join(u for u in UNITS if u)}")
-        # A think time of 0 was set, not measured: read as rounded to whole seconds it would explain whatever is amiss.
+        # A think time of 0 was set, not measured: if it counted as rounded to seconds, it would excuse any difference.
         is_exact = quantity in COUNTS or (quantity == "think_time" and value == 0)
         half = rounding(figure) if isinstance(figure, str) and not is_exact else 0.0
         base = str(column).strip().lower().removesuffix(f"_{named}")
@@ -171,11 +171,11 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
 
 
 def _as_laws_mean_it(row: Row, run: Run) -> Run:
-    """The figures of our own trials.csv, kinds.csv and windows.csv, where names alone would mislead."""
+    """Returns the quantities, corrected for our own trials.csv, kinds.csv and windows.csv, whose names would mislead."""
     if str(row.get("open_loop")).lower() == "true" or str(row.get("kind") or "all") != "all":
-        run.pop("population", None)  # nobody's, or of all kinds together
+        run.pop("population", None)  # there is none in an open loop, and a kind has that of all kinds together
     if "service_count" in row:
-        run.pop("service_stage", None)  # of those that were served only
+        run.pop("service_stage", None)  # a mean over served requests only
     if "tier_counted_per_s" in row:
         run.setdefault("visits", Reading(1.0, 0.0, 1.0, "", "visits of the tier"))
     errors, served = number_of(row.get("errors")), number_of(row.get("served"))
@@ -189,7 +189,7 @@ def _as_laws_mean_it(row: Row, run: Run) -> Run:
 
 
 def _unit(column: str, quantity: str, named: str, stated: Mapping[str, str]) -> str:
-    """The unit of a column: stated for it, in its name, or stated for all times."""
+    """Returns the unit of a column: stated for it, in its name, or stated for all times."""
     unit = stated.get(column, stated.get(quantity, named))
     if not unit and "*" in stated and quantity in TIMES | VARIANCES:
         unit = SPELLED.get(stated["*"], stated["*"]) + ("^2" if quantity in VARIANCES else "")
@@ -197,7 +197,7 @@ def _unit(column: str, quantity: str, named: str, stated: Mapping[str, str]) -> 
 
 
 def _stated_units(row: Row) -> dict[str, str]:
-    """From an entry "units" (for all times, or by column) or entries like "response_time_unit"."""
+    """Returns the units of an entry "units" (for all times, or by column) or of entries like "response_time_unit"."""
     stated = {str(c).removesuffix("_unit"): str(u) for c, u in row.items() if str(c).endswith("_unit") and u}
     units = row.get("units", row.get("unit"))
     if isinstance(units, Mapping):
@@ -206,7 +206,7 @@ def _stated_units(row: Row) -> dict[str, str]:
 
 
 def number_of(figure: object) -> float | None:
-    """A figure as a number; nothing for an empty cell, a word, or NaN."""
+    """Returns a figure as a number; None for an empty cell, a word, or NaN."""
     if isinstance(figure, bool) or figure is None:
         return None
     try:
@@ -217,7 +217,7 @@ def number_of(figure: object) -> float | None:
 
 
 def rounding(figure: object) -> float:
-    """Half a unit of the last digit printed."""
+    """Returns half a unit of the last printed digit."""
     try:
         exponent = Decimal(str(figure)).as_tuple().exponent
     except InvalidOperation:

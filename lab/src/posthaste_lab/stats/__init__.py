@@ -1,6 +1,6 @@
-"""What samples say, and how surely. The unit of replication is a run; requests of one run are not independent.
+"""Estimates from samples, with their uncertainty. The unit of replication is a run: its requests are not independent.
 
-Each function states its method. Where a sample cannot support an answer, the answer says so.
+Each function names its method. Where a sample is too small for an answer, the answer says so.
 """
 
 from posthaste_lab.stats.comparison import Comparison, compare_means, compare_paired

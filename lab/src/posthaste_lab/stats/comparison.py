@@ -1,4 +1,4 @@
-"""Two systems: is the difference real, and how large? An interval of the difference answers both."""
+"""Comparison of two systems: the interval of the difference says whether it is real, and how large."""
 
 import math
 import warnings
@@ -16,7 +16,7 @@ from posthaste_lab.errors import BadArgument
 class Comparison:
     """The difference of two means, a - b, with its interval. Unpacks to (low, high).
 
-    `significant` says that the interval leaves out zero; `relative` is the difference over the mean of b (NaN where
+    `significant` says that the interval does not hold zero; `relative` is the difference over the mean of b (NaN where
     that is 0); `p_value` is two-sided.
     """
 
@@ -55,9 +55,9 @@ def compare_paired(a: Iterable[float], b: Iterable[float], confidence: float = 0
 
 
 def compare_means(a: Iterable[float], b: Iterable[float], confidence: float = 0.95) -> Comparison:
-    """Mean of a minus mean of b, for samples that have nothing to do with each other.
+    """Mean of a minus mean of b, for independent samples.
 
-    Welch's interval, which does not take the variances for equal: Biometrika 34 (1947); Jain (1991), section
+    Welch's interval, which does not assume equal variances: Biometrika 34 (1947); Jain (1991), section
     13.4.2. Raises BadArgument for fewer than 2 samples of either.
     """
     first, second = samples("a", a, least=2), samples("b", b, least=2)
@@ -69,7 +69,7 @@ def compare_means(a: Iterable[float], b: Iterable[float], confidence: float = 0.
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without scipy's warning of figures that are all equal: a sample may be constant, and its variance is 0 then."""
+    """Suppresses scipy's warning about equal figures: a sample may be constant, and then its variance is 0."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
         yield

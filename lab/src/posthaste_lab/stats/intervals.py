@@ -1,8 +1,8 @@
-"""Confidence intervals: of a mean, a proportion, a percentile; and how many samples one needs.
+"""Confidence intervals of a mean, a proportion and a percentile; and the number of samples needed.
 
-Each is the classical one that keeps its promise in the cases that performance work meets: few runs (Student, not
-the normal law), rare errors (Wilson, which does not answer 0 +- 0), far percentiles (order statistics, which admit
-that a hundred requests know nothing of a p99.9).
+Each is the classical one that holds in the cases of performance work: few runs (Student, not the normal law), rare
+errors (Wilson, which does not give 0 +- 0), and far percentiles (order statistics, which show that a hundred requests
+say nothing about a p99.9).
 """
 
 import math
@@ -22,7 +22,7 @@ SAMPLES_MAX = 1e18
 
 
 class Interval(NamedTuple):
-    """Two ends. Infinite where the data leave that side open."""
+    """The two ends of an interval. An end is infinite where the data do not bound that side."""
 
     low: float
     high: float
@@ -33,13 +33,13 @@ class Interval(NamedTuple):
         return (self.high - self.low) / 2
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies within, ends included."""
+        """Returns whether a value lies within the interval, ends included."""
         return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean and where the true one is, with the given confidence. Unpacks to (low, high)."""
+    """A mean with the interval that holds the true one with the given confidence. Unpacks to (low, high)."""
 
     mean: float
     low: float
@@ -50,7 +50,7 @@ class MeanInterval:
 
     @property
     def half_width(self) -> float:
-        """What is written behind +-."""
+        """Half of the interval, as written after +-."""
         return (self.high - self.low) / 2
 
     def __iter__(self) -> Iterator[float]:
@@ -60,7 +60,7 @@ class MeanInterval:
 
 @dataclass(frozen=True)
 class ProportionInterval:
-    """A share and where the true one is. Unpacks to (low, high)."""
+    """A share with the interval of the true one. Unpacks to (low, high)."""
 
     proportion: float
     low: float
@@ -76,10 +76,10 @@ class ProportionInterval:
 
 @dataclass(frozen=True)
 class PercentileInterval:
-    """A percentile and where the true one is. Unpacks to (low, high).
+    """A percentile with the interval of the true one. Unpacks to (low, high).
 
-    An end that no order statistic reaches with this confidence is infinite; then `enough` is false, `needed` is the
-    least number of independent samples that would give both ends, and `note` says so in words.
+    An end that no order statistic reaches with this confidence is infinite. Then `enough` is false, and `note` says so
+    in words. `needed` is the least number of independent samples that gives both ends.
     """
 
     value: float
@@ -100,8 +100,8 @@ class PercentileInterval:
 def mean_interval(samples: Iterable[float], confidence: float = 0.95) -> MeanInterval:
     """Student's interval of the mean of independent samples, usually one figure for each run.
 
-    mean +- t[1-a/2; n-1] s/sqrt(n): Jain (1991), section 13.2. Not for the requests or seconds of one run, which
-    resemble their neighbors: use `batch_means` there. Raises BadArgument for fewer than 2 samples.
+    mean +- t[1-a/2; n-1] s/sqrt(n): Jain (1991), section 13.2. Not for the requests or seconds of one run, which are
+    correlated: use `batch_means` for them. Raises BadArgument for fewer than 2 samples.
     """
     values = checked("samples", samples, least=2)
     level = fraction("confidence", confidence)
@@ -113,8 +113,8 @@ def mean_interval(samples: Iterable[float], confidence: float = 0.95) -> MeanInt
 def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> ProportionInterval:
     """Wilson's interval of a share: `successes` of `n`.
 
-    Right for no failures in many tries, where the common p +- z sqrt(p(1-p)/n) answers a width of 0. Wilson, JASA
-    22 (1927), as scipy has it. Raises BadArgument for more successes than tries.
+    It is right for no failures in many tries, where the common p +- z sqrt(p(1-p)/n) has a width of 0. Wilson, JASA
+    22 (1927), as scipy computes it. Raises BadArgument for more successes than tries.
     """
     total, hits = count("n", n), count("successes", successes, least=0)
     if hits > total:
@@ -127,7 +127,7 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Pro
 def percentile_interval(samples: Iterable[float], q: float, confidence: float = 0.95) -> PercentileInterval:
     """A percentile (95 and 0.95 mean the same) with the interval that order statistics give.
 
-    Assumes nothing about the law, only independent samples; the value itself is interpolated linearly between
+    Assumes independent samples, but no distribution; the value itself is interpolated linearly between
     order statistics. Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2; Hahn and Meeker, Statistical
     Intervals, section 5.2. Coverage is at least `confidence`.
     """
@@ -139,7 +139,7 @@ def percentile_interval(samples: Iterable[float], q: float, confidence: float = 
     high = math.inf if math.isnan(ends.high) else float(ends.high)
     needed = max(math.ceil(math.log(outside) / math.log(share)), math.ceil(math.log(outside) / math.log1p(-share)))
     enough = math.isfinite(low) and math.isfinite(high)
-    if not enough:  # of a median with a confidence of 1/2, 3/4, …, where so many are just too few
+    if not enough:  # for a median with a confidence of 1/2, 3/4, … this number is just too small
         needed = max(needed, len(values) + 1)
     note = (
         ""
@@ -157,11 +157,10 @@ def percentile_interval(samples: Iterable[float], q: float, confidence: float = 
 def sample_size(
     mean: float, stdev: float, relative_error: float, confidence: float = 0.95, *, student: bool = False
 ) -> int:
-    """How many samples give an interval of +- `relative_error` (0.05 is 5 %) of the mean.
+    """Returns how many samples give an interval of +- `relative_error` (0.05 is 5 %) of the mean; at least 2.
 
     (z s / (r x))^2, rounded up: Jain (1991), section 13.9.1, for a standard deviation that is known well. With
-    `student`, the t law stands for z, which is what an interval over that many samples will really use: ask for it
-    when the answer is below 30. At least 2.
+    `student`, t replaces z, as in the interval of that many samples: use it when the answer is below 30.
     """
     center = abs(number("mean", mean))
     if center == 0:

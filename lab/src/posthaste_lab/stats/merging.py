@@ -1,6 +1,6 @@
-"""Several runs as one: what may be added up, and what may not.
+"""Merges summaries of several runs to one.
 
-Percentiles may not: the mean of two p99 is the p99 of nothing. Merge histograms instead.
+Percentiles cannot be merged: the mean of two p99 is the p99 of nothing. Merge histograms instead.
 """
 
 import math
@@ -15,11 +15,10 @@ from posthaste_lab.errors import BadArgument
 
 @dataclass(frozen=True)
 class MergedRuns:
-    """All samples of several runs together, and where their spread comes from.
+    """All samples of several runs together, and the origin of their spread.
 
-    `stdev` is that of all samples thrown together. `within_stdev` is the root of the mean variance inside runs
-    (some reports print it as an error bar; it is none), `between_stdev` the spread of the runs' means, from which
-    an interval has to come.
+    `stdev` is that of all samples together. `within_stdev` is the root of the mean variance inside runs, which some
+    reports wrongly print as an error bar. `between_stdev` is that of the runs' means, which an interval is made of.
     """
 
     mean: float
@@ -31,10 +30,10 @@ class MergedRuns:
 
 
 def merge_runs(means: Iterable[float], stdevs: Iterable[float], counts: Iterable[int]) -> MergedRuns:
-    """Merge runs of which only mean, standard deviation (n-1) and number of samples are known.
+    """Merges runs of which only mean, standard deviation (n-1) and number of samples are known.
 
-    By the law of total variance: the result is exactly what all samples together would give. Raises BadArgument
-    when the three do not fit together, or a count is below 1.
+    By the law of total variance the result is exactly that of all samples together. Raises BadArgument when the three
+    arguments have different lengths, or a count is below 1.
     """
     m, s = samples("means", means), samples("stdevs", stdevs)
     n = np.array([count("counts", each) for each in sequence("counts", counts)], dtype=np.float64)

@@ -1,9 +1,9 @@
-"""The universal scalability law: throughput as contention and coherence bend it.
+"""The universal scalability law: throughput under contention and coherence.
 
 X(N) = lambda N / (1 + sigma (N-1) + kappa N (N-1)). Gunther, Guerrilla Capacity Planning (2007), chapter 4.
 
-A curve through three coefficients fits almost anything, so the intervals are the message: one that reaches 0
-says that the data do not show that kind of loss.
+A curve with three coefficients fits almost anything, so the intervals matter most: one that reaches 0 says that the
+data do not show that kind of loss.
 """
 
 import math
@@ -19,18 +19,18 @@ from posthaste_lab.checks import FloatArray, fraction, positive, samples
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.stats.intervals import Interval
 
-NOTHING = 1e-12  # a coefficient below it is what rounding left of none
-LEVERAGE_LEFT = 1e-9  # of a point that alone decides a coefficient
-POINTS_LEAST = 4  # three coefficients, and something left to judge them by
+NOTHING = 1e-12  # a smaller coefficient is a rounding error of 0
+LEVERAGE_LEFT = 1e-9  # least value of one minus leverage, for a point that alone decides a coefficient
+POINTS_LEAST = 4  # three coefficients, and one degree of freedom for their intervals
 
 
 @dataclass(frozen=True)
 class UslFit:
     """Fitted coefficients, with intervals.
 
-    `lam` is the throughput of one (per second, in the unit of the data), `sigma` the share that must wait in turn,
-    `kappa` the cost of each pair's agreement. `peak` is the N of the highest throughput (infinite when nothing
-    bends down, and 1 when more never do more), `peak_throughput` that throughput. `intervals` are by name, cut at 0.
+    `lam` is the throughput of one (in the unit of the data), `sigma` the serial share, `kappa` the cost of coherence
+    for each pair. `peak` is the N of the highest throughput (infinite when the curve never falls, 1 when it never
+    rises), `peak_throughput` that throughput. `intervals` are by name, cut at 0.
     """
 
     lam: float
@@ -50,18 +50,18 @@ class UslFit:
     def predict(self, n: FloatArray | Sequence[float]) -> FloatArray: ...
 
     def predict(self, n: float | FloatArray | Sequence[float]) -> float | FloatArray:
-        """Throughput at `n`, one or many, which may lie beyond the data: then it is a guess with a formula."""
+        """Returns the throughput at `n`, one or many; beyond the data it is an extrapolation."""
         if isinstance(n, Iterable):
             return _usl(np.array([positive("n", each) for each in n]), self.lam, self.sigma, self.kappa)
         return float(_usl(np.array([positive("n", n)]), self.lam, self.sigma, self.kappa)[0])
 
 
 def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float = 0.95) -> UslFit:
-    """Fit the law to measured points by least squares, coefficients not below 0.
+    """Fits the law to measured points by least squares, coefficients not below 0.
 
-    At least 4 points with at least 3 different `n`. The coefficients differ by orders of magnitude, so the search is
-    scaled; intervals come from the slopes at the optimum, the residual of each point and Student's law, so that noise
-    may grow with the throughput. Raises BadArgument for fewer points.
+    It needs at least 4 points with at least 3 different `n`, and raises BadArgument otherwise. The coefficients differ
+    by orders of magnitude, so the search is scaled. Intervals come from the slopes at the optimum, the residual of each
+    point and Student's law, and stay right if the noise grows with the throughput.
     """
     load, rate = samples("n", n, least=POINTS_LEAST), samples("throughput", throughput, least=POINTS_LEAST)
     if len(load) != len(rate):
@@ -72,7 +72,7 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
         raise BadArgument("n", load.tolist(), "must hold at least 3 different figures")
     level = fraction("confidence", confidence)
     start = float((rate / load).max())
-    # Some thousand for one, so that the search ends at the same point whatever unit the throughput is in.
+    # Scaled to a thousand for N = 1, so that the search ends at the same point whatever the unit of throughput.
     found, _ = curve_fit(
         lambda x, a, b, c: _usl(x, a * 1e3, b * 1e-2, c * 1e-4),
         load,
@@ -107,10 +107,10 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
 
 
 def _standard_errors(n: FloatArray, residuals: FloatArray, lam: float, sigma: float, kappa: float) -> FloatArray:
-    """Of the three coefficients, whether residuals are alike at all `n` or grow with the throughput, as they mostly do.
+    """Returns the standard errors of the three coefficients, right also if residuals grow with the throughput.
 
-    HC3: MacKinnon and White, Journal of Econometrics 29 (1985). Each residual is taken as what the point lies beside
-    the curve through all others.
+    HC3: MacKinnon and White, Journal of Econometrics 29 (1985). Each residual is replaced by the distance of the point
+    from the curve through all other points.
     """
     down = 1 + sigma * (n - 1) + kappa * n * (n - 1)
     slopes = np.column_stack([n / down, -lam * n * (n - 1) / down**2, -lam * n**2 * (n - 1) / down**2])
@@ -122,8 +122,8 @@ def _standard_errors(n: FloatArray, residuals: FloatArray, lam: float, sigma: fl
 
 
 def _peak(sigma: float, kappa: float) -> float:
-    """The N of the highest throughput, from 1 on: where the derivative of the law is 0."""
-    if sigma >= 1:  # what one has to wait for another is more than it does
+    """Returns the N, at least 1, of the highest throughput: where the derivative of the law is 0."""
+    if sigma >= 1:  # each further one costs more waiting than the work it does
         return 1.0
     return max(1.0, math.sqrt((1 - sigma) / kappa)) if kappa > NOTHING else math.inf
 

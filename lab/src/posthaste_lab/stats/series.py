@@ -1,7 +1,7 @@
-"""Figures in the order they were measured: neighbors resemble each other, and the beginning resembles nothing.
+"""Series of figures in the order of measurement: neighbors are correlated, and the beginning is a warm-up.
 
-An interval that takes a run's seconds for independent is too narrow, by 4.4 times where neighbors correlate by 0.9.
-Batches long enough to have forgotten each other repair that.
+An interval that takes a run's seconds as independent is too narrow, by 4.4 times where neighbors correlate by 0.9.
+Means of batches that are long enough to be uncorrelated repair that.
 """
 
 import math
@@ -16,22 +16,22 @@ from scipy import stats
 from posthaste_lab.checks import FloatArray, count, fraction, non_negative, samples
 from posthaste_lab.errors import BadArgument
 
-LAG_SMALL = 0.1  # below it the interval is at most a tenth too narrow
+LAG_SMALL = 0.1  # lag-1 correlation of batch means with which the interval is at most a tenth too narrow
 BATCHES_LEAST = 16
 MSER_BATCH = 5
-MSER_LEAST = 100  # samples: where 24 of them vary by chance alone, the best cut is the last one in four cases of ten
-ROUNDING = 1e-12  # a share of sums of squares: some thousand times what a float rounds off
+MSER_LEAST = 100  # samples: of 24 that vary only by chance, the best cut is the last possible one in four of ten cases
+ROUNDING = 1e-12  # share of a sum of squares that counts as rounding: some thousand times a float's precision
 
 Frame = TypeVar("Frame")  # a frame or series of polars or pandas, an array, a list
 
 
 @dataclass(frozen=True)
 class BatchMeans:
-    """A mean of a correlated series, its interval, and how it was come by. Unpacks to (low, high).
+    """The mean of a correlated series, its interval, and the batches behind it. Unpacks to (low, high).
 
-    `lag1` is the correlation of neighboring batches; `effective_n` how many independent samples the series is
-    worth. `settled` is false when even the longest batches still remember each other: the interval is too narrow,
-    the run too short.
+    `lag1` is the correlation of neighboring batches; `effective_n` the number of independent samples with the same
+    information as the series. `settled` is false when even the longest batches are correlated: the interval is too
+    narrow, and the run too short.
     """
 
     mean: float
@@ -46,7 +46,7 @@ class BatchMeans:
 
     @property
     def half_width(self) -> float:
-        """What is written behind +-."""
+        """Half of the interval, as written after +-."""
         return (self.high - self.low) / 2
 
     def __iter__(self) -> Iterator[float]:
@@ -55,10 +55,10 @@ class BatchMeans:
 
 
 def batch_means(series: Iterable[float], batches: int | None = None, confidence: float = 0.95) -> BatchMeans:
-    """Interval of the mean of one long run: means of consecutive batches, taken as samples.
+    """Returns the interval of the mean of one long run, from means of consecutive batches.
 
-    Without `batches`, the batch is doubled until the lag-1 correlation of batch means falls to 0.1, while at least
-    16 batches are left. What does not fill a batch is dropped at the beginning, where the run is least steady.
+    Without `batches`, the batch size is doubled until the lag-1 correlation of batch means falls to 0.1, while at least
+    16 batches are left. Samples that fill no batch are dropped at the beginning, where the run is least steady.
     Jain (1991), section 25.5.2; Law, Simulation Modeling and Analysis, chapter 9.
     """
     values = samples("series", series, least=4)
@@ -102,10 +102,10 @@ def _lag1(values: FloatArray) -> float:
 
 
 class WarmUp(int):
-    """How many samples at the beginning to drop: an index, which also knows whether it can be believed.
+    """The number of samples to drop at the beginning: an index, which also knows how reliable it is.
 
-    `enough` is false where there are fewer than 100 samples, whose best cut is chance. `too_short` means that there are
-    enough, and the best cut lay at the limit of half the run, so the run never settled. `note` says either in words.
+    `enough` is false for fewer than 100 samples, whose best cut is chance. `too_short` means that there are enough,
+    and the best cut lies at its limit of half the run, so the run never settled. `note` says either in words.
     """
 
     enough: bool
@@ -114,7 +114,7 @@ class WarmUp(int):
     _spreads: FloatArray
 
     def __new__(cls, cut: int, *, samples: int, spreads: FloatArray) -> "WarmUp":
-        """A cut, with its verdict; `spreads` are those of MSER-5 for each cut up to half the run."""
+        """Makes a cut with its verdict; `spreads` are the statistics of MSER-5 for each cut up to half the run."""
         self = super().__new__(cls, cut)
         limit = (len(spreads) - 1) * MSER_BATCH
         self.enough = samples >= MSER_LEAST
@@ -128,9 +128,9 @@ class WarmUp(int):
         return self
 
     def narrower_than(self, cut: int) -> float:
-        """By what share the interval of what is left is narrower than if `cut` samples were dropped.
+        """Returns the share by which the interval of the rest is narrower than if `cut` samples were dropped.
 
-        That cut is rounded up to five. Of a cut beyond half the run nothing is known: 0.
+        `cut` is rounded up to a multiple of five. Returns 0 for one beyond half the run, about which nothing is known.
         """
         place = math.ceil(cut / MSER_BATCH)
         if place >= len(self._spreads) or self._spreads[place] <= 0:
@@ -139,12 +139,12 @@ class WarmUp(int):
 
 
 def mser5(series: Iterable[float]) -> WarmUp:
-    """Where the warm-up ends, by MSER-5: the cut that makes the interval of what is left narrowest.
+    """Returns the end of the warm-up by MSER-5: the cut that makes the interval of the rest narrowest.
 
-    Over means of five, the cut d minimizes the sum of squares of what follows over (n-d)^2, for d up to half of the
-    run. White, Simulation 69 (1997); White, Cobb and Spratt, Winter Simulation Conference 2000. Answers the number of
-    samples to drop; series[mser5(series):] is what to keep. From 20 samples on there is an answer, and from 100 on one
-    that is more than chance (`WarmUp.enough`).
+    Over means of five, the cut d minimizes the sum of squares of the rest over (n-d)^2, for d up to half of the run.
+    White, Simulation 69 (1997); White, Cobb and Spratt, Winter Simulation Conference 2000. The result is the number of
+    samples to drop: keep series[mser5(series):]. It needs 20 samples, and 100 to be more than chance
+    (`WarmUp.enough`).
     """
     values = samples("series", series, least=4 * MSER_BATCH)
     means = values[: len(values) // MSER_BATCH * MSER_BATCH].reshape(-1, MSER_BATCH).mean(axis=1)
@@ -152,7 +152,7 @@ def mser5(series: Iterable[float]) -> WarmUp:
     shifted = means - means.mean()  # against cancellation in the sums of squares
     sums, squares = np.cumsum(shifted[::-1])[::-1], np.cumsum(shifted[::-1] ** 2)[::-1]
     deviations = squares - sums**2 / left
-    # Where nothing varies rounding must not choose between cuts.
+    # In a constant series rounding must not choose between cuts.
     deviations[deviations <= ROUNDING * squares] = 0.0
     spreads = (deviations / left.astype(np.float64) ** 2)[: len(means) // 2 + 1]
     return WarmUp(int(np.argmin(spreads)) * MSER_BATCH, samples=len(values), spreads=spreads)
@@ -167,11 +167,11 @@ def trim(
     tail_s: float | None = None,
     time: str = "elapsed_s",
 ) -> Frame:
-    """Drop the beginning and the end of a run: shares of its rows, or seconds of its clock.
+    """Drops the beginning and the end of a run: shares of its rows, or seconds of its clock.
 
     `frame` is a table, a series or a list in the order of measurement. With `head_s` or `tail_s` the shares are not
-    used; the column named by `time` tells each row's seconds. Rows on the border stay. Raises BadArgument when
-    nothing would be left.
+    used; the column `time` has each row's seconds. Rows on the border are kept. Raises BadArgument when nothing would
+    be left.
     """
     if head_s is not None or tail_s is not None:
         return _trim_by_clock(frame, non_negative("head_s", head_s or 0.0), non_negative("tail_s", tail_s or 0.0), time)
