@@ -1,6 +1,6 @@
 """The blocking client: one method for each request.
 
-It may be shared by threads; each request under way has a connection of redis-py's pool.
+Threads may share a client; each request under way uses a connection of redis-py's pool.
 """
 
 import time
@@ -23,9 +23,9 @@ T = TypeVar("T")
 class Client:
     """A queue tier, for blocking programs.
 
-    `url` is `redis://`, `rediss://` (TLS) or `unix://` as in redis-py, and further keywords go to redis-py as they
-    are, but for a few that would spoil its answers. A try lasts `timeout` seconds; a request that may be repeated is
-    tried `attempts` times.
+    `url` is `redis://`, `rediss://` (TLS) or `unix://` as in redis-py. Further keywords are passed to redis-py, except
+    a few that would spoil its answers. A try lasts at most `timeout` seconds; a request that may be repeated is tried
+    up to `attempts` times.
     """
 
     def __init__(
@@ -38,73 +38,76 @@ class Client:
         attempts: int = 5,
         **more: Any,  # noqa: ANN401 - redis-py's own
     ) -> None:
-        """Connect at the first request."""
+        """Makes the client, which connects at its first request."""
         self._patience = settings.Patience(timeout, attempts)
         options = settings.options(redis.Redis, url, account, secret, self._patience, more)
         self._redis = redis.Redis.from_url(url, **options, retry=Retry(NoBackoff(), 0))
-        self._closed = 0  # how often
+        self._closed = 0  # number of calls of close()
 
     def __enter__(self) -> Self:
-        """Use it in a `with`."""
+        """Returns the client itself, for a `with`."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Closes the client."""
         self.close()
 
     def close(self) -> None:
-        """Give the connections back, those of other threads' requests too; a later request connects anew."""
+        """Closes the connections, also under other threads' requests; a later request connects again."""
         self._closed += 1
         self._redis.close()
 
     # Queues.
 
     def create_queue(self, name: str | None = None, **options: Unpack[QueueOptions]) -> int:
-        """Make a queue, or change the options of one. Its id; without a name it is named by its id."""
+        """Makes a queue, or changes the options of an existing one; returns its id, which is also the default name."""
         return self.ask(requests.create_queue(name, options))
 
     def delete_queue(self, name: str) -> int:
-        """Delete a queue; how many messages went with it."""
+        """Deletes a queue; returns the number of messages deleted with it."""
         return self.ask(requests.delete_queue(name))
 
     def purge_queue(self, name: str) -> int:
-        """Remove every message of a queue; how many there were."""
+        """Removes every message of a queue; returns their number."""
         return self.ask(requests.purge_queue(name))
 
     def queues(self) -> list[Queue]:
-        """Every queue, by id."""
+        """Returns every queue, in the order of ids."""
         return self.ask(requests.queues())
 
     def queue(self, name: str) -> QueueDetails:
-        """One queue with its options."""
+        """Returns one queue with its options."""
         return self.ask(requests.queue(name))
 
     def readable(self) -> list[str]:
-        """The queues that hold a message this account may read now."""
+        """Returns the names of queues that hold a message which this account may read now."""
         return self.ask(requests.readable())
 
     def redrive(self, source: str, to: str | None = None) -> int:
-        """Move dead letters back to where they came from, or all to one queue; how many."""
+        """Moves dead letters back to their original queues, or all to one queue; returns their number."""
         return self.ask(requests.redrive(source, to))
 
     # Messages.
 
     def send(self, queue: str, body: str | bytes, **options: Unpack[SendOptions]) -> int:
-        """Store a message once, however often it takes. Its id; with `to="*"` the number of copies."""
+        """Stores a message once, even if it is tried again; returns its id, with `to="*"` the number of copies."""
         return self.ask(requests.send(queue, body, options))
 
     def send_many(self, queue: str, *bodies: str | bytes) -> list[int]:
-        """Store messages, all or none; their ids. Not tried again once sent: after ConnectionLost they may be there."""
+        """Stores messages, all or none; returns their ids.
+
+        The request is not repeated once it was sent: after ConnectionLost the messages may or may not be stored.
+        """
         return self.ask(requests.send_many(queue, bodies)) if bodies else []
 
     def peek(self, queue: str | None = None, **options: Unpack[ReadOptions]) -> Message | None:
-        """The message that a pop would take; it stays."""
+        """Returns the message that a pop would take, and leaves it in the queue."""
         return self.ask(requests.peek(queue, options))
 
     def peek_many(self, queue: str | None = None, *, count: int, **options: Unpack[ReadOptions]) -> list[Message]:
-        """The next messages; they stay."""
+        """Returns the next messages, at most `count`, and leaves them in the queue."""
         return self.ask(requests.peek_many(queue, count, options))
 
     def pop(
@@ -115,7 +118,10 @@ class Client:
         wait: float = 0.0,
         **options: Unpack[ReadOptions],
     ) -> Message | None:
-        """Take a message, waiting for it so many seconds. With a lease it comes back after those seconds."""
+        """Takes a message, waiting for it up to `wait` seconds; None if there is none.
+
+        With a `lease` the message returns to the queue after that many seconds unless it is acknowledged.
+        """
         pop = Pop.new(queue, lease, options)
         return self._await(pop.one, wait)
 
@@ -128,26 +134,26 @@ class Client:
         wait: float = 0.0,
         **options: Unpack[ReadOptions],
     ) -> list[Message]:
-        """Take the messages that are there, at most `count`; wait when there are none."""
+        """Takes the available messages, at most `count`; waits up to `wait` seconds only if there are none."""
         pop = Pop.new(queue, lease, options)
         return self._await(lambda piece: pop.many(count, piece), wait)
 
     def ack(self, *messages: Message | str) -> int:
-        """Remove leased messages; how many leases were still there. After a lost answer, fewer than were removed."""
+        """Removes leased messages; returns how many leases still existed, fewer if the request had to be repeated."""
         return self.ask(requests.ack(tuple(requests.receipt(one) for one in messages))) if messages else 0
 
     def nack(self, message: Message | str, *, delay: float | None = None) -> bool:
-        """Give a leased message back, readable at once or after so many seconds."""
+        """Gives a leased message back, readable at once or after `delay` seconds; returns whether the lease existed."""
         return self.ask(requests.nack(requests.receipt(message), delay))
 
     def extend(self, message: Message | str, seconds: float) -> bool:
-        """Keep a leased message so many seconds from now; whether the lease was still there."""
+        """Extends a lease to `seconds` from now; returns whether it still existed."""
         return self.ask(requests.extend(requests.receipt(message), seconds))
 
-    # The way there and back.
+    # Sending requests.
 
     def ask(self, request: Request[T]) -> T:
-        """One request and its answer, tried again where that does no harm."""
+        """Sends a request and returns its answer; repeats it after a failure if that does no harm."""
         in_doubt = False
         for pause in self._patience.pauses():
             try:
@@ -174,7 +180,7 @@ class Client:
         return request.understand(answer, in_doubt=in_doubt)
 
     def _await(self, piece: Callable[[float], Request[T]], wait: float) -> T:
-        """Wait in pieces until something is there or the time is over."""
+        """Repeats a waiting request in pieces (see `settings`) until it finds something or the time is over."""
         end = time.monotonic() + wait
         while True:
             left = max(end - time.monotonic(), 0.0)

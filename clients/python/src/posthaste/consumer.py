@@ -4,12 +4,12 @@
         with delivery as message:
             work(message)
 
-or `Consumer(client, "orders").run(work)`, which also logs what failed and goes on.
+or `Consumer(client, "orders").run(work)`, which also logs failures and continues.
 
-A lease is what makes this safe: when the process dies, its message comes back to others after at most `lease`
-seconds. While the work lasts the lease is extended from a thread beside it, up to `longest` seconds, so that work
-which hangs does not keep its message for good. A message that failed comes back after a pause that grows with its
-deliveries; a queue with a dead letter option moves it aside in the end.
+Leases make this safe: when the process dies, its message comes back to other consumers after at most `lease` seconds.
+While the work lasts another thread extends the lease, up to `longest` seconds, so that work which hangs does not keep
+its message for ever. A message that failed comes back after a pause that grows with its deliveries; a queue with a dead
+letter option finally moves it aside.
 """
 
 import logging
@@ -35,7 +35,7 @@ NOT_NOW = (ConnectionLost, Busy, StoreFailed, Full)
 
 
 def growing_pause(message: Message) -> float:
-    """1, 2, 4 … seconds after each delivery that failed, at most a minute."""
+    """Returns the seconds until a failed message comes back: 1, 2, 4 … by its deliveries, at most a minute."""
     return float(min(2 ** min(message.deliveries - 1, 6), 60))
 
 
@@ -43,25 +43,28 @@ class Delivery:
     """One leased message. In a `with` it is extended, then acknowledged or, after an exception, given back."""
 
     def __init__(self, client: Client, message: Message, renewal: Renewal, pause: Callable[[Message], float]) -> None:
-        """A message, and what to do with it afterwards."""
+        """Makes a delivery; `renewal` extends its lease, `pause` says how long a failed message waits."""
         self._client = client
         self._renewal = renewal
         self._pause = pause
         self.message = message
 
     def __enter__(self) -> Message:
-        """Begin the work."""
+        """Begins to extend the lease, and returns the message."""
         self._renewal.begin(receipt(self.message))
         return self.message
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it. LeaseLost when it was done and somebody else may be doing it again."""
+        """Acknowledges the message, or gives it back after an exception.
+
+        Raises LeaseLost if the work was done but its lease was lost, so that another consumer may repeat it.
+        """
         try:
             self._end(kind)
         finally:
-            # Not before: where the first try to acknowledge hangs, the second is to find the lease.
+            # Not earlier: if the first try to acknowledge hangs, the second one must still find the lease.
             self._renewal.end(receipt(self.message))
 
     def _end(self, kind: type[BaseException] | None) -> None:
@@ -71,10 +74,10 @@ class Delivery:
         elif issubclass(kind, Exception):
             self._give_back(self._pause(self.message))
         else:
-            self._give_back(None)  # not its fault: whoever comes next may have it at once
+            self._give_back(None)  # the message did not cause this: the next consumer may have it at once
 
     def _give_back(self, delay: float | None) -> None:
-        """NACK it. That this fails must not hide why it is done: an interrupt, say, that ends the program."""
+        """Gives the message back. A failure is only logged: it must not hide the reason, such as an interrupt."""
         try:
             self._client.nack(self.message, delay=delay)
         except Exception as error:
@@ -97,7 +100,7 @@ class Consumer:
         pause: Callable[[Message], float] = growing_pause,
         **options: Unpack[ReadOptions],
     ) -> None:
-        """Take nothing yet."""
+        """Makes a consumer; it takes its first message when it is iterated over."""
         if lease <= 0:
             raise ValueError(f"lease must be above 0 seconds, not {lease}")
         check_names(options, ReadOptions.__optional_keys__)
@@ -106,19 +109,19 @@ class Consumer:
         self._lease = lease
         self._pause = pause
         self._options = options
-        # No threading.Event: a signal handler that sets one waits for good for the lock of a wait that it interrupted.
+        # No threading.Event: a signal handler that sets one would deadlock on the lock of a wait that it interrupted.
         self._stopped = False
         self._renewal = Renewal(client.extend, lease, longest)
 
     def stop(self) -> None:
-        """Take no further message. From a signal handler or another thread too.
+        """Makes the consumer take no further message. Signal handlers and other threads may call it.
 
-        Heard within a second, while the tier answers; where it is silent, after the tries of the request under way.
+        It takes effect within a second while the tier answers; otherwise after the tries of the request under way.
         """
         self._stopped = True
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Deliveries until `stop`. While the tier does not serve, it waits and asks again."""
+        """Yields deliveries until `stop`. While the tier does not serve, it waits and asks again."""
         while not self._stopped:
             try:
                 message = self._client.pop(self._queue, lease=self._lease, wait=PIECE_S, **self._options)
@@ -130,7 +133,7 @@ class Consumer:
                 yield Delivery(self._client, message, self._renewal, self._pause)
 
     def run(self, work: Callable[[Message], object]) -> None:
-        """Have each message worked on, until `stop`. What fails is logged and comes back later."""
+        """Calls `work` for each message, until `stop`. Messages whose work fails are logged and come back later."""
         for delivery in self:
             try:
                 with delivery as message:

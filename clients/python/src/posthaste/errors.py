@@ -1,8 +1,7 @@
-"""What can go wrong, as types.
+"""The errors of the client.
 
-The server begins every refusal with one word for programs; each word is a type here, so that a program catches
-what it can do something about and lets the rest pass. A lost connection is no refusal: nobody knows what became
-of the request.
+The server begins every refusal with one word for programs. Each word is a type here, so that a program can catch the
+errors that it can handle. A lost connection is no refusal: it is unknown whether the request happened.
 """
 
 import re
@@ -12,7 +11,7 @@ from redis import exceptions
 
 
 class PosthasteError(Exception):
-    """Whatever this package raises of its own."""
+    """Base of all errors of this package."""
 
 
 class ConnectionLost(PosthasteError):
@@ -24,11 +23,11 @@ class NotConnected(ConnectionLost):
 
 
 class LeaseLost(PosthasteError):
-    """The lease had run out before the message was acknowledged: somebody else may have it by now."""
+    """The lease had run out before the message was acknowledged: another consumer may have it by now."""
 
 
 class Refused(PosthasteError):
-    """The server said no. `word` is its word for programs, the text its sentence for people."""
+    """The server refused the request. `word` is its word for programs, the message its sentence for people."""
 
     word: ClassVar[str] = "ERR"
 
@@ -46,7 +45,7 @@ class NoAccount(Refused):
 
 
 class NoQueue(Refused):
-    """There is no queue of that name; also when it is deleted while somebody waits on it."""
+    """There is no queue of that name; also when it is deleted while a request waits on it."""
 
     word = "NOQUEUE"
 
@@ -70,7 +69,7 @@ class Full(Refused):
 
 
 class Busy(Refused):
-    """Too many requests wait. Nothing happened; it may be tried again."""
+    """Too many requests are waiting. The request did not happen, and may be tried again."""
 
     word = "BUSY"
 
@@ -92,17 +91,17 @@ _BY_WORD: dict[str, type[Refused]] = {
     for kind in (NotLoggedIn, NoAccount, NoQueue, BadQuery, TooBig, Full, Busy, StoreFailed, Denied, Refused)
 }
 
-# What a tier tells a connection that it does not let in: it comes as an answer, and yet nothing was asked.
+# A tier's messages to a connection that it refuses: they arrive as an answer, although no request was read.
 _TURNED_AWAY = re.compile(r"max number of clients reached|too many connections from your address")
-# How redis-py says so. What it might say otherwise one day counts as a lost connection, which is the safe side.
+# redis-py's messages for a failed connection. Other ones count as a lost connection, which is the safe side.
 _NOT_CONNECTED = re.compile(r"Error (.* )?connecting to |Timeout connecting to |Too many connections")
 
 
 def understood(error: exceptions.RedisError | OSError) -> PosthasteError:
-    """What an error of redis-py means here.
+    """Returns this package's error for one of redis-py.
 
-    redis-py cuts the first word away where it is also one of Redis's, and keeps it in `status_code`; before its version
-    7.2 in the type alone, which to it is a kind of lost connection.
+    redis-py removes the first word where it is also one of Redis's, and keeps it in `status_code`; before version 7.2
+    only its type shows the word, and that type is a kind of lost connection.
     """
     text = str(error)
     if isinstance(error, exceptions.AuthenticationError):

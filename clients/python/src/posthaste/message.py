@@ -17,26 +17,26 @@ class Message:
     """The only account that may read it; None when it is for anyone."""
     sent_at: datetime
     deliveries: int
-    """How often it was handed out; a pop counts itself."""
+    """Number of deliveries; that of the current pop is included."""
     body: bytes
     priority: int = 0
     headers: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     receipt: str | None = None
-    """Names the lease, when it was popped with one."""
+    """Name of its lease; None when it was not popped with one."""
     first_queue: str | None = None
-    """Where a dead letter came from."""
+    """The queue from which a dead letter came; None for other messages."""
     reason: str | None = None
-    """Why it is a dead letter."""
+    """The reason why it is a dead letter; None for other messages."""
 
     @property
     def text(self) -> str:
-        """The body as text. UnicodeDecodeError, a ValueError, when it is not UTF-8."""
+        """The body as text. Raises UnicodeDecodeError, a ValueError, when it is not UTF-8."""
         return self.body.decode()
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Where messages go that were delivered `after` times without an acknowledgment."""
+    """The queue to which messages are moved after `after` deliveries without an acknowledgment."""
 
     queue: str
     after: int
@@ -49,16 +49,16 @@ class Queue:
     name: str
     id: int
     messages: int
-    """In any state."""
+    """Number of messages in any state."""
     bytes: int
-    """Of their bodies."""
+    """Total bytes of the bodies of its messages."""
     oldest_s: float
     """The age of its oldest message in seconds; 0 when it is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDetails(Queue):
-    """One queue with its options, as QINFO shows it. A limit that is None is none."""
+    """One queue with its options, as QINFO shows it. None means no limit."""
 
     leased: int
     delayed: int
@@ -71,7 +71,7 @@ class QueueDetails(Queue):
 
 
 def message(answer: Any) -> Message:  # noqa: ANN401 - redis-py gives what came
-    """The message in a map. Fields that are not known here are passed over, as the server's pages ask."""
+    """Returns the message in a map. Unknown fields are ignored, as the server's documentation requires."""
     fields = _fields(answer)
     return Message(
         id=fields["id"],
@@ -90,22 +90,22 @@ def message(answer: Any) -> Message:  # noqa: ANN401 - redis-py gives what came
 
 
 def message_or_none(answer: Any) -> Message | None:  # noqa: ANN401
-    """The message, or None when there was none."""
+    """Returns the message, or None when there is none."""
     return None if answer is None else message(answer)
 
 
 def messages(answer: Any) -> list[Message]:  # noqa: ANN401
-    """All messages of an array."""
+    """Returns all messages of an array."""
     return [message(one) for one in answer]
 
 
 def queues(answer: Any) -> list[Queue]:  # noqa: ANN401
-    """All queues of an array."""
+    """Returns all queues of an array."""
     return [Queue(**_counts(_fields(one))) for one in answer]
 
 
 def queue_details(answer: Any) -> QueueDetails:  # noqa: ANN401
-    """A queue with its options."""
+    """Returns a queue with its options."""
     fields = _fields(answer)
     grave = fields["deadletter"] and _fields(fields["deadletter"])
     return QueueDetails(
@@ -122,7 +122,7 @@ def queue_details(answer: Any) -> QueueDetails:  # noqa: ANN401
 
 
 def names(answer: Any) -> list[str]:  # noqa: ANN401
-    """Names of queues."""
+    """Returns the names of queues."""
     return [_text(one) for one in answer]
 
 

@@ -1,10 +1,10 @@
 """Extends leases while work lasts, from a thread of its own that starts with the first message.
 
-A lease is extended when a third of it is over, so two attempts may fail before it is lost. Whether it was lost is
-not told to the work, which could not stop half-way; the acknowledgment finds out. The work's end does not wait for
-an extension under way, which may hang longer than the lease lasts; what becomes of it is nobody's concern then.
+A lease is extended when a third of it is over, so two attempts may fail before it is lost. The work is not told that
+its lease was lost, as it could not stop half-way; the acknowledgment detects it. The end of the work does not wait for
+an extension under way, which may hang longer than the lease lasts, and whose result no longer matters.
 
-A process that is forked off has neither the thread nor the messages under work: it begins with none.
+A forked process has neither the thread nor the messages under work: it begins with none.
 """
 
 import logging
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 log = logging.getLogger("posthaste")
 
 IDLE_S = 10.0
-"""How long the thread waits for a next message before it ends."""
+"""Seconds for which the thread waits for the next message before it ends."""
 
 
 @dataclass(slots=True)
@@ -28,10 +28,10 @@ class _Held:
 
 
 class Renewal:
-    """The leases under work."""
+    """The leases of messages that are being worked on."""
 
     def __init__(self, extend: Callable[[str, float], bool], lease: float, longest: float) -> None:
-        """Leases of so many seconds, each extended for at most `longest`."""
+        """Extends leases of `lease` seconds by calling `extend`, each for at most `longest` seconds."""
         self._extend = extend
         self._lease = lease
         self._longest = longest
@@ -39,24 +39,24 @@ class Renewal:
         _all.add(self)
 
     def forget(self) -> None:
-        """Begin anew, in a process that was forked off."""
+        """Forgets all leases and the thread, as a forked process must."""
         self._held: dict[str, _Held] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def begin(self, receipt: str) -> None:
-        """Extend this lease from now on."""
+        """Begins to extend this lease."""
         now = time.monotonic()
         with self._changed:
             if self._thread is None:
                 thread = threading.Thread(target=self._work, name="posthaste-renewal", daemon=True)
-                thread.start()  # may fail, and is tried again by the next one then
+                thread.start()  # if it fails, the next lease tries again
                 self._thread = thread
             self._held[receipt] = _Held(due=now + self._lease / 3, until=now + self._longest)
             self._changed.notify()
 
     def end(self, receipt: str) -> None:
-        """Extend it no more."""
+        """Stops extending this lease."""
         with self._changed:
             self._held.pop(receipt, None)
 
@@ -64,7 +64,7 @@ class Renewal:
         while (receipt := self._next_due()) is not None:
             try:
                 alive = self._extend(receipt, self._lease)
-            except Exception as error:  # whatever it is: the other leases are still to be extended
+            except Exception as error:  # of any kind: the other leases must still be extended
                 if self._is_held(receipt):
                     log.warning("a lease could not be extended yet: %s", error)
                 continue
@@ -76,7 +76,10 @@ class Renewal:
             return receipt in self._held
 
     def _next_due(self) -> str | None:
-        """Wait until a lease is due, and set when it will be so again. None: nothing is worked on, the thread ends."""
+        """Waits until a lease is due, sets its next due time, and returns it.
+
+        Returns None, so that the thread ends, when there has been no lease for IDLE_S.
+        """
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -101,5 +104,5 @@ def _forget_all() -> None:
         renewal.forget()
 
 
-if hasattr(os, "register_at_fork"):  # not where nothing forks
+if hasattr(os, "register_at_fork"):  # missing on systems without fork
     os.register_at_fork(after_in_child=_forget_all)

@@ -1,10 +1,10 @@
 """Every request as a value: its words, how its answer is read, and whether it may be repeated.
 
-No input or output happens here, so that the blocking and the asynchronous client say the same words. A request may
-be repeated when asking twice does what asking once does: by itself (PEEK, QCREATE), or because it carries a key by
-which the server knows it again (SEND with DEDUP, POP with REQID). Such a key is made when the request is made, so
-every repetition has the same one. A pop with a lease carries none: should its answer be lost, the message comes
-back when the lease is over, and the server need not remember a key for ten minutes.
+No input or output happens here, so that the blocking and the asynchronous client send the same words. A request may be
+repeated when sending it twice has the effect of sending it once: by its nature (PEEK, QCREATE), or because it has a key
+by which the server recognizes it (SEND with DEDUP, POP with REQID). The key is made with the request, so every
+repetition has the same one. A pop with a lease has no key: if its answer is lost, the message comes back when the lease
+is over, and the server need not remember a key for ten minutes.
 """
 
 import uuid
@@ -21,27 +21,27 @@ Word = str | bytes | int
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """What is asked, and what becomes of the answer."""
+    """A request, and how its answer is read."""
 
     words: tuple[Word, ...]
     read: Callable[[Any], T]
     repeatable: bool = True
     read_in_doubt: Callable[[Any], T] | None = None
-    """How the answer is read when an earlier try may have happened. None: as ever."""
+    """Reads the answer when an earlier try may have happened; None: `read` does."""
 
     def understand(self, answer: Any, *, in_doubt: bool) -> T:  # noqa: ANN401 - whatever redis-py has read
-        """What the answer means. `in_doubt`: an earlier try may have happened."""
+        """Returns the meaning of the answer. `in_doubt` says whether an earlier try may have happened."""
         read = self.read_in_doubt if in_doubt and self.read_in_doubt else self.read
         return read(answer)
 
 
 class QueueOptions(TypedDict, total=False):
-    """Options of a queue. Given for an existing queue, they replace all it has; `strict=False` alone takes all away."""
+    """Options of a queue. For an existing queue they replace all its options; `strict=False` alone removes them all."""
 
     max_messages: int
     max_bytes: int
     ttl: float
-    """Seconds, for messages sent without a time to live of their own."""
+    """Time to live, in seconds, of messages that are sent without one."""
     dead_letter: DeadLetter
     forbid_self: bool
     strict: bool
@@ -51,7 +51,7 @@ class SendOptions(TypedDict, total=False):
     """Options of a message."""
 
     to: str
-    """The only account that may read it; `*` for a copy to everybody."""
+    """The only account that may read it; `*` sends a copy to every account."""
     delay: float
     """Seconds until it can be read."""
     ttl: float
@@ -59,12 +59,12 @@ class SendOptions(TypedDict, total=False):
     priority: int
     """0 to 255; higher ones are read first."""
     dedup: str | bytes
-    """The message's own key; without one, a key is made that protects only the repetitions of this call."""
+    """Key against duplicates; without one, a key is made that protects only against repetitions of this call."""
     headers: Mapping[str, str | bytes]
 
 
 class ReadOptions(TypedDict, total=False):
-    """Which messages are meant, beside the queue."""
+    """Conditions, beside the queue, on the messages to read."""
 
     sender: str
     not_own: bool
@@ -73,14 +73,14 @@ class ReadOptions(TypedDict, total=False):
 
 
 def check_names(options: Mapping[str, object], known: frozenset[str]) -> None:
-    """Refuse an option that there is not: left out, it would be missed by nobody until a message is there twice."""
+    """Raises TypeError for unknown options: if they were ignored, a typo in `dedup` would show only as a duplicate."""
     unknown = sorted(options.keys() - known)
     if unknown:
         raise TypeError(f"there is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}")
 
 
 def create_queue(name: str | None, options: QueueOptions) -> Request[int]:
-    """QCREATE: the queue's id."""
+    """QCREATE, whose answer is the queue's id."""
     check_names(options, QueueOptions.__optional_keys__)
     grave = options.get("dead_letter")
     words = (
@@ -93,17 +93,17 @@ def create_queue(name: str | None, options: QueueOptions) -> Request[int]:
     )
     if name is None:  # every repetition would make another queue
         return Request(("QCREATE", "-", *words), int, repeatable=False)
-    # An option said to be off takes no word, and QCREATE without words keeps what the queue has.
+    # An option that is off has no word, and QCREATE without words would keep the queue's options.
     return Request(("QCREATE", name, *(words or (("NOOPTIONS",) if options else ()))), int)
 
 
 def delete_queue(name: str) -> Request[int]:
-    """QDELETE: how many messages went with it. Repeated, it would deny that there ever was a queue."""
+    """QDELETE, whose answer is the number of messages deleted. Repeated, it would be refused with NOQUEUE."""
     return Request(("QDELETE", name), int, repeatable=False)
 
 
 def purge_queue(name: str) -> Request[int]:
-    """QPURGE: how many messages were removed. Repeated, it would remove what came since."""
+    """QPURGE, whose answer is the number of messages removed. Repeated, it would remove messages sent since."""
     return Request(("QPURGE", name), int, repeatable=False)
 
 
@@ -123,15 +123,15 @@ def readable() -> Request[list[str]]:
 
 
 def redrive(source: str, to: str | None) -> Request[int]:
-    """QREDRIVE: how many moved. Repeated, it would count only the rest."""
+    """QREDRIVE, whose answer is the number of messages moved. Repeated, it would count only the rest."""
     return Request(("QREDRIVE", source, *(() if to is None else (to,))), int, repeatable=False)
 
 
 def send(queue: str, body: str | bytes, options: SendOptions) -> Request[int]:
-    """SEND: the message's id."""
+    """SEND, whose answer is the message's id, or the number of copies."""
     check_names(options, SendOptions.__optional_keys__)
     headers = options.get("headers", {})
-    key = options.get("dedup")  # an empty one goes there to be refused: whoever gave it counts on it
+    key = options.get("dedup")  # an empty one is sent, and refused: the caller relies on it
     words = (
         *_valued("TO", options.get("to")),
         *_timed("DELAY", options.get("delay")),
@@ -144,12 +144,12 @@ def send(queue: str, body: str | bytes, options: SendOptions) -> Request[int]:
 
 
 def send_many(queue: str, bodies: tuple[str | bytes, ...]) -> Request[list[int]]:
-    """SENDMANY: the ids. It has no key, so it is not repeated."""
+    """SENDMANY, whose answer is the list of ids. It has no key, so it is not repeated."""
     return Request(("SENDMANY", queue, *bodies), list, repeatable=False)
 
 
 def peek(queue: str | None, options: ReadOptions) -> Request[Message | None]:
-    """PEEK: the message that a pop would take."""
+    """PEEK, whose answer is the message that a pop would take."""
     return Request(("PEEK", *_selection(queue, options)), parse.message_or_none)
 
 
@@ -160,7 +160,7 @@ def peek_many(queue: str | None, count: int, options: ReadOptions) -> Request[li
 
 @dataclass(frozen=True, slots=True)
 class Pop:
-    """A pop that may wait, and may be asked in several pieces: all of them carry the same key."""
+    """A pop that may wait in several pieces, all of which have the same key."""
 
     queue: str | None
     options: ReadOptions
@@ -169,16 +169,16 @@ class Pop:
 
     @classmethod
     def new(cls, queue: str | None, lease: float | None, options: ReadOptions) -> "Pop":
-        """A pop with a key of its own, unless a lease protects it."""
+        """Makes a pop, with a key of its own unless a lease protects its message."""
         check_names(options, ReadOptions.__optional_keys__ | {"lease", "wait"})
         return cls(queue, options, lease, uuid.uuid4().bytes if lease is None else None)
 
     def one(self, wait: float) -> Request[Message | None]:
-        """The next message, waiting for it so many seconds."""
+        """POP of the next message, waiting for it up to `wait` seconds."""
         return Request(self._words(wait), parse.message_or_none)
 
     def many(self, count: int, wait: float) -> Request[list[Message]]:
-        """The next messages, at most so many."""
+        """POP of the next messages, at most `count`, waiting up to `wait` seconds."""
         return Request((*self._words(wait), "COUNT", count), parse.messages)
 
     def _words(self, wait: float) -> tuple[Word, ...]:
@@ -192,31 +192,31 @@ class Pop:
 
 
 def ack(receipts: tuple[str, ...]) -> Request[int]:
-    """ACK: how many leases were still there. A repetition may count fewer than the first try removed."""
+    """ACK, whose answer is the number of leases that existed. A repetition may count fewer than the first removed."""
     return Request(("ACK", *receipts), int)
 
 
 def finish(receipt: str) -> Request[bool]:
-    """ACK of one message, and whether its lease was still there.
+    """ACK of one message, whose answer is whether its lease still existed.
 
-    A repetition that finds no lease counts as one that does: most likely the first try removed the message, and only
-    its answer was lost. Work that is done must not be undone for that.
+    In a repetition a missing lease counts as existing: most likely the first try removed the message, and only its
+    answer was lost. Finished work must not be reported as lost for that.
     """
     return Request(("ACK", receipt), bool, read_in_doubt=lambda _: True)
 
 
 def nack(receipt: str, delay: float | None) -> Request[bool]:
-    """NACK: whether the lease was still there."""
+    """NACK, whose answer is whether the lease still existed."""
     return Request(("NACK", receipt, *_timed("DELAY", delay)), bool)
 
 
 def extend(receipt: str, seconds: float) -> Request[bool]:
-    """EXTEND: whether the lease was still there."""
+    """EXTEND, whose answer is whether the lease still existed."""
     return Request(("EXTEND", receipt, _milliseconds(seconds)), bool)
 
 
 def receipt(of: Message | str) -> str:
-    """What names a lease: a message that was popped with one, or its receipt."""
+    """Returns the receipt of a message that was popped with a lease, or the given receipt itself."""
     if isinstance(of, str):
         return of
     if of.receipt is None:

@@ -1,4 +1,4 @@
-"""The same for asyncio: `Client`, `Consumer`, `Delivery`."""
+"""Posthaste's client for asyncio: `Client`, `Consumer`, `Delivery`."""
 
 from posthaste.aio.client import Client
 from posthaste.aio.consumer import Consumer, Delivery

@@ -1,4 +1,4 @@
-"""The asynchronous consumer: what `posthaste.consumer` says, with tasks for threads.
+"""The asynchronous consumer: as `posthaste.consumer`, with tasks in place of threads.
 
     async for delivery in Consumer(client, "orders"):
         async with delivery as message:
@@ -30,9 +30,9 @@ GRACE_S = 0.25
 
 
 async def in_grace(request: Coroutine[Any, Any, T], if_cancelled: Callable[[T], Awaitable[object]] | None = None) -> T:
-    """Ask something that is to end, cancelled or not, if it ends soon; what comes then is for `if_cancelled`.
+    """Awaits a request; if the task is cancelled, gives it GRACE_S more to end, and its result to `if_cancelled`.
 
-    Cancelled at once, it would cut its connection, and nobody would know whether it was done.
+    If the request were cancelled at once, its connection would be closed, and it would be unknown whether it was done.
     """
     asked = asyncio.create_task(request)
     try:
@@ -50,7 +50,7 @@ async def in_grace(request: Coroutine[Any, Any, T], if_cancelled: Callable[[T], 
 
 
 async def attempt(work: Awaitable[object]) -> None:
-    """Await work. That what it waits for was cancelled is its failure; that it was itself is none."""
+    """Awaits work; a cancellation of something that it awaits becomes a RuntimeError, unlike one of this task."""
     try:
         await work
     except asyncio.CancelledError as error:
@@ -66,7 +66,7 @@ class Delivery:
     def __init__(
         self, client: Client, message: Message, lease: float, longest: float, pause: Callable[[Message], float]
     ) -> None:
-        """A message, and what to do with it meanwhile and afterwards."""
+        """Makes a delivery; `lease` and `longest` are in seconds, `pause` says how long a failed message waits."""
         self._client = client
         self._lease = lease
         self._longest = longest
@@ -74,18 +74,21 @@ class Delivery:
         self.message = message
 
     async def __aenter__(self) -> Message:
-        """Begin the work."""
+        """Begins to extend the lease, and returns the message."""
         self._renewal = asyncio.create_task(self._renew())
         return self.message
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it. LeaseLost when it was done and somebody else may be doing it again."""
+        """Acknowledges the message, or gives it back after an exception.
+
+        Raises LeaseLost if the work was done but its lease was lost, so that another consumer may repeat it.
+        """
         try:
             await self._end(kind)
         finally:
-            # Not before: where the first try to acknowledge hangs, the second is to find the lease.
+            # Not earlier: if the first try to acknowledge hangs, the second one must still find the lease.
             self._renewal.cancel()
 
     async def _end(self, kind: type[BaseException] | None) -> None:
@@ -95,10 +98,10 @@ class Delivery:
         elif issubclass(kind, Exception):
             await self._give_back(self._pause(self.message))
         else:
-            await self._give_back(None)  # not its fault: whoever comes next may have it at once
+            await self._give_back(None)  # the message did not cause this: the next consumer may have it at once
 
     async def _give_back(self, delay: float | None) -> None:
-        """NACK it. That this fails must not hide why it is done: an interrupt, say, that ends the program."""
+        """Gives the message back. A failure is only logged: it must not hide the reason, such as an interrupt."""
         try:
             await in_grace(self._client.nack(self.message, delay=delay))
         except Exception as error:
@@ -111,7 +114,7 @@ class Delivery:
             try:
                 if not await self._client.extend(self.message, self._lease):
                     return
-            except Exception as error:  # whatever it is: there is time for another attempt
+            except Exception as error:  # of any kind: there is time for another attempt
                 log.warning("a lease could not be extended yet: %s", error)
 
 
@@ -128,7 +131,7 @@ class Consumer:
         pause: Callable[[Message], float] = growing_pause,
         **options: Unpack[ReadOptions],
     ) -> None:
-        """Take nothing yet."""
+        """Makes a consumer; it takes its first message when it is iterated over."""
         if lease <= 0:
             raise ValueError(f"lease must be above 0 seconds, not {lease}")
         check_names(options, ReadOptions.__optional_keys__)
@@ -141,14 +144,14 @@ class Consumer:
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """Take no further message. From the loop's own thread; a handler is for `loop.add_signal_handler`.
+        """Makes the consumer take no further message. Call it in the loop's thread, or by `loop.add_signal_handler`.
 
-        Heard within a second, while the tier answers; where it is silent, after the tries of the request under way.
+        It takes effect within a second while the tier answers; otherwise after the tries of the request under way.
         """
         self._stopped.set()
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
-        """Deliveries until `stop`. While the tier does not serve, it waits and asks again."""
+        """Yields deliveries until `stop`. While the tier does not serve, it waits and asks again."""
         while not self._stopped.is_set():
             try:
                 message = await in_grace(
@@ -167,7 +170,7 @@ class Consumer:
             await self._client.nack(message)
 
     async def run(self, work: Callable[[Message], Awaitable[object]], *, at_once: int = 1) -> None:
-        """Have messages worked on, so many at once, until `stop`. What fails is logged and comes back later."""
+        """Calls `work` for `at_once` messages at the same time, until `stop`. Failed ones are logged and come back."""
         if at_once < 1:
             raise ValueError(f"at_once must be at least 1, not {at_once}")
         try:
@@ -175,7 +178,7 @@ class Consumer:
                 for _ in range(at_once):
                     tasks.create_task(self._work_off(work))
         except BaseExceptionGroup as refusals:
-            # The first says it all, as NoQueue does, and is what a caller catches by its type.
+            # The first one is enough, as all have the same cause, and callers catch it by its type, such as NoQueue.
             raise refusals.exceptions[0] from None
 
     async def _work_off(self, work: Callable[[Message], Awaitable[object]]) -> None:
