@@ -73,10 +73,9 @@ def factorial(
 def _whole_blocks(
     signs: np.ndarray, values: np.ndarray, repetitions: list[str | None]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Cells in standard order with a column for each whole repetition, and how many runs are of the others.
+    """Returns cells in standard order with a column for each complete repetition, and the number of other runs.
 
-    Rows say which they are of. By their order alone, the runs that follow one that is missing would be taken for those
-    of an earlier repetition.
+    Rows name their repetition: by their order alone, runs after a missing one would count to an earlier repetition.
     """
     cells: dict[tuple[int, ...], dict[tuple[float | str, int], float]] = {}
     for row, figures, repetition in zip(signs.tolist(), values.tolist(), map(_level, repetitions), strict=True):
@@ -122,7 +121,7 @@ def _print(effects: Effects, columns: list[str], levels: dict[str, str]) -> None
 
 
 def _sign_columns(frame: pl.DataFrame) -> list[str]:
-    """Columns of -1 and +1, but for products of others that a sign table carries along (I, AB, A*B)."""
+    """Returns the columns of -1 and +1, without products of other columns that a sign table also has (I, AB, A*B)."""
     found = [
         name for name in frame.columns if frame[name].null_count() == 0 and _distinct(frame[name].to_list()) <= SIGNS
     ]
@@ -139,7 +138,7 @@ def _sign_columns(frame: pl.DataFrame) -> list[str]:
 
 
 def _responses(frame: pl.DataFrame, factors: list[str]) -> list[str]:
-    """All other columns with figures, if they are repetitions of one response; one with a hole is refused later."""
+    """Returns all other columns with figures, if they are repetitions of one response; gaps are refused later."""
     numeric = frame.select(pl.all().cast(pl.Float64, strict=False))
     signs = {name for name in frame.columns if _distinct(frame[name].to_list()) <= SIGNS}
     others = [n for n in frame.columns if n not in factors and n not in signs and numeric[n].count() > 0]
@@ -152,7 +151,7 @@ def _responses(frame: pl.DataFrame, factors: list[str]) -> list[str]:
 
 
 def _levels(frame: pl.DataFrame, name: str) -> tuple[np.ndarray, str]:
-    """Signs of a column, and in words which level is which, where that is not plain: "large" comes before "small"."""
+    """Returns the signs of a column, and in words which level is low and which high, unless they are -1 and +1."""
     values = [_level(value) for value in _column(frame, name).to_list()]
     ordered = sorted(set(values), key=float if _all_numbers(values) else str)
     if len(ordered) != 2:
@@ -165,7 +164,7 @@ def _levels(frame: pl.DataFrame, name: str) -> tuple[np.ndarray, str]:
 
 
 def _level(text: str | None) -> float | str:
-    """A level as it is meant: 1, +1 and 1.0 are one."""
+    """Returns a level as a number if it is one, so that 1, +1 and 1.0 are the same; else as text."""
     try:
         value = float(text or "")
     except ValueError:

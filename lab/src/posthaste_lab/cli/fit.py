@@ -142,7 +142,7 @@ def predict(
 
 
 def _supported(model: Model, counts: list[int]) -> list[int]:
-    """The part of a range that the data support, ends included; all of it, to be refused, where none is."""
+    """Returns the part of a range that the data support, ends included; all of it, to be refused, if none is."""
     least, most = model.range.clients_min, model.range.clients_max
     if counts[-1] < least or counts[0] > most:
         return counts
@@ -150,7 +150,7 @@ def _supported(model: Model, counts: list[int]) -> list[int]:
 
 
 def _by_factor(named: dict[str, str], factor: str | None, asked: int | None) -> int | None:
-    """Where a factor of the experiment sets the option, it becomes one of the levels asked for; else it stays."""
+    """Adds an option to the requested levels if a factor of the experiment sets it; else returns it."""
     if asked is None or factor is None:
         return asked
     named[factor] = str(asked)
@@ -175,7 +175,7 @@ ABOUT_OPEN_MODELS = (
 
 
 def tell_left_out(out: Console, run: Run) -> None:
-    """Name the trials that are not part of it."""
+    """Prints the names of finished trials that the model leaves out."""
     if names := left_out(run):
         out.print(f"left out, by a rule of acceptance or by omit.toml: {', '.join(names)}")
 
@@ -263,7 +263,7 @@ def _ladder(first: int, last: int) -> list[int]:
 
 
 def _without_nan(value: object) -> object:
-    """JSON has no word for it but null."""
+    """Returns the value with null in place of NaN, which JSON does not have."""
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
     if isinstance(value, list):

@@ -163,7 +163,7 @@ def _print_figures(out: Console, solved: object) -> None:
 
 
 def _percentile(of: Callable[[float], float], q: float) -> str:
-    """Next to saturation M/G/1 has means, and no percentiles."""
+    """Formats a percentile; "-" for M/G/1 near saturation, which has no percentiles."""
     try:
         return number(of(q))
     except BadArgument:

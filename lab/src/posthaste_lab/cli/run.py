@@ -20,7 +20,7 @@ from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 from posthaste_lab.experiments.run import Outcome, Progress, run_experiment
 from posthaste_lab.experiments.spans import spoken
 
-INTERRUPTED = 130  # as a shell says of SIGINT
+INTERRUPTED = 130  # exit code of a shell for SIGINT
 console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 

@@ -1,4 +1,4 @@
-"""How figures look on a terminal: few digits, aligned, and the same in a pipe as on a screen."""
+"""Formats figures for a terminal: few digits, aligned, and the same in a pipe as on a screen."""
 
 import math
 import shutil
@@ -14,17 +14,17 @@ from rich.table import Table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.files import read_table
 
-PIPE_WIDTH = 160  # nobody's terminal: wide enough that no cell is cut
+PIPE_WIDTH = 160  # columns of a table in a pipe: wide enough that no cell is cut
 
 
 def console() -> Console:
-    """Where to write; a pipe has no width of its own, and a table cut to 80 columns is of no use in it."""
+    """Returns the console to write to; in a pipe, which has no width, it is wide enough not to cut tables."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
     return Console(width=width, highlight=False, markup=False, emoji=False)  # names in brackets are names
 
 
 def number(value: float) -> str:
-    """A figure with five digits that mean something."""
+    """Formats a figure with five significant digits."""
     if isinstance(value, int):
         return str(value)
     if not math.isfinite(value):
@@ -55,14 +55,14 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> 
 
 
 def read_csv(path: Path) -> pl.DataFrame:
-    """A file as text without the spaces around it, so that the digits its figures were printed with stay known."""
+    """Reads a CSV as text without surrounding spaces, so that the printed digits of its figures stay known."""
     if not path.is_file():
         raise BadArgument("FILE", str(path), "is no file")
     try:
         frame = read_table(path, infer_schema=False).rename(str.strip).with_columns(pl.all().str.strip_chars())
     except pl.exceptions.PolarsError as error:
         raise BadArgument("FILE", str(path), f"cannot be read as CSV: {str(error).splitlines()[0]}") from None
-    # Rows without any cell are what editors and spreadsheets leave at the end.
+    # Editors and spreadsheets may leave empty rows at the end.
     frame = frame.filter(pl.any_horizontal(pl.all().is_not_null() & (pl.all() != "")))
     if frame.is_empty():
         raise BadArgument("FILE", str(path), "has no rows")

@@ -36,7 +36,7 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """In words: an error that only the measurement's interval excuses has not met the target."""
+        """The verdict in words; "met" means the target itself, not only the measurement's wider interval."""
         if not self.kept:
             return "missed"
         met = self.validation.throughput.met and self.validation.response.met
@@ -119,7 +119,7 @@ def _verdict(what: str, summary: Summary) -> str:
 
 
 def _as_markdown(found: list[Found]) -> str:
-    """A row for each combination, then a table of each: what docs/performance.md shows."""
+    """Returns a table with a row for each combination, then a table of each, as docs/performance.md shows them."""
     head = ["configuration", "fitted to", "predicted", "throughput off by", "response off by", "M/M/1", "M/M/m", ""]
     parts = [_grid(head, [_summary_row(each) for each in found])]
     parts.append(
@@ -159,7 +159,7 @@ def _open_error(errors: list[float]) -> str:
 
 
 def _provenance(run: Run) -> str:
-    """Where the figures come from, in a sentence or two."""
+    """Returns the origin of the figures in a few sentences."""
     around, rules = run.plan["environment"], run.experiment.run
     machine = around["hosts"]["local"]
     said = [

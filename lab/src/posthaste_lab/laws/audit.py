@@ -201,7 +201,7 @@ def _percent(share: str | None) -> float:
 
 
 def _shares_of_a_row(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
-    """Finds shares of a row, in columns that begin or end with `share` or in a list, that do not add up to the whole."""
+    """Finds shares of a row, in a list or in columns that begin or end with `share`, that do not add up to a whole."""
     listed = next((figure for name, figure in row.items() if str(name).lower() == "shares"), None)
     if isinstance(listed, Mapping):
         listed = list(listed.values())

@@ -304,7 +304,7 @@ def _of_units(run: Run, tolerance: float) -> Verdict | None:
 
 
 def servers_of(run: Run) -> Reading | None:
-    """Returns the servers of a station: stated, or workers of each middleware times middlewares; None unless above 0."""
+    """Returns the servers of a station, stated or workers of each middleware times middlewares; None unless above 0."""
     if "servers" in run:
         found = run["servers"]
     elif "workers_per_mw" in run and "middlewares" in run:

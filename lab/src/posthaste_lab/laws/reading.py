@@ -120,13 +120,13 @@ def rows_of(table: Table) -> list[Row]:
 
 
 def _rows_of_columns(table: Mapping[str, object]) -> list[Row]:
-    """Returns the rows of columns by name, where a single value holds for all rows; or the mapping itself as one row."""
+    """Returns the rows of columns by name, where a single value holds for all rows; or the mapping as the only row."""
     columns = {
         str(name): list(column)
         for name, column in table.items()
         if isinstance(column, Iterable) and not isinstance(column, str | Mapping)
     }
-    # A list may also be one figure of a row, such as shares: it is a table only if a quantity, or everything, is a list.
+    # A list may also be one figure of a row, such as shares: in a table a quantity is a list, or everything is.
     if len(columns) < len(table) and not any(quantity_and_unit(name) for name in columns):
         return [table]
     lengths = {name: len(column) for name, column in columns.items()}
@@ -171,7 +171,7 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
 
 
 def _as_laws_mean_it(row: Row, run: Run) -> Run:
-    """Returns the quantities, corrected for our own trials.csv, kinds.csv and windows.csv, whose names would mislead."""
+    """Returns the quantities, corrected where names in our own trials.csv, kinds.csv and windows.csv would mislead."""
     if str(row.get("open_loop")).lower() == "true" or str(row.get("kind") or "all") != "all":
         run.pop("population", None)  # there is none in an open loop, and a kind has that of all kinds together
     if "service_count" in row:

@@ -98,7 +98,7 @@ def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
             trials = [result.kinds.get(kind, {}) for result in cell.results]
             measured = {name: cell.kind_figure(kind, name) for name in columns}
             figures = {name: None if is_luck(name, trials) else each for name, each in measured.items()}
-            # A figure that was not measured, such as a percentile of several loads, is empty: more requests do not help.
+            # A figure that was not measured, such as a percentile of several loads, is empty, not "too few requests".
             absent = {name: "" if each is None else TOO_FEW for name, each in measured.items()}
             text = [absent[name] if each is None else with_interval(name, each) for name, each in figures.items()]
             text[0] = text[0].removesuffix(" per second")
