@@ -10,7 +10,7 @@ if ! command -v cargo-deb >/dev/null; then
 fi
 
 cargo build --release --locked
-# Beside the program, where cargo-deb looks for what was built.
+# The directory is beside the program, where cargo-deb looks for built files.
 out=$target/release/package
 rm -rf "$out"
 mkdir -p "$out/man"

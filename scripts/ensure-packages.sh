@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Sees to it that programs are there, or says what to install.
+# Installs missing programs, or says what to install.
 #
 #   scripts/ensure-packages.sh redis-cli=redis-tools node=nodejs module:ensurepip=python3-venv
 #
-# Each argument is PROGRAM=PACKAGE (a Debian package that brings it), module:NAME=PACKAGE for a Python module, or
-# extension:NAME=PACKAGE for one of PostgreSQL's, whose newest version here stands for % in the package's name.
-# Nothing is touched when all are there. Otherwise root on a system with apt-get gets them installed; anybody
-# else gets a sentence, because installing for a whole machine is theirs to decide.
+# Each argument is PROGRAM=PACKAGE (the Debian package of the program), module:NAME=PACKAGE for a Python module, or
+# extension:NAME=PACKAGE for an extension of PostgreSQL, whose newest installed version replaces % in the package's name.
+# Nothing happens when all are installed. Otherwise they are installed for root on a system with apt-get; other users get
+# a message, because installing for a whole machine is their decision.
 set -euo pipefail
 
 postgresql_version() {

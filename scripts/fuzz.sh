@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs fuzz targets, all or some, for a number of seconds each, and says what was found.
+# Runs fuzz targets, all or some, for a number of seconds each, and prints what was found.
 #
 #   scripts/fuzz.sh [SECONDS_PER_TARGET] [TARGET …]   JOBS=n: so many targets at once
 #   scripts/fuzz.sh --keep [TARGET …]                 take into fuzz/seeds what adds coverage, at most 100 kB for each
 #   scripts/fuzz.sh --table                           all campaigns noted in fuzz/campaigns.csv, as docs/trust.md has them
 #
-# A target ends at the first input that breaks a promise; the input lies in fuzz/artifacts then, and the others go on. What
-# was found interesting is kept in fuzz/corpus and used the next time. Each run adds a line to fuzz/campaigns.csv: what
-# counts is the processor time that a target had, not the time that went by.
+# A target ends at the first input that breaks a promise, and leaves the input in fuzz/artifacts; other targets continue.
+# Interesting inputs are kept in fuzz/corpus and used the next time. Each run adds a line to fuzz/campaigns.csv, with the
+# processor time of the target instead of the elapsed time.
 #
 # The sanitizer and coverage flags are unstable, so the pinned compiler is told to accept them; no other toolchain is needed.
 set -euo pipefail
@@ -19,7 +19,7 @@ export RUSTC_BOOTSTRAP=1
 tools=${CARGO_TARGET_DIR:-target}/tools
 export PATH="$tools/bin:$PATH"
 
-# The program of a target, which `build` made.
+# Prints the path of a target's program, which `build` makes.
 program() {
     echo "${CARGO_TARGET_DIR:-fuzz/target}/$(rustc -vV | sed -n 's/^host: //p')/release/$1"
 }
@@ -41,7 +41,7 @@ run() {
     log=fuzz/artifacts/$target/log
     mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target" "fuzz/seeds/$target"
     local leaks=1
-    # A scope ends before its threads have given back what is their own, which looks like a leak.
+    # A scope of threads ends before they have freed their thread-local memory, which looks like a leak.
     if [ "$target" = store_files ]; then leaks=0; fi
     if [ -e "fuzz/dictionaries/$target.dict" ]; then dictionary=("-dict=fuzz/dictionaries/$target.dict"); fi
     local TIMEFORMAT='cpu_s: %U %S' code=0
@@ -61,7 +61,7 @@ note() {
     local target=$1 log=$2 broken=$((${3} != 0)) cpu_s executions edges
     cpu_s=$(awk '{ print int($2 + $3 + 0.5) }' "$log.time")
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)
-    # A run that broke off has not said it.
+    # A run that broke off has not printed the number, so it is taken from the last progress line.
     executions=${executions:-$(sed -n 's/^#\([0-9]*\)\s.*cov:.*/\1/p' "$log" | tail -1)}
     edges=$(sed -n 's/^#.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
     echo "$(date -u +%F),$(git rev-parse --short HEAD),$target,$cpu_s,${executions:-0},${edges:-0},$broken" >> $campaigns
@@ -87,7 +87,7 @@ bytes_of() {
     find "fuzz/seeds/$1" -type f -printf '%s\n' | awk '{ bytes += $1 } END { print bytes + 0 }'
 }
 
-# What adds coverage to the seeds, the smallest first, as far as there is room.
+# Adds inputs that increase coverage to the seeds, the smallest first, as far as there is room.
 keep() {
     local target=$1 new file held
     new=$(mktemp -d)
@@ -118,7 +118,7 @@ case ${1:-60} in
         shift || true
         build "$@"
         targets=$(if [ $# = 0 ]; then all_targets; else echo "$@"; fi)
-        # A broken promise is no reason not to try the others.
+        # After a broken promise the other targets still run.
         code=0
         echo "$targets" | tr ' ' '\n' | xargs -P "${JOBS:-1}" -I{} scripts/fuzz.sh --one "$seconds" {} || code=1
         table

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes a Python environment and installs exactly what the given files pin; does nothing when that is done already.
+# Makes a Python environment and installs exactly the versions that the given files pin, unless that was done before.
 #
 #   scripts/python-env.sh .venv tests/clients/requirements.txt [more.txt …]
 #
-# A file's stamp stands in the environment, so two calls with different files add up instead of undoing each other.
+# The environment holds a stamp for each file, so two calls with different files add up instead of undoing each other.
 set -euo pipefail
 
 env=$1

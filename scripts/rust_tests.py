@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the tests of all crates, about AT_ONCE of them at once: `scripts/rust_tests.py AT_ONCE`.
 
-`cargo test` runs one program after the other, and waits with idle cores for the slowest test of each; most of a test is waiting.
-What a program says is shown when it has ended.
+`cargo test` runs one program after the other, and leaves cores idle until the slowest test of each has ended; tests mostly
+wait. The output of a program is shown when it has ended.
 """
 
 import json
@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Tests of one program at once: some programs have one long test, others many short ones.
+# Number of tests that a program runs at once: some programs have one long test, others many short ones.
 THREADS = 2
 
-# What these check of times holds only where nothing else is busy.
+# Programs that check times, which hold only while nothing else is busy.
 ALONE = {"crates/load/tests/pace.rs", "tests/open_loop.rs"}
 
 
 class Program(NamedTuple):
-    """A test program: the file it is made of, where it is, and the directory that it expects to be run in."""
+    """A test program: its source file, its path, and the directory in which it expects to run."""
 
     source: str
     path: str
@@ -32,7 +32,7 @@ class Program(NamedTuple):
 
 
 def build() -> list[Program]:
-    """Builds all test programs. Those that try the whole of posthaste come first: they take longest."""
+    """Builds all test programs. Those of the root package, which test all of posthaste and take longest, come first."""
     command = "cargo test --workspace --locked --no-run --message-format=json-render-diagnostics"
     built = subprocess.run(
         command.split(), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
@@ -49,7 +49,7 @@ def build() -> list[Program]:
 
 
 def run(program: Program) -> tuple[Program, subprocess.CompletedProcess[str], float]:
-    """Runs one, as cargo would; how long it took in seconds."""
+    """Runs a test program as cargo would; returns it with its result and the seconds it took."""
     began = time.monotonic()
     ended = subprocess.run(
         [program.path],
@@ -65,7 +65,7 @@ def run(program: Program) -> tuple[Program, subprocess.CompletedProcess[str], fl
 
 
 def run_all(programs: list[Program], at_once: int) -> list[str]:
-    """Runs these, so many at once, and shows what they said; the names of those that failed."""
+    """Runs programs, `at_once` at the same time, and shows their output; returns the names of those that failed."""
     failed = []
     with ThreadPoolExecutor(at_once) as pool:
         for task in as_completed([pool.submit(run, program) for program in programs]):
@@ -77,9 +77,9 @@ def run_all(programs: list[Program], at_once: int) -> list[str]:
 
 
 def main() -> int:
-    """Exits with 1 if a program failed, and names it at the end."""
+    """Runs everything, and names the programs that failed at the end; returns 1 if there are any."""
     programs = build()
-    # One more, for there is always one that nears its end.
+    # One more than needed, as usually one of them has only a few tests left.
     at_once = int(sys.argv[1]) // THREADS + 1
     failed = run_all([p for p in programs if p.source not in ALONE], at_once)
     failed += run_all([p for p in programs if p.source in ALONE], 1)

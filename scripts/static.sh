@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a program that needs nothing of the system it runs on, the C library included. Leaves target/static/posthaste.
+# Builds a statically linked program, which needs not even the system's C library: target/static/posthaste.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
