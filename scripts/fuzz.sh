@@ -35,7 +35,7 @@ build() {
     if [ $# = 1 ]; then cargo fuzz build "$1"; else cargo fuzz build; fi
 }
 
-# One input may need so much memory at once, a run so much in all, and an input so many seconds.
+# Runs a target. One allocation is limited to 64 MB, a run to 2 GB of memory, and an input to 60 seconds.
 run() {
     local seconds=$1 target=$2 log dictionary=()
     log=fuzz/artifacts/$target/log
@@ -56,7 +56,7 @@ run() {
     return $code
 }
 
-# date,commit,target,cpu_s,executions,edges,broken
+# Adds a line to the campaigns: date,commit,target,cpu_s,executions,edges,broken
 note() {
     local target=$1 log=$2 broken=$((${3} != 0)) cpu_s executions edges
     cpu_s=$(awk '{ print int($2 + $3 + 0.5) }' "$log.time")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the tests of all crates, about AT_ONCE of them at once: `scripts/rust_tests.py AT_ONCE`.
 
-`cargo test` runs one program after the other, and leaves cores idle until the slowest test of each has ended; tests mostly
-wait. The output of a program is shown when it has ended.
+`cargo test` runs one program after the other, and leaves cores idle until the slowest test of each has ended; most of a
+test is waiting. The output of a program is shown when it has ended.
 """
 
 import json
