@@ -1,7 +1,7 @@
 """Settings of the property tests: the same examples every time, and no clock in a verdict.
 
-And one thread for small matrices: NumPy's threads wait for each other by spinning, which takes many times as long where
-other programs want the cores too.
+NumPy gets one thread for small matrices: its threads wait for each other by spinning, which takes many times as long
+when other programs use the cores too.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Trials that nobody ran, and their cells, for tests of what is made of figures."""
+"""Invented trials and their cells, for tests of what is computed from figures."""
 
 from pathlib import Path
 

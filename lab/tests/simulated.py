@@ -1,7 +1,7 @@
-"""A run of a system that is known to the last figure: played by SimPy, and left behind as the runner would leave it.
+"""A run of a system whose figures are all known: simulated by SimPy, with files as the runner leaves them.
 
-It shares no formula with the model it checks: clients, a line, a place that handles one at a time, and servers that
-take all who wait.
+It shares no formula with the model it checks: it has clients, a waiting line, a place that handles one request at a
+time, and servers that take all waiting requests.
 """
 
 import json

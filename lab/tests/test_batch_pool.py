@@ -1,4 +1,4 @@
-"""Several servers of batches against closed forms, a simulation, and the books where one request is a batch."""
+"""Tests several servers of batches against closed forms, a simulation, and textbooks for batches of one request."""
 
 import random
 from itertools import pairwise

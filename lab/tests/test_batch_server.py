@@ -1,4 +1,4 @@
-"""The server of batches against closed forms, against a simulation, and against what no system can do."""
+"""Tests the server of batches against closed forms, a simulation, and bounds that no system can exceed."""
 
 import random
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""Claims: what figures decide about them, and what counts as chance."""
+"""Tests how figures decide claims, and what counts as chance."""
 
 import shutil
 from collections.abc import Mapping, Sequence

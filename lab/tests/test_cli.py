@@ -1,4 +1,4 @@
-"""The program as its user meets it: what it prints, and what it says when something is wrong."""
+"""Tests the program as users see it: what it prints, and its error messages."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Closed networks: textbook figures, three solvers against each other and against states counted one by one."""
+"""Tests closed networks: textbook figures, and three solvers against each other and an enumeration of all states."""
 
 import math
 from collections.abc import Iterable

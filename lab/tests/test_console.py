@@ -1,4 +1,4 @@
-"""The web console answers from model.json what the laboratory does, though it only interpolates."""
+"""Tests that the web console gives the laboratory's answers from model.json, although it only interpolates."""
 
 import json
 import shutil

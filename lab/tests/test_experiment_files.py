@@ -1,4 +1,4 @@
-"""What an experiment file may say, and what is told to whoever says something else."""
+"""Tests what an experiment file may contain, and the messages for everything else."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs of real programs: what they leave, and that nothing is lost, doubled or left running whatever happens."""
+"""Tests runs of real programs: their files, and that nothing is lost, doubled or left running whatever happens."""
 
 import csv
 import json

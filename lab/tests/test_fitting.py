@@ -1,4 +1,4 @@
-"""Models fitted to systems that are known to the last figure, and to one short run of the real programs."""
+"""Tests models fitted to systems whose figures are all known, and to one short run of the real programs."""
 
 import json
 import shutil

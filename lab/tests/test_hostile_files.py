@@ -1,7 +1,7 @@
-"""Files that somebody edited, cut, or wrote with another program: a sentence that names the file, never a traceback.
+"""Tests edited, cut and foreign files: the answer is a sentence that names the file, never a traceback.
 
-Each example takes a good file, breaks it in one of the ways in which files break, and gives it to the program as its
-user would. FUZZ_EXAMPLES=n tries n of each instead of a few, anew each time (`make fuzz-lab`).
+Each example takes a good file, breaks it in a realistic way, and gives it to the program as a user would.
+FUZZ_EXAMPLES=n tries n of each kind instead of a few, and different ones each time (`make fuzz-lab`).
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Other machines: this one, reached by ssh as if it were another."""
+"""Tests runs on other machines, played by this one, which is reached by ssh."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Laws and the audit: one test for each kind of slip the reports made, and silence on tables without any."""
+"""Tests laws and audit: each kind of mistake that the reports made is found, and none in tables without any."""
 
 from collections.abc import Callable
 from pathlib import Path

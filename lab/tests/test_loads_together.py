@@ -1,4 +1,4 @@
-"""Loads of one trial that run beside each other: what they add up to."""
+"""Tests how simultaneous loads of one trial are joined."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is left out of a run afterwards: only with a reason, and the report says so."""
+"""Tests omissions from a finished run: they need a reason, and the report names them."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files and directories with names that mean something elsewhere: brackets, stars, question marks, spaces, dots."""
+"""Tests files and directories whose names hold special characters: brackets, stars, question marks, spaces, dots."""
 
 import shutil
 from pathlib import Path

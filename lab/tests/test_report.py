@@ -1,4 +1,4 @@
-"""Reports: what they say is what was measured, and they say it without the network."""
+"""Tests that reports show what was measured, and need no network."""
 
 import csv
 import ctypes

@@ -1,4 +1,4 @@
-"""Models the reports printed, computed again: the same figures where they are right, and what is wrong elsewhere."""
+"""Recomputes models that reports printed: the same figures where they are right, and the mistake where they are not."""
 
 from pathlib import Path
 

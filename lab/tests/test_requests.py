@@ -1,4 +1,4 @@
-"""Single requests, summed up in one pass: held against what NumPy makes of the same rows."""
+"""Tests the one-pass summary of single requests against NumPy on the same rows."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where throughput stops growing: found in curves whose knee is known, and not where there is none."""
+"""Tests that the saturation of throughput is found in curves with a known knee, and not in curves without one."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Links slower than loopback: what a file may say, and what packets do."""
+"""Tests links slower than loopback: their tables in a file, and their effect on packets."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Statistics: against scipy and statsmodels, against print, and whether intervals hold what they promise."""
+"""Tests statistics against scipy, statsmodels and printed figures, and the coverage of intervals."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Servers for the tests, each on a store of its own and gone when its test is."""
+"""Fixtures of servers for the tests, each with a store of its own and stopped when its test ends."""
 
 import re
 import shutil

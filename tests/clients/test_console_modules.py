@@ -1,4 +1,4 @@
-"""What the web console computes, without a browser: its modules, by the test runner of Node.js."""
+"""Tests the web console's modules without a browser, by the test runner of Node.js."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""go-redis: what a Go program meets; the program itself is go/main.go."""
+"""Tests go-redis as a Go program uses it; the program is go/main.go."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """The code in docs/guides/clients and in the README, run: what a page shows is what happens.
 
-The code of a section is one program. Only the port in it is another. A service takes orders until SIGTERM, so
-each is given one that can be done and one that cannot, and is ended when both have been dealt with.
+The code of a section is one program, of which only the port is changed. A service takes orders until
+SIGTERM, so each gets one order that can be done and one that cannot, and is stopped when it has handled both.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""ioredis: what a Node.js program meets; the program itself is node/talk.js."""
+"""Tests ioredis as a Node.js program uses it; the program is node/talk.js."""
 
 import json
 import subprocess

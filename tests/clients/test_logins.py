@@ -1,4 +1,4 @@
-"""Who may log in, what they may do, and how long a stranger is listened to: by RESP and by HTTP."""
+"""Tests logins, permissions of accounts, and time limits before a login, by RESP and by HTTP."""
 
 import base64
 import http.client

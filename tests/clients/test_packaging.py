@@ -1,4 +1,4 @@
-"""What packaging repeats of the project agrees with it."""
+"""Tests that facts which packaging repeats agree with the project."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""redis-cli: what an operator and a shell script meet."""
+"""Tests redis-cli as operators and shell scripts use it."""
 
 import json
 import os

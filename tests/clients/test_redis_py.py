@@ -1,4 +1,4 @@
-"""redis-py: what a Python program meets, in both protocols, with the library's defaults."""
+"""Tests redis-py as a Python program uses it, in both protocols, with the library's defaults."""
 
 import asyncio
 import socket

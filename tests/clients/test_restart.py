@@ -1,4 +1,4 @@
-"""Restarts that clients do not notice: the listening socket stays, whoever reads from it."""
+"""Tests restarts that clients do not notice: the listening socket outlives the process."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Waiting for what a test expects."""
+"""Helpers that wait until a condition of a test holds."""
 
 import time
 from collections.abc import Callable
