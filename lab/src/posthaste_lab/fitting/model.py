@@ -1,6 +1,6 @@
 """The contents of `model.json`: fitted figures with units in their names, what they were fitted to, and their range.
 
-docs/reference/lab.md describes it field by field, for readers in other languages: whoever changes this file updates it.
+docs/reference/lab.md describes it field by field, for readers in other languages: change both together.
 """
 
 from dataclasses import fields
