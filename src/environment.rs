@@ -63,7 +63,7 @@ pub(crate) fn origin(program: &Command, args: &[OsString], error: &str) -> Strin
 
 /// Where an option's value comes from. Later ones take precedence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Source {
     Nowhere,
     File,
     Environment,
@@ -77,28 +77,29 @@ pub(crate) fn without_overruled(program: Command, bare: &Command, args: &[OsStri
     let bare = asked.command(bare);
     let bare_of = |arg: &Arg| bare.get_arguments().find(|bare| bare.get_id() == arg.get_id());
     at(program, &asked.path, &|command| {
-        let place = |arg: &Arg| match arg.get_env().and_then(env::var_os) {
-            _ if asked.gives(arg) => Place::CommandLine,
+        let source = |arg: &Arg| match arg.get_env().and_then(env::var_os) {
+            _ if asked.gives(arg) => Source::CommandLine,
             // A switch that is off excludes nothing.
-            Some(value) if is_off(&command, arg, &value) => Place::Nowhere,
-            Some(_) => Place::Environment,
+            Some(value) if is_off(&command, arg, &value) => Source::Nowhere,
+            Some(_) => Source::Environment,
             None if bare_of(arg)
                 .is_some_and(|bare| bare.get_default_values() != arg.get_default_values()) =>
             {
-                Place::File
+                Source::File
             }
-            None => Place::Nowhere,
+            None => Source::Nowhere,
         };
-        let mut placed: Vec<(Place, &Arg)> = command.get_arguments().map(|arg| (place(arg), arg)).collect();
-        placed.sort_by_key(|(place, _)| Reverse(*place));
+        let mut sourced: Vec<(Source, &Arg)> =
+            command.get_arguments().map(|arg| (source(arg), arg)).collect();
+        sourced.sort_by_key(|(source, _)| Reverse(*source));
         // An overruled option overrules nothing itself, so options of higher precedence are decided first.
-        let (mut kept, mut overruled) = (Vec::<(Place, &Arg)>::new(), Vec::new());
-        for (place, arg) in placed {
+        let (mut kept, mut overruled) = (Vec::<(Source, &Arg)>::new(), Vec::new());
+        for (source, arg) in sourced {
             let is_overruled =
-                kept.iter().any(|(before, other)| *before > place && exclude(&command, arg, other));
+                kept.iter().any(|(before, other)| *before > source && exclude(&command, arg, other));
             match bare_of(arg) {
                 Some(bare) if is_overruled => overruled.push(bare.clone()),
-                _ => kept.push((place, arg)),
+                _ => kept.push((source, arg)),
             }
         }
         overruled

@@ -126,7 +126,7 @@ impl<T: Tier> Connections<T> {
     }
 
     pub(super) fn adopt(&mut self, tier: &mut T, arrival: Arrival) {
-        let Arrival { mut socket, number, origin, place, is_inside } = arrival;
+        let Arrival { mut socket, number, origin, permit, is_inside } = arrival;
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
         let interests = Interest::READABLE | Interest::WRITABLE;
@@ -138,7 +138,7 @@ impl<T: Tier> Connections<T> {
         peer.is_inside = is_inside;
         let mut connection = tier.enter(slot, peer, origin);
         if is_handshaking || !tier.is_admitted(&connection) {
-            connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, place));
+            connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, permit));
             self.look_at.get_or_insert(self.clock.instant() + LOOK_EVERY);
         }
         entry.insert(connection);
@@ -260,7 +260,7 @@ impl<T: Tier> Connections<T> {
     /// Writes a connection's answers; begins to close it if all are written and it asks no more.
     fn write_one(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
-        // The place is freed before the write: a client that reads that it is logged in may open its next connection at
+        // The permit is freed before the write: a client that reads that it is logged in may open its next connection at
         // once.
         let is_admitted = tier.is_admitted(connection);
         connection.as_mut().welcome(is_admitted);

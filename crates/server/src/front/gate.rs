@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use posthaste_tls::Acceptor;
 
 use super::accept::{Socket, give_up_when_gone};
-use super::newcomers::{Newcomers, Place, Reason};
+use super::newcomers::{Newcomers, Permit, Reason};
 use super::quiet::{QuietCounts, QuietLimits};
 
 /// A connection that was let in, for a network thread to serve. It is counted until [`Gate::leave`].
@@ -23,7 +23,7 @@ pub struct Arrival {
     /// The peer's address; None: on this machine.
     pub origin: Option<IpAddr>,
     /// The connection's place among the newcomers, if it is one.
-    pub place: Option<Place>,
+    pub permit: Option<Permit>,
     /// Whether the client is inside this process.
     pub is_inside: bool,
 }
@@ -119,10 +119,10 @@ impl Gate {
             let _ = give_up_when_gone(stream);
         }
         let origin = socket.ip();
-        match self.newcomers.place(origin, socket.is_handshaking()) {
-            Ok(place) => {
+        match self.newcomers.permit(origin, socket.is_handshaking()) {
+            Ok(permit) => {
                 self.ever_from_outside.fetch_add(1, Ordering::Relaxed);
-                Ok(Arrival { socket, number: self.number(), origin, place, is_inside: false })
+                Ok(Arrival { socket, number: self.number(), origin, permit, is_inside: false })
             }
             Err(refused) => {
                 self.leave(false);
@@ -136,7 +136,7 @@ impl Gate {
     #[must_use]
     pub fn admit_inside(&self, socket: Socket, origin: Option<IpAddr>) -> Arrival {
         self.now_inside.fetch_add(1, Ordering::Relaxed);
-        Arrival { socket, number: self.number(), origin, place: None, is_inside: true }
+        Arrival { socket, number: self.number(), origin, permit: None, is_inside: true }
     }
 
     /// Counts off a connection that was let in and has ended.

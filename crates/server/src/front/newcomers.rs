@@ -2,7 +2,7 @@
 //! time they have, and how many were refused.
 //!
 //! What a newcomer may send is limited by the parser; here are the limits of time and number, so that nobody occupies
-//! the places of clients that would log in. IPv6 addresses count by their first 64 bits, as a single machine usually
+//! the permits that clients need who would log in. IPv6 addresses count by their first 64 bits, as a single machine usually
 //! owns all addresses that share them.
 
 use std::collections::HashMap;
@@ -29,30 +29,30 @@ const SHARE: usize = 4;
 /// The fewest newcomers that any address may have, so that small limits stay usable.
 const LEAST: usize = 8;
 
-/// The places that newcomers take, counted by address.
+/// The permits that newcomers take, counted by address.
 #[derive(Debug)]
-pub struct Places {
+pub struct Permits {
     most: usize,
     taken: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// One place, given back when it is dropped.
+/// One permit, given back when it is dropped.
 #[derive(Debug)]
-pub struct Place {
-    places: Arc<Places>,
+pub struct Permit {
+    permits: Arc<Permits>,
     holder: IpAddr,
 }
 
-impl Places {
-    /// Returns places of which one address may take at most `most`.
+impl Permits {
+    /// Returns permits of which one address may take at most `most`.
     #[must_use]
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// Takes a place for a peer at this address; None: that address has as many as it may.
+    /// Takes a permit for a peer at this address; None: that address has as many as it may.
     #[must_use]
-    pub fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, from: IpAddr) -> Option<Permit> {
         let holder = holder(from);
         let mut taken = self.lock();
         let count = taken.entry(holder).or_default();
@@ -61,7 +61,7 @@ impl Places {
         }
         *count += 1;
         drop(taken);
-        Some(Place { places: Arc::clone(self), holder })
+        Some(Permit { permits: Arc::clone(self), holder })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -69,9 +69,9 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = self.permits.lock();
         if let Some(count) = taken.get_mut(&self.holder) {
             *count -= 1;
             if *count == 0 {
@@ -94,15 +94,15 @@ pub fn holder(address: IpAddr) -> IpAddr {
 #[derive(Debug)]
 pub struct Newcomer {
     since_ns: u64,
-    /// The place, which is held as long as this exists.
-    _place: Option<Place>,
+    /// The permit, which is held as long as this exists.
+    _permit: Option<Permit>,
 }
 
 impl Newcomer {
     /// Returns the state of a newcomer that arrived at this stamp.
     #[must_use]
-    pub const fn new(since_ns: u64, place: Option<Place>) -> Self {
-        Self { since_ns, _place: place }
+    pub const fn new(since_ns: u64, permit: Option<Permit>) -> Self {
+        Self { since_ns, _permit: permit }
     }
 
     /// Returns whether the newcomer's time is over.
@@ -159,7 +159,7 @@ impl Reason {
 /// The newcomers of a tier, and the counts of those that were refused.
 #[derive(Debug)]
 pub struct Newcomers {
-    places: Arc<Places>,
+    permits: Arc<Permits>,
     /// Whether plain connections must log in, and so are newcomers too.
     must_log_in: bool,
     refused: [AtomicU64; Reason::ALL.len()],
@@ -173,7 +173,7 @@ impl Newcomers {
     #[must_use]
     pub fn new(connections_max: usize, must_log_in: bool) -> Self {
         Self {
-            places: Places::new((connections_max / SHARE).max(LEAST)),
+            permits: Permits::new((connections_max / SHARE).max(LEAST)),
             must_log_in,
             refused: Default::default(),
             told_ns: AtomicU64::new(0),
@@ -181,18 +181,18 @@ impl Newcomers {
         }
     }
 
-    /// Takes the place that a connection from there needs; None: it needs none.
+    /// Takes the permit that a connection from there needs; None: it needs none.
     ///
     /// # Errors
     /// The address has as many newcomers as it may.
-    pub fn place(&self, origin: Option<IpAddr>, is_handshaking: bool) -> Result<Option<Place>, Refused> {
+    pub fn permit(&self, origin: Option<IpAddr>, is_handshaking: bool) -> Result<Option<Permit>, Refused> {
         let is_newcomer = self.must_log_in || is_handshaking;
-        match origin.filter(|_| is_newcomer).map(|from| self.places.take(from)) {
+        match origin.filter(|_| is_newcomer).map(|from| self.permits.take(from)) {
             Some(None) => {
                 self.refuse(Reason::Address);
                 Err(Refused::Crowded)
             }
-            place => Ok(place.flatten()),
+            permit => Ok(permit.flatten()),
         }
     }
 
@@ -245,25 +245,25 @@ mod tests {
 
     #[test]
     fn an_address_has_its_places_and_gives_them_back() {
-        let places = Places::new(2);
-        let (first, second) = (places.take(ip("10.0.0.1")), places.take(ip("10.0.0.1")));
+        let permits = Permits::new(2);
+        let (first, second) = (permits.take(ip("10.0.0.1")), permits.take(ip("10.0.0.1")));
         assert!(first.is_some() && second.is_some());
-        assert!(places.take(ip("10.0.0.1")).is_none(), "a third");
-        assert!(places.take(ip("10.0.0.2")).is_some(), "somebody else");
+        assert!(permits.take(ip("10.0.0.1")).is_none(), "a third");
+        assert!(permits.take(ip("10.0.0.2")).is_some(), "somebody else");
         drop(first);
-        assert!(places.take(ip("10.0.0.1")).is_some(), "given back");
+        assert!(permits.take(ip("10.0.0.1")).is_some(), "given back");
         drop(second);
-        assert!(places.lock().is_empty(), "nothing is remembered of who has left");
+        assert!(permits.lock().is_empty(), "nothing is remembered of who has left");
     }
 
     #[test]
     fn who_owns_a_network_of_version_6_is_one() {
-        let places = Places::new(1);
-        let _first = places.take(ip("2001:db8:0:1::1"));
-        assert!(places.take(ip("2001:db8:0:1:ffff::2")).is_none());
-        assert!(places.take(ip("2001:db8:0:2::1")).is_some());
-        let _mapped = places.take(ip("::ffff:10.0.0.1"));
-        assert!(places.take(ip("10.0.0.1")).is_none(), "the same address in both versions");
+        let permits = Permits::new(1);
+        let _first = permits.take(ip("2001:db8:0:1::1"));
+        assert!(permits.take(ip("2001:db8:0:1:ffff::2")).is_none());
+        assert!(permits.take(ip("2001:db8:0:2::1")).is_some());
+        let _mapped = permits.take(ip("::ffff:10.0.0.1"));
+        assert!(permits.take(ip("10.0.0.1")).is_none(), "the same address in both versions");
     }
 
     #[test]

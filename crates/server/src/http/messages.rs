@@ -324,7 +324,7 @@ impl fmt::Display for Handle {
 /// The body of `ack`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Done {
+pub(super) struct Ack {
     #[serde(default)]
     ids: Vec<Handle>,
     /// One message, named as in `nack` and `extend`.
@@ -332,7 +332,7 @@ pub(super) struct Done {
 }
 
 /// `POST /v1/queues/{name}/ack`.
-pub(super) async fn ack(visitor: Visitor, Body(done): Body<Done>) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn ack(visitor: Visitor, Body(done): Body<Ack>) -> Result<Json<JsonValue>, Problem> {
     let ids: Vec<Handle> = done.id.into_iter().chain(done.ids).collect();
     if ids.is_empty() {
         return Err(Problem::bad_request(

@@ -74,9 +74,9 @@ pub(crate) struct Origin(pub(crate) IpAddr);
 
 /// Extension of a request: the seat of its connection.
 #[derive(Clone)]
-pub(super) struct Place(Arc<Seat>);
+pub(super) struct HeldSeat(Arc<Seat>);
 
-impl Place {
+impl HeldSeat {
     /// Marks the connection as being answered, once the client is known, until the answer has left.
     pub(super) fn keep(&self) {
         self.0.begin_answer();
@@ -297,7 +297,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
             request.extensions_mut().insert(hang_up.clone());
         }
         if let Some(seat) = &seat {
-            request.extensions_mut().insert(Place(Arc::clone(seat)));
+            request.extensions_mut().insert(HeldSeat(Arc::clone(seat)));
         }
         let (answer, leaving) = (routes.call(request.map(Body::new)), leaving.clone());
         Box::pin(async move {
@@ -418,7 +418,7 @@ mod tests {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
         let (seats, seat) = the_only_seat();
-        let known = async |Extension(place): Extension<Place>| {
+        let known = async |Extension(place): Extension<HeldSeat>| {
             place.keep();
             PAGE.repeat(100)
         };

@@ -19,7 +19,7 @@ use super::inside::Answer;
 use super::list::Lists;
 use super::problem::Problem;
 use super::seats::Wait;
-use super::serve::{HangUp, Origin, Place};
+use super::serve::{HangUp, HeldSeat, Origin};
 use super::state::QueueState;
 use super::words::Words;
 use crate::house::House;
@@ -33,7 +33,7 @@ pub(super) struct Visitor {
     who: Option<Credentials>,
     origin: Option<IpAddr>,
     hang_up: Option<HangUp>,
-    place: Option<Place>,
+    seat: Option<HeldSeat>,
 }
 
 impl Visitor {
@@ -65,9 +65,9 @@ impl Visitor {
     /// # Errors
     /// As many pops wait as may.
     pub(super) fn begin_wait(&self) -> Result<Option<Wait>, Problem> {
-        let Some(place) = &self.place else { return Ok(None) };
+        let Some(seat) = &self.seat else { return Ok(None) };
         let many = "as many pops wait over HTTP as may; nothing was taken: ask again, without block_ms, or over RESP";
-        place.begin_wait().map(Some).ok_or_else(|| Problem::busy(many))
+        seat.begin_wait().map(Some).ok_or_else(|| Problem::busy(many))
     }
 
     async fn ask_unless(&self, words: Words, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
@@ -108,10 +108,10 @@ impl FromRequestParts<Arc<QueueState>> for Visitor {
                 || Problem::unauthorized("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
             state.pool.admit(who.as_ref().ok_or_else(nobody)?, origin).await?;
         }
-        let place: Option<Place> = parts.extensions.get().cloned();
-        place.iter().for_each(Place::keep);
+        let seat: Option<HeldSeat> = parts.extensions.get().cloned();
+        seat.iter().for_each(HeldSeat::keep);
         let hang_up = parts.extensions.get().cloned();
-        Ok(Self { state: Arc::clone(state), who, origin, hang_up, place })
+        Ok(Self { state: Arc::clone(state), who, origin, hang_up, seat })
     }
 }
 

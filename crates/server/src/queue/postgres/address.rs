@@ -55,15 +55,15 @@ const PORT: u16 = 5432;
 pub struct PostgresAddress {
     /// Everything but hosts, addresses and ports.
     config: Config,
-    places: Vec<Place>,
+    hosts: Vec<Host>,
     tls: TlsOptions,
 }
 
 /// One of the servers that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Host {
     /// Its host name, or the directory of its unix socket, which begins with a slash.
-    pub(super) host: String,
+    pub(super) name: String,
     /// Its IP address, if the URL gives one.
     pub(super) ip: Option<IpAddr>,
     pub(super) port: u16,
@@ -76,8 +76,8 @@ impl PostgresAddress {
     }
 
     /// Returns the servers to try, in order.
-    pub(super) fn places(&self) -> &[Place] {
-        &self.places
+    pub(super) fn hosts(&self) -> &[Host] {
+        &self.hosts
     }
 
     /// Returns how connections are encrypted.
@@ -86,10 +86,10 @@ impl PostgresAddress {
     }
 }
 
-impl Place {
+impl Host {
     /// Returns whether it is a unix socket.
     pub(super) fn is_unix(&self) -> bool {
-        self.host.starts_with('/')
+        self.name.starts_with('/')
     }
 }
 
@@ -109,7 +109,7 @@ impl FromStr for PostgresAddress {
                 pairs.push((name.into(), value.into()));
             }
         }
-        let places = places(&pairs)?;
+        let hosts = hosts(&pairs)?;
         let tls = TlsOptions::new(|name| value(&pairs, name))?;
         let mut words = String::new();
         let ours = |name: &str| {
@@ -124,7 +124,7 @@ impl FromStr for PostgresAddress {
         if let Some(timeout) = tcp_user_timeout(&pairs)? {
             config.tcp_user_timeout(timeout);
         }
-        Ok(Self { config, places, tls })
+        Ok(Self { config, hosts, tls })
     }
 }
 
@@ -157,7 +157,7 @@ fn tcp_user_timeout(pairs: &[(String, String)]) -> Result<Option<Duration>, Stri
 }
 
 /// Combines the lists of hosts, addresses and ports.
-fn places(pairs: &[(String, String)]) -> Result<Vec<Place>, String> {
+fn hosts(pairs: &[(String, String)]) -> Result<Vec<Host>, String> {
     let list = |name: &str| -> Vec<&str> {
         value(pairs, name).map(|value| value.split(',').collect()).unwrap_or_default()
     };
@@ -181,22 +181,22 @@ fn places(pairs: &[(String, String)]) -> Result<Vec<Place>, String> {
         .map(|index| {
             let ip = ips.get(index).map(|ip| ip.parse::<IpAddr>()).transpose();
             let ip = ip.map_err(|_| "wrong PostgreSQL URL: hostaddr is no IP address")?;
-            let host = hosts.get(index).map(ToString::to_string).or(ip.map(|ip| ip.to_string()));
+            let name = hosts.get(index).map(ToString::to_string).or(ip.map(|ip| ip.to_string()));
             let port = match ports.get(index).or(ports.first()).copied().unwrap_or_default() {
                 "" => PORT,
                 port => port.parse().map_err(|_| "wrong PostgreSQL URL: the port is a number up to 65535")?,
             };
-            Ok(Place { host: host.unwrap_or_default(), ip, port })
+            Ok(Host { name: name.unwrap_or_default(), ip, port })
         })
         .collect()
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            host if self.is_unix() => write!(f, "{host}/.s.PGSQL.{}", self.port),
-            host if host.contains(':') => write!(f, "[{host}]:{}", self.port),
-            host => write!(f, "{host}:{}", self.port),
+        match &self.name {
+            name if self.is_unix() => write!(f, "{name}/.s.PGSQL.{}", self.port),
+            name if name.contains(':') => write!(f, "[{name}]:{}", self.port),
+            name => write!(f, "{name}:{}", self.port),
         }
     }
 }
@@ -207,10 +207,10 @@ impl fmt::Display for PostgresAddress {
         if let Some(user) = self.config.get_user() {
             write!(f, "{}@", url::encode(user))?;
         }
-        for (index, Place { host, port, .. }) in self.places.iter().enumerate() {
+        for (index, Host { name, port, .. }) in self.hosts.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { "," })?;
-            let shown = url::encode(host);
-            match host.starts_with('/') || !host.contains(':') {
+            let shown = url::encode(name);
+            match name.starts_with('/') || !name.contains(':') {
                 true => write!(f, "{shown}:{port}")?,
                 false => write!(f, "[{}]:{port}", shown.replace("%3A", ":"))?,
             }

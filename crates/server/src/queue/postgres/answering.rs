@@ -30,11 +30,11 @@ struct Answers<'a> {
 
 impl<'a> Answers<'a> {
     fn new(asked: &'a Asked) -> Self {
-        let places = asked.places.iter().enumerate();
+        let positions = asked.positions.iter().enumerate();
         Self {
             asked,
             accounts: asked.era.accounts(),
-            ops: places.map(|(op, place)| ((place.bundle, place.request), op)).collect(),
+            ops: positions.map(|(op, place)| ((place.bundle, place.request), op)).collect(),
             sent: Vec::new(),
             taken: FxHashSet::default(),
             done: Vec::new(),

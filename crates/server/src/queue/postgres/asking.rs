@@ -15,7 +15,7 @@ use super::floors::Source;
 use super::link::{ANSWER_WITHIN, Argument, Failure, Link};
 use super::parked::{Called, Seat};
 use super::replies::Replies;
-use super::steps::{Place, Step};
+use super::steps::{Position, Step};
 use super::store::Postgres;
 use super::unbatched::Unbatched;
 use crate::path::bundle::Bundle;
@@ -27,7 +27,7 @@ const ERAS_MAX: usize = 3;
 /// The replies to a call, where each request stands in it, and the era in which it was made.
 pub(super) struct Asked {
     pub(super) replies: Replies,
-    pub(super) places: Vec<Place>,
+    pub(super) positions: Vec<Position>,
     pub(super) era: Arc<Era>,
 }
 
@@ -82,9 +82,9 @@ impl Postgres {
                 }
             }
         };
-        let (replies, places) = answered?;
+        let (replies, positions) = answered?;
         self.learn(link, era, &replies)?;
-        Ok(Asked { replies, places, era: Arc::clone(era) })
+        Ok(Asked { replies, positions, era: Arc::clone(era) })
     }
 
     /// Registers every known account on this server, even without a request of theirs: SEND TO * must reach them. Known
@@ -146,14 +146,14 @@ impl Postgres {
         called: &[Called],
         era: &Era,
         server: Source,
-    ) -> Result<(Replies, Vec<Place>), Failure> {
+    ) -> Result<(Replies, Vec<Position>), Failure> {
         let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
         let waiting: Vec<Seat> = called.iter().map_while(|(seat, _)| *seat).collect();
         let call = self.knowing(era, |known| Call::new(&bundles, &waiting, known, self.shared.now_ms()));
         let rows = link.ask_of(era.server, &self.apply, &call.columns.arguments())?;
         let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
         self.raise_floors(&call, &replies, server);
-        Ok((replies, call.places))
+        Ok((replies, call.positions))
     }
 
     /// Makes the call for a batch of one plain request; None: it is no such batch.
@@ -163,15 +163,15 @@ impl Postgres {
         called: &[Called],
         era: &Era,
         server: Source,
-    ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
-        let (ask, awaited, place) = only_request(called, era).filter(|_| self.unbatched.is_none())?;
+    ) -> Option<Result<(Replies, Vec<Position>), Failure>> {
+        let (ask, awaited, position) = only_request(called, era).filter(|_| self.unbatched.is_none())?;
         let alone = self.knowing(era, |known| Alone::of(ask, awaited, known))?;
         let answered = alone.ask(link, era.server, self.shared.now_ms()).map(|rows| {
             let replies = Replies::new(rows, &[0], &[]);
             if let Some(mut floors) = self.shared.floors_of(server) {
                 floors.meet(replies.newest);
             }
-            (replies, vec![place])
+            (replies, vec![position])
         });
         Some(answered)
     }
@@ -182,12 +182,12 @@ impl Postgres {
         link: &mut Link,
         called: &[Called],
         era: &Era,
-    ) -> Option<Result<(Replies, Vec<Place>), Failure>> {
+    ) -> Option<Result<(Replies, Vec<Position>), Failure>> {
         let popping = self.unbatched?;
-        let (ask, awaited, place) = only_request(called, era)?;
+        let (ask, awaited, position) = only_request(called, era)?;
         let request = Unbatched::of(ask, awaited, &era.accounts())?;
         let answered = request.ask(link, era.server, popping, self.shared.now_ms());
-        Some(answered.map(|rows| (Replies::new(rows, &[], &[]), vec![place])))
+        Some(answered.map(|rows| (Replies::new(rows, &[], &[]), vec![position])))
     }
 
     /// Runs `act` with the accounts and floors that this middleware knows.
@@ -239,14 +239,14 @@ fn names(link: &mut Link, era: &Era, ids: &[i32]) -> Result<Vec<Row>, Failure> {
     }
 }
 
-/// Returns the request of a batch that has no other, the id of the queue that it has waited for, and its place.
-fn only_request<'a>(called: &'a [Called], era: &Era) -> Option<(Ask<'a>, Option<i64>, Place)> {
+/// Returns the request of a batch that has no other, the id of the queue that it has waited for, and its position.
+fn only_request<'a>(called: &'a [Called], era: &Era) -> Option<(Ask<'a>, Option<i64>, Position)> {
     let [(seat, bundle)] = called else { return None };
     let [request] = &bundle.requests[bundle.open()] else { return None };
     let account = era.accounts().number(bundle);
     let ask = Ask { account, operation: &request.operation, bytes: &bundle.bytes };
     let awaited = seat.as_ref().and_then(Seat::queue);
-    Some((ask, awaited, Place { bundle: 0, request: bundle.answered, step: Step::Other }))
+    Some((ask, awaited, Position { bundle: 0, request: bundle.answered, step: Step::Other }))
 }
 
 /// Whether the same call may well succeed at once.

@@ -8,7 +8,7 @@ use super::columns::{Columns, Other, to_i32};
 use super::floors::Floors;
 use super::names::Accounts;
 use super::parked::Seat;
-use super::steps::{Named, Place, Step, in_order};
+use super::steps::{Named, Position, Step, in_order};
 use crate::path::bundle::Bundle;
 use crate::queue::rules::{AccountId, Ask};
 
@@ -24,11 +24,12 @@ pub(super) struct Lane {
 /// A call of `posthaste.apply` while it is put together.
 #[derive(Default)]
 pub(super) struct Call<'a> {
-    /// Place of each request, by the number that SQL knows it by.
-    pub(super) places: Vec<Place>,
+    /// Position of each request, by the number that SQL knows it by.
+    pub(super) positions: Vec<Position>,
     pub(super) lanes: Vec<Lane>,
     pub(super) columns: Columns<'a>,
-    positions: FxHashMap<&'a [u8], i32>,
+    /// Position of each queue name among those of the call, from 1.
+    name_positions: FxHashMap<&'a [u8], i32>,
     step_lanes: FxHashMap<Lane, i32>,
     /// Whether the call changes the queue, for each name.
     changes: Vec<bool>,
@@ -64,11 +65,11 @@ impl<'a> Call<'a> {
                 call.store();
             }
             call.begin_step(kind);
-            for (_, place) in step {
-                let bundle = bundles[place.bundle];
-                let request = &bundle.requests[place.request];
-                call.places.push(*place);
-                let seat = waiting.get(place.bundle).filter(|_| place.request == bundle.answered);
+            for (_, position) in step {
+                let bundle = bundles[position.bundle];
+                let request = &bundle.requests[position.request];
+                call.positions.push(*position);
+                let seat = waiting.get(position.bundle).filter(|_| position.request == bundle.answered);
                 call.awaited = seat.and_then(Seat::queue);
                 let ask = Ask {
                     account: known.accounts.number(bundle),
@@ -183,7 +184,7 @@ impl<'a> Call<'a> {
 
     /// Returns the number in SQL of the request added last.
     fn op(&self) -> i32 {
-        to_i32(self.places.len()) - 1
+        to_i32(self.positions.len()) - 1
     }
 
     fn add(&mut self, step: Step, ask: Ask<'a>, known: &Knowledge<'_>) {
@@ -308,7 +309,7 @@ impl<'a> Call<'a> {
     /// Returns the position of a queue's name, and adds the name if need be; `changes`: its row is to be locked.
     fn queue(&mut self, name: &'a [u8], changes: bool) -> i32 {
         let next = to_i32(self.changes.len()) + 1;
-        let position = *self.positions.entry(name).or_insert(next);
+        let position = *self.name_positions.entry(name).or_insert(next);
         if position == next {
             self.columns.names.push(text(name));
             self.changes.push(changes);

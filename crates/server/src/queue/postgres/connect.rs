@@ -15,7 +15,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::address::{Place, PostgresAddress};
+use super::address::{Host, PostgresAddress};
 use super::password;
 pub use super::refusal::ConnectError;
 use super::refusal::Reason;
@@ -51,30 +51,27 @@ pub(super) fn with_connection<T, E: From<io::Error> + From<ConnectError>>(
 /// # Errors
 /// For every server why not, and what to do; never with a password.
 pub async fn connect(address: &PostgresAddress) -> Result<(Client, PostgresConnection), ConnectError> {
-    let mut places: Vec<&Place> = address.places().iter().collect();
+    let mut hosts: Vec<&Host> = address.hosts().iter().collect();
     if address.config().get_load_balance_hosts() == LoadBalanceHosts::Random {
-        fastrand::shuffle(&mut places);
+        fastrand::shuffle(&mut hosts);
     }
     let mut refusals = Vec::new();
-    for place in places {
-        match connect_to(address, place).await {
+    for host in hosts {
+        match connect_to(address, host).await {
             Ok(connected) => return Ok(connected),
-            Err(reason) => refusals.push((place.to_string(), reason)),
+            Err(reason) => refusals.push((host.to_string(), reason)),
         }
     }
     Err(ConnectError::new(refusals))
 }
 
 /// Tries every IP address of one server; returns the last reason if all fail.
-async fn connect_to(
-    address: &PostgresAddress,
-    place: &Place,
-) -> Result<(Client, PostgresConnection), Reason> {
+async fn connect_to(address: &PostgresAddress, host: &Host) -> Result<(Client, PostgresConnection), Reason> {
     let mut config = address.config().clone();
-    config.host(&place.host).port(place.port).ssl_mode(address.tls().mode);
+    config.host(&host.name).port(host.port).ssl_mode(address.tls().mode);
     let mut unused = None;
     if config.get_password().is_none() {
-        match password::find(place, config.get_dbname(), config.get_user()) {
+        match password::find(host, config.get_dbname(), config.get_user()) {
             Ok(Some(password)) => {
                 config.password(password);
             }
@@ -83,7 +80,7 @@ async fn connect_to(
         }
     }
     // Only a server that wants a password is told why the file's is not used.
-    connect_as(config, address, place).await.map_err(|reason| match reason {
+    connect_as(config, address, host).await.map_err(|reason| match reason {
         Reason::NoPassword(_) => Reason::NoPassword(unused),
         reason => reason,
     })
@@ -92,14 +89,14 @@ async fn connect_to(
 async fn connect_as(
     mut config: Config,
     address: &PostgresAddress,
-    place: &Place,
+    host: &Host,
 ) -> Result<(Client, PostgresConnection), Reason> {
-    if place.is_unix() {
+    if host.is_unix() {
         config.ssl_mode(SslMode::Disable);
         return attempt(&config, address).await;
     }
     let mut outcome = Err(Reason::Unreachable("its name has no address".into()));
-    for ip in addresses(place, limit(&config)).await? {
+    for ip in addresses(host, limit(&config)).await? {
         outcome = attempt(config.clone().hostaddr(ip), address).await;
         if outcome.is_ok() {
             break;
@@ -108,11 +105,11 @@ async fn connect_as(
     outcome
 }
 
-async fn addresses(place: &Place, limit: Duration) -> Result<Vec<IpAddr>, Reason> {
-    if let Some(ip) = place.ip {
+async fn addresses(host: &Host, limit: Duration) -> Result<Vec<IpAddr>, Reason> {
+    if let Some(ip) = host.ip {
         return Ok(vec![ip]);
     }
-    let found = timeout(limit, lookup_host((place.host.as_str(), place.port))).await;
+    let found = timeout(limit, lookup_host((host.name.as_str(), host.port))).await;
     let found = found.map_err(|_| Reason::TooSlow(limit))?;
     found
         .map(|found| found.map(|socket| socket.ip()).collect())

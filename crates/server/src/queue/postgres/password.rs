@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::address::Place;
+use super::address::Host;
 
 /// The connection that lines of the password file are compared with.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ struct Wanted<'a> {
 /// # Errors
 /// Why the password file is not used.
 pub(super) fn find(
-    place: &Place,
+    server: &Host,
     database: Option<&str>,
     user: Option<&str>,
 ) -> Result<Option<String>, String> {
@@ -33,8 +33,8 @@ pub(super) fn find(
     // The user that the library takes by default, which need not be the one that the environment names.
     let me = if user.is_none() { whoami::username().unwrap_or_default() } else { String::new() };
     let user = user.unwrap_or(&me);
-    let host = if place.is_unix() { "localhost" } else { &place.host };
-    let wanted = Wanted { host, port: place.port, database: database.unwrap_or(user), user };
+    let host = if server.is_unix() { "localhost" } else { &server.name };
+    let wanted = Wanted { host, port: server.port, database: database.unwrap_or(user), user };
     let text = path().map_or(Ok(None), |path| read(&path))?;
     Ok(text.and_then(|text| in_lines(&text, wanted)))
 }

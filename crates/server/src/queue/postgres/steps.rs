@@ -61,9 +61,9 @@ impl Step {
     }
 }
 
-/// Place of a request: its bundle, its number in that, and its step.
+/// Position of a request: its bundle, its number in that, and its step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) bundle: usize,
     pub(super) request: usize,
     pub(super) step: Step,
@@ -71,8 +71,8 @@ pub(super) struct Place {
 
 /// Returns every open request with its round, in the order in which steps take them. The first `waiting` bundles are
 /// pops that waited, the longest first: each takes before the next one, and before new pops.
-pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts) -> Vec<(usize, Place)> {
-    let mut places = Vec::new();
+pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts) -> Vec<(usize, Position)> {
+    let mut positions = Vec::new();
     // The round and step of the last pop that waited.
     let mut last = (0, Step::Create);
     for (number, bundle) in bundles.iter().enumerate() {
@@ -88,11 +88,11 @@ pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts)
             if number < waiting {
                 last = (round, step);
             }
-            places.push((round, Place { bundle: number, request, step }));
+            positions.push((round, Position { bundle: number, request, step }));
         }
     }
-    places.sort_by_key(|(round, place)| (*round, place.step)); // stable: the rest stays in its order
-    places
+    positions.sort_by_key(|(round, position)| (*round, position.step)); // stable: the rest stays in its order
+    positions
 }
 
 /// Returns the step that takes a request.
@@ -159,7 +159,7 @@ mod tests {
     fn order(bundles: &[Bundle], waiting: usize) -> Vec<(usize, usize)> {
         let bundles: Vec<&Bundle> = bundles.iter().collect();
         let placed = in_order(&bundles, waiting, &Accounts::default());
-        placed.into_iter().map(|(_, place)| (place.bundle, place.request)).collect()
+        placed.into_iter().map(|(_, position)| (position.bundle, position.request)).collect()
     }
 
     #[test]
