@@ -488,7 +488,6 @@ DECLARE
     is_passed boolean := false;
     moves bigint := CASE WHEN queue IS NULL THEN moves_begun() END;
     may_be_back boolean := queue IS NULL AND is_moving();
-    patience_ends timestamptz;
 BEGIN
     IF request_key IS NOT NULL THEN
         -- A queue's row is locked by whoever pops there; of all queues none is. Whoever looks before the lock is had may not see what
@@ -542,8 +541,7 @@ BEGIN
         IF seen < wanted THEN
             -- Where somebody moves messages, or did until just now, nothing is found only when that is over, or takes long.
             EXIT WHEN cardinality(given) > 0 OR NOT is_passed OR queue IS NOT NULL OR NOT may_be_back AND moves_begun() = moves;
-            patience_ends := coalesce(patience_ends, clock_timestamp() + interval '500 ms');
-            EXIT WHEN clock_timestamp() > patience_ends;
+            EXIT WHEN NOT may_await_moves();
             PERFORM pg_sleep(0.002);
             moves := moves_begun();
             may_be_back := is_moving();

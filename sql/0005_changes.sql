@@ -30,6 +30,18 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION is_moving() IS 'Whether a transaction of somebody else moves messages. Waits for nobody. Plan: no table.';
 
+CREATE FUNCTION may_await_moves() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE until_ms bigint := nullif(current_setting('posthaste.moves_awaited_until', true), '')::bigint;
+BEGIN
+    IF until_ms IS NULL THEN
+        until_ms := now_ms() + 500;
+        PERFORM set_config('posthaste.moves_awaited_until', until_ms::text, true);
+    END IF;
+    RETURN now_ms() <= until_ms;
+END $$;
+COMMENT ON FUNCTION may_await_moves() IS
+'Whether a POP may wait for messages that are being moved: for half a second from when the first POP of the transaction asks. The POPs of a batch have that together, since others wait for the batch meanwhile. Plan: no table.';
+
 -- Sending ----------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION put(at_ms bigint, part smallint, sender int, recipient int, q queue, content bytea, content_headers bytea,

@@ -308,7 +308,9 @@ BEGIN
                 lost := dealt.lost;
             END LOOP;
             -- What was lost may be back in a moment, which the rules wait for.
-            IF lost IS NOT NULL AND dealt.empty IS NOT NULL AND kind IN ('f', 'F') AND (may_be_back OR moves_begun() <> moves) THEN
+            IF lost IS NOT NULL AND dealt.empty IS NOT NULL AND kind IN ('f', 'F') AND (may_be_back OR moves_begun() <> moves)
+                AND may_await_moves()
+            THEN
                 dealt.again := ARRAY(SELECT u.taker FROM unnest(dealt.again || dealt.empty) AS u(taker) ORDER BY u.taker);
                 dealt.empty := null;
             END IF;

@@ -406,6 +406,8 @@ BEGIN
     PERFORM check_query(reader, queue, sender);
     queue_number := CASE WHEN queue IS NOT NULL THEN find_queue(queue) END;
     sender_number := CASE WHEN sender IS NOT NULL THEN coalesce(number_of(sender), 0) END;
+    -- A transaction may pop again long after it has waited.
+    PERFORM set_config('posthaste.moves_awaited_until', '', true);
     FOR here IN SELECT * FROM pop_one(null, now_ms(), number_of(reader), queue_number, sender_number, false, false, 1, null) AS a
         WHERE a.kind = 'm'
     LOOP

@@ -12,7 +12,7 @@ mod session;
 mod support;
 
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use place::{Place, ask, login};
@@ -77,6 +77,30 @@ fn a_pop_by_sender_misses_nothing_while_a_purge_waits_in_vain() {
         assert!(eve.answer().expect("an answer").is_error("BUSY"));
         app.run("ROLLBACK");
         ask_line(&mut bob, "QPURGE q");
+    }
+}
+
+/// A batch that waits may hold the rows of queues, whose users wait for it.
+#[test]
+fn pops_of_one_batch_wait_together_while_messages_are_moved() {
+    const POPS: usize = 20;
+    // Half a second, and what a busy machine adds; half a second for each of them is 10 s.
+    const WAITS: Duration = Duration::from_secs(4);
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let mut bob = login(&server, "bob");
+    ask_line(&mut bob, "QCREATE q");
+    ask_line(&mut bob, "SEND q taken");
+    app.run("BEGIN; SELECT FROM posthaste.pop('app', 'q')");
+    let mut mover = Session::open(shared(), &place.database, "postgres");
+    mover.run("BEGIN; SELECT posthaste.begin_move()");
+    for options in ["", " LEASE 60000", " BROADCAST"] {
+        let begun = Instant::now();
+        bob.write(format!("POP FROM bob{options}\r\n").repeat(POPS).as_bytes()).expect("it runs");
+        for _ in 0..POPS {
+            assert_eq!(bob.answer().expect("an answer"), Answer::Null, "it is being taken");
+        }
+        assert!(begun.elapsed() < WAITS, "{POPS} POPs{options}: {:?}", begun.elapsed());
     }
 }
 
