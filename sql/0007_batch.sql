@@ -426,7 +426,9 @@ BEGIN
             END LOOP;
         END CASE;
         -- Nor does what a step waited for in the middle, or counted for long, take anything off a lease.
-        IF given_ms IS NULL AND (guarded OR kind IN ('a', 'd', 'o')) THEN
+        IF given_ms IS NULL AND (guarded OR kind IN ('a', 'd', 'o') OR kind IN ('f', 'F') AND dealt.again IS NOT NULL
+            OR kind = 'q' AND r_queue[f] = 0)
+        THEN
             later_ms := now_ms();
             IF later_ms > at_ms + 20 THEN
                 PERFORM renew_leases(at_ms, later_ms, r_lease, o_kind, o_b, o_c);

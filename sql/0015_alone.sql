@@ -151,6 +151,7 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     at_ms bigint;
+    later_ms bigint;
     home bigint;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -178,10 +179,17 @@ BEGIN
         own_floor := greatest(own_floor, any_floor);
     END IF;
     RETURN NEXT take_first(0, at_ms, reader, home, sender, lease_ms, any_floor, own_floor);
+    -- A POP of all queues may have waited, which takes nothing off its lease.
+    IF given_ms IS NULL AND home IS NULL AND lease_ms IS NOT NULL THEN
+        later_ms := now_ms();
+        IF later_ms > at_ms + 20 THEN
+            PERFORM renew_leases(at_ms, later_ms, ARRAY[lease_ms], '{}', '{}', '{}');
+        END IF;
+    END IF;
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_alone(bigint, int, text, bigint, int, bigint, bigint, bigint) IS
-'POP of one message; null for no queue, no queue that was waited for, no sender, no lease. Plan: queue_name_key; as take_first.';
+'POP of one message; null for no queue, no queue that was waited for, no sender, no lease. Plan: queue_name_key; as take_first, renew_leases.';
 
 CREATE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
 RETURNS SETOF answer LANGUAGE plpgsql

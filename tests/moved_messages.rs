@@ -104,6 +104,41 @@ fn pops_of_one_batch_wait_together_while_messages_are_moved() {
     }
 }
 
+/// Leases that other POPs of the batch were given before count from then, too.
+#[test]
+fn a_lease_counts_from_when_its_batch_waits_for_no_purge_any_more() {
+    const LEASE: &str = "600000";
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&[]), place.app());
+    let [mut ann, mut bob, mut eve] = ["ann", "bob", "eve"].map(|name| login(&server, name));
+    for (of_others, of_all) in [(0, 1), (0, 2), (1, 1), (2, 2)] {
+        for queue in ["q", "other"] {
+            ask_line(&mut bob, &format!("QCREATE {queue}"));
+        }
+        ask_line(&mut ann, "SENDMANY other 1 2");
+        ask_line(&mut bob, "SENDMANY q 1 2 3 4 5");
+        app.run("BEGIN; SELECT FROM posthaste.pop('app', 'q')");
+        let begun: u64 = place.as_owner("SELECT posthaste.now_ms()").parse().expect("a number");
+        eve.send(&["QPURGE", "q"]).expect("sent");
+        sleep(Duration::from_millis(100));
+        let pops = [("POP QUEUE other", of_others), ("POP FROM bob", of_all)]
+            .map(|(pop, times)| format!("{pop} LEASE {LEASE}\r\n").repeat(times));
+        bob.write(pops.concat().as_bytes()).expect("it runs");
+        for _ in 0..of_others + of_all {
+            assert!(bob.answer().expect("an answer").body().is_some(), "it is there");
+        }
+        assert!(eve.answer().expect("an answer").is_error("BUSY"));
+        // The purge waits in vain for 300 ms, of which the last 20 may be left out.
+        let due = format!("SELECT min(due_ms) - {LEASE} FROM posthaste.message WHERE holder_id IS NOT NULL");
+        let due: u64 = place.as_owner(&due).parse().expect("a number");
+        assert!(due >= begun + 280, "{of_others} and {of_all} POPs: {due} < {begun} + 280");
+        app.run("ROLLBACK");
+        for queue in ["q", "other"] {
+            ask_line(&mut bob, &format!("QDELETE {queue}"));
+        }
+    }
+}
+
 /// A dump takes its snapshot first and locks what it reads afterwards.
 #[test]
 fn what_is_set_aside_is_in_a_dump_that_has_just_begun() {
