@@ -464,7 +464,8 @@ $$;
 COMMENT ON FUNCTION new_receipt() IS 'A number nobody can guess: 60 random bits of a version 4 UUID.';
 
 CREATE FUNCTION pop_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
-    want bigint, lease_ms bigint, request_key bytea DEFAULT null, counted boolean DEFAULT false) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+    want bigint, lease_ms bigint, request_key bytea DEFAULT null, counted boolean DEFAULT false, beside boolean DEFAULT false)
+RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     head record;
     m message;
@@ -484,10 +485,11 @@ DECLARE
     place_here constant text[] := ARRAY[coalesce(queue, 0)::text, coalesce(sender, -1)::text];
     passed_any bigint := CASE WHEN note[1:2] = place_here THEN note[3]::bigint ELSE -1 END;
     passed_own bigint := -1;
-    -- Whether something was passed over; of all queues also whether it may be back in a moment.
+    -- Whether something was passed over, and whether it may be back in a moment: not in a queue whose row is locked.
     is_passed boolean := false;
-    moves bigint := CASE WHEN queue IS NULL THEN moves_begun() END;
-    may_be_back boolean := queue IS NULL AND is_moving();
+    meets_moves constant boolean := beside OR queue IS NULL;
+    moves bigint := CASE WHEN meets_moves THEN moves_begun() END;
+    may_be_back boolean := meets_moves AND is_moving();
 BEGIN
     IF request_key IS NOT NULL THEN
         -- A queue's row is locked by whoever pops there; of all queues none is. Whoever looks before the lock is had may not see what
@@ -540,7 +542,7 @@ BEGIN
         EXIT WHEN enough OR cardinality(given) = want;
         IF seen < wanted THEN
             -- Where somebody moves messages, or did until just now, nothing is found only when that is over, or takes long.
-            EXIT WHEN cardinality(given) > 0 OR NOT is_passed OR queue IS NOT NULL OR NOT may_be_back AND moves_begun() = moves;
+            EXIT WHEN cardinality(given) > 0 OR NOT is_passed OR NOT meets_moves OR NOT may_be_back AND moves_begun() = moves;
             EXIT WHEN NOT may_await_moves();
             PERFORM pg_sleep(0.002);
             moves := moves_begun();
@@ -567,5 +569,5 @@ BEGIN
                 queue_names = excluded.queue_names, counted = excluded.counted;
     END IF;
 END $$;
-COMMENT ON FUNCTION pop_one(int, bigint, int, bigint, int, boolean, boolean, bigint, bigint, bytea, boolean) IS
-'POP: gives each message to exactly one reader, for it is locked before it is given and gone after. Plan: as heads; one Tid Scan for each message; as note_arrival.';
+COMMENT ON FUNCTION pop_one(int, bigint, int, bigint, int, boolean, boolean, bigint, bigint, bytea, boolean, boolean) IS
+'POP: gives each message to exactly one reader, for it is locked before it is given and gone after; beside: without the lock of the queue''s row. Plan: as heads; one Tid Scan for each message; as note_arrival.';

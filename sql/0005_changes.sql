@@ -5,8 +5,8 @@ SET LOCAL search_path = posthaste;
 -- Moving -------------------------------------------------------------------------------------------------------------
 
 -- Whoever moves messages, or removes them and may have to give them back, has their rows locked meanwhile, as somebody who takes them
--- has; and a POP that names no queue passes over what is locked, for it waits for nobody. So it is noted who does that: by a lock that
--- is shared, until the end of the transaction, and by a sequence, which tells that somebody has begun.
+-- has; and a POP that names no queue, or is made by SQL, passes over what is locked, for it waits for nobody. So it is noted who does
+-- that: by a lock that is shared, until the end of the transaction, and by a sequence, which tells that somebody has begun.
 CREATE SEQUENCE moves;
 
 CREATE FUNCTION begin_move() RETURNS void LANGUAGE plpgsql AS $$

@@ -408,14 +408,15 @@ BEGIN
     sender_number := CASE WHEN sender IS NOT NULL THEN coalesce(number_of(sender), 0) END;
     -- A transaction may pop again long after it has waited.
     PERFORM set_config('posthaste.moves_awaited_until', '', true);
-    FOR here IN SELECT * FROM pop_one(null, now_ms(), number_of(reader), queue_number, sender_number, false, false, 1, null) AS a
+    FOR here IN SELECT * FROM pop_one(null, now_ms(), number_of(reader), queue_number, sender_number, false, false, 1, null,
+            beside => true) AS a
         WHERE a.kind = 'm'
     LOOP
         RETURN NEXT received_from(here);
     END LOOP;
 END $$;
 COMMENT ON FUNCTION pop(text, text, text) IS
-'Takes the oldest message (higher priority first) that is for anyone or for the reader, of a queue or from a sender or both; no row when there is none. It is gone when the transaction commits and back where it was otherwise; until then others pass it over and take the next. Plan: queue_name_key, account_name_key; as pop_one.';
+'Takes the oldest message (higher priority first) that is for anyone or for the reader, of a queue or from a sender or both; no row when there is none. It is gone when the transaction commits and back where it was otherwise; until then others pass it over and take the next. Before there is no row, a QREDRIVE, QPURGE or QDELETE is waited for, half a second at most. Plan: queue_name_key, account_name_key; as pop_one.';
 
 CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

@@ -80,6 +80,28 @@ fn a_pop_by_sender_misses_nothing_while_a_purge_waits_in_vain() {
     }
 }
 
+/// The transaction that pops goes on meanwhile, so what it waited for before must not count.
+#[test]
+fn a_pop_by_sql_misses_nothing_while_somebody_empties_the_queue_in_vain() {
+    let place = Place::new();
+    let server = place.middleware(&[]);
+    let [mut app, mut other] = [place.app(), place.app()];
+    let [mut bob, mut eve] = ["bob", "eve"].map(|name| login(&server, name));
+    ask_line(&mut bob, "QCREATE q");
+    ask_line(&mut bob, "SENDMANY q 1 2 3 4 5");
+    app.run("BEGIN; SELECT FROM posthaste.pop('app', 'q')");
+    other.run("BEGIN");
+    for word in ["QPURGE", "QDELETE"] {
+        eve.send(&[word, "q"]).expect("sent");
+        sleep(Duration::from_millis(100));
+        let popped = other.run("SELECT count(*) FROM posthaste.pop('bob', 'q')");
+        assert_eq!(popped, "1", "during a {word}");
+        assert!(eve.answer().expect("an answer").is_error("BUSY"));
+        // Longer than it waits altogether.
+        sleep(Duration::from_millis(500));
+    }
+}
+
 /// A batch that waits may hold the rows of queues, whose users wait for it.
 #[test]
 fn pops_of_one_batch_wait_together_while_messages_are_moved() {
