@@ -97,35 +97,38 @@ COMMENT ON FUNCTION check_isolation() IS
 -- Accounts ---------------------------------------------------------------------------------------------------------
 
 -- Accounts that the transaction under way was the first to name. Rows are gone at its commit, so each transaction
--- sees its own only.
+-- sees its own only. They are looked up by the transaction, too: what others have left behind stays while somebody keeps a snapshot,
+-- and would be walked.
 CREATE TABLE newcomer (
+    transaction xid8 NOT NULL DEFAULT pg_current_xact_id(),
     id int NOT NULL,
     name text COLLATE "C" NOT NULL
 ) WITH (autovacuum_vacuum_threshold = 1000);
 ALTER TABLE newcomer REPLICA IDENTITY FULL;
-CREATE INDEX newcomer_by_name ON newcomer (name);
+CREATE INDEX newcomer_by_name ON newcomer (transaction, name);
 
 CREATE FUNCTION number_of(who text) RETURNS int LANGUAGE plpgsql STABLE AS $$
 DECLARE number int;
 BEGIN
     SELECT id INTO number FROM account WHERE name = who COLLATE "C";
     IF number IS NULL THEN
-        SELECT id INTO number FROM newcomer WHERE name = who COLLATE "C";
+        SELECT id INTO number FROM newcomer WHERE transaction = pg_current_xact_id_if_assigned() AND name = who COLLATE "C";
     END IF;
     RETURN number;
 END $$;
 COMMENT ON FUNCTION number_of(text) IS 'The number of an account; null when nobody has named it. Plan: account_name_key, newcomer_by_name.';
 
 CREATE FUNCTION name_of(number int) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT coalesce((SELECT name FROM account WHERE id = number), (SELECT name FROM newcomer WHERE id = number))
+    SELECT coalesce((SELECT name FROM account WHERE id = number),
+        (SELECT name FROM newcomer WHERE transaction = pg_current_xact_id_if_assigned() AND id = number))
 $$;
-COMMENT ON FUNCTION name_of(int) IS 'The name of a number. Plan: account_pkey; the newcomers, who are few.';
+COMMENT ON FUNCTION name_of(int) IS 'The name of a number. Plan: account_pkey; newcomer_by_name, the transaction''s own, who are few.';
 
 CREATE FUNCTION introduce(who text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE number int := number_of(who);
 BEGIN
     IF number IS NULL THEN
-        INSERT INTO newcomer VALUES (nextval('account_id'), who);
+        INSERT INTO newcomer (id, name) VALUES (nextval('account_id'), who);
         -- Where the transaction defers nothing (SET CONSTRAINTS) it is an account by now, and perhaps somebody else's.
         number := number_of(who);
     END IF;
@@ -143,7 +146,7 @@ BEGIN
         UPDATE message SET recipient_id = number WHERE ring = 2 AND recipient_id = met.id AND sender_id > 0 AND due_ms IS NULL;
         PERFORM pg_notify('posthaste', '0 *');
     END IF;
-    DELETE FROM newcomer WHERE name = met.name;
+    DELETE FROM newcomer WHERE transaction = met.transaction AND name = met.name;
 END $$;
 COMMENT ON FUNCTION settle_one(newcomer) IS
 'A newcomer becomes an account. Where somebody else has made that meanwhile, the messages take over its number. Plan: account_name_key, newcomer_by_name; message_by_sender, message_by_queue.';
@@ -154,7 +157,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
 DECLARE met newcomer;
 BEGIN
     -- In the order in which a batch makes names.
-    FOR met IN SELECT id, name FROM newcomer ORDER BY name COLLATE "default" LOOP
+    FOR met IN SELECT * FROM newcomer WHERE transaction = pg_current_xact_id() ORDER BY name COLLATE "default" LOOP
         PERFORM settle_one(met);
     END LOOP;
     RETURN null;
@@ -206,7 +209,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
 BEGIN
     PERFORM check_name('account', account);
     -- What this transaction has sent to the account, or in its name, is to be found by its number.
-    PERFORM settle_one(n) FROM newcomer n WHERE n.name = account COLLATE "C";
+    PERFORM settle_one(n) FROM newcomer n
+        WHERE n.transaction = pg_current_xact_id_if_assigned() AND n.name = account COLLATE "C";
     RETURN log_in(account);
 END $$;
 COMMENT ON FUNCTION login(text, text) IS

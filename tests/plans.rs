@@ -494,6 +494,23 @@ fn every_function_reads_by_index_seeks_at_a_million_messages() {
     check_the_check(&place);
 }
 
+/// A transaction that meets accounts leaves rows behind that nobody sees, and vacuum may not remove them while somebody keeps a
+/// snapshot.
+#[test]
+fn meeting_an_account_walks_nothing_that_others_have_left_behind() {
+    let place = Place::new();
+    place.sql("SELECT posthaste.create_queue('queue 7')");
+    let left = "INSERT INTO posthaste.newcomer (id, name) SELECT n, 'gone ' || n FROM generate_series(1, 50000) AS n";
+    place.sql(&format!("BEGIN; {left}; ROLLBACK"));
+    let send = "SELECT posthaste.send('ann', 'queue 7', 'x', 'bob')";
+    let pop = "SELECT * FROM posthaste.pop('bob', 'queue 7', 'ann')";
+    for sql in
+        [format!("BEGIN; {send}; {pop}; SELECT posthaste.login('bob'); ROLLBACK"), format!("{send}; {pop}")]
+    {
+        assert_eq!(place.faults(&Seeks, || place.sql(&sql)), [""; 0], "{sql}");
+    }
+}
+
 /// A session keeps the plans it made when there was next to nothing in the tables.
 #[test]
 fn plans_made_for_empty_tables_do_for_a_million_messages() {
