@@ -19,6 +19,7 @@ mod pooler;
 mod postgres;
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,15 @@ impl House {
 
     fn middleware(&self) -> Server {
         Server::start(&self.pooler.url(&self.database), &[])
+    }
+
+    /// What an application is answered that shares the pooler.
+    fn application(&self, sql: &str) -> String {
+        let mut psql = Command::new("psql");
+        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--command", sql]);
+        let output = psql.arg(self.pooler.url(&self.database)).output().expect("psql can be run");
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
     /// No statement failed, and the server said nothing that a pooler's user must not hear.
@@ -104,6 +114,29 @@ fn every_kind_of_request_works() {
     ask(&mut ann, "SEND q x");
     assert_eq!(number(ask(&mut ann, "QPURGE q")), 1);
     assert_eq!(number(ask(&mut ann, "QDELETE q")), 0);
+    house.is_content();
+}
+
+#[test]
+fn an_application_that_is_lent_the_same_sessions_has_the_settings_of_its_role() {
+    const SETTINGS: [(&str, &str); 3] = [
+        ("idle_in_transaction_session_timeout", "5min"),
+        ("statement_timeout", "50s"),
+        ("lock_timeout", "40s"),
+    ];
+    let house = House::new();
+    for (name, value) in SETTINGS {
+        house.postgres.psql(&house.database, &format!("ALTER ROLE postgres SET {name} = '{value}'"));
+    }
+    let server = house.middleware();
+    let mut ann = login(server.addr(), "ann");
+    ask(&mut ann, "QCREATE q");
+    for _ in 0..20 {
+        ask(&mut ann, "SEND q x");
+        for (name, value) in SETTINGS {
+            assert_eq!(house.application(&format!("SHOW {name}")), value, "{name}");
+        }
+    }
     house.is_content();
 }
 

@@ -27,10 +27,13 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// Makes calls see what was committed while they waited for a lock. A setting that is right is not touched, because
-/// behind a pooler the session is not ours.
-const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false) \
-                              WHERE current_setting('default_transaction_isolation') <> 'read committed'";
+/// Asks whether the session began with what this client said when it connected. A pooler lends sessions of its own, and
+/// has them told by SET, if at all.
+pub(super) const OWN_SESSION: &str = "SELECT count(*) = 2 FROM pg_settings \
+                                      WHERE name IN ('application_name', 'client_encoding') AND source = 'client'";
+
+/// Makes calls see what was committed while they waited for a lock.
+const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false)";
 
 /// Turns the server's timeouts off. How long a statement, its wait for a lock or its transaction may take is decided
 /// here: what takes longer is tried in parts. Nor may idle sessions be ended. Two of these settings are newer than the
@@ -202,7 +205,8 @@ impl Link {
         Ok(())
     }
 
-    /// Checks the schema and that the server takes writes, and sets what a session needs. Returns the server's life.
+    /// Checks the schema and that the server takes writes, and sets what a session of our own needs. Returns the server's
+    /// life.
     async fn prepare(&self, client: &Client) -> Result<Option<i64>, String> {
         match migrations::check(client).await {
             // A middleware that runs while the schema is upgraded goes on whenever its connections are made again.
@@ -213,8 +217,12 @@ impl Link {
         if rows.first().is_some_and(|row| !row.get::<_, bool>(0)) {
             return Err(NO_WRITES.into());
         }
-        for setting in [READ_COMMITTED, NO_TIMEOUT] {
-            client.query_typed(setting, &[]).await.map_err(|error| one_line(&error))?;
+        let rows = client.query_typed(OWN_SESSION, &[]).await.map_err(|error| one_line(&error))?;
+        // A pooler's session is lent to others next, who would find what is set here.
+        if rows.first().is_some_and(|row| row.get(0)) {
+            for setting in [READ_COMMITTED, NO_TIMEOUT] {
+                client.query_typed(setting, &[]).await.map_err(|error| one_line(&error))?;
+            }
         }
         let rows =
             client.query_typed("SELECT posthaste.life()", &[]).await.map_err(|error| one_line(&error))?;
