@@ -107,6 +107,39 @@ fn whoever_asks_is_told_that_writes_wait_for_a_standby() {
     }
 }
 
+/// Somebody who wants to go on without a standby may end the wait for it: what was written then is on this server alone, and gone
+/// after a failover.
+#[test]
+fn the_outcome_of_a_write_that_no_standby_has_confirmed_is_said_to_be_unknown() {
+    let primary = primary();
+    let database = primary.create_database();
+    let server = Server::start(&primary.url(&database), &[]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    confirmed_by(&primary, "ANY 1 (gone)");
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+        WHERE wait_event = 'SyncRep' AND query ~ 'posthaste.(send_alone|apply)'";
+    let mut sent = 0;
+    // The first may be confirmed yet, for the server hears of its settings a moment later.
+    wait_for("somebody ends the wait", || {
+        client.send(&["SEND", "q", "hello"]).expect("it runs");
+        sent += 1;
+        let ended = primary.psql("postgres", cancel);
+        if ended == "t" { Ok(()) } else { Err(ended) }
+    });
+    let mut answers = (0..sent).map(|_| client.answer().expect("it runs"));
+    let told = answers.find_map(|answer| match answer {
+        Answer::Error(text) => Some(text),
+        _ => None,
+    });
+    let told = told.expect("not all are said to be done");
+    assert!(told.starts_with("STORE ") && told.contains("standby") && told.contains("unknown"), "{told}");
+    confirmed_by(&primary, "");
+    assert!(answers.all(|answer| answer.integer().is_some()));
+    let popped = client.ask(&["POP", "QUEUE", "q", "COUNT", "10000"]).expect("it runs");
+    assert_eq!(popped.list().len(), sent, "it was done here");
+}
+
 /// Has every write wait for these standbys.
 fn confirmed_by(primary: &Postgres, standbys: &str) {
     primary.psql("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{standbys}'"));

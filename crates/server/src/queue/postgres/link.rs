@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustc_hash::FxHashMap;
@@ -11,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
@@ -42,6 +43,9 @@ const NO_TIMEOUT: &str = "SELECT set_config(name, '0', false) FROM unnest(ARRAY[
                           'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout']) AS name \
                           WHERE current_setting(name, true) <> '0'";
 
+/// Has warnings told, one of which says that a commit has not waited for a standby.
+const WARNINGS: &str = "SELECT set_config('client_min_messages', 'warning', false)";
+
 /// Asks whether the server takes writes: the URL may let in one that does not. A standby says no too.
 const TAKES_WRITES: &str = "SELECT current_setting('transaction_read_only') = 'off'";
 
@@ -59,7 +63,7 @@ pub(super) enum Failure {
     Refused(tokio_postgres::Error),
     /// The database stopped the call because it took too long: nothing happened. A sentence says on whose word.
     Stopped(String),
-    /// The connection broke before the reply came: the outcome is unknown.
+    /// The connection broke before the reply came, or the reply is worth nothing: the outcome is unknown.
     Broken(String),
 }
 
@@ -119,6 +123,8 @@ pub(super) struct Link {
     client: Option<Client>,
     /// The task that drives the connection.
     conversation: Option<JoinHandle<()>>,
+    /// Set when the server says that a commit has not waited for a standby.
+    unconfirmed: Arc<AtomicBool>,
     /// How long a reply is waited for.
     within: Duration,
     /// How often the connection was made.
@@ -139,6 +145,7 @@ impl Link {
             runtime,
             client: None,
             conversation: None,
+            unconfirmed: Arc::default(),
             within: ANSWER_WITHIN,
             made: 0,
             life: None,
@@ -178,11 +185,11 @@ impl Link {
     fn connect(&mut self) -> Result<(), String> {
         self.client = None;
         self.statements.clear();
-        let notices = self.notices.clone();
+        let (notices, unconfirmed) = (self.notices.clone(), Arc::clone(&self.unconfirmed));
         let (client, conversation, life) = self.runtime.block_on(async {
             let (client, connection) =
                 connect(&self.reach.address).await.map_err(|error| error.to_string())?;
-            let conversation = tokio::spawn(converse(connection, notices));
+            let conversation = tokio::spawn(converse(connection, notices, unconfirmed));
             // A server may let us in and then hang.
             let limit = limit(self.reach.address.config());
             let prepared = timeout(limit, self.prepare(&client)).await;
@@ -220,7 +227,7 @@ impl Link {
         let rows = client.query_typed(OWN_SESSION, &[]).await.map_err(|error| one_line(&error))?;
         // A pooler's session is lent to others next, who would find what is set here.
         if rows.first().is_some_and(|row| row.get(0)) {
-            for setting in [READ_COMMITTED, NO_TIMEOUT] {
+            for setting in [READ_COMMITTED, NO_TIMEOUT, WARNINGS] {
                 client.query_typed(setting, &[]).await.map_err(|error| one_line(&error))?;
             }
         }
@@ -343,6 +350,7 @@ impl Link {
         let Some(client) = self.client.as_ref().filter(|client| !client.is_closed()) else {
             return Err(Failure::Unreachable("the connection to PostgreSQL has just ended".into()));
         };
+        self.unconfirmed.store(false, Ordering::Relaxed);
         let within = self.within;
         let named = manner != Manner::Once && self.reach.keeps_sessions();
         let statements = &mut self.statements;
@@ -369,6 +377,9 @@ impl Link {
             }
         });
         match answered {
+            Ok(Ok(_)) if self.unconfirmed.load(Ordering::Relaxed) => {
+                Err(Failure::Broken("PostgreSQL was made to commit before a standby has confirmed it".into()))
+            }
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => Err(self.failed(error)),
             Err(ended) => {
@@ -444,7 +455,11 @@ async fn repeatably(
 }
 
 /// Drives a connection and passes on what the server says unasked.
-async fn converse(mut connection: PostgresConnection, notices: Option<UnboundedSender<String>>) {
+async fn converse(
+    mut connection: PostgresConnection,
+    notices: Option<UnboundedSender<String>>,
+    unconfirmed: Arc<AtomicBool>,
+) {
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(note))) => {
@@ -452,11 +467,22 @@ async fn converse(mut connection: PostgresConnection, notices: Option<UnboundedS
                     let _ = notices.send(note.payload().to_owned()); // its reader may be gone
                 }
             }
+            // It comes before the end of the reply, so it is found by what reads the reply.
+            Some(Ok(AsyncMessage::Notice(notice))) if is_about_standbys(&notice) => {
+                unconfirmed.store(true, Ordering::Relaxed);
+            }
             Some(Ok(_)) => {}
             Some(Err(error)) => return tracing::debug!("a connection to PostgreSQL ended: {error}"),
             None => return,
         }
     }
+}
+
+/// Returns whether a notice says that the wait of a commit for its standbys was ended from outside. Its words are in the
+/// server's language, and its code is that of many warnings, which say nothing about the call; so it is known by where in
+/// the server it comes from.
+fn is_about_standbys(notice: &DbError) -> bool {
+    notice.file() == Some("syncrep.c")
 }
 
 /// Returns the failure of a statement without a reply within this time; `error` is how it failed, if it did, after the
