@@ -220,12 +220,12 @@ impl Pool {
         live.min_by_key(|server| server.health.came()).unwrap_or(&self.members[home].server)
     }
 
-    /// Returns whether this replica decides nothing here, since another one that takes part has been there for longer.
+    /// Returns whether this server is a replica that decides nothing here, since another one that takes part has been there for longer.
     #[must_use]
     pub fn is_late(&self, server: &Server) -> bool {
         let health = |member: &Member| (member.server.health.is_live(), member.server.health.came());
         let is_earlier = |(is_live, came): (bool, u64)| is_live && came < server.health.came();
-        self.is_replicated() && self.members.iter().map(health).any(is_earlier)
+        self.is_replicated() && self.has(server.slot) && self.members.iter().map(health).any(is_earlier)
     }
 
     /// The servers that hold a key, in their order here.

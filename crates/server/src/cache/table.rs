@@ -347,9 +347,15 @@ impl Table {
     /// The server that decides about a key.
     #[must_use]
     pub fn decider(&self, pool: usize, key: &[u8]) -> &Server {
+        self.deciding_pool(pool).owner(key)
+    }
+
+    /// The pool one of whose servers decides about the keys of this pool: the one below it, where there is one.
+    #[must_use]
+    pub fn deciding_pool(&self, pool: usize) -> &Pool {
         match self.pools[pool].source {
-            Some(Source::Below(below)) => self.decider(below, key),
-            _ => self.pools[pool].owner(key),
+            Some(Source::Below(below)) => self.deciding_pool(below),
+            _ => &self.pools[pool],
         }
     }
 }

@@ -72,8 +72,8 @@ impl Router {
             let share =
                 exchange.shares.get(usize::from(expected.part)).filter(|_| exchange.plan == Plan::Gather);
             let pool = share.map_or(exchange.aim.pool, |share| share.pool);
-            let pools = &self.table_of(expected.exchange).pools;
-            is_decided && pools.get(usize::from(pool)).is_some_and(|pool| pool.is_late(&self.servers[server]))
+            let table = self.table_of(expected.exchange);
+            is_decided && table.deciding_pool(usize::from(pool)).is_late(&self.servers[server])
         })
     }
 
