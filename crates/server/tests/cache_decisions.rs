@@ -36,3 +36,16 @@ fn whether_a_server_decides_late_is_asked_of_the_pool_that_decides() {
         );
     }
 }
+
+#[test]
+fn a_copy_that_hears_of_a_new_expiry_beside_decides_nothing() {
+    for (command, told) in [("gats 5 k\r\n", "touch k 5\r\n"), ("mg k v c T5\r\n", "mg k T5\r\n")] {
+        let mut layout = two_pools(2);
+        layout.routes[0].pool = 1;
+        let mut scene = Scene::new(&layout);
+        scene.router.servers()[1].health.came_empty();
+        scene.ask(command);
+        assert_eq!([scene.sent(1).as_str(), &scene.sent(2)], [told, command]);
+        assert!(!scene.router.is_to_decide_late(1), "{command:?}");
+    }
+}

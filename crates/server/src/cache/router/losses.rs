@@ -61,7 +61,8 @@ impl Router {
     /// there for longer: it came back empty after it was chosen.
     #[must_use]
     pub fn is_to_decide_late(&self, server: usize) -> bool {
-        self.lanes[server].expected.iter().any(|expected| {
+        // What is sent to it beside, such as a new expiry, was not for it to decide.
+        self.lanes[server].expected.iter().filter(|expected| expected.part != ASIDE).any(|expected| {
             let exchange = &self.exchanges[expected.exchange];
             let is_decided = match exchange.plan {
                 Plan::Decide => true,
