@@ -45,8 +45,8 @@ impl Router {
             Answer::All | Answer::None => None,
             Answer::First => exchange.replies.iter().find(|reply| reply.server == exchange.first),
             // A server that did nothing because it lacks the key tells nothing about those that are still to reply.
-            rule => rule
-                .needed(usize::from(exchange.copies))
+            _ => self
+                .needed(id)
                 .and_then(|needed| self.agreed(id, needed))
                 .filter(|reply| reply.verdict == Verdict::Done),
         };
@@ -58,11 +58,9 @@ impl Router {
 
     /// Sets how many others must do what was decided before the client is answered, and answers it if none must.
     pub(super) fn wait_for_followers(&mut self, id: u32) {
-        let mut copies = 0_usize;
-        self.each_copy(id, |_, _| copies += 1);
         let followers = match self.rule(id) {
             Answer::All => u16::MAX, // all that take part: what is read afterwards is what was decided
-            rule => rule.needed(copies).map_or(0, |needed| needed.saturating_sub(1) as u16),
+            _ => self.needed(id).map_or(0, |needed| needed.saturating_sub(1)),
         };
         self.exchanges[id].followers = followers;
         if followers == 0 {
@@ -88,12 +86,32 @@ impl Router {
         }
     }
 
+    /// Returns the error to answer after the last reply of a decision if fewer replicas did the same than the pool's rule
+    /// asks for. A replica that lacked the key counts: it gets it.
+    pub(super) fn too_few_followed(&self, id: u32) -> Option<Vec<u8>> {
+        let exchange = &self.exchanges[id];
+        let (decided, others) = exchange.replies.split_first()?;
+        if exchange.ending.is_some() || decided.verdict != Verdict::Done {
+            return None;
+        }
+        let needed = self.needed(id)?;
+        let lacking = others.iter().filter(|reply| reply.verdict == Verdict::Not).count() as u16;
+        let missing = exchange.followers.saturating_sub(lacking);
+        (missing > 0).then(|| too_few(needed - missing, needed, "have done it"))
+    }
+
+    /// Returns how many copies must have carried out a write before it is answered, if the pool's rule counts them.
+    pub(super) fn needed(&self, id: u32) -> Option<u16> {
+        let copies = self.exchanges[id].copies;
+        self.rule(id).needed(usize::from(copies)).map(|needed| needed as u16)
+    }
+
     /// Returns the reply to pass on if `needed` servers did not refuse: rather one that says that it was done.
-    fn agreed(&self, id: u32, needed: usize) -> Option<&Reply> {
+    fn agreed(&self, id: u32, needed: u16) -> Option<&Reply> {
         let exchange = &self.exchanges[id];
         let well = || exchange.replies.iter().filter(|reply| reply.verdict != Verdict::Error);
         let done = well().find(|reply| reply.verdict == Verdict::Done);
-        if well().count() >= needed { done.or_else(|| well().next()) } else { None }
+        if well().count() >= usize::from(needed) { done.or_else(|| well().next()) } else { None }
     }
 
     /// Returns the answer to a write after the last reply: a server's reply, or (`Err`) the router's own words.
@@ -101,19 +119,21 @@ impl Router {
         let exchange = &self.exchanges[id];
         let error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
         let done = exchange.replies.iter().find(|reply| reply.verdict == Verdict::Done);
-        if let Some(needed) = self.rule(id).needed(usize::from(exchange.copies)) {
+        if let Some(needed) = self.needed(id) {
             if let Some(reply) = self.agreed(id, needed) {
                 return Ok(*reply);
             }
             if error.is_none() {
-                let there = exchange.replies.len();
-                let words =
-                    format!("SERVER_ERROR {there} of the {needed} servers that must answer are there\r\n");
-                return Err(words.into_bytes().into());
+                return Err(too_few(exchange.replies.len() as u16, needed, "are there").into());
             }
         }
         error.or(done).or(exchange.replies.first()).copied().ok_or(NOBODY_THERE.into())
     }
+}
+
+/// Returns the error for a write that only `servers` of the servers that must answer can carry out, or have carried out.
+pub(super) fn too_few(servers: u16, needed: u16, what: &str) -> Vec<u8> {
+    format!("SERVER_ERROR {servers} of the {needed} servers that must answer {what}\r\n").into_bytes()
 }
 
 /// Writes the reply of a server that has carried out `request`.

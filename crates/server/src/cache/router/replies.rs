@@ -508,10 +508,16 @@ impl Router {
     }
 
     /// Ends a decision. Replicas that did not do the same hold something else now: the key is deleted there, at once or
-    /// before they come back. A replica that lacked the key gets it.
+    /// before they come back. A replica that lacked the key gets it. If too few did the same, the key is deleted everywhere
+    /// and the answer is an error.
     fn end_following(&mut self, id: u32) -> bool {
-        self.answer_decision(id);
         self.exchanges[id].plan = Plan::Clean;
+        if let Some(words) = self.too_few_followed(id) {
+            self.answer(id, &words);
+            self.each_copy(id, |router, server| router.delete(id, server));
+            return true;
+        }
+        self.answer_decision(id);
         self.delete_where(id, 1, |reply| reply.verdict == Verdict::Error);
         self.fill_follower(id);
         true

@@ -11,6 +11,7 @@ use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::memcached::signed_32;
 
+use super::agree::too_few;
 use super::exchange::{Aim, NOBODY, Plan};
 use super::expiry::{self, Most};
 use super::lane::{ASIDE, OUTCOME, Shape};
@@ -168,21 +169,28 @@ impl Router {
         all
     }
 
-    /// Refuses a decision that all copies must follow while one of them is away but not left out: its absence is the
-    /// answer, and nothing is changed anywhere. Returns whether it did.
+    /// Refuses a decision while copies that the pool's rule counts on are away: that is the answer, and nothing is changed
+    /// anywhere. Returns whether it did.
     fn refuse_for_absent(&mut self, id: u32) -> bool {
-        if self.fleet.ejects() || self.rule(id) != Answer::All {
-            return false;
-        }
-        let mut absent = None;
+        let (mut copies, mut there, mut absent) = (0, 0, None);
         self.each_copy(id, |router, server| {
             let health = &router.servers[server].health;
+            (copies, there) = (copies + 1, there + u16::from(!health.is_away()));
             absent = absent.or((health.is_live() && health.is_away()).then_some(server));
         });
-        if let Some(server) = absent {
-            self.note_absence(id, server);
+        self.exchanges[id].copies = copies;
+        let counts_on_all = self.rule(id) == Answer::All && !self.fleet.ejects();
+        match (self.needed(id), absent) {
+            (Some(needed), _) if there < needed => {
+                self.exchanges[id].error = too_few(there, needed, "are there");
+                true
+            }
+            (None, Some(server)) if counts_on_all => {
+                self.note_absence(id, server);
+                true
+            }
+            _ => false,
         }
-        absent.is_some()
     }
 
     /// Notes the key of a write that another pool takes for its home servers. Returns false if one of these is back.
