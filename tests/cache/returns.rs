@@ -235,6 +235,26 @@ fn a_restart_that_nobody_sees_loses_no_lock_and_no_counter() {
 }
 
 #[test]
+fn what_waits_while_a_server_tells_that_it_was_started_anew_is_looked_up_on_another() {
+    let found = [("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n"), ("mg k v\r\n", "VA 1\r\nx\r\n")];
+    for (mode, (request, answer)) in MODES.into_iter().flat_map(|mode| found.map(|found| (mode, found))) {
+        let mut servers = Memcached::several::<2>();
+        let router = start(&servers, mode);
+        router.wait_for_logs("server takes connections", 2);
+        wait_until("they have told who they are", || {
+            servers.iter().all(|memcached| Client::to(memcached.addr).stat("", "curr_connections") <= 2)
+        });
+        // Past the router, so that it has no connection yet that could be lost.
+        assert_eq!(Client::to(servers[0].addr).ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        servers[1].kill();
+        servers[1].restart();
+        // Each of them is read.
+        let mut client = Client::to(router.addr());
+        assert_eq!([client.ask(request), client.ask(request)], [answer; 2], "{mode:?}");
+    }
+}
+
+#[test]
 fn a_server_comes_back_though_everybody_goes_on_writing() {
     for mode in MODES {
         let mut servers = Memcached::several::<2>();

@@ -95,8 +95,12 @@ impl Pipelined {
         if link.is_telling() {
             let Some(run) = link.learn(&buffer[..n])? else { return Ok(()) };
             identity::meet(&self.hall.fleet, &self.router.servers()[server], run);
-            let may_send = !self.router.is_to_decide_late(server);
-            return may_send.then_some(()).ok_or_else(|| io::Error::other(identity::STARTED_ANEW));
+            if self.router.is_to_decide_late(server) {
+                return Err(io::Error::other(identity::STARTED_ANEW));
+            }
+            // Only now it is known what it may lack.
+            self.router.goes_another_way(server);
+            return Ok(());
         }
         if kept == link.input.len() {
             link.used(kept);

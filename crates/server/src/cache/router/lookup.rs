@@ -47,8 +47,8 @@ impl Router {
         }
     }
 
-    /// Notes that what waits for a server goes over a new connection, perhaps to a new address where the server is
-    /// empty: what the waiting gets miss there is looked up elsewhere, as if they were asked now.
+    /// Notes that what waits for a server goes over a new connection, perhaps to a new address or a new process where the
+    /// server is empty: what the waiting gets miss there is looked up elsewhere, as if they were asked now.
     pub fn goes_another_way(&mut self, server: usize) {
         let waiting = self.lanes[server].expected.iter().filter(|expected| expected.part < OUTCOME);
         let waiting: Vec<_> = waiting.map(|expected| (expected.exchange, expected.part)).collect();
