@@ -21,9 +21,10 @@ use super::writes::{decides, hash};
 use super::{Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::flushes::Mark;
+use crate::cache::layout::Source;
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
-use crate::cache::table::Table;
+use crate::cache::table::{Table, Taker};
 
 impl Router {
     /// Whether what a get misses in this pool is looked up in a second one.
@@ -31,10 +32,17 @@ impl Router {
         can_look_up(verb) && self.table_of(id).pools[pool].source.is_some()
     }
 
-    /// Whether what this server of a pool misses is looked up elsewhere.
-    pub(super) fn falls_through(&self, id: u32, pool: usize, server: usize, verb: Verb) -> bool {
-        let pool = &self.table_of(id).pools[pool];
-        can_look_up(verb) && (pool.source.is_some() || pool.repairs(&self.servers[server]))
+    /// The second pool in which the misses of this pool are looked up: of a route's own pool alone, not of a stand-in.
+    fn source(&self, id: u32, route: u16, pool: usize) -> Option<Source> {
+        let table = self.table_of(id);
+        let is_own = table.routes[usize::from(route)].pool == pool;
+        table.pools[pool].source.filter(|_| is_own)
+    }
+
+    /// Whether what this server of a pool misses is looked up elsewhere: in a second pool, or on another replica.
+    fn falls_through(&self, id: u32, route: u16, pool: usize, server: usize, verb: Verb) -> bool {
+        let repairs = || self.table_of(id).pools[pool].repairs(&self.servers[server]);
+        can_look_up(verb) && (self.source(id, route, pool).is_some() || repairs())
     }
 
     /// Makes the shares of a get from number `first` on collect their misses, if these are to be looked up elsewhere.
@@ -58,16 +66,12 @@ impl Router {
                 (Plan::Gather, request) => {
                     let verb = request.map_or(Verb::Get, |request| request.verb);
                     let share = exchange.shares[usize::from(part)];
-                    if share.missed_by.is_none() && self.share_falls_through(id, share, verb) {
+                    if self.share_falls_through(id, share, verb) {
                         self.exchanges[id].gather.collect_misses(part);
                     }
                 }
-                (Plan::Relay, Some(request)) if !decides(&request, &exchange.bytes) => {
-                    let Aim { route, pool, .. } = exchange.aim;
-                    let is_own = self.table_of(id).routes[usize::from(route)].pool == usize::from(pool);
-                    let is_first = exchange.missed_by.is_none();
-                    let falls_through =
-                        is_own && is_first && self.falls_through(id, usize::from(pool), server, request.verb);
+                (Plan::Relay, _) => {
+                    let falls_through = self.whole_falls_through(id, server);
                     self.exchanges[id].falls_through |= falls_through;
                 }
                 _ => {}
@@ -76,17 +80,34 @@ impl Router {
     }
 
     fn share_falls_through(&self, id: u32, share: Share, verb: Verb) -> bool {
-        let pool = usize::from(share.pool);
-        let is_own = self.table_of(id).routes[usize::from(share.route)].pool == pool;
-        is_own && self.falls_through(id, pool, usize::from(share.server), verb)
+        let (pool, server) = (usize::from(share.pool), usize::from(share.server));
+        !is_last(share.missed_by) && self.falls_through(id, share.route, pool, server, verb)
+    }
+
+    /// Whether what this server misses of a meta get that it is asked for is looked up elsewhere.
+    pub(super) fn whole_falls_through(&self, id: u32, server: usize) -> bool {
+        let exchange = &self.exchanges[id];
+        let any_may_answer = |request: &Request| !decides(request, &exchange.bytes);
+        let Some(request) = exchange.request.filter(any_may_answer) else { return false };
+        let pool = self.asked_pool(id);
+        !is_last(exchange.missed_by) && self.falls_through(id, exchange.aim.route, pool, server, request.verb)
+    }
+
+    /// The pool in which a meta get is looked for by now.
+    fn asked_pool(&self, id: u32) -> usize {
+        let exchange = &self.exchanges[id];
+        let pool = usize::from(exchange.aim.pool);
+        let is_in_second = matches!(exchange.missed_by, Some(MissedBy::Pool | MissedBy::SilentPool));
+        let second = self.source(id, exchange.aim.route, pool).filter(|_| is_in_second);
+        second.map_or(pool, Source::pool)
     }
 
     /// Looks up these keys, which a share missed, in the second pool or on another replica.
     pub(super) fn look_up(&mut self, id: u32, share: Share, places: &[u32]) {
-        let pool = &self.table_of(id).pools[usize::from(share.pool)];
-        if pool.source.is_some() {
+        if self.source(id, share.route, usize::from(share.pool)).is_some() {
             return self.look_up_below(id, share, places, MissedBy::Pool);
         }
+        let pool = &self.table_of(id).pools[usize::from(share.pool)];
         pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
         let Some(other) = pool.other(usize::from(share.server)).map(|other| other.slot as u16) else {
             return self.miss(id, share, places);
@@ -138,6 +159,8 @@ impl Router {
             );
             exchange.gather.assign(*place, number);
         }
+        let verb = exchange.request.map_or(Verb::Get, |request| request.verb);
+        self.collect_misses(id, first, verb);
         for number in first..self.exchanges[id].shares.len() {
             self.send_share(id, number as u16);
         }
@@ -146,25 +169,32 @@ impl Router {
     /// Looks up elsewhere, if possible, the key of a meta get that `missed` has missed (`None`: no server could be
     /// asked). Returns whether it does.
     pub(super) fn look_up_whole(&mut self, id: u32, missed: Option<usize>) -> bool {
-        let exchange = &mut self.exchanges[id];
+        let exchange = &self.exchanges[id];
         let Some(request) = exchange.request.filter(|_| exchange.falls_through) else { return false };
-        let table = &self.tables[usize::from(exchange.table)].table;
-        let own = &table.pools[usize::from(exchange.aim.pool)];
-        let (server, missed_by) = match (own.source, missed) {
+        let (table, pool) = (self.table_of(id), self.asked_pool(id));
+        let asked = &table.pools[pool];
+        let (server, missed_by) = match (self.source(id, exchange.aim.route, pool), missed) {
             (Some(source), _) => {
                 let second = &table.pools[source.pool()];
                 let owner = plain_key(&request, &exchange.bytes, |key| second.owner_to_read(key).slot);
                 (owner, if missed.is_some() { MissedBy::Pool } else { MissedBy::SilentPool })
             }
             (None, Some(missed)) => {
-                let Some(other) = own.other(missed) else { return false };
+                let Some(other) = asked.other(missed) else { return false };
                 self.servers[missed].health.missed_keys(1);
                 (other.slot, MissedBy::Replica(missed as u16))
             }
             (None, None) => return false,
         };
-        own.counts.looked_up.fetch_add(1, Ordering::Relaxed);
-        (exchange.falls_through, exchange.missed_by) = (false, Some(missed_by));
+        asked.counts.looked_up.fetch_add(1, Ordering::Relaxed);
+        let exchange = &mut self.exchanges[id];
+        exchange.missed_by = Some(missed_by);
+        if is_last(Some(missed_by)) {
+            // It is filled in the pool whose replica missed it.
+            exchange.aim.pool = pool as u16;
+        }
+        let falls_through = self.whole_falls_through(id, server);
+        self.exchanges[id].falls_through = falls_through;
         self.send_whole(id, server, 0);
         true
     }
@@ -180,9 +210,11 @@ impl Router {
     /// Copies a key that a share has brought to where it was missed before, if it was.
     pub(super) fn fill_share(&mut self, id: u32, share: Share, key: &[u8]) {
         let Some(missed_by) = share.missed_by else { return };
-        let table = self.table_of(id);
-        // The share's pool is where the key was found; the route's, where it was missed.
-        let pool = table.routes[usize::from(share.route)].pool as u16;
+        let pool = match missed_by {
+            MissedBy::Replica(_) => share.pool,
+            // The share's pool is where the key was found; the route's, where it was missed.
+            _ => self.table_of(id).routes[usize::from(share.route)].pool as u16,
+        };
         let aim = Aim { route: share.route, pool, expiry_s: None };
         self.fill(id, key, false, aim, usize::from(share.server), missed_by);
     }
@@ -297,7 +329,11 @@ impl Router {
         }
         let (Some(request), Some(missed_by)) = (exchange.request, exchange.missed_by) else { return };
         let table = self.table_of(id);
-        table.pools[usize::from(exchange.aim.pool)].counts.filled.fetch_add(1, Ordering::Relaxed);
+        let pool = usize::from(exchange.aim.pool);
+        table.pools[pool].counts.filled.fetch_add(1, Ordering::Relaxed);
+        // A stand-in holds it for longer than it would have by what was stored there before.
+        let home = table.routes[usize::from(exchange.aim.route)].pool;
+        table.prolong(home, Taker { pool, expiry_s: None }, self.now);
         for server in self.receivers(table, exchange.aim, missed_by, &request, &exchange.bytes) {
             let output = &mut self.lanes[server].output;
             let base64: &[u8] = if request.base64 { b" b" } else { b"" };
@@ -322,6 +358,11 @@ impl Router {
         self.expect(id, server, ASIDE, Shape::Meta);
         true
     }
+}
+
+/// Whether a further miss is final: another replica has missed the key before.
+fn is_last(missed_by: Option<MissedBy>) -> bool {
+    matches!(missed_by, Some(MissedBy::Replica(_)))
 }
 
 /// Whether any copy can answer such a request.

@@ -205,8 +205,9 @@ impl Router {
                 Some((other, aim)) => {
                     let exchange = &mut self.exchanges[id];
                     exchange.tries += 1;
-                    exchange.falls_through &= exchange.aim.pool == aim.pool;
                     exchange.aim = aim;
+                    let falls_through = self.whole_falls_through(id, other);
+                    self.exchanges[id].falls_through = falls_through;
                     self.send_whole(id, other, part);
                 }
                 None if !is_unsaid(self.exchanges[id].missed_by) => self.miss_whole(id),

@@ -380,8 +380,6 @@ impl Router {
             taking.reader(|slot| self.lanes[slot].expected.len()).slot
         };
         let id = self.begin(incoming, incoming.line());
-        let falls_through =
-            !decides && taker.pool == pool && self.falls_through(id, pool, server, request.verb);
         let creates =
             decides && follow::has_flag(request, input, b'N') && self.table().has_copies(taker.pool);
         let exchange = &mut self.exchanges[id];
@@ -389,7 +387,9 @@ impl Router {
         exchange.aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
         // A read that may be asked of any replica may be asked again.
         exchange.tries = if decides { usize::MAX } else { 0 };
-        (exchange.plan, exchange.falls_through) = (Plan::Relay, falls_through);
+        exchange.plan = Plan::Relay;
+        let falls_through = self.whole_falls_through(id, server);
+        self.exchanges[id].falls_through = falls_through;
         self.line_up(id);
         self.send_whole(id, server, 0);
         if request.verb == Verb::MetaGet && self.table_of(id).has_several(taker.pool) {
