@@ -294,6 +294,8 @@ fn what_came_of_a_decision_is_asked_for_where_the_answer_does_not_tell() {
         ("ms k 1 C3 I\r\na\r\n", "HD\r\n", "VA 1 f0 t-1 c10 X W\r\na\r\n", "md k I C10\r\n", "delete k\r\n"),
         // With a blank, or without; with another expiry, or not.
         ("decr k 1\r\n", "9\r\n", "VA 2 f0 t-1 c7\r\n9 \r\n", "", "ms k 2 F0\r\n9 \r\n"),
+        ("incr k 1\r\n", "99\r\n", "VA 3 f0 t-1 c7\r\n99 \r\n", "", "ms k 3 F0\r\n99 \r\n"),
+        ("ma k v\r\n", "VA 2\r\n99\r\n", "VA 2 f0 t-1 c7\r\n99\r\n", "", "ms k 2 F0\r\n99\r\n"),
         ("ma k T60\r\n", "HD\r\n", "VA 1 f0 t-1 c7\r\n9\r\n", "", "ms k 1 F0\r\n9\r\n"),
     ] {
         let mut layout = two_pools(2);
@@ -389,8 +391,13 @@ fn where_the_one_that_decides_has_nothing_the_others_forget_what_they_have() {
         (layout.routes[0].pool, layout.pools[1].source) = (1, Some(Source::Old(0)));
         let mut scene = Scene::new(&layout);
         scene.ask(command);
-        let (decider, other) = if scene.router.expected(1) == 1 { (1, 2) } else { (2, 1) };
-        scene.exchange(decider, command, said);
+        let (decider, other) = if scene.router.expected(1) > 0 { (1, 2) } else { (2, 1) };
+        let (asks, outcome) = match command {
+            "incr k 5\r\n" if forgotten.is_empty() => ("mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n"),
+            "incr k 5\r\n" | "ma k O7\r\n" => ("mg k v f t c\r\n", "EN\r\n"),
+            _ => ("", ""),
+        };
+        scene.exchange(decider, &format!("{command}{asks}"), &format!("{said}{outcome}"));
         assert_eq!(
             [0, decider, other].map(|server| scene.sent(server)),
             [forgotten, "", forgotten],
@@ -505,17 +512,23 @@ fn above_one_of_its_own() -> Layout {
 
 #[test]
 fn a_server_of_two_pools_is_told_once_what_was_decided() {
+    let append = "append KEY 0 0 1\r\ny\r\n";
+    let (asks, is, set) = ("mg KEY v f t c\r\n", "VA 1 f0 t-1 c7\r\n7\r\n", "ms KEY 1 F0\r\n7\r\n");
     let mut deciders = [0; 2];
     for number in 0..20 {
-        for change in ["append KEY 0 0 1\r\ny\r\n", "ma KEY D5\r\n", "incr KEY 5\r\n"] {
-            let command = change.replace("KEY", &format!("k{number}"));
+        for (change, asks, said, is, told, done) in [
+            (append, "", "STORED\r\n", "", append, "STORED\r\n"),
+            ("ma KEY D5\r\n", asks, "HD\r\n", is, set, "HD\r\n"),
+            ("incr KEY 5\r\n", asks, "7\r\n", is, set, "HD\r\n"),
+        ] {
+            let [command, asks, told] =
+                [change, asks, told].map(|text| text.replace("KEY", &format!("k{number}")));
             let mut scene = Scene::new(&above_one_of_its_own());
             scene.ask(&command);
             let decider = usize::from(scene.router.expected(1) > 0);
             deciders[decider] += 1;
-            let said = if change.starts_with("append") { "STORED\r\n" } else { "7\r\n" };
-            scene.exchange(decider, &command, said);
-            scene.exchange(1 - decider, &command, said);
+            scene.exchange(decider, &(command + &asks), &format!("{said}{is}"));
+            scene.exchange(1 - decider, &told, done);
             assert_eq!(scene.answered(), said);
         }
     }

@@ -149,11 +149,12 @@ impl Router {
         (exchange.copies, exchange.first) = (copies, first.unwrap_or_default() as u16);
     }
 
-    /// Asks the decider, behind its decision, what it holds now, if the reply to the decision does not tell.
+    /// Asks the decider, behind its decision, what it holds now, if other copies are to hold it too and the reply to the
+    /// decision does not tell.
     fn ask_outcome(&mut self, id: u32, decider: usize) {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
-        let is_hidden = follow::has_hidden_outcome(&request, &exchange.bytes);
+        let is_hidden = exchange.copies > 1 && follow::has_hidden_outcome(&request, &exchange.bytes);
         // A meta command is refused earlier if a server of its key is too old for it.
         if is_hidden && (request.verb.is_meta() || self.speak_todays(id)) {
             let exchange = &self.exchanges[id];
