@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_postgres::types::Type;
 
-use super::super::link::{Argument, Link};
+use super::super::link::{Argument, Link, OWN_SESSION};
 use super::super::parked::Parked;
 use super::super::shared::Shared;
 use super::one_more;
@@ -141,13 +141,10 @@ impl Listener {
     }
 }
 
-/// Whether the session began with what this client said when it connected. A pooler lends sessions of its own and
-/// has them told by SET, if at all. (To be notified by oneself proves nothing: the notification comes with the
-/// answer, while the session is still lent.)
+/// Returns whether the session is this client's own, and not one that a pooler lends. (A notification of one's own proves
+/// nothing: it comes with the reply, while the session is still lent.)
 fn is_own_session(link: &mut Link) -> bool {
-    let sql = "SELECT count(*) = 2 FROM pg_settings
-        WHERE name IN ('application_name', 'client_encoding') AND source = 'client'";
-    link.ask(sql, &[]).is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0)))
+    link.ask(OWN_SESSION, &[]).is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0)))
 }
 
 /// Calls those who wait here for what is news.
