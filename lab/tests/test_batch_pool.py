@@ -30,6 +30,22 @@ def test_batches_of_one_are_the_pool_of_the_books() -> None:
     assert handled.handling_utilization == pytest.approx(1, rel=1e-3)
 
 
+def test_one_worker_of_one_request_is_of_the_same_law_as_several() -> None:
+    """Exponential: of constant times, which are those of larger batches, it would serve 5 % more."""
+    one = batch_pool(8, 1, 0.001, 0.0, batch_limit=1, path_time=0.007, scv=1e-5)
+    book = solve([Station("worker", 0.001), Station("way", 0.007, "delay")], 8)
+    assert one.throughput == pytest.approx(book.throughput[-1])
+    assert one.throughput == pytest.approx(821.2, abs=0.1)
+    assert one.utilization == pytest.approx(book.utilization["worker"][-1])
+
+
+def test_one_worker_of_one_request_is_woken_by_those_who_find_nobody() -> None:
+    """A client alone each time; of many hardly one."""
+    alone, many = (batch_pool(n, 1, 0.001, 0.0, batch_limit=1, path_time=0.001, wake_time=0.003) for n in (1, 50))
+    assert alone.response_time == pytest.approx(0.005)
+    assert many.throughput == pytest.approx(1000, rel=1e-3)
+
+
 def test_workers_who_hinder_each_other_reach_a_limit_that_more_of_them_do_not_move() -> None:
     """One over the contention."""
     for servers in (32, 64):

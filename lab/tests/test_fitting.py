@@ -405,3 +405,19 @@ def test_middlewares_with_unequal_shares_serve_what_each_of_them_serves() -> Non
     weighted = sum(each.throughput * each.response_time for each in apart) / both.throughput
     assert both.response_time == pytest.approx(weighted)
     assert solved(1, 2).throughput == pytest.approx(solved(1, 1).throughput), "the other has nobody to serve"
+
+
+def test_batches_of_one_keep_the_distribution_that_was_measured_and_workers_have_none() -> None:
+    """One worker: a store's even batches are even; of a cache's only a mean is known, and times are exponential."""
+    figures = Figures(
+        batch_s=0.001,
+        request_in_batch_s=0.0,
+        contention_s=0.0,
+        batch_scv=1e-5,
+        visits=1.0,
+        path_s=0.007,
+        handling_s=0.0,
+    )
+    store, worker = (figures.solved(8, Setting(kind, 0.0, 1, 1, 1)) for kind in ("batches", "workers"))
+    assert store.throughput == pytest.approx(863.6, abs=0.1)
+    assert worker.throughput == pytest.approx(821.2, abs=0.1)

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from posthaste_lab.checks import FloatArray
-from posthaste_lab.queueing.batching import BatchServer
+from posthaste_lab.queueing.batching import BatchServer, batch_server
 from posthaste_lab.queueing.pool import batch_pool
 
 Kind = Literal["batches", "workers", "turns"]
@@ -100,6 +100,22 @@ class Figures(BaseModel):
         )
 
     def _solved_one(self, population: int, setting: Setting) -> BatchServer:
+        if setting.kind == "batches" and setting.workers == 1 and setting.batch_limit == 1:
+            # The pool would take service times for exponential, and here their distribution was measured.
+            return batch_server(
+                population,
+                self.batch_s,
+                self.request_in_batch_s,
+                think_time=setting.think_time_s,
+                path_time=self.path_s,
+                handling_time=self.handling_s,
+                visits=self.visits,
+                batch_limit=1,
+                scv=self.batch_scv,
+                wake_time=self.wake_s,
+                bends=self.bends,
+                shape=self.batch_shape,
+            )
         return batch_pool(
             population,
             setting.workers or 1,

@@ -93,19 +93,20 @@ def batch_pool(
 
     A batch of n takes `batch_time + n request_time`, `contention` more for each other batch under way when it begins,
     and `wake_time` more if all servers were idle. Everything else is as in `batch_server`, which solves the case of one
-    server without `gather_time`. `utilization` is that of one server. A free server takes waiting requests at once,
-    unless one of two rules delays it (see `queueing.taking`): it waits up to `gather_time` for clients about to come
-    back, and while other servers work, until the first request has waited for `reserve_after` times their number.
-    Which clients come back in time depends on how regular their way is: with a `gather_time` it has four exponential
-    stretches (an scv of 1/4).
+    server with larger batches and without `gather_time`. `utilization` is that of one server. A free server takes
+    waiting requests at once, unless one of two rules delays it (see `queueing.taking`): it waits up to `gather_time`
+    for clients about to come back, and while other servers work, until the first request has waited for `reserve_after`
+    times their number. Which clients come back in time depends on how regular their way is: with a `gather_time` it has
+    four exponential stretches (an scv of 1/4).
 
-    With `batch_limit` = 1 servers always take at once, service times are exponential, `scv` and `shape` are ignored,
-    and a request alone in the store counts as one that woke it. With larger batches the system is simulated, and the
-    answer is right to about one percent, or some five where batch times vary much (an scv of 10).
+    With `batch_limit` = 1 servers, also a single one, always take at once, service times are exponential, `scv` and
+    `shape` are ignored, and a request alone in the store counts as one that woke it. With larger batches the system is
+    simulated, and the answer is right to about one percent, or some five where batch times vary much (an scv of 10).
 
     Raises BadArgument for impossible figures.
     """
-    if count("servers", servers) == 1 and non_negative("gather_time", gather_time) == 0:
+    one_at_a_time = batch_limit is not None and count("batch_limit", batch_limit) == 1
+    if count("servers", servers) == 1 and non_negative("gather_time", gather_time) == 0 and not one_at_a_time:
         return batch_server(
             population,
             batch_time,
@@ -147,7 +148,9 @@ def _solved(pool: _Pool) -> BatchServer:
     """Solves batches of one: the textbook's station with several servers, which slow down as more of them are busy."""
     alone = pool.times[1]
     speeds = [j * alone / (alone + pool.contention * (j - 1)) for j in range(1, pool.servers + 1)]
-    speeds[0] = alone / (alone + pool.wake_time)
+    if pool.wake_time > 0:
+        # A client that is alone found nobody, even before one server: the speed of two is that of a server awake.
+        speeds = [alone / (alone + pool.wake_time), *(speeds[1:] or speeds)]
     stations = [Station("workers", pool.visits * alone, "load_dependent", rates=tuple(speeds))]
     if pool.handling_time > 0:
         stations.append(Station("handling", pool.handling_time))
