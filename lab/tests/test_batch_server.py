@@ -57,6 +57,13 @@ def test_what_is_handled_one_at_a_time_is_a_limit_too() -> None:
     assert solved.handling_utilization == pytest.approx(1, rel=1e-3)
 
 
+@pytest.mark.parametrize(("clients", "handling", "exact"), [(8, 0.1, 3.6135), (20, 0.1, 8.3165), (20, 0.05, 9.1659)])
+def test_a_way_and_handling_cost_no_more_than_is_admitted(clients: int, handling: float, exact: float) -> None:
+    """Even batches twice as long as the way; `exact` is from the chain that knows where each client outside is."""
+    solved = batch_server(clients, 1.0, 0.0, path_time=0.5, handling_time=handling)
+    assert 0.95 * exact < solved.throughput < exact
+
+
 def test_clients_who_think_wait_for_the_rest_of_one_batch() -> None:
     """With very many of them arrivals are random: R = T/2 + T; a load-dependent station would say 2 T."""
     solved = batch_server(300, 0.001, 0.0, think_time=0.1)
