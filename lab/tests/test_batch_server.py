@@ -31,6 +31,14 @@ def test_two_halves_of_the_clients_take_turns_where_nothing_else_takes_time() ->
         assert solved.mean_batch == pytest.approx(clients / 2, rel=1e-3)
 
 
+def test_the_arithmetic_of_the_page_on_batching_is_the_model_s() -> None:
+    """100 clients, a flush of 1 ms and 10 us for each request: docs/background/batching.md."""
+    solved = batch_server(100, 0.001, 1e-5, path_time=1e-6)
+    assert round(solved.throughput, -3) == 33_000
+    assert solved.response_time == pytest.approx(0.003, rel=1e-2)
+    assert solved.mean_batch == pytest.approx(50, rel=1e-2)
+
+
 def test_clients_who_are_gone_for_no_time_at_all_are_no_trouble() -> None:
     """Halves that would take turns for longer than there are numbers for, with even and with uneven batches."""
     # Where batches vary much, some are so short that nobody comes back meanwhile, and halves come together again.
