@@ -245,6 +245,16 @@ def test_two_middlewares_share_the_clients(tmp_path: Path) -> None:
     assert even.throughput_per_s.value < odd.throughput_per_s.value < next_even.throughput_per_s.value
 
 
+def test_the_open_model_has_the_workers_of_all_middlewares(tmp_path: Path) -> None:
+    """Throughput and capacity are of all of them: with few clients M/M/m answers what a worker takes, and not half."""
+    system = System(batch=0.002, request=0.0, path=0.001, servers=8, limit=1, scv=1.0, tier="cache workers")
+    model = fit_run(read_run(write_run(tmp_path / "run", system, [1, 4, 32], requests=1000))).models[0]
+    two = model.model_copy(update={"middlewares": 2, "throughput_max_per_s": 16 / 0.002})
+    (answer,) = predict(two, [2])
+    assert answer.throughput_per_s.value < 2000
+    assert answer.mmm_response_s == pytest.approx(0.002, rel=0.01)
+
+
 def test_curves_say_what_predict_says(sizes: FittedModel) -> None:
     """For readers that solve nothing; response time and throughput of a point belong together."""
     model = sizes.models[0]

@@ -41,7 +41,7 @@ class Prediction:
     `extrapolated`: whether that is beyond the most clients, or the highest load, measured.
     `mm1_response_s`, `mmm_response_s`: response times of the open textbook models at the predicted throughput, with the
     highest measured throughput as their capacity. M/M/m has as many servers as there are workers, or requests in a mean
-    batch. NaN where they have no answer.
+    batch, at all middlewares together, as that throughput is of all. NaN where they have no answer.
     """
 
     clients: int
@@ -129,7 +129,7 @@ def _predict_one(model: Model, clients: int, setting: Setting, confidence: float
         )
     parts = [each.solved(clients, setting) for each in model.by_repetition]
     capacity = max(model.throughput_max_per_s, solved.throughput)
-    servers = setting.workers or 1 if model.kind == "workers" else max(1, round(solved.mean_batch))
+    at_each = setting.workers or 1 if model.kind == "workers" else max(1, round(solved.mean_batch))
     return Prediction(
         clients=clients,
         throughput_per_s=_estimate(
@@ -151,7 +151,7 @@ def _predict_one(model: Model, clients: int, setting: Setting, confidence: float
         handling_utilization=solved.handling_utilization,
         extrapolated=clients > model.points[-1].clients,
         mm1_response_s=_open_response(solved.throughput, capacity, 1),
-        mmm_response_s=_open_response(solved.throughput, capacity, servers),
+        mmm_response_s=_open_response(solved.throughput, capacity, at_each * setting.middlewares),
     )
 
 
