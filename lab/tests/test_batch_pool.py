@@ -59,6 +59,13 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert batch_pool(30, 4, 0.01, 0.0001, path_time=0.001, visits=0.8, scv=0.4) == first
 
 
+def test_a_whole_number_of_servers_may_be_written_with_a_point() -> None:
+    """As everywhere: 2.0 are two."""
+    for limit in (1, None):
+        two = batch_pool(10, 2, 0.01, 0.001, path_time=0.01, batch_limit=limit)
+        assert batch_pool(10, 2.0, 0.01, 0.001, path_time=0.01, batch_limit=limit) == two  # type: ignore[arg-type]
+
+
 def test_full_batches_at_all_servers_are_the_most_there_is() -> None:
     """They answer m B / (a + b B)."""
     solved = batch_pool(200, 4, 0.001, 0.0001, path_time=0.001, batch_limit=8)

@@ -252,6 +252,10 @@ def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
         (["models", "bounds", f"population={10**8}", "db=1:8"], "must be at most 1,000,000"),
         (["models", "batch_server", f"population={10**6}", "batch_time=1", "request_time=1"], "at most 10,000"),
         (["models", "batch_pool", f"population={10**9}", "servers=2", "batch_time=1", "request_time=1"], "10,000"),
+        (
+            ["models", "batch_pool", "population=2", "servers=2.5", "batch_time=1", "request_time=1"],
+            "servers = 2.5: must be a whole number",
+        ),
         (["models", "machine_repair", f"machines={10**9}", "repairers=1", "failure_rate=1", "repair_rate=1"], "mmm"),
         (["models", "mmmk", "arrival_rate=1", "service_rate=1", "servers=2", f"capacity={10**15}"], "1,000,000"),
         (["models", "erlang_c", "offered_load=7", f"servers={10**12}"], "at most 10,000,000"),

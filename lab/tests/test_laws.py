@@ -325,6 +325,8 @@ def test_no_figure_is_below_zero() -> None:
         {"population": 5, "arrival_rate": 10, "service_rate": 20, "servers": 0},
         {"model": "M/M/2", "throughput": -5, "service_rate": 10, "servers": 2, "response_time": 0.1},
         {"model": "M/M/m", "throughput": 5, "service_rate": 10, "servers": 10**12, "response_time": 0.1},
+        {"clients": -5, "throughput": 10, "response_time": 1, "answered": 100},
+        {"throughput": 1e200, "response_time": 1e100, "number": 1e-300},
     ],
 )
 def test_a_figure_that_cannot_be_does_not_end_the_audit(row: dict[str, object]) -> None:
@@ -332,7 +334,7 @@ def test_a_figure_that_cannot_be_does_not_end_the_audit(row: dict[str, object]) 
     found = audit([row, {"utilization": 1.4}])
     assert found[-1].row == 1
     impossible = [each for each in found if each.law == "figures"]
-    assert bool(impossible) == (row["servers"] == 0 or row.get("throughput") == -5)
+    assert bool(impossible) == (row.get("servers") == 0 or -5 in (row.get("throughput"), row.get("clients")))
 
 
 @given(

@@ -383,3 +383,18 @@ def test_what_only_falls_has_its_highest_throughput_at_1() -> None:
 def test_what_never_bends_has_no_highest_throughput() -> None:
     """A contention that rounding left of none is none."""
     assert stats.usl_fit([1, 2, 4, 8, 16], [10, 20, 40, 80, 160]).peak_throughput == math.inf
+
+
+def test_points_that_no_curve_comes_near_are_refused_by_name() -> None:
+    """A search that does not end is no error of the program."""
+    n = [0.014, 0.04, 5170.534, 18077.585, 26323.237, 30287.259]
+    rates = [
+        33.37151958492713,
+        0.00022957440206518417,
+        0.0008354347663618812,
+        0.8473621557079939,
+        1.8477377657596885,
+        0.560276213333418,
+    ]
+    with pytest.raises(BadArgument, match="throughput"):
+        stats.usl_fit(n, rates)

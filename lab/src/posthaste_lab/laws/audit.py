@@ -122,6 +122,8 @@ def _unit_slip(verdict: Verdict) -> str:
     if not verdict.expected or not verdict.observed or verdict.expected == 1:
         return ""
     ratio = abs(verdict.observed / verdict.expected)
+    if ratio == 0:  # too small for a number
+        return ""
     for power in (3, 6, 9):
         if abs(abs(math.log10(ratio)) - power) < math.log10(1.25):
             return f"a factor of 10^{power}"

@@ -175,7 +175,7 @@ def _interactive(
     if answers is not None and answers.value > 0:
         # Each client is in the middle of a cycle at both edges. The part of the cycle on either side of an edge has the
         # standard deviation of a whole cycle if times are exponential, and less otherwise.
-        edges = DEVIATIONS * math.sqrt(2 * n.value) / answers.value
+        edges = DEVIATIONS * math.sqrt(2 * max(0.0, n.value)) / answers.value
         slack = (RATE_UNCERTAIN + edges) * n.value / x.value
     return _compare(law, lambda a, b, c: a / b - c, (n, x, z), r, tolerance, "response time", relative_to, slack)
 

@@ -106,7 +106,8 @@ def batch_pool(
     Raises BadArgument for impossible figures.
     """
     one_at_a_time = batch_limit is not None and count("batch_limit", batch_limit) == 1
-    if count("servers", servers) == 1 and non_negative("gather_time", gather_time) == 0 and not one_at_a_time:
+    servers = count("servers", servers)
+    if servers == 1 and non_negative("gather_time", gather_time) == 0 and not one_at_a_time:
         return batch_server(
             population,
             batch_time,

@@ -59,9 +59,10 @@ class UslFit:
 def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float = 0.95) -> UslFit:
     """Fits the law to measured points by least squares, coefficients not below 0.
 
-    It needs at least 4 points with at least 3 different `n`, and raises BadArgument otherwise. The coefficients differ
-    by orders of magnitude, so the search is scaled. Intervals come from the slopes at the optimum, the residual of each
-    point and Student's law, and stay right if the noise grows with the throughput.
+    It needs at least 4 points with at least 3 different `n`, and raises BadArgument otherwise, or if the search
+    finds no curve. The coefficients differ by orders of magnitude, so the search is scaled. Intervals come from the
+    slopes at the optimum, the residual of each point and Student's law, and stay right if the noise grows with the
+    throughput.
     """
     load, rate = samples("n", n, least=POINTS_LEAST), samples("throughput", throughput, least=POINTS_LEAST)
     if len(load) != len(rate):
@@ -73,18 +74,21 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
     level = fraction("confidence", confidence)
     start = float((rate / load).max())
     # Scaled to a thousand for N = 1, so that the search ends at the same point whatever the unit of throughput.
-    found, _ = curve_fit(
-        lambda x, a, b, c: _usl(x, a * 1e3, b * 1e-2, c * 1e-4),
-        load,
-        rate / start * 1e3,
-        p0=(1.0, 1.0, 1.0),
-        bounds=(0, np.inf),
-        x_scale="jac",
-        ftol=1e-14,
-        xtol=1e-14,
-        gtol=1e-14,
-        max_nfev=10_000,
-    )
+    try:
+        found, _ = curve_fit(
+            lambda x, a, b, c: _usl(x, a * 1e3, b * 1e-2, c * 1e-4),
+            load,
+            rate / start * 1e3,
+            p0=(1.0, 1.0, 1.0),
+            bounds=(0, np.inf),
+            x_scale="jac",
+            ftol=1e-14,
+            xtol=1e-14,
+            gtol=1e-14,
+            max_nfev=10_000,
+        )
+    except RuntimeError:
+        raise BadArgument("throughput", rate.tolist(), "must follow such a curve, and none was found near it") from None
     units = np.array([start, 1e-2, 1e-4])
     lam, sigma, kappa = (found * units).tolist()
     residuals = rate - _usl(load, lam, sigma, kappa)
