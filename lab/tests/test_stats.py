@@ -104,6 +104,14 @@ def test_what_is_needed_is_more_than_what_is_not_enough(confidence: float, enoug
     assert stats.percentile_interval(range(enough), 50, confidence).enough
 
 
+def test_a_percentile_of_few_samples_lies_in_its_own_interval() -> None:
+    """Interpolated it would be 2.998, below the largest sample, where the interval begins; and the same at the foot."""
+    far = stats.percentile_interval([1, 2, 3], 99.9)
+    assert (far.value, far.low, far.high) == (3, 3, math.inf)
+    near = stats.percentile_interval([1, 2, 3], 0.001)
+    assert (near.value, near.low, near.high) == (1, -math.inf, 1)
+
+
 def test_a_hundred_requests_know_nothing_above_their_p99() -> None:
     """The upper end is open, instead of the maximum."""
     assert stats.percentile_interval(range(100), 99).high == math.inf

@@ -128,8 +128,8 @@ def percentile_interval(samples: Iterable[float], q: float, confidence: float = 
     """A percentile (95 and 0.95 mean the same) with the interval that order statistics give.
 
     Assumes independent samples, but no distribution; the value itself is interpolated linearly between
-    order statistics. Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2; Hahn and Meeker, Statistical
-    Intervals, section 5.2. Coverage is at least `confidence`.
+    order statistics, but never outside the interval. Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2;
+    Hahn and Meeker, Statistical Intervals, section 5.2. Coverage is at least `confidence`.
     """
     values = checked("samples", samples)
     share, level = quantile("q", q), fraction("confidence", confidence)
@@ -149,9 +149,9 @@ def percentile_interval(samples: Iterable[float], q: float, confidence: float = 
             f"two-sided {level * 100:g} % interval"
         )
     )
-    return PercentileInterval(
-        float(np.quantile(values, share)), low, high, share, len(values), level, enough, needed, note
-    )
+    # Of few samples the interpolated value may lie below an order statistic that is the interval's end.
+    value = min(max(float(np.quantile(values, share)), low), high)
+    return PercentileInterval(value, low, high, share, len(values), level, enough, needed, note)
 
 
 def sample_size(
