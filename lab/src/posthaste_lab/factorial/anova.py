@@ -15,6 +15,7 @@ from scipy import stats
 from posthaste_lab.checks import FloatArray, figures, fraction, samples, sequence
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.stats.intervals import Interval
+from posthaste_lab.stats.rounding import squares_without_rounding, without_rounding
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ def one_factor(
     if freedom < 1:
         raise BadArgument("responses", list(groups), "must repeat at least one level: without error there is no test")
     grand = float(everything.mean())
-    effects = {name: float(values.mean()) - grand for name, values in groups.items()}
+    effects = {name: without_rounding(float(values.mean()) - grand, everything) for name, values in groups.items()}
     residuals = tuple(values - values.mean() for values in groups.values())
-    sse = float(sum(r @ r for r in residuals))
+    sse = squares_without_rounding(float(sum(r @ r for r in residuals)), everything)
     ssa = float(sum(len(values) * effects[name] ** 2 for name, values in groups.items()))
     table = _table([("factor", ssa, len(groups) - 1)], sse, freedom)
     s = math.sqrt(sse / freedom)
@@ -113,7 +114,9 @@ def one_factor(
         effects=effects,
         intervals={k: _around(e, t * s * math.sqrt(1 / n[k] - 1 / total)) for k, e in effects.items()},
         differences={
-            (a, b): _around(effects[a] - effects[b], t * s * math.sqrt(1 / n[a] + 1 / n[b]))
+            (a, b): _around(
+                without_rounding(effects[a] - effects[b], everything), t * s * math.sqrt(1 / n[a] + 1 / n[b])
+            )
             for a, b in combinations(groups, 2)
         },
         table=table,
@@ -145,6 +148,8 @@ def two_factor(
     grand, cells = float(y.mean()), y.mean(axis=2)
     by_row, by_column = cells.mean(axis=1) - grand, cells.mean(axis=0) - grand
     interaction = cells - grand - by_row[:, None] - by_column[None, :]
+    for effects in (by_row, by_column, interaction):
+        effects[:] = np.vectorize(lambda effect: without_rounding(effect, y))(effects)
     sources = [
         ("rows", columns * repetitions * float(by_row @ by_row), rows - 1),
         ("columns", rows * repetitions * float(by_column @ by_column), columns - 1),
@@ -157,7 +162,7 @@ def two_factor(
     else:
         residuals, freedom = interaction[:, :, None], together
         notes = ("without repetitions, interactions cannot be told from error, and are counted as error",)
-    sse = float((residuals**2).sum())
+    sse = squares_without_rounding(float((residuals**2).sum()), y)
     s = math.sqrt(sse / freedom)
     t = float(stats.t.ppf((1 + fraction("confidence", confidence)) / 2, freedom))
     half_row, half_column = (t * s * math.sqrt((k - 1) / y.size) for k in (rows, columns))

@@ -24,6 +24,7 @@ from posthaste_lab.factorial.design import Signs, collect
 from posthaste_lab.factorial.lenth import EFFECTS_LEAST, standing_out
 from posthaste_lab.factorial.words import all_effects, factor_names, label
 from posthaste_lab.stats.intervals import Interval, mean_interval
+from posthaste_lab.stats.rounding import squares_without_rounding, without_rounding
 
 FACTORS_MAX = 12  # factors of an analysis: 4,096 effects
 LOG_MOST = math.log(sys.float_info.max)
@@ -133,6 +134,7 @@ class Effects:
         for name in weights:
             self._must_have(name)
         value = sum(number(f"weights[{name!r}]", w) * self.effects[name] for name, w in weights.items())
+        value = without_rounding(value, FORWARD[self.transform](self.responses) * sum(map(abs, weights.values())))
         return self._with_error(value, self._half(weights, 1 / self.responses.shape[1]))
 
     def predict(self, cell: Sequence[float] | Mapping[str, float], future: int | None = None) -> Prediction:
@@ -230,10 +232,11 @@ def analyze(
     columns, sets = _columns(table, named)
     confidence, (cells, repetitions) = fraction("confidence", confidence), y.shape
     means = y.mean(axis=1)
-    q = {name: float(column @ means) / cells for name, column in columns.items()}
+    q = {name: without_rounding(float(column @ means) / cells, y) for name, column in columns.items()}
     blocks = y.mean(axis=0) - y.mean() if blocked else None
     residuals = y - means[:, None] - (0.0 if blocks is None else blocks)
-    sse, sst = float((residuals**2).sum()), float(((y - y.mean()) ** 2).sum())
+    sse = squares_without_rounding(float((residuals**2).sum()), y)
+    sst = squares_without_rounding(float(((y - y.mean()) ** 2).sum()), y)
     freedom = (cells if blocks is None else cells - 1) * (repetitions - 1)
     error = math.sqrt(sse / freedom / y.size) if freedom else math.nan
     half = _t(confidence, freedom) * error

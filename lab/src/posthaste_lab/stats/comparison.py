@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import stats
 
 from posthaste_lab.checks import FloatArray, fraction, samples
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.stats.rounding import without_rounding
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def compare_paired(a: Iterable[float], b: Iterable[float], confidence: float = 0
     first, second = samples("a", a, least=2), samples("b", b, least=2)
     if len(first) != len(second):
         raise BadArgument("b", len(second), f"must have as many samples as a, {len(first)}: they are pairs")
-    constant = float((first - second).std()) == 0
+    constant = without_rounding(float((first - second).std()), np.concatenate([first, second])) == 0
     with _quiet():
         test = None if constant else stats.ttest_rel(first, second)
     return _comparison(first, second, test, len(first) - 1, confidence, "paired t")
@@ -61,7 +63,8 @@ def compare_means(a: Iterable[float], b: Iterable[float], confidence: float = 0.
     13.4.2. Raises BadArgument for fewer than 2 samples of either.
     """
     first, second = samples("a", a, least=2), samples("b", b, least=2)
-    constant = float(first.std()) == 0 and float(second.std()) == 0
+    spread = max(float(first.std()), float(second.std()))
+    constant = without_rounding(spread, np.concatenate([first, second])) == 0
     with _quiet():
         test = None if constant else stats.ttest_ind(first, second, equal_var=False)
     return _comparison(first, second, test, len(first) + len(second) - 2, confidence, "Welch t")
@@ -79,7 +82,8 @@ def _comparison(
     first: FloatArray, second: FloatArray, test: object, freedom: float, confidence: float, method: str
 ) -> Comparison:
     level = fraction("confidence", confidence)
-    difference, base = float(first.mean() - second.mean()), float(second.mean())
+    difference = without_rounding(float(first.mean() - second.mean()), np.concatenate([first, second]))
+    base = float(second.mean())
     low = high = difference
     p_value = 1.0 if difference == 0 else 0.0
     if test is not None:  # without any spread there is nothing to test

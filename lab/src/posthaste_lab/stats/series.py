@@ -15,6 +15,7 @@ from scipy import stats
 
 from posthaste_lab.checks import FloatArray, count, fraction, non_negative, samples
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.stats.rounding import squares_without_rounding, without_rounding
 
 LAG_SMALL = 0.1  # lag-1 correlation of batch means with which the interval is at most a tenth too narrow
 BATCHES_LEAST = 16
@@ -74,7 +75,7 @@ def batch_means(series: Iterable[float], batches: int | None = None, confidence:
             size *= 2
     means = _batched(values, size) if batches is None else _batched(values, size)[-batches:]
     lag1 = _lag1(means)
-    mean, spread = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(len(means))
+    mean, spread = float(means.mean()), without_rounding(float(means.std(ddof=1)), means) / math.sqrt(len(means))
     half = float(stats.t.ppf((1 + level) / 2, len(means) - 1)) * spread
     variance = float(values.var(ddof=1))
     return BatchMeans(
@@ -97,7 +98,7 @@ def _batched(values: FloatArray, size: int) -> FloatArray:
 
 def _lag1(values: FloatArray) -> float:
     centered = values - values.mean()
-    squares = float(centered @ centered)
+    squares = squares_without_rounding(float(centered @ centered), values)
     return float(centered[:-1] @ centered[1:]) / squares if squares > 0 else 0.0
 
 
