@@ -513,7 +513,8 @@ impl Router {
     fn end_following(&mut self, id: u32) -> bool {
         self.exchanges[id].plan = Plan::Clean;
         if let Some(words) = self.too_few_followed(id) {
-            self.answer(id, &words);
+            // The client is told when the key is deleted.
+            self.exchanges[id].error = words;
             self.each_copy(id, |router, server| router.delete(id, server));
             return true;
         }
