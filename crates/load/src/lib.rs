@@ -33,6 +33,7 @@ pub mod report;
 mod run;
 pub mod run_options;
 pub mod search;
+mod seeds;
 mod stderr;
 mod summary_file;
 pub mod tally;

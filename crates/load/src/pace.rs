@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use fastrand::Rng;
 use serde::Serialize;
 
+use crate::seeds::{self, Purpose};
 use crate::timespan::{self, nanos};
 
 /// The pause of a client between an answer and its next request.
@@ -166,7 +167,7 @@ impl Arrivals {
             }
             Spacing::Poisson => {
                 let gap = between * hand.clients as f64 / hand.clients() as f64;
-                let mut rng = rng_of_thread(seed, hand.thread);
+                let mut rng = seeds::stream(seed, Purpose::Arrivals, hand.thread as u64);
                 Self { origin: 0.0, next: exponential(&mut rng, gap), stream: Stream::Poisson { gap, rng } }
             }
         }
@@ -210,11 +211,9 @@ impl Arrivals {
     }
 }
 
-/// Returns the random numbers of a thread under a seed: for arrivals of an open loop, think times of a closed one.
-/// Golden-ratio steps keep the streams of neighboring threads and seeds apart; repetitions of a run have neighboring
-/// seeds.
-pub(crate) fn rng_of_thread(seed: u64, thread: usize) -> Rng {
-    Rng::with_seed(seed ^ (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+/// Returns the random numbers for the think times of a thread's clients under a seed.
+pub(crate) fn thoughts(seed: u64, thread: usize) -> Rng {
+    seeds::stream(seed, Purpose::Thoughts, thread as u64)
 }
 
 /// Returns the part of a gap by which a seed shifts arrivals: golden-ratio steps keep those of neighboring seeds well
@@ -230,9 +229,8 @@ fn exponential(rng: &mut Rng, mean: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
+    use crate::seeds::tests::{DRAWS, assert_apart};
 
     fn first(mut arrivals: Arrivals, count: usize) -> Vec<u64> {
         (0..count)
@@ -301,15 +299,23 @@ mod tests {
     }
 
     #[test]
-    fn threads_and_seeds_share_no_think_times() {
+    fn threads_and_seeds_have_nothing_in_common_in_think_times() {
         let think: Think = "exponential:10ms".parse().expect("a time");
-        let drawn = |(seed, thread)| -> Vec<u64> {
-            let mut rng = rng_of_thread(seed, thread);
-            (0..100).map(|_| think.draw(&mut rng)).collect()
+        let drawn = |seed, thread: u32| -> Vec<f64> {
+            let mut rng = thoughts(seed, thread as usize);
+            (0..DRAWS).map(|_| think.draw(&mut rng) as f64).collect()
         };
-        let all = (1..=8).flat_map(|seed| (0..8).map(move |thread| (seed, thread)));
-        assert_eq!(all.map(drawn).collect::<HashSet<_>>().len(), 64);
-        assert_eq!(drawn((2, 0)), drawn((2, 0)));
+        assert_apart(drawn);
+        assert_eq!(drawn(2, 0), drawn(2, 0));
+    }
+
+    #[test]
+    fn threads_and_seeds_have_nothing_in_common_in_arrivals() {
+        assert_apart(|seed, thread| {
+            let hand = Hand { thread: thread as usize - 1, threads: 4, clients: 4 };
+            let times = first(Arrivals::new(1e3, Spacing::Poisson, hand, seed), DRAWS + 1);
+            times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
+        });
     }
 
     #[test]
@@ -328,7 +334,7 @@ mod tests {
         let think: Think = "9ms".parse().expect("a time");
         for (threads, pipeline) in [(1, 1), (2, 1), (3, 2), (5, 3)] {
             let of = |thread, seed| {
-                let mut rng = rng_of_thread(seed, thread);
+                let mut rng = thoughts(seed, thread);
                 think
                     .first(of_five(thread, threads), pipeline, seed, &mut rng)
                     .into_iter()
@@ -347,7 +353,7 @@ mod tests {
     fn clients_whose_pauses_are_drawn_ask_as_often_in_the_first_of_them_as_later() {
         let think: Think = "exponential:10ms".parse().expect("a time");
         let hand = Hand { thread: 0, threads: 1, clients: 20_000 };
-        let mut rng = rng_of_thread(1, 0);
+        let mut rng = thoughts(1, 0);
         let mut asked = [0_usize; 3];
         for (mut due, _) in think.first(hand, 1, 1, &mut rng) {
             while due < 30_000_000 {

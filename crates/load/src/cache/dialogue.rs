@@ -13,6 +13,7 @@ use crate::cache::keys::{Chooser, KeyDistribution, KeySpace};
 use crate::cache::value::{Pool, Version};
 use crate::dialogue::{Answer, Dialogue, Outcome};
 use crate::numbers::Numbers;
+use crate::seeds::{self, Purpose};
 
 /// Bits for the number of a write among those of its client.
 const WRITES_BITS: u32 = 40;
@@ -118,13 +119,11 @@ impl CacheDialogue {
     /// Creates the dialogue of client `client`, counted from 1, that keeps `pipeline` requests in flight.
     #[must_use]
     pub fn new(recipe: &Recipe, seed: u64, client: u32, pipeline: u32) -> Self {
-        // Golden-ratio steps keep the streams of neighboring clients and seeds apart.
-        let mixed = seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let place = recipe.cycle.begin(client, pipeline);
         let chooser = Chooser::new(&recipe.space, recipe.distribution);
         Self {
             client,
-            rng: Rng::with_seed(mixed),
+            rng: seeds::stream(seed, Purpose::Cache, client.into()),
             to_set: chooser,
             to_get: chooser,
             place,
@@ -232,6 +231,7 @@ impl Dialogue for CacheDialogue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeds::tests::{DRAWS, assert_apart};
 
     fn desk(ratio: &str, check: bool) -> Desk {
         let recipe = Recipe {
@@ -283,6 +283,24 @@ mod tests {
             "get k0",
         ];
         assert_eq!(keys, expected);
+    }
+
+    #[test]
+    fn neighboring_clients_and_seeds_draw_nothing_in_common() {
+        let mut desk = desk("0:1", false);
+        let recipe = Arc::get_mut(&mut desk.recipe).expect("nobody else has it");
+        recipe.space.count = 1_000_000;
+        recipe.cycle = Cycle::new("0:1".parse().expect("a ratio"), Numbers::fixed(1));
+        assert_apart(|seed, client| {
+            let mut dialogue = CacheDialogue::new(&desk.recipe, seed, client, 1);
+            let mut key = || {
+                let mut out = Vec::new();
+                dialogue.ask(&mut desk, &mut out).expect("always one");
+                let number = out.strip_prefix(b"get k").and_then(|rest| rest.strip_suffix(b"\r\n"));
+                str::from_utf8(number.expect("a get")).expect("digits").parse().expect("a number")
+            };
+            (0..DRAWS).map(|_| key()).collect()
+        });
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use fastrand::Rng;
 use posthaste_wire::memcached::answer::{Answer, answer};
 
 use crate::address::{Address, BlockingStream};
 use crate::cache::dialogue::Recipe;
 use crate::error::LoadError;
 use crate::halt::unless_interrupted;
+use crate::seeds::{self, Purpose};
 
 /// Size at which a batch is sent, in bytes or in sets: there must be room for its answers while it is written.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -21,7 +21,7 @@ const BATCH_SETS: usize = 1024;
 pub(crate) fn preload(address: &Address, recipe: &Recipe, seed: u64) -> Result<(), LoadError> {
     let failed = |source| LoadError::Connect { address: address.to_string(), source };
     let mut stream = address.connect().map_err(failed)?.cut_for_memcached();
-    let mut rng = Rng::with_seed(seed);
+    let mut rng = seeds::stream(seed, Purpose::Preload, 0);
     let (mut out, mut input) = (Vec::with_capacity(2 * BATCH_BYTES), Vec::new());
     let mut numbers = (0..recipe.space.count).peekable();
     while numbers.peek().is_some() {

@@ -10,6 +10,8 @@
 
 use fastrand::Rng;
 
+use crate::seeds::mix;
+
 const MARK: [u8; 2] = *b"ph";
 
 /// Length of the header: mark, run, key, write, length, checksum.
@@ -137,14 +139,6 @@ impl Pool {
 
 fn seed(version: Version) -> u64 {
     version.write ^ u64::from(version.run) << 32
-}
-
-/// Mixes two numbers into one whose bits depend on all of theirs (the finalizer of D. Stafford's "variant 13").
-fn mix(key: u64, seed: u64) -> u64 {
-    let mut x = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::queue::program::{Ask, Program};
 use crate::queue::request::{Account, Kind, Queue, Request};
 use crate::queue::stamp::Stamp;
 use crate::queue::twelve_step::STEPS;
+use crate::seeds::{self, Purpose};
 use crate::tally::Counts;
 
 /// What the clients of a thread share.
@@ -90,13 +91,13 @@ impl QueueDialogue {
     /// Creates a client whose messages are numbered from `next_sequence`.
     #[must_use]
     pub fn new(account: Account, program: Program, next_sequence: u64) -> Self {
-        Self { account, program, next_sequence, rng: Rng::with_seed(account.into()), witness: None }
+        Self { account, program, next_sequence, rng: sizes(0, account), witness: None }
     }
 
     /// Makes the sizes of messages depend on the seed.
     #[must_use]
     pub(crate) fn seeded(mut self, seed: u64) -> Self {
-        self.rng = Rng::with_seed(seed.rotate_left(32) ^ u64::from(self.account));
+        self.rng = sizes(seed, self.account);
         self
     }
 
@@ -175,6 +176,11 @@ impl QueueDialogue {
     }
 }
 
+/// Returns the random numbers for the sizes of an account's messages.
+fn sizes(seed: u64, account: Account) -> Rng {
+    seeds::stream(seed, Purpose::MessageSizes, account.into())
+}
+
 impl Dialogue for QueueDialogue {
     const KINDS: &'static [&'static str] = &Kind::NAMES;
     const NULLS: &'static str = "null";
@@ -251,6 +257,7 @@ fn error_word<'a>(item: &Item<'a>) -> &'a [u8] {
 mod tests {
     use super::*;
     use crate::client::{Client, Instruments, Received};
+    use crate::seeds::tests::{DRAWS, assert_apart};
     use crate::tally::{Tally, Window};
 
     fn instruments() -> Instruments<QueueDialogue> {
@@ -269,6 +276,15 @@ mod tests {
         instruments: &mut Instruments<QueueDialogue>,
     ) {
         assert_eq!(client.receive(bytes, now, instruments), Received::Answer(bytes.len()));
+    }
+
+    #[test]
+    fn neighboring_accounts_and_seeds_draw_message_sizes_with_nothing_in_common() {
+        let sizes: Numbers = "1-1000".parse().expect("a range");
+        assert_apart(|seed, account| {
+            let mut client = QueueDialogue::new(account, Program::twelve_step(account, 1), 0).seeded(seed);
+            (0..DRAWS).map(|_| f64::from(sizes.draw(&mut client.rng))).collect()
+        });
     }
 
     #[test]

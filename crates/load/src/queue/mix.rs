@@ -15,6 +15,7 @@ use crate::queue::balance::Balance;
 use crate::queue::program::{Ask, Expect};
 use crate::queue::request::{Account, Queue, Read, Request};
 use crate::queue::workload::MixKind;
+use crate::seeds::{self, Purpose};
 
 /// Largest number of queues that a client may hold.
 const OWN_MAX: usize = 1000;
@@ -54,11 +55,9 @@ impl Mix {
     /// Creates the stream of one client under a seed.
     #[must_use]
     pub fn new(recipe: Arc<Recipe>, seed: u64, client: Account) -> Self {
-        // Golden-ratio steps keep the streams of neighboring clients and seeds apart.
-        let mixed = seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
             recipe,
-            rng: Rng::with_seed(mixed),
+            rng: seeds::stream(seed, Purpose::Mix, client.into()),
             second: None,
             own: VecDeque::new(),
             creating: 0,
@@ -222,6 +221,7 @@ impl Mix {
 mod tests {
     use super::*;
     use crate::queue::workload::Workload;
+    use crate::seeds::tests::{DRAWS, assert_apart};
 
     fn recipe(text: &str) -> Arc<Recipe> {
         let Ok(Workload::Mix(shares)) = text.parse() else { panic!("{text} is not a mix") };
@@ -247,6 +247,19 @@ mod tests {
         assert_eq!(stream(EVEN, 7, 3, 500), stream(EVEN, 7, 3, 500));
         assert_ne!(stream(EVEN, 7, 3, 500), stream(EVEN, 8, 3, 500));
         assert_ne!(stream(EVEN, 7, 3, 500), stream(EVEN, 7, 4, 500));
+    }
+
+    #[test]
+    fn neighboring_clients_and_seeds_draw_nothing_in_common() {
+        let recipe = Arc::new(Recipe { queues: 1_000_000, ..(*recipe("mix:peek=1")).clone() });
+        assert_apart(|seed, client| {
+            let mut mix = Mix::new(Arc::clone(&recipe), seed, client);
+            let mut queue = || match mix.next_ask().request {
+                Request::Read(Read { queue: Some(queue), .. }) => queue as f64,
+                other => panic!("{other:?} is no peek"),
+            };
+            (0..DRAWS).map(|_| queue()).collect()
+        });
     }
 
     fn share(requests: &[Request], of: impl Fn(&Request) -> bool) -> f64 {

@@ -15,7 +15,7 @@ use crate::queue::options::{Dataset, QueueBench};
 use crate::queue::request::{Account, Queue, Request};
 use crate::queue::session::{IN_FLIGHT, Session};
 use crate::queue::stamp::Stamp;
-use fastrand::Rng;
+use crate::seeds::{self, Purpose};
 use posthaste_history::{Answer, Outcome};
 use posthaste_wire::reply::Value;
 
@@ -145,7 +145,7 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
     let run = ground.run;
     let mut letters = letters(bench).peekable();
     let mut body = filler(bench.message_bytes.max() as usize);
-    let mut sizes = Rng::with_seed(bench.run.seed);
+    let mut sizes = seeds::stream(bench.run.seed, Purpose::Preload, 0);
     let mut sender = None;
     while letters.peek().is_some() {
         unless_interrupted()?;

@@ -23,7 +23,7 @@ use crate::cpu::CpuReading;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{Halt, LOOK};
-use crate::pace::{Arrivals, Hand, Think, Thought, rng_of_thread};
+use crate::pace::{Arrivals, Hand, Think, Thought, thoughts};
 use crate::progress::Live;
 use crate::tally::histogram;
 use crate::timespan::nanos;
@@ -139,7 +139,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             instruments,
             scratch: vec![0; SCRATCH_BYTES],
             thinkers: BinaryHeap::new(),
-            thoughts: rng_of_thread(context.seed, hand.thread),
+            thoughts: thoughts(context.seed, hand.thread),
             thought: Thought::default(),
             arrivals,
             turn: 0,
