@@ -259,21 +259,26 @@ fn doubts(one: &str, other: &str) -> Vec<String> {
 #[test]
 fn generators_that_draw_the_same_are_doubted() {
     let twins = |options: &str| doubts(options, options);
-    for alike in [r#""rate": 100.0, "seed": 1"#, r#""seed": 7"#] {
+    for alike in [r#""rate": 100.0, "seed": 1"#, r#""seed": 7"#, r#""seed": 1, "think_ms": 10.0"#] {
         let said = twins(alike);
         assert!(said.len() == 1 && said[0].contains("--seed"), "{alike}: {said:?}");
     }
     for (one, other) in [
         (r#""rate": 100.0, "seed": 1"#, r#""rate": 100.0, "seed": 2"#),
         (r#""seed": 1, "first_client": 1"#, r#""seed": 1, "first_client": 65"#),
+        (
+            r#""seed": 1, "first_client": 1, "think_ms": 0.0"#,
+            r#""seed": 1, "first_client": 65, "think_ms": 0.0"#,
+        ),
+        (r#""seed": 1, "think_ms": 10.0"#, r#""seed": 2, "think_ms": 10.0"#),
     ] {
         assert_eq!(doubts(one, other), Vec::<String>::new(), "{one}, {other}");
     }
-    let accounts = doubts(
-        r#""rate": 100.0, "seed": 1, "first_client": 1"#,
-        r#""rate": 100.0, "seed": 1, "first_client": 65"#,
-    );
-    assert_eq!(accounts.len(), 1, "arrivals are drawn by the seed alone");
+    for pace in [r#""rate": 100.0"#, r#""think_ms": 10.0"#] {
+        let of = |first: u32| format!(r#"{pace}, "seed": 1, "first_client": {first}"#);
+        let said = doubts(&of(1), &of(65));
+        assert_eq!(said.len(), 1, "{pace}: arrivals and think times are drawn by the seed alone: {said:?}");
+    }
 }
 
 #[test]

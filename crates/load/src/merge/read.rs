@@ -173,11 +173,17 @@ impl ReadRecord {
             .all(|name| self.run[name] == other.run[name])
     }
 
-    /// Returns whether both drew the same: requests of clients of the same numbers, or the arrivals of an open loop,
-    /// which are drawn for no client in particular.
+    /// Returns whether both drew the same: requests of clients of the same numbers, or the arrivals of an open loop or
+    /// the think times of a closed one, which are drawn for no client in particular.
     pub(super) fn draws_as(&self, other: &Self) -> bool {
         let same = |name: &str| self.option(name) == other.option(name);
-        !self.option("seed").is_null() && same("seed") && (self.is_open() || same("first_client"))
+        !self.option("seed").is_null()
+            && same("seed")
+            && (self.is_open() || self.thinks() || same("first_client"))
+    }
+
+    fn thinks(&self) -> bool {
+        self.option("think_ms").as_f64().is_some_and(|ms| ms > 0.0)
     }
 
     fn is_open(&self) -> bool {
