@@ -36,6 +36,7 @@ pub mod search;
 mod seeds;
 mod stderr;
 mod summary_file;
+mod table;
 pub mod tally;
 pub mod timespan;
 pub mod tls;

@@ -12,6 +12,7 @@ use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::laws::{InteractiveLaw, Middleware};
 use crate::summary_file::SummaryFile;
+use crate::table::{self, Row};
 use crate::tally::{Counts, Figures, Traffic};
 
 /// A finished run.
@@ -288,32 +289,16 @@ impl<B: Bench> fmt::Display for Report<B> {
             milliseconds(self.warmup_s),
             self.seed
         )?;
-        writeln!(
-            f,
-            "{:<14} {:>10} {:>11} {:>8} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "",
-            "served/s",
-            "ok",
-            <B::Dialogue as Dialogue>::NULLS,
-            "error",
-            "mean us",
-            "p50 us",
-            "p90 us",
-            "p99 us",
-            "p99.9 us",
-            "max us"
-        )?;
-        for kind in <B::Dialogue as Dialogue>::KINDS {
-            if let Some(figures) = self.kinds.get(kind) {
-                line(f, kind, figures)?;
-            }
-        }
-        let all = KindReport {
-            throughput_per_s: self.throughput_per_s,
-            counts: self.counts,
-            response: self.response,
+        let row = |name, kind: KindReport| {
+            let KindReport { throughput_per_s, counts, response } = kind;
+            Row { name, throughput_per_s, counts, response, timed: counts.served() }
         };
-        line(f, "all", &all)?;
+        let kinds = <B::Dialogue as Dialogue>::KINDS.iter();
+        let mut rows: Vec<_> =
+            kinds.filter_map(|kind| self.kinds.get(kind).map(|figures| row(*kind, *figures))).collect();
+        let (throughput_per_s, counts, response) = (self.throughput_per_s, self.counts, self.response);
+        rows.push(row("all", KindReport { throughput_per_s, counts, response }));
+        table::write(f, <B::Dialogue as Dialogue>::NULLS, &rows)?;
         self.footnotes(f)
     }
 }
@@ -321,18 +306,6 @@ impl<B: Bench> fmt::Display for Report<B> {
 /// Rounds seconds to the millisecond.
 fn milliseconds(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
-}
-
-fn line(f: &mut fmt::Formatter<'_>, name: &str, k: &KindReport) -> fmt::Result {
-    let (c, r) = (k.counts, k.response);
-    write!(f, "{name:<14} {:>10.0} {:>11} {:>8} {:>8}", k.throughput_per_s, c.ok, c.nulls, c.errors)?;
-    for time in [r.mean_us, r.p50_us, r.p90_us, r.p99_us, r.p999_us, r.max_us] {
-        match c.served() {
-            0 => write!(f, " {:>10}", "-")?,
-            _ => write!(f, " {time:>10.1}")?,
-        }
-    }
-    writeln!(f)
 }
 
 impl<B: Bench> Report<B> {

@@ -53,6 +53,7 @@ fn good_records_are_merged() {
     let dir = tempfile::tempdir().expect("a directory");
     let merged = merge(&records(dir.path(), "summary.json", SUMMARY)).expect("two good records");
     assert_eq!((merged.clients, merged.counts.ok, merged.counts.nulls), (8, 4, 2));
+    assert!(merged.to_string().contains("fewer than 10 requests lie"), "{merged}");
 }
 
 #[test]

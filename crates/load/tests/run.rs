@@ -202,6 +202,17 @@ fn the_summary_holds_the_figures_of_the_run() {
 }
 
 #[test]
+fn the_table_leaves_out_percentiles_of_few_requests_and_the_summary_does_not() {
+    let words = "--clients 1 --workload pairs --requests 10";
+    let report = run(bench(&format!("--connect {} {words}", serve(Mutant::Honest)))).expect("a report");
+    let text = report.to_string();
+    let all = text.lines().find(|line| line.starts_with("all ")).expect("a line for all");
+    assert_eq!(all.split_whitespace().filter(|cell| *cell == "-").count(), 4, "{text}");
+    assert!(text.contains("fewer than 10 requests lie"), "{text}");
+    assert!(report.response.p999_us > 0.0);
+}
+
+#[test]
 fn a_summary_without_a_place_is_noticed_before_the_run() {
     let words = "--connect 127.0.0.1:1 --json /nonexistent/summary.json";
     assert!(matches!(run(bench(words)), Err(LoadError::Json { .. })));

@@ -13,6 +13,7 @@ use crate::merge::read::ReadRecord;
 use crate::merge::timeline::Timeline;
 use crate::queue::dialogue::QueueDialogue;
 use crate::report::Response;
+use crate::table::{self, Row};
 use crate::tally::{Counts, histogram};
 
 /// Share of a generator's measured time that must be common to all; less makes the whole doubtful.
@@ -320,42 +321,23 @@ impl Merged {
 impl fmt::Display for Merged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_parts(f)?;
-        writeln!(
-            f,
-            "\n{:<14} {:>10} {:>11} {:>8} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "",
-            "served/s",
-            "ok",
-            self.nulls,
-            "error",
-            "mean us",
-            "p50 us",
-            "p90 us",
-            "p99 us",
-            "p99.9 us",
-            "max us"
-        )?;
+        writeln!(f)?;
         let all = MergedKind {
             throughput_per_s: self.throughput_per_s,
             counts: self.counts,
             response: self.response,
         };
-        for (name, kind) in self.kinds.iter().map(|(name, kind)| (name.as_str(), kind)).chain([("all", &all)])
-        {
-            line(f, name, kind)?;
-        }
+        let kinds = self.kinds.iter().map(|(name, kind)| (name.as_str(), *kind)).chain([("all", all)]);
+        let rows: Vec<_> = kinds
+            .map(|(name, MergedKind { throughput_per_s, counts, response })| {
+                let timed = counts.served() + counts.errors;
+                Row { name, throughput_per_s, counts, response, timed }
+            })
+            .collect();
+        table::write(f, self.nulls, &rows)?;
         self.write_keys(f)?;
         self.invalid_because.iter().try_for_each(|doubt| writeln!(f, "NOT VALID: {doubt}"))
     }
-}
-
-fn line(f: &mut fmt::Formatter<'_>, name: &str, kind: &MergedKind) -> fmt::Result {
-    let MergedKind { throughput_per_s, counts: c, response: r } = kind;
-    write!(f, "{name:<14} {throughput_per_s:>10.0} {:>11} {:>8} {:>8}", c.ok, c.nulls, c.errors)?;
-    for us in [r.mean_us, r.p50_us, r.p90_us, r.p99_us, r.p999_us, r.max_us] {
-        write!(f, " {us:>10.1}")?;
-    }
-    writeln!(f)
 }
 
 #[cfg(test)]
