@@ -1,11 +1,11 @@
--- Lanes: the ready messages that one kind of read may have, in reading order.
+-- Lanes: the ready messages that one kind of read may return, in reading order.
 --
--- Three kinds of lane, one index each. Every lane function is one query that PostgreSQL inlines into its caller, so a
--- read is as many index seeks as there are parts of the table and nothing else. The plan: for each part an Index
+-- There are three kinds of lane, with one index each. Every lane function is one query that PostgreSQL inlines into its
+-- caller, so a read is one index seek for each part of the table and nothing else. The plan: for each part an Index
 -- Scan on the lane's index, stopped by the LIMIT after `want` rows.
 --
--- `from_place` is a floor: the caller knows that nothing of the ring below it is left in this lane. It says nothing
--- about what is kept aside, which is read from its start.
+-- `from_place` is a floor: the caller knows that the ring holds nothing of this lane below it. It does not apply to
+-- message_aside, which is read from the lane's start.
 
 SET LOCAL search_path = posthaste;
 
@@ -13,21 +13,21 @@ CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 $$;
 COMMENT ON FUNCTION now_ms() IS
-'Milliseconds since 1970 by the clock of the database, the only one that timers follow.';
+'Milliseconds since 1970 by the database''s clock, the only clock that timers use.';
 
 CREATE FUNCTION after(at_ms bigint, ms bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT at_ms + ms + 1
 $$;
 COMMENT ON FUNCTION after(bigint, bigint) IS
-'When so much time is over that begins at a millisecond, of which some has passed already: without one more it would end early.';
+'The time at which a period has ended that began within the millisecond at_ms. One millisecond is added, since a part of at_ms may have passed already and the period would end early.';
 
 CREATE FUNCTION noted_floor() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    -- PL/pgSQL, whose plan is kept: one in SQL would be planned anew in each transaction.
+    -- In PL/pgSQL, which caches the plan: a function in SQL would be planned anew in each transaction.
     RETURN coalesce((SELECT place FROM ring_floor ORDER BY place DESC LIMIT 1), 0);
 END $$;
 COMMENT ON FUNCTION noted_floor() IS
-'A floor of all lanes, for who brings none along. While somebody keeps the ring from turning, all that is gone stands below it. Plan: ring_floor_pkey, backwards.';
+'A floor of all lanes, for a caller that knows none. While an open transaction keeps the ring from turning, the rows that have been removed are below it. Plan: ring_floor_pkey, backwards.';
 
 CREATE TYPE lane_row AS (
     place bigint,
@@ -38,12 +38,12 @@ CREATE TYPE lane_row AS (
     bytes bigint
 );
 COMMENT ON TYPE lane_row IS
-'Where a message stands in a lane and in the table, whose it is, and what it takes of an answer. No more, since whoever reads a lane reads more of it than it gives.';
+'A message''s place in its lane and in the table, its queue and sender, and its size in a reply. No more, since a read looks at more rows of a lane than it returns.';
 
 CREATE FUNCTION content_bytes(headers bytea, body bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT octet_length(body)::bigint + coalesce(octet_length(headers), 0)
 $$;
-COMMENT ON FUNCTION content_bytes(bytea, bytea) IS 'What a message takes of an answer. Inlined, so that a length is read and no body.';
+COMMENT ON FUNCTION content_bytes(bytea, bytea) IS 'The size of a message in a reply: body and headers, in bytes. Inlined, so that lengths are read and no bodies.';
 
 CREATE FUNCTION queue_lane(at_ms bigint, recipient int, queue bigint, from_place bigint, want bigint)
 RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
@@ -64,7 +64,7 @@ RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
     ORDER BY place LIMIT want
 $$;
 COMMENT ON FUNCTION queue_lane(bigint, int, bigint, bigint, bigint) IS
-'Messages of a queue to one recipient (0: to anyone). Plan: message_by_queue.';
+'Ready messages of a queue to one recipient (0: to anyone). Plan: message_by_queue.';
 
 CREATE FUNCTION both_lane(at_ms bigint, recipient int, queue bigint, sender int, from_place bigint, want bigint)
 RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
@@ -85,7 +85,7 @@ RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
     ORDER BY place LIMIT want
 $$;
 COMMENT ON FUNCTION both_lane(bigint, int, bigint, int, bigint, bigint) IS
-'Messages of a queue from one sender to one recipient (0: to anyone). Plan: message_by_both.';
+'Ready messages of a queue from one sender to one recipient (0: to anyone). Plan: message_by_both.';
 
 CREATE FUNCTION sender_lane(at_ms bigint, recipient int, sender int, from_place bigint, want bigint)
 RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
@@ -106,11 +106,11 @@ RETURNS SETOF lane_row LANGUAGE sql STABLE AS $$
     ORDER BY place LIMIT want
 $$;
 COMMENT ON FUNCTION sender_lane(bigint, int, int, bigint, bigint) IS
-'Messages from one sender to one recipient (0: to anyone), of all queues. Plan: message_by_sender on each part.';
+'Ready messages from one sender to one recipient (0: to anyone), of all queues. Plan: message_by_sender on each part.';
 
--- Whoever plans for a small table, or for one in which few queues hold everything, takes whatever index is smallest, for what
--- is looked for must turn up soon; and the plan stays when the table grows. So what has no order of its own asks for that of the one
--- index that serves, over a range of one queue, since of a queue that is given exactly the order would say nothing.
+-- For a small table, or one in which few queues hold everything, the planner takes the smallest index, since it expects a
+-- match soon; and the plan is kept when the table grows. So a query that needs no order asks for the order of the one
+-- index that is right for it. It names the queue as a range, since for an equality the planner drops queue_id from the order.
 
 CREATE FUNCTION stored(queue bigint) RETURNS TABLE (place bigint, part smallint, tid tid, id bigint, due_ms bigint, holder_id int, sent_ms bigint, headers bytea, body bytea) LANGUAGE sql STABLE AS $$
     (SELECT place, ring, ctid, id, due_ms, holder_id, sent_ms, headers, body FROM message WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
@@ -124,4 +124,4 @@ CREATE FUNCTION stored(queue bigint) RETURNS TABLE (place bigint, part smallint,
         ORDER BY queue_id, id)
 $$;
 COMMENT ON FUNCTION stored(bigint) IS
-'All messages of a queue. Inlined. Plan: message_by_both on each part, message_aside_by_queue_due.';
+'All messages of a queue: ready, leased and delayed. Inlined. Plan: message_by_both on each part, message_aside_by_queue_due.';

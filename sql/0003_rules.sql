@@ -1,29 +1,32 @@
--- The rules of the queue tier, one request at a time: what a batch falls back on, and what SQL clients call.
+-- The rules of the queue tier, one request at a time: batches fall back on them, and SQL clients call them.
 --
--- Answers of every function are rows of one type, so that a batch can mix them. Nothing here raises an error for
--- what a client did wrong: a refusal is an answer like any other, and does not take the rest of a batch with it.
+-- Every function returns its answers as rows of one type, so that a batch can mix them. Nothing here raises an error for
+-- a client's mistake: a refusal is an answer like any other, and the rest of the batch is still applied.
 --
--- Locks, always taken in this order and never waited for in another, so there is no deadlock: names of accounts and
--- queues about to exist, sorted; the lock of those who append, shared; rows of queues, by name; rows of messages, which
--- are skipped when they are locked.
+-- Locks are always taken in this order, so there is no deadlock:
+--   1. names of accounts and queues that are about to be created, sorted;
+--   2. the advisory lock for appending, shared;
+--   3. rows of queues, by name;
+--   4. rows of messages, which are skipped when they are locked.
 --
--- Whatever reads messages is VOLATILE, even if it changes nothing: a stable function reads with the snapshot of its caller,
--- which may be older than the lock it waits for. Then a part of the ring that was truncated meanwhile is seen empty, and
--- what was put aside before is not seen at all, for TRUNCATE keeps no old versions. For the same reason batches, the requests that
--- go alone, and upkeep run at READ COMMITTED or not at all. The single functions of experiments do not look.
+-- A function that reads messages is VOLATILE, even if it changes nothing: a stable function uses the snapshot of its
+-- caller, which may be older than a lock that it waits for. With it a part of the ring that was truncated meanwhile looks
+-- empty, since TRUNCATE keeps no old versions, and the messages that were moved aside before that are not visible either.
+-- For the same reason batches, requests that are sent alone and upkeep refuse any isolation level but READ COMMITTED. The
+-- functions for single requests in experiments (0009 to 0014) do not check it.
 
 SET LOCAL search_path = posthaste;
 
 CREATE TYPE answer AS (
-    -- Which request of the batch; null for what concerns none.
+    -- The request of the batch that the row answers; null for a row that belongs to none.
     op int,
-    -- i number, m message, e nothing to read, f refusal, q queue, a account, r readable queues: see figures;
-    -- n name of a queue that rows of this call speak of without it;
-    -- s what the SENDs of a step gave, d whose the messages are that a step dealt out: see their figures;
-    -- l floor of a lane, v a message became available, g a queue is gone; t up to when a tick is done,
-    -- z how long the statement took.
+    -- i: a number, m: a message, e: nothing to read, f: a refusal, q: a queue, a: an account,
+    -- n: the name of a queue that other rows of this call have the id of only,
+    -- l: the floor of a lane, v: a message became available, g: a queue was deleted,
+    -- t: the time up to which a tick is complete, z: how long the statement took;
+    -- explained at figures: r: readable queues, s: ids given to the SENDs of a step, d: which request gets which message.
     kind "char",
-    -- The number answered; a message's or account's id; a floor; a time; nanoseconds; the limit that was reached.
+    -- By kind: the number, the id of a message or account, a floor, a time, nanoseconds, or the limit that was reached.
     number bigint,
     queue_id bigint,
     sender_id int,
@@ -35,15 +38,15 @@ CREATE TYPE answer AS (
     due_ms bigint,
     -- Name of a queue or account.
     name text,
-    -- Of a dead letter: the queue it was sent to. Of a queue: where its dead letters go.
+    -- For a dead letter: the queue it was sent to. For a queue: its dead-letter queue.
     origin text,
-    -- Why a letter is dead; which refusal.
+    -- Why a message became a dead letter; which refusal it is.
     reason text,
     headers bytea,
     body bytea,
-    -- Of a queue, in the order that describe_queue gives. Of a message given again: whether an array was asked for.
-    -- r: the queues' ids; a row without a request, but with the same number, has those that are readable for anyone.
-    -- s: for each SEND its id (null: no such queue), then for each its queue. d: the places, then for each its request.
+    -- q: what describe_queue lists. m: for a message that is given again, whether an array was asked for.
+    -- r: the queues' ids; a row without a request, but with the same number, has those with messages for anyone.
+    -- s: the message id of each SEND (null: no such queue), then the queue of each. d: the places, then the request of each.
     figures bigint[]
 );
 
@@ -58,52 +61,52 @@ $$;
 COMMENT ON FUNCTION id_at(bigint) IS 'The id of the message at a place.';
 
 CREATE FUNCTION remembered_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 600000::bigint $$;
-COMMENT ON FUNCTION remembered_ms() IS 'How long a DEDUP or REQID key is remembered, counted from its first use.';
+COMMENT ON FUNCTION remembered_ms() IS 'How many milliseconds a DEDUP or REQID key is remembered after its first use.';
 
 CREATE FUNCTION answer_bytes_max() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 8388608::bigint $$;
 COMMENT ON FUNCTION answer_bytes_max() IS
-'An answer of several messages ends before the one whose body and headers would take it beyond this; the first always fits.';
+'The most bytes of bodies and headers in an answer of several messages: it ends before the message that would exceed this. The first message is always included.';
 
 CREATE FUNCTION are_too_many(copies int, content bytea, content_headers bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT copies > 1 AND copies * (octet_length(content)::bigint + coalesce(octet_length(content_headers), 0) + 96) > 67108864
 $$;
 COMMENT ON FUNCTION are_too_many(int, bytea, bytea) IS
-'Whether copies of a message are more than one SEND may write, 64 MiB with 96 bytes for what a row holds beside headers and body: everybody who uses the queue waits for them.';
+'Whether so many copies of a message exceed the 64 MiB that one SEND may write, counting 96 bytes of each row beside headers and body. There is a limit since all users of the queue wait meanwhile.';
 
 CREATE FUNCTION numbered(op int, number bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'i', number, null, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
-COMMENT ON FUNCTION numbered(int, bigint) IS 'The answer to a request that is a number.';
+COMMENT ON FUNCTION numbered(int, bigint) IS 'An answer that is a number.';
 
 CREATE FUNCTION refused(op int, reason text, number bigint DEFAULT null) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'f', number, null, null, null, null, null, null, null, null, null, null, reason, null, null, null)::answer
 $$;
 COMMENT ON FUNCTION refused(int, text, bigint) IS
-'The answer to a request that the rules refuse: why, and the limit that was reached.';
+'The answer to a request that the rules refuse: the reason, and the limit that was reached, if any.';
 
 CREATE FUNCTION nothing(op int, queue bigint, sender int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'e', null, queue, sender, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
 COMMENT ON FUNCTION nothing(int, bigint, int) IS
-'The answer to a read that found nothing, with what it looked for; null for no queue or no sender named.';
+'The answer to a read that found nothing, with the queue and the sender that it named; null for one that it did not name.';
 
 CREATE FUNCTION available(queue bigint, sender int, recipient int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(null, 'v', null, queue, sender, recipient, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
 COMMENT ON FUNCTION available(bigint, int, int) IS
-'News for pops that wait: a queue has a message from this sender; recipient 0: for anyone.';
+'Tells waiting POPs that a queue has a message from this sender to this recipient (0: anyone).';
 
 CREATE FUNCTION gone(queue bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(null, 'g', null, queue, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
-COMMENT ON FUNCTION gone(bigint) IS 'News for pops that wait: a queue was deleted.';
+COMMENT ON FUNCTION gone(bigint) IS 'Tells waiting POPs that a queue was deleted.';
 
 CREATE FUNCTION shown(op int, m message, queue_name text) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'm', m.id, m.queue_id, m.sender_id, m.recipient_id, m.sent_ms, m.deliveries, m.place,
         CASE WHEN m.holder_id IS NOT NULL THEN m.receipt END, m.due_ms, queue_name, m.first_queue, m.reason,
         m.headers, m.body, null)::answer
 $$;
-COMMENT ON FUNCTION shown(int, message, text) IS 'A message as an answer, with its receipt while somebody has leased it.';
+COMMENT ON FUNCTION shown(int, message, text) IS 'A message as an answer, with its receipt while it is leased.';
 
 CREATE FUNCTION refuse_isolation() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -112,7 +115,7 @@ BEGIN
         current_setting('transaction_isolation'), current_user);
 END $$;
 COMMENT ON FUNCTION refuse_isolation() IS
-'Ends a call whose transaction has one snapshot for all of its statements: it would not see what was committed while it waited for a lock.';
+'Fails, for a call whose transaction uses one snapshot for all of its statements: it would not see what was committed while it waited for a lock.';
 
 -- Accounts ---------------------------------------------------------------------------------------------------------
 
@@ -128,7 +131,7 @@ BEGIN
     END LOOP;
     RETURN number;
 END $$;
-COMMENT ON FUNCTION meet(text) IS 'The number of an account, made when the name is new. Plan: account_name_key.';
+COMMENT ON FUNCTION meet(text) IS 'The number of the account of this name, created if the name is new. Plan: account_name_key.';
 
 CREATE FUNCTION log_in(who text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE number int := meet(who);
@@ -136,7 +139,7 @@ BEGIN
     UPDATE account SET known = true WHERE id = number AND NOT known;
     RETURN number;
 END $$;
-COMMENT ON FUNCTION log_in(text) IS 'The same, and from now on the account is known. Plan: account_name_key, account_pkey.';
+COMMENT ON FUNCTION log_in(text) IS 'The number of the account of this name, created if the name is new, and from now on known. Plan: account_name_key, account_pkey.';
 
 CREATE FUNCTION recipient_named(number int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE found_name text;
@@ -151,7 +154,7 @@ BEGIN
     RETURN found_name;
 END $$;
 COMMENT ON FUNCTION recipient_named(int) IS
-'The name of a recipient whose number a middleware remembers; null for 0, anyone. Fails where there is no such number, so that what is for one is not given to anyone. Plan: account_pkey.';
+'The name of a recipient whose number a middleware remembers; null for 0, anyone. Fails if no account has the number, so that a message for one account is not delivered to anyone. Plan: account_pkey.';
 
 -- Queues -----------------------------------------------------------------------------------------------------------
 
@@ -161,12 +164,12 @@ BEGIN
         DETAIL = array_to_string(queue_name || array_remove(others, queue_name), E'\n');
 END $$;
 COMMENT ON FUNCTION refuse_locked(text, text[]) IS
-'Fails with PHLCK, and as DETAIL the names of the queue and of others that are locked too, a line for each.';
+'Fails with PHLCK; DETAIL has the names of the queue and of the others that are locked too, one in each line.';
 
 CREATE FUNCTION try_lock_name(queue text) RETURNS boolean LANGUAGE sql AS $$
     SELECT pg_try_advisory_xact_lock(hashtext('posthaste.queue'), hashtext(queue COLLATE "C"))
 $$;
-COMMENT ON FUNCTION try_lock_name(text) IS 'Whoever makes a queue holds the lock of its name, so nobody waits in an index.';
+COMMENT ON FUNCTION try_lock_name(text) IS 'Tries to take the lock of a queue''s name, which a transaction that creates the queue holds, so that no other waits in the index; returns whether it has the lock.';
 
 CREATE FUNCTION lock_name(queue text, wanted text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE patience text := current_setting('lock_timeout');
@@ -182,27 +185,27 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION lock_name(text, text[]) IS
-'Waits for that, longer than a batch takes and not as long as an application''s transaction may; then fails as refuse_locked, with those of the other wanted names that are locked too. Plan: no table.';
+'Takes the lock of a queue''s name. Waits at most 1 s, which is longer than a batch takes and shorter than an application''s transaction may take; then fails as refuse_locked, with those of the other wanted names that are locked too. Plan: no table.';
 
 CREATE FUNCTION queue_named(queue_name text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT id FROM queue WHERE name = queue_name);
 END $$;
-COMMENT ON FUNCTION queue_named(text) IS 'The id of a queue, null when there is none. Plan: queue_name_key.';
+COMMENT ON FUNCTION queue_named(text) IS 'The id of the queue of this name; null if there is none. Plan: queue_name_key.';
 
 CREATE FUNCTION queue_awaited(queue_name text, awaited bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT id FROM queue WHERE name = queue_name AND id = coalesce(awaited, id));
 END $$;
 COMMENT ON FUNCTION queue_awaited(text, bigint) IS
-'The same for a POP, which may have waited for a queue: null when that is not there any more, whatever has its name now. Plan: queue_name_key.';
+'The id of the queue of this name, for a POP that may have waited for one (awaited): null if that has been deleted, even if another queue has the name now. Plan: queue_name_key.';
 
 CREATE FUNCTION locked_queues(queue_names text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     queue_name text;
     locked text[];
 BEGIN
-    -- Other batches take turns with a row, and have it for a moment only.
+    -- Other batches lock a row one after the other, each for a moment only.
     FOR look IN 1..5 LOOP
         locked := '{}';
         FOREACH queue_name IN ARRAY queue_names LOOP
@@ -218,7 +221,7 @@ BEGIN
     RETURN locked;
 END $$;
 COMMENT ON FUNCTION locked_queues(text[]) IS
-'Those of these queues whose rows somebody else keeps locked, for longer than a moment. Locks the others. Plan: queue_name_key.';
+'Those of these queues whose rows other transactions keep locked, for about 50 ms. Locks the rows of the rest. Plan: queue_name_key.';
 
 CREATE FUNCTION wait_for_queue(queue_name text, wanted text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE patience text := current_setting('lock_timeout');
@@ -230,14 +233,14 @@ EXCEPTION WHEN lock_not_available THEN
     PERFORM refuse_locked(queue_name, locked_queues(wanted));
 END $$;
 COMMENT ON FUNCTION wait_for_queue(text, text[]) IS
-'Waits for the row of a queue that is locked, longer than a batch takes and not as long as an application''s transaction may; then fails as refuse_locked, with those of the other wanted queues that are locked too, or each would be waited for. Plan: queue_name_key.';
+'Waits for the locked row of a queue and locks it. Waits at most 1 s, which is longer than a batch takes and shorter than an application''s transaction may take; then fails as refuse_locked, with those of the other wanted queues that are locked too, so that the caller need not wait for each of them. Plan: queue_name_key.';
 
 CREATE FUNCTION queue_names(numbers bigint[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
     SELECT null::int, 'n'::"char", null::bigint, id, null::int, null::int, null::bigint, null::int, null::bigint, null::bigint,
         null::bigint, name, null::text, null::text, null::bytea, null::bytea, null::bigint[]
     FROM queue WHERE id = ANY(numbers)
 $$;
-COMMENT ON FUNCTION queue_names(bigint[]) IS 'How queues are called. Inlined. Plan: queue_pkey.';
+COMMENT ON FUNCTION queue_names(bigint[]) IS 'The names of the queues with these ids. Inlined. Plan: queue_pkey.';
 
 CREATE FUNCTION add_queue(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE number bigint;
@@ -254,14 +257,14 @@ BEGIN
     END IF;
     SELECT id INTO number FROM posthaste.queue q WHERE q.name = add_queue.queue COLLATE "C";
     IF number IS NULL THEN
-        -- Nobody else makes it now; a transaction with an older snapshot does not see who did, and is told to be tried again.
+        -- No other transaction creates it now. One with a snapshot from before the queue was created fails with 40001 here.
         INSERT INTO posthaste.queue AS q (id, name) VALUES (nextval('queue_id'), queue)
             ON CONFLICT ON CONSTRAINT queue_name_key DO NOTHING RETURNING q.id INTO number;
     END IF;
     RETURN number;
 END $$;
 COMMENT ON FUNCTION add_queue(text) IS
-'The id of a queue, made when the name is new; null makes one named by its id. The caller holds the lock of the name. Plan: queue_name_key.';
+'The id of the queue of this name, created if the name is new; null creates a queue named by its id. The caller holds the lock of the name. Plan: queue_name_key.';
 
 CREATE FUNCTION stock(queue bigint, OUT messages bigint, OUT bytes bigint, OUT leased bigint, OUT delayed bigint,
     OUT oldest_ms bigint) LANGUAGE sql AS $$
@@ -270,7 +273,7 @@ CREATE FUNCTION stock(queue bigint, OUT messages bigint, OUT bytes bigint, OUT l
     FROM stored(queue)
 $$;
 COMMENT ON FUNCTION stock(bigint) IS
-'What a queue holds. Costs as much as it holds messages: for QINFO, QLIST and queues with limits only. Plan: message_by_both, message_aside_by_queue_due.';
+'What a queue holds: counts, bytes of bodies, and when its oldest message was sent. Reads all messages of the queue, so it is for QINFO and queues with limits only. Plan: message_by_both, message_aside_by_queue_due.';
 
 CREATE FUNCTION describe_queue(op int, at_ms bigint, q queue) RETURNS answer LANGUAGE sql AS $$
     SELECT ROW(op, 'q', q.id, null, null, null, null, null, null, null, null, q.name, q.dead_letter, null, null, null,
@@ -279,13 +282,13 @@ CREATE FUNCTION describe_queue(op int, at_ms bigint, q queue) RETURNS answer LAN
     FROM stock(q.id) AS s
 $$;
 COMMENT ON FUNCTION describe_queue(int, bigint, queue) IS
-'A queue as QINFO tells it: what it holds, its limits and rules. Plan: as stock.';
+'A queue as QINFO describes it: what it holds, its limits and its rules. Plan: as stock.';
 
 -- Reading ----------------------------------------------------------------------------------------------------------
 
--- Queues above an id, at most so many: a list of all in one call keeps a batch's locks for as long as it takes. They are counted by
--- one statement, so an empty queue costs a seek in each part of the table; the counts stand in a subquery of their own, which no
--- planner turns into a join that reads the parts from end to end.
+-- Lists a page of queues: a list of all of them in one call would hold the locks of its batch for long. One statement
+-- counts them all, so an empty queue costs one seek in each part of the table. The counts are in a subquery of their own,
+-- since as a join the planner may read the parts from end to end.
 CREATE FUNCTION list_queues(op int, at_ms bigint, after bigint, want bigint) RETURNS SETOF answer
 LANGUAGE sql STABLE AS $$
     SELECT list_queues.op, 'q'::"char", page.id, null::bigint, null::int, null::int, null::bigint, null::int, null::bigint,
@@ -300,7 +303,7 @@ LANGUAGE sql STABLE AS $$
     ORDER BY page.id
 $$;
 COMMENT ON FUNCTION list_queues(int, bigint, bigint, bigint) IS
-'Queues above an id with what they hold, by id, at most so many. Costs as much as these hold messages. Plan: queue_pkey; for each queue message_by_both and message_aside_by_queue_due.';
+'The first queues with ids above `after`, at most `want`, by id, with what they hold. Reads all of their messages. Plan: queue_pkey; for each queue message_by_both and message_aside_by_queue_due.';
 
 CREATE TYPE head AS (
     place bigint,
@@ -311,7 +314,7 @@ CREATE TYPE head AS (
     bytes bigint,
     for_anyone boolean
 );
-COMMENT ON TYPE head IS 'One of the first messages that a reader may have: a row of a lane, and whether the lane is that of messages for anyone.';
+COMMENT ON TYPE head IS 'One of the first messages that a reader may get: a row of a lane, and whether it is the lane of messages for anyone.';
 
 CREATE FUNCTION heads(at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean, want bigint)
 RETURNS SETOF head LANGUAGE plpgsql AS $$
@@ -333,7 +336,7 @@ BEGIN
             SELECT *, true FROM both_lane(at_ms, 0, queue, sender, from_place, want)
             UNION ALL SELECT *, false FROM both_lane(at_ms, own, queue, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF not_own THEN
-        -- As a rule the first messages are not all the reader's own, and senders may be many.
+        -- The first messages are seldom all from the reader, and there may be many senders: so first the beginning is filtered.
         SELECT count(*), array_agg(l::head ORDER BY l.place) FILTER (WHERE l.sender_id <> reader) INTO seen, of_others FROM (
             SELECT * FROM (
                 SELECT *, true FROM queue_lane(at_ms, 0, queue, from_place, near)
@@ -371,7 +374,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION heads(bigint, int, bigint, int, boolean, boolean, bigint) IS
-'Where the first messages are that a reader may have. Two lanes (for anyone, for me); where NOTOWN does not find enough at their beginning, two for each other sender of the queue. Plan: as noted_floor; the lanes''; the senders one seek each in message_by_both, in each part.';
+'Where the first messages are that a reader may get. Reads two lanes (for anyone, for the reader); if NOTOWN does not find enough at their beginning, two lanes for each other sender of the queue. Plan: as noted_floor; the lanes''; the senders one seek each in message_by_both, in each part.';
 
 CREATE FUNCTION row_at(part smallint, tid tid, place bigint) RETURNS message LANGUAGE plpgsql AS $$
 DECLARE m message;
@@ -379,13 +382,13 @@ BEGIN
     CASE part
     WHEN 0 THEN SELECT * INTO m FROM message_0 WHERE ctid = row_at.tid;
     WHEN 1 THEN SELECT * INTO m FROM message_1 WHERE ctid = row_at.tid;
-    -- What has been removed here may be vacuumed, and another message stand there.
+    -- A removed row may have been vacuumed here, and another message may have its ctid.
     WHEN 2 THEN SELECT * INTO m FROM message_aside WHERE ctid = row_at.tid AND message_aside.place = row_at.place;
     END CASE;
     RETURN m;
 END $$;
 COMMENT ON FUNCTION row_at(smallint, tid, bigint) IS
-'A message that this transaction has found; null when somebody has taken it since. Plan: Tid Scan of one part.';
+'The message in a row that this transaction has found; null if another transaction has taken it since. Plan: Tid Scan of one part.';
 
 CREATE FUNCTION peek_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
     want bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
@@ -409,13 +412,13 @@ BEGIN
                 home := m.queue_id;
                 SELECT q.name INTO name FROM posthaste.queue q WHERE q.id = home;
             END IF;
-            -- Gone with its queue, since it was read.
+            -- The message was read, but has been deleted with its queue since.
             CONTINUE WHEN name IS NULL;
             bytes := bytes + head.bytes;
             given := given + 1;
             RETURN NEXT shown(op, m, name);
         END LOOP;
-        -- What was there has been taken since: others may stand behind it.
+        -- All that were found have been taken since, but there may be messages behind them.
         EXIT WHEN given > 0 OR is_empty;
     END LOOP;
     IF given = 0 THEN
@@ -423,7 +426,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION peek_one(int, bigint, int, bigint, int, boolean, boolean, bigint) IS
-'PEEK: the first messages that a reader may have, as many as are wanted and fit into an answer. Nothing is locked. Plan: as heads; as row_at for each message; queue_pkey for each queue.';
+'PEEK: the first messages that a reader may get, as many as are wanted and fit into an answer. Locks nothing. Plan: as heads; as row_at for each message; queue_pkey for each queue.';
 
 CREATE FUNCTION take(at_ms bigint, reader int, head_part smallint, head_tid tid, lease_ms bigint) RETURNS message
 LANGUAGE plpgsql AS $$
@@ -456,12 +459,12 @@ BEGIN
     RETURN m;
 END $$;
 COMMENT ON FUNCTION take(bigint, int, smallint, tid, bigint) IS
-'Hands a message out, for good or until the lease ends; null when somebody else has it. That one has left is for the caller to note. Plan: Tid Scan of one part.';
+'Takes a message for a reader, for good or until the lease ends; null if another transaction has taken or locked it. The caller has to note the departure. Plan: Tid Scan of one part.';
 
 CREATE FUNCTION new_receipt() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT ('x' || left(replace(gen_random_uuid()::text, '-', ''), 16))::bit(64)::bigint
 $$;
-COMMENT ON FUNCTION new_receipt() IS 'A number nobody can guess: 60 random bits of a version 4 UUID.';
+COMMENT ON FUNCTION new_receipt() IS 'A number that cannot be guessed: the first 64 bits of a version 4 UUID, 60 of them random.';
 
 CREATE FUNCTION pop_one(op int, at_ms bigint, reader int, queue bigint, sender int, not_own boolean, broadcast boolean,
     want bigint, lease_ms bigint, request_key bytea DEFAULT null, counted boolean DEFAULT false, beside boolean DEFAULT false)
@@ -479,21 +482,23 @@ DECLARE
     was_counted boolean;
     again answer;
     is_ours boolean := true;
-    -- Up to where everything was locked or taken, of what is for anyone and of what is for this reader. The former is told to others
-    -- who look in the same place, where the caller has opened such a note: queue, sender, place.
+    -- The places up to which everything was locked or taken, in the lane for anyone and in that for this reader. The former
+    -- is left for later POPs of the transaction with the same queue and sender, if the caller has set posthaste.passed,
+    -- whose fields are: queue, sender, place.
     note text[] := string_to_array(nullif(current_setting('posthaste.passed', true), ''), ' ');
     place_here constant text[] := ARRAY[coalesce(queue, 0)::text, coalesce(sender, -1)::text];
     passed_any bigint := CASE WHEN note[1:2] = place_here THEN note[3]::bigint ELSE -1 END;
     passed_own bigint := -1;
-    -- Whether something was passed over, and whether it may be back in a moment: not in a queue whose row is locked.
+    -- Whether something was passed over, and whether it may soon be available again, as a move or QPURGE gives it back. That
+    -- cannot happen while this transaction has the lock of the queue's row.
     is_passed boolean := false;
     meets_moves constant boolean := beside OR queue IS NULL;
     moves bigint := CASE WHEN meets_moves THEN moves_begun() END;
     may_be_back boolean := meets_moves AND is_moving();
 BEGIN
     IF request_key IS NOT NULL THEN
-        -- A queue's row is locked by whoever pops there; of all queues none is. Whoever looks before the lock is had may not see what
-        -- its holder has just remembered.
+        -- A POP from a queue holds the lock of its row; one without a queue holds none, so it takes a lock for the key. Without
+        -- it the reply that a concurrent POP with the same key has just remembered might not be visible.
         IF queue IS NULL THEN
             is_ours := pg_try_advisory_xact_lock(hashtextextended(encode(request_key, 'hex'), reader));
         END IF;
@@ -514,8 +519,8 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    -- What somebody else has locked is passed over. Then more are looked at, and each time twice as many: a transaction that has
-    -- taken thousands must not make others look at thousands for each of them.
+    -- Locked messages are passed over. Then more are read, each time twice as many: a transaction that has taken thousands
+    -- must not make others start over for each of these.
     LOOP
         wanted := want - cardinality(given) + 2 * seen;
         seen := 0;
@@ -541,7 +546,7 @@ BEGIN
         END LOOP;
         EXIT WHEN enough OR cardinality(given) = want;
         IF seen < wanted THEN
-            -- Where somebody moves messages, or did until just now, nothing is found only when that is over, or takes long.
+            -- While another transaction moves messages, or has ended a move just now, look again: until that is over, or takes long.
             EXIT WHEN cardinality(given) > 0 OR NOT is_passed OR NOT meets_moves OR NOT may_be_back AND moves_begun() = moves;
             EXIT WHEN NOT may_await_moves();
             PERFORM pg_sleep(0.002);
@@ -562,7 +567,7 @@ BEGIN
     IF cardinality(given) = 0 THEN
         RETURN NEXT nothing(op, queue, sender);
     ELSIF request_key IS NOT NULL THEN
-        -- One whose time is over may still be there.
+        -- A row of the same key that has ended may not have been removed yet.
         INSERT INTO remembered_pop AS r
             VALUES (reader, coalesce(queue, 0), request_key, at_ms + remembered_ms(), given, names, pop_one.counted)
             ON CONFLICT (account_id, queue_id, key) DO UPDATE SET ends_ms = excluded.ends_ms, messages = excluded.messages,
@@ -570,4 +575,4 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION pop_one(int, bigint, int, bigint, int, boolean, boolean, bigint, bigint, bytea, boolean, boolean) IS
-'POP: gives each message to exactly one reader, for it is locked before it is given and gone after; beside: without the lock of the queue''s row. Plan: as heads; one Tid Scan for each message; as note_arrival.';
+'POP: gives each message to exactly one reader, since it locks the message first and then removes or leases it. `beside`: the caller does not hold the lock of the queue''s row. Plan: as heads; one Tid Scan for each message; as note_arrival.';
