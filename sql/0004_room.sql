@@ -1,26 +1,27 @@
--- Room: what may still be sent to a queue with limits, without counting it for every batch.
+-- Room: how much may still be sent to a queue with limits, known without counting the queue for every batch.
 --
--- MAXMSGS and MAXBYTES ask how much a queue holds, and the database knows that only by counting. A kept count would have to be
--- changed by whoever adds or takes a message: a row that all of them wait for, open transactions of SQL clients included.
--- So what is kept is a bound that only senders move. When a queue is counted, the room it has left is written down; whoever sends takes a part
--- of it, and whoever takes messages says nothing. The true room is never smaller than the one written down. While that
--- suffices nothing is counted; when it does not, the queue is counted anew, so a refusal is exact. A queue that
--- holds half of what it may is counted once in half of what it may.
+-- MAXMSGS and MAXBYTES depend on how much a queue holds, which the database knows only by counting. An exact counter would
+-- have to be updated by every transaction that adds or removes a message, so all of these, open transactions of SQL
+-- clients included, would wait for one row. So a lower bound of the room is kept instead. A count writes down the room
+-- that is left; a send takes its part of it, and a removal changes nothing, so the true room is never smaller. Only when
+-- the bound does not suffice is the queue counted again, so a refusal is exact. A queue that is half full is counted once
+-- for as many messages as the other half has room for.
 --
--- Batches send under the queue's row lock, one after the other. Each writes what it leaves as a further row of `room`,
--- of which only the highest number is true. No row is updated, and the lookup is the first entry of an index read from
--- its end, so dead rows that somebody's open transaction keeps are not walked.
+-- Batches send under the queue's row lock, one after the other. Each writes the new room as a further row of `room`, of
+-- which the highest number is valid. No row is updated, and a lookup reads the last entry of an index, so it does not walk
+-- the dead rows that an open transaction keeps.
 --
--- What comes into a queue beside that lock (SQL clients, dead letters, redrive, --batch 1) is noted in `room_taken`, which
--- waits for nobody; the next batch adds it up, and remembers which transactions are done with, so as not to walk their dead rows
--- again. Whoever has not committed when a queue is counted is not counted, as ever.
+-- Messages that enter a queue without that lock (SQL clients, dead letters, redrive, --batch 1) are noted in `room_taken`,
+-- which needs no waiting. The next batch subtracts them, and records up to which transaction it did, so that their dead
+-- rows are not walked again. A count does not see transactions that have not committed yet.
 --
--- A queue that stays full would be counted by every batch that sends there. So from when it is found full on, what leaves is
--- noted too, and what is written down is no bound but the room itself. Whoever took a message just before may have noted
--- nothing and not committed: so it is relied on only after a count that began a second later. What was taken by a transaction that
--- was open for longer, and whatever else was not noted, is found out by the next count, once in a minute.
+-- A queue that stays full would be counted by every batch that sends to it. So from the time that a count finds it full,
+-- messages that leave are noted too, and the room written down is exact. A transaction that removed a message just before
+-- may have noted nothing and not committed yet, so the room counts as exact only after a count that began at least a
+-- second later. Removals by transactions that were open for longer, and any others that were not noted, are found by the
+-- next count, which is due once a minute.
 --
--- A small queue is counted in less time than this takes, and is.
+-- A small queue is simply counted, which takes less time than all this.
 
 SET LOCAL search_path = posthaste;
 
@@ -29,14 +30,14 @@ CREATE TABLE room (
     number bigint NOT NULL,
     messages bigint NOT NULL,
     bytes bigint NOT NULL,
-    -- What transactions before this one have noted is done with.
+    -- The notes of transactions before this one are already included.
     taken_from xid8 NOT NULL,
-    -- Since when what leaves is noted too; when the queue was counted last. Null: nothing that leaves is noted.
+    -- When messages that leave began to be noted; when the last count began. Null: those that leave are not noted.
     noted_ms bigint,
     counted_ms bigint,
     PRIMARY KEY (queue_id, number)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-COMMENT ON TABLE room IS 'What may at least be sent to large queues with limits; of a queue the highest number is true.';
+COMMENT ON TABLE room IS 'How much may at least still be sent to each large queue with limits; of the rows of a queue the highest number is valid.';
 
 CREATE TABLE room_taken (
     queue_id bigint NOT NULL,
@@ -46,25 +47,26 @@ CREATE TABLE room_taken (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 ALTER TABLE room_taken REPLICA IDENTITY FULL;
 CREATE INDEX room_taken_by_queue ON room_taken (queue_id, transaction);
-COMMENT ON TABLE room_taken IS 'What came into such queues beside their lock, and less than nothing for what left a full one, until the next batch takes it from their room.';
+COMMENT ON TABLE room_taken IS 'Messages that entered queues with a row in room without their lock, negative for those that left a full one, until the next batch subtracts them from the room.';
 
--- Up to when what leaves is noted. A sequence, because it can be read without a statement, and because everybody sees at once what is set.
+-- The time until which messages that leave are noted. A sequence can be read without a statement, and a new value is
+-- visible to all transactions at once.
 CREATE SEQUENCE room_noted_until MINVALUE 0;
 
 CREATE FUNCTION room_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 200::bigint $$;
-COMMENT ON FUNCTION room_from() IS 'Messages from which on it costs less to keep the room of a queue than to count the queue for every batch.';
+COMMENT ON FUNCTION room_from() IS 'The number of messages from which on it is cheaper to keep the room of a queue than to count it for every batch.';
 
 CREATE FUNCTION room_exact_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 1000::bigint $$;
-COMMENT ON FUNCTION room_exact_from() IS 'Messages from which on it costs less to note what leaves a full queue than to count it for every batch.';
+COMMENT ON FUNCTION room_exact_from() IS 'The number of messages from which on it is cheaper to note what leaves a full queue than to count it for every batch.';
 
--- PL/pgSQL, here and below, whose plans are kept: in SQL they would be planned anew for each message.
+-- Here and below in PL/pgSQL, which caches plans: functions in SQL would be planned anew for each message.
 CREATE FUNCTION room_of(queue bigint) RETURNS room LANGUAGE plpgsql AS $$
 DECLARE kept room;
 BEGIN
     SELECT * INTO kept FROM room WHERE queue_id = queue ORDER BY number DESC LIMIT 1;
     RETURN kept;
 END $$;
-COMMENT ON FUNCTION room_of(bigint) IS 'The room that is written down. Plan: room_pkey, backwards.';
+COMMENT ON FUNCTION room_of(bigint) IS 'The room that is written down for a queue; null if there is none. Plan: room_pkey, backwards.';
 
 CREATE FUNCTION note_arrival(queue bigint, messages bigint, bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -73,19 +75,19 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION note_arrival(bigint, bigint, bigint) IS
-'Takes what comes into a queue beside its lock from its room, if that is written down. Waits for nobody. Plan: as room_of.';
+'Notes messages that enter a queue without its lock, if its room is written down: they are subtracted from it. Does not wait. Plan: as room_of.';
 
 CREATE FUNCTION leaving_is_noted() RETURNS boolean LANGUAGE sql AS $$
     SELECT coalesce(pg_sequence_last_value('posthaste.room_noted_until') > now_ms(), false)
 $$;
-COMMENT ON FUNCTION leaving_is_noted() IS 'Whether some queue is full, and whoever removes messages has to call note_departure or note_departures. Inlined.';
+COMMENT ON FUNCTION leaving_is_noted() IS 'Whether some queue is full, so that every function that removes messages has to note them by note_departure or note_departures. Inlined.';
 
 CREATE FUNCTION note_departure(queue bigint, bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM note_arrival(queue, -1, -bytes);
 END $$;
 COMMENT ON FUNCTION note_departure(bigint, bigint) IS
-'Gives back to the room of a queue what a message took, if that is written down. Waits for nobody. Plan: as note_arrival.';
+'Notes that a message leaves a queue, if the room of the queue is written down: it is added to it. Does not wait. Plan: as note_arrival.';
 
 CREATE FUNCTION weight(part int, tids tid[]) RETURNS TABLE (queue_id bigint, messages bigint, bytes bigint) LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -93,16 +95,16 @@ BEGIN
     RETURN QUERY SELECT m.queue_id, count(*), sum(octet_length(m.body))::bigint FROM message m
         WHERE m.ring = part AND m.ctid = ANY(tids) GROUP BY m.queue_id;
 END $$;
-COMMENT ON FUNCTION weight(int, tid[]) IS 'What these rows are in the room of their queues. Plan: a Tid Scan, which reads lengths and no bodies.';
+COMMENT ON FUNCTION weight(int, tid[]) IS 'How many messages and bytes these rows are, for each queue. Plan: a Tid Scan, which reads lengths and no bodies.';
 
--- Whoever removes rows by where they are has index scans switched off.
+-- Functions that remove rows by ctid have index scans switched off; they are switched on again here.
 CREATE FUNCTION note_departures(part int, tids tid[]) RETURNS void LANGUAGE plpgsql
 SET enable_indexscan = on SET enable_indexonlyscan = on AS $$
 BEGIN
     PERFORM note_arrival(w.queue_id, -w.messages, -w.bytes) FROM weight(part, tids) AS w;
 END $$;
 COMMENT ON FUNCTION note_departures(int, tid[]) IS
-'The same for rows that are locked and about to be removed. Plan: as weight; as note_arrival for each queue.';
+'Notes that the messages of these rows leave their queues; the rows are locked and about to be removed. Plan: as weight; as note_arrival for each queue.';
 
 CREATE FUNCTION write_room(new room) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -110,17 +112,17 @@ BEGIN
     INSERT INTO room SELECT (new).*;
 END $$;
 COMMENT ON FUNCTION write_room(room) IS
-'The room of a queue whose row is locked, in place of the one before. Plan: room_pkey.';
+'Writes the room of a queue, whose row is locked, in place of the one before. Plan: room_pkey.';
 
 CREATE FUNCTION not_done(kept room) RETURNS xid8 LANGUAGE sql STABLE AS $$
-    -- Where the database was restored into another cluster, transactions have begun anew.
+    -- In a database that was restored into another cluster, numbers of transactions may be lower than before.
     SELECT CASE WHEN (kept).taken_from <= pg_snapshot_xmin(pg_current_snapshot()) THEN (kept).taken_from ELSE '0'::xid8 END
 $$;
-COMMENT ON FUNCTION not_done(room) IS 'The first transaction whose notes a room may not know. Inlined.';
+COMMENT ON FUNCTION not_done(room) IS 'The first transaction whose notes may not be included in this room. Inlined.';
 
 CREATE FUNCTION less_taken(kept room) RETURNS room LANGUAGE plpgsql AS $$
 BEGIN
-    -- A limit that is not set leaves the most that there can be, and what leaves may not add to it.
+    -- A limit that is not set means the highest bigint, to which the messages that leave must not add.
     WITH taken AS (DELETE FROM room_taken t WHERE t.queue_id = kept.queue_id AND t.transaction >= not_done(kept)
         RETURNING t.messages, t.bytes)
     SELECT least(kept.messages - coalesce(sum(t.messages), 0), 9223372036854775807),
@@ -130,12 +132,12 @@ BEGIN
     RETURN kept;
 END $$;
 COMMENT ON FUNCTION less_taken(room) IS
-'A room without what was noted since it was written down, which is noted no more. Plan: room_taken_by_queue.';
+'A room less what was noted since it was written down; removes these notes. Plan: room_taken_by_queue.';
 
 CREATE FUNCTION is_exact(kept room) RETURNS boolean LANGUAGE sql AS $$
     SELECT (kept).counted_ms BETWEEN greatest((kept).noted_ms + 1000, now_ms() - 60000) AND now_ms()
 $$;
-COMMENT ON FUNCTION is_exact(room) IS 'Whether a room is no bound but all there is: nothing has left that was not noted. Inlined.';
+COMMENT ON FUNCTION is_exact(room) IS 'Whether a room is exact and not a lower bound only: all messages that left were noted. Inlined.';
 
 CREATE FUNCTION count_room(q queue, kept room, messages bigint, bytes bigint) RETURNS room LANGUAGE plpgsql AS $$
 DECLARE
@@ -143,7 +145,7 @@ DECLARE
     ended_ms bigint;
     held bigint;
 BEGIN
-    -- One statement, so that what is counted is what is noted no more.
+    -- One statement has one snapshot: the notes that it removes are those of messages that it counts.
     WITH taken AS (DELETE FROM room_taken t WHERE t.queue_id = q.id AND t.transaction >= not_done(kept))
     SELECT coalesce(q.messages_max - count(*), 9223372036854775807),
         coalesce(q.bytes_max - coalesce(sum(octet_length(body)), 0), 9223372036854775807), count(*),
@@ -157,7 +159,7 @@ BEGIN
     END IF;
     IF held >= room_exact_from() AND (kept.messages < messages OR kept.bytes < bytes) THEN
         ended_ms := now_ms();
-        -- Longer than it is relied on, since clocks are not read at one moment.
+        -- 90 s and not 60, which is how long is_exact relies on it, since the clock is read at different moments.
         PERFORM setval('posthaste.room_noted_until',
             greatest(ended_ms + 90000, pg_sequence_last_value('posthaste.room_noted_until')));
         IF (kept.counted_ms BETWEEN ended_ms - 80000 AND begun_ms) IS NOT TRUE THEN
@@ -168,14 +170,14 @@ BEGIN
     RETURN kept;
 END $$;
 COMMENT ON FUNCTION count_room(queue, room, bigint, bigint) IS
-'The room of a queue by counting what it holds. Where it is large and does not have what is wanted, what leaves is noted from now on. Plan: room_taken_by_queue; as stored.';
+'The room of a queue, counted from what it holds. If the queue is large and has not the room that is wanted, messages that leave are noted from now on. Plan: room_taken_by_queue; as stored.';
 
 CREATE OR REPLACE FUNCTION refused_for_room(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE
-    -- Settings of a middleware's transaction, in which no client has a say.
-    -- The queue that was looked at last in this transaction, what may still be sent to it, and of its room number, transaction and times.
+    -- Both are settings of a middleware's transaction, which no client can change.
+    -- The queue that this transaction asked about last, then the fields of its room: messages, bytes, number, and so on.
     known bigint[] := string_to_array(nullif(current_setting('posthaste.room', true), ''), ' ');
-    -- The queues that were looked through since something left any: to do so again would find no more room.
+    -- The queues that were counted since messages last left any queue: to count them again would find no more room.
     looked_through text[] := string_to_array(current_setting('posthaste.full', true), ' ');
     kept room;
     written room;
@@ -218,10 +220,10 @@ BEGIN
     RETURN refused;
 END $$;
 COMMENT ON FUNCTION refused_for_room(int, queue, bigint, bigint) IS
-'Null when so much may be sent to a queue with limits whose row is locked, else the refusal. Takes it from the room that is written down; counts what the queue holds when that does not suffice and may be less than there is. Plan: as room_of, less_taken, write_room, count_room.';
+'Null if so much may be sent to a queue with limits, whose row is locked, else the refusal. Subtracts it from the room that is written down; counts the queue if that does not suffice and is not exact. Plan: as room_of, less_taken, write_room, count_room.';
 
--- What a transaction of an SQL client may still send, once it has asked. In a table and not in a setting, for anybody may change those.
--- Of a transaction and queue the highest number is true, as in `room`.
+-- What a transaction of an SQL client may still send to a queue, after its first question. Not a setting, since any client
+-- may change settings. Of the rows of a transaction and queue the highest number is valid, as in `room`.
 CREATE UNLOGGED TABLE room_beside (
     transaction xid8 NOT NULL,
     queue_id bigint NOT NULL,
@@ -230,16 +232,16 @@ CREATE UNLOGGED TABLE room_beside (
     bytes bigint NOT NULL,
     PRIMARY KEY (transaction, queue_id, number)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-COMMENT ON TABLE room_beside IS 'What may still be sent to queues with limits by transactions that send without their lock.';
+COMMENT ON TABLE room_beside IS 'What transactions that send without the lock of a queue''s row may still send to queues with limits.';
 
 CREATE FUNCTION write_room_beside(queue bigint, new_number bigint, messages bigint, bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- No row of another transaction: with a snapshot of its own this one would fail where that row has gone meanwhile.
+    -- Only rows of this transaction: at REPEATABLE READ it would fail on a row that another one has removed meanwhile.
     DELETE FROM room_beside WHERE transaction = pg_current_xact_id() AND queue_id = queue AND number >= new_number - 1;
     INSERT INTO room_beside VALUES (pg_current_xact_id(), queue, new_number, messages, bytes);
 END $$;
 COMMENT ON FUNCTION write_room_beside(bigint, bigint, bigint, bigint) IS
-'What this transaction may still send to a queue, in place of the number before. Waits for nobody. Plan: room_beside_pkey.';
+'Writes what this transaction may still send to a queue, in place of the row before. Does not wait. Plan: room_beside_pkey.';
 
 CREATE FUNCTION forget_room_beside(most int) RETURNS void LANGUAGE sql AS $$
     DELETE FROM room_beside WHERE ctid = ANY(ARRAY(
@@ -247,7 +249,7 @@ CREATE FUNCTION forget_room_beside(most int) RETURNS void LANGUAGE sql AS $$
         ORDER BY transaction, queue_id, number LIMIT most FOR UPDATE SKIP LOCKED))
 $$;
 COMMENT ON FUNCTION forget_room_beside(int) IS
-'Removes what transactions have left behind that are over, at most so many rows. Plan: room_beside_pkey; one Tid Scan.';
+'Removes the rows of transactions that have ended, at most so many. Plan: room_beside_pkey; one Tid Scan.';
 
 CREATE FUNCTION refused_beside(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -281,7 +283,7 @@ BEGIN
     RETURN null;
 END $$;
 COMMENT ON FUNCTION refused_beside(int, queue, bigint, bigint) IS
-'The same for who sends without that lock, and so may overshoot together with others; counts but for many sends of a transaction once. Plan: room_beside_pkey, backwards; as room_of, room_taken_by_queue; stock().';
+'Null if so much may be sent to a queue with limits, whose row is not locked, else the refusal. Concurrent transactions may together exceed a limit. Counts the queue at most once for many sends of a transaction. Plan: room_beside_pkey, backwards; as room_of, room_taken_by_queue; stock().';
 
 CREATE FUNCTION refusal_beside(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
 LANGUAGE plpgsql AS $$
@@ -298,7 +300,7 @@ BEGIN
     RETURN refused;
 END $$;
 COMMENT ON FUNCTION refusal_beside(int, queue, int, text, bigint, bigint) IS
-'Why a message may not be sent, for who sends without the lock of the queue''s row. As refusal. Plan: as refusal, refused_beside.';
+'Why a message may not be sent, as refusal, for a transaction without the lock of the queue''s row; null if it may. Plan: as refusal, refused_beside.';
 
 CREATE FUNCTION settle_rooms() RETURNS void LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
@@ -322,7 +324,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION settle_rooms() IS
-'Takes what was noted from the rooms of queues to which no batch sends, and forgets what was noted for queues that have none any more; to be called now and then. Passes over queues that are locked. Plan: reads all of room_taken_by_queue; queue_pkey, as room_of, less_taken and write_room for each queue.';
+'Subtracts what was noted from the rooms of queues, also where no batch sends, and removes the notes for queues that have no room any more; to be called now and then. Passes over locked queues. Plan: reads all of room_taken_by_queue; queue_pkey, as room_of, less_taken and write_room for each queue.';
 
 CREATE FUNCTION forget_room() RETURNS trigger LANGUAGE plpgsql SET search_path = posthaste, pg_temp AS $$
 BEGIN
@@ -330,7 +332,7 @@ BEGIN
     DELETE FROM room_taken WHERE queue_id = old.id;
     RETURN null;
 END $$;
-COMMENT ON FUNCTION forget_room() IS 'A queue with other limits has to be counted anew; one that is gone has no room. Plan: room_pkey, room_taken_by_queue.';
+COMMENT ON FUNCTION forget_room() IS 'Removes the room of a queue whose limits have changed, which has to be counted again, or that was deleted. Plan: room_pkey, room_taken_by_queue.';
 
 CREATE TRIGGER forget_room_of_changed AFTER UPDATE OF messages_max, bytes_max ON queue
     FOR EACH ROW EXECUTE FUNCTION forget_room();

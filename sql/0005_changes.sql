@@ -1,12 +1,12 @@
--- The rules that change queues and messages, one request at a time; the rest of the rules stand in 0003.
+-- The rules that change queues and messages, one request at a time; 0003 has the rest of the rules.
 
 SET LOCAL search_path = posthaste;
 
 -- Moving -------------------------------------------------------------------------------------------------------------
 
--- Whoever moves messages, or removes them and may have to give them back, has their rows locked meanwhile, as somebody who takes them
--- has; and a POP that names no queue, or is made by SQL, passes over what is locked, for it waits for nobody. So it is noted who does
--- that: by a lock that is shared, until the end of the transaction, and by a sequence, which tells that somebody has begun.
+-- A transaction that moves messages, or removes them and may have to give them back, locks their rows, as a POP does. A
+-- POP by SQL, or one that names no queue, passes over locked rows and so might miss messages that are only being moved.
+-- So such a transaction holds a shared advisory lock until its end, and a sequence tells how many have begun.
 CREATE SEQUENCE moves;
 
 CREATE FUNCTION begin_move() RETURNS void LANGUAGE plpgsql AS $$
@@ -15,20 +15,20 @@ BEGIN
     PERFORM nextval('posthaste.moves');
 END $$;
 COMMENT ON FUNCTION begin_move() IS
-'This transaction is going to lock messages that stay ready, or may be given back. Not for transactions of applications, which may last. Plan: no table.';
+'Announces that this transaction is going to lock messages that stay ready, or may be given back. Not for transactions of applications, which may last long. Plan: no table.';
 
 CREATE FUNCTION moves_begun() RETURNS bigint LANGUAGE sql AS $$
     SELECT coalesce(pg_sequence_last_value('posthaste.moves'), 0)
 $$;
-COMMENT ON FUNCTION moves_begun() IS 'How many have begun so far. Read before it is asked whether one goes on.';
+COMMENT ON FUNCTION moves_begun() IS 'How many moves have begun so far. To be read before is_moving, so that none is missed.';
 
 CREATE FUNCTION is_moving() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    -- Who shares the lock keeps us from having it alone, which is for no time. In one expression, so that nothing comes between that
-    -- would leave it to the session. Our own transaction does not count.
+    -- Takes the lock exclusively, which fails while another session shares it, and releases it at once: in one expression,
+    -- so that no error in between leaves the lock to the session. The locks of this session do not conflict.
     RETURN NOT pg_try_advisory_lock(hashtext('posthaste.moves'), 0) OR NOT pg_advisory_unlock(hashtext('posthaste.moves'), 0);
 END $$;
-COMMENT ON FUNCTION is_moving() IS 'Whether a transaction of somebody else moves messages. Waits for nobody. Plan: no table.';
+COMMENT ON FUNCTION is_moving() IS 'Whether another transaction is moving messages. Does not wait. Plan: no table.';
 
 CREATE FUNCTION may_await_moves() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE until_ms bigint := nullif(current_setting('posthaste.moves_awaited_until', true), '')::bigint;
@@ -40,7 +40,7 @@ BEGIN
     RETURN now_ms() <= until_ms;
 END $$;
 COMMENT ON FUNCTION may_await_moves() IS
-'Whether a POP may wait for messages that are being moved: for half a second from when the first POP of the transaction asks. The POPs of a batch have that together, since others wait for the batch meanwhile. Plan: no table.';
+'Whether a POP may still wait for messages that are being moved: until half a second after the first POP of the transaction asked. The POPs of a batch share that time, since other batches wait for it. Plan: no table.';
 
 -- Sending ----------------------------------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ BEGIN
     RETURN number;
 END $$;
 COMMENT ON FUNCTION put(bigint, smallint, int, int, queue, bytea, bytea, bigint, bigint, int) IS
-'Stores one message. Only what is ready at once and has no priority may stand in the ring. Plan: one INSERT.';
+'Stores one message and returns its id. A message with a delay or a priority is kept aside, any other in the given part. Plan: one INSERT.';
 
 CREATE FUNCTION refusal(op int, q queue, sender int, recipient text, messages bigint, bytes bigint) RETURNS answer
 LANGUAGE plpgsql AS $$
@@ -71,7 +71,7 @@ BEGIN
     RETURN null;
 END $$;
 COMMENT ON FUNCTION refusal(int, queue, int, text, bigint, bigint) IS
-'Why a message may not be sent: FORBIDSELF, STRICT, MAXMSGS, MAXBYTES; null when it may. Recipient null: anyone, *: everyone. Plan: account_pkey, account_name_key; as refused_for_room.';
+'Why a message may not be sent: FORBIDSELF, STRICT, MAXMSGS or MAXBYTES; null if it may. Recipient null: anyone, *: everyone. Plan: account_pkey, account_name_key; as refused_for_room.';
 
 CREATE FUNCTION send_one(op int, at_ms bigint, part smallint, sender int, q queue, content bytea, recipient text,
     content_headers bytea, delay_ms bigint, ttl_ms bigint, priority int, request_key bytea) RETURNS SETOF answer LANGUAGE plpgsql AS $$
@@ -118,7 +118,7 @@ BEGIN
     RETURN NEXT numbered(op, number);
 END $$;
 COMMENT ON FUNCTION send_one(int, bigint, smallint, int, queue, bytea, text, bytea, bigint, bigint, int, bytea) IS
-'SEND with everything: every refusal is decided before anything is stored. Plan: remembered_send_pkey, account_name_key; stock() where the queue has limits.';
+'SEND with all of its options. Every refusal is decided before anything is stored. Plan: remembered_send_pkey, account_name_key; stock() where the queue has limits.';
 
 CREATE FUNCTION send_all(op int, at_ms bigint, part smallint, sender int, q queue, contents bytea[]) RETURNS SETOF answer
 LANGUAGE plpgsql AS $$
@@ -136,7 +136,7 @@ BEGIN
         RETURN NEXT available(q.id, sender, 0);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION send_all(int, bigint, smallint, int, queue, bytea[]) IS 'SENDMANY: all or none. Plan: as refusal; one INSERT for each.';
+COMMENT ON FUNCTION send_all(int, bigint, smallint, int, queue, bytea[]) IS 'SENDMANY: stores all of the messages or none. Plan: as refusal; one INSERT for each.';
 
 -- Leases -----------------------------------------------------------------------------------------------------------
 
@@ -144,14 +144,14 @@ CREATE FUNCTION held(at_ms bigint, account int, message_id bigint, receipt_shown
 LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
 DECLARE m message;
 BEGIN
-    -- Waited for, as in ack_step.
+    -- Waits for the row lock, for the reason that ack_step gives.
     SELECT * INTO m FROM message WHERE ring = 2 AND id = message_id AND due_ms > at_ms AND holder_id IS NOT NULL
         AND CASE WHEN receipt_shown IS NULL THEN holder_id = account ELSE receipt = receipt_shown END
         FOR UPDATE;
     RETURN m;
 END $$;
 COMMENT ON FUNCTION held(bigint, int, bigint, bigint) IS
-'A leased message, locked, if the handle names the lease under way: by receipt, or by id for the holder. Plan: message_aside_by_id.';
+'Locks and returns a leased message if the request names its current lease: by the receipt, or without one as the holder; else null. Plan: message_aside_by_id.';
 
 CREATE FUNCTION lock_leases(at_ms bigint, kinds "char"[], named bigint[], acknowledged bigint[]) RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
@@ -163,12 +163,12 @@ BEGIN
             FOR UPDATE) AS l;
 END $$;
 COMMENT ON FUNCTION lock_leases(bigint, "char"[], bigint[], bigint[]) IS
-'Locks the leases that NACKs, EXTENDs and ACKs name, in one order. Plan: message_aside_by_id.';
+'Locks the leases that NACKs, EXTENDs and ACKs name, in the order of ids. Plan: message_aside_by_id.';
 
 CREATE FUNCTION renew_leases(from_ms bigint, to_ms bigint, lent bigint[], kinds "char"[], popped bigint[], extended bigint[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- One time after the other, ordered as the one index that serves is: to who plans for an empty table another one looks as good.
+    -- One time after the other, in the order of the right index: for an empty table another looks as good to the planner.
     UPDATE message_aside SET due_ms = due_ms + to_ms - from_ms WHERE ctid = ANY(ARRAY(
         SELECT l.tid FROM (
                 SELECT after(from_ms, u.ms) FROM unnest(lent) AS u(ms) WHERE u.ms IS NOT NULL
@@ -181,7 +181,7 @@ BEGIN
                 ORDER BY due_ms) AS l));
 END $$;
 COMMENT ON FUNCTION renew_leases(bigint, bigint, bigint[], "char"[], bigint[], bigint[]) IS
-'Leases that this transaction has given at one time count from another. They are found by when they end, for what the POPs and EXTENDs of a batch ask is known. Plan: message_aside_by_due.';
+'Makes the leases that this transaction has given at from_ms count from to_ms. They are found by when they end, since the lease times of the batch''s POPs and EXTENDs are known. Plan: message_aside_by_due.';
 
 CREATE FUNCTION give_back(m message, at_ms bigint, delay_ms bigint, why text) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -206,7 +206,7 @@ BEGIN
         IF leaving_is_noted() THEN
             PERFORM note_departure(m.queue_id, octet_length(m.body));
         END IF;
-        -- What is remembered of the room of a queue knows nothing of this.
+        -- The room that this transaction remembers does not include this change.
         PERFORM set_config('posthaste.room', '', true);
         RETURN NEXT available(grave, m.sender_id, m.recipient_id);
     ELSE
@@ -218,24 +218,24 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
-'A leased message comes back without an ACK: it vanishes if its TTL is over, becomes a dead letter if that was its last chance, or can be read again. Plan: queue_pkey, queue_name_key, message_aside_by_id; as note_arrival.';
+'Ends a lease without an ACK: the message is removed if its TTL is over, becomes a dead letter if that was its last delivery, or else can be read again, after a delay if one is given. Plan: queue_pkey, queue_name_key, message_aside_by_id; as note_arrival.';
 
 -- Queues as a whole ------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION patience_left() RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
-    -- Batches are over in no time; an application's transaction need not be. Shorter than deadlock_timeout.
+    -- Batches end soon; an application's transaction may last. 300 ms is less than deadlock_timeout.
     RETURN greatest(300 - coalesce(nullif(current_setting('posthaste.waited', true), '')::int, 0), 1);
 END $$;
 COMMENT ON FUNCTION patience_left() IS
-'For how many milliseconds QDELETE and QPURGE may still wait for others: one batch may delete many queues, and keeps everybody waiting meanwhile who uses one of them. At least 1, since 0 as a lock_timeout is none.';
+'For how many milliseconds QDELETE and QPURGE of this transaction may still wait for other transactions. They share 300 ms, since one batch may delete many queues, and all users of these wait meanwhile. At least 1, since a lock_timeout of 0 means none.';
 
 CREATE FUNCTION note_wait(since timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('posthaste.waited',
         (300 - patience_left() + (extract(epoch FROM clock_timestamp() - since) * 1000)::int)::text, true);
 END $$;
-COMMENT ON FUNCTION note_wait(timestamptz) IS 'From that patience goes what has passed since.';
+COMMENT ON FUNCTION note_wait(timestamptz) IS 'Subtracts the time since then from patience_left.';
 
 CREATE FUNCTION empty_queue(queue bigint, if_large text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -248,11 +248,11 @@ DECLARE
 BEGIN
     IF if_large = 'refuse' THEN
         PERFORM refuse_if_large(queue);
-        -- What is removed is given back where the rest is not to be had.
+        -- What is removed is rolled back if the rest cannot be locked in time.
         PERFORM begin_move();
     END IF;
     LOOP
-        -- Nobody waits for messages that are ready, so they may be held while others end.
+        -- No transaction waits for ready messages, so their rows may stay locked while this one waits for others to end.
         FOR p IN 0..2 LOOP
             tids := ARRAY(SELECT ctid FROM message WHERE ring = p AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
                 ORDER BY queue_id, sender_id, recipient_id, place FOR UPDATE SKIP LOCKED);
@@ -271,7 +271,8 @@ BEGIN
             END IF;
             RAISE lock_not_available;
         EXCEPTION WHEN lock_not_available THEN
-            -- Leased ones are let go until the next attempt: whoever waits for one, to ACK it, may hold what is missing here.
+            -- The exception releases the leased messages until the next attempt: a transaction that waits for one of them, to
+            -- ACK it, may hold the lock that is missing here.
             IF waits_since IS NULL THEN
                 waits_since := clock_timestamp();
                 patience_ends := waits_since + patience_left() * interval '1 ms';
@@ -284,7 +285,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION empty_queue(bigint, text) IS
-'Removes every message that was sent before. Refused, if asked for, of a queue that is to be swept first. Null when somebody else''s transaction, which takes one or gives one back, does not end while there is patience_left; what is removed by then is to be rolled back. Plan: message_by_both on each part; message_aside_by_queue_due.';
+'Removes every message that was sent to a queue before, and returns how many. With if_large = refuse it fails for a large queue, which is to be swept first. Null if another transaction that takes or gives back one of the messages does not end within patience_left; then the caller has to roll back what was removed. Plan: message_by_both on each part; message_aside_by_queue_due.';
 
 CREATE FUNCTION purge_queue(queue bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -301,7 +302,7 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN null;
 END $$;
 COMMENT ON FUNCTION purge_queue(bigint) IS
-'QPURGE: how many messages it removed. Refused for a large queue; null, with nothing changed, as empty_queue. Plan: as empty_queue.';
+'QPURGE: removes the messages of a queue and returns how many. Fails for a large queue; null, with nothing changed, where empty_queue returns null. Plan: as empty_queue.';
 
 CREATE FUNCTION remove_rows(part int, tids tid[]) RETURNS bigint LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -315,12 +316,12 @@ BEGIN
     RETURN removed;
 END $$;
 COMMENT ON FUNCTION remove_rows(int, tid[]) IS
-'Removes rows that are locked. Plan: Tid Scan, even where a table looks empty when this is planned; as note_departures.';
+'Removes rows that are locked, and returns how many. Plan: Tid Scan, even where a table looks empty when this is planned; as note_departures.';
 
 CREATE FUNCTION is_empty(queue bigint, newest bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE from_place bigint := noted_floor();
 BEGIN
-    -- Ranges and orders as in `stored`, and ids in a form that no index offers.
+    -- Ranges and orders as in `stored`; `id + 0`, so that the planner considers no index on the id.
     RETURN (SELECT queue_id FROM message
             WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL AND id + 0 <= newest
                 AND place >= from_place
@@ -333,7 +334,7 @@ BEGIN
             ORDER BY queue_id, id LIMIT 1) IS NULL;
 END $$;
 COMMENT ON FUNCTION is_empty(bigint, bigint) IS
-'Whether a queue holds no message up to this one. Plan: message_by_both on each part; message_aside_by_queue_due.';
+'Whether a queue holds no message with an id up to newest. Plan: message_by_both on each part; message_aside_by_queue_due.';
 
 CREATE FUNCTION remove_queue(queue bigint, if_large text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -367,10 +368,10 @@ BEGIN
     RETURN removed;
 END $$;
 COMMENT ON FUNCTION remove_queue(bigint, text) IS
-'QDELETE: how many messages went with the queue; if_large: refuse, or remove. Null, with nothing changed, when a transaction of somebody else that sends to the queue or takes from it does not end while there is patience_left. -1 when somebody else has removed it meanwhile, which whoever holds its row need not expect. Plan: queue_pkey; as empty_queue.';
+'QDELETE: removes a queue with its messages, and returns how many these were. If the queue is large: refuse or remove, as if_large says. Null, with nothing changed, if another transaction that sends to the queue or takes from it does not end within patience_left. -1 if another transaction has deleted the queue meanwhile, which cannot happen while the caller holds its row lock. Plan: queue_pkey; as empty_queue.';
 
 CREATE FUNCTION redriven_at_once() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 5000 $$;
-COMMENT ON FUNCTION redriven_at_once() IS 'So many dead letters start anew in one transaction, which takes about a quarter of a second.';
+COMMENT ON FUNCTION redriven_at_once() IS 'How many dead letters are redriven in one transaction, which takes about a quarter of a second.';
 
 CREATE FUNCTION letters_after(queue bigint, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint,
     OUT letters tid[]) LANGUAGE plpgsql AS $$
@@ -411,7 +412,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION letters_after(bigint, int, int, int, bigint) IS
-'Locks the next dead letters of a queue that nobody holds, as many as start anew at once, and says where to go on: part 2 is what is ready, 3 what is delayed; null: that was all. To begin: 2, 0, 0, 0. Plan: message_by_both on the aside, or message_aside_by_queue_due.';
+'Locks the next dead letters of a queue that are not leased, at most redriven_at_once, and returns where to continue: part 2 has the ready ones, 3 the delayed ones; null: that was all. To begin: 2, 0, 0, 0. Plan: message_by_both on the aside, or message_aside_by_queue_due.';
 
 CREATE FUNCTION start_anew(letters tid[], to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -425,14 +426,14 @@ BEGIN
             null::bigint, null::bigint, null::bigint, null::text, null::text, null::text, null::bytea, null::bytea, null::bigint[];
 END $$;
 COMMENT ON FUNCTION start_anew(tid[], bigint) IS
-'Puts dead letters that are locked into a queue; for each the news that it is available, and its body''s length. Plan: a Tid Scan; as note_departures.';
+'Moves dead letters that are locked to a queue, as new messages with no deliveries; returns for each that it became available, with the length of its body. Plan: a Tid Scan; as note_departures.';
 
 CREATE FUNCTION first_queues(letters tid[]) RETURNS TABLE (name text, tids tid[]) LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 BEGIN
     RETURN QUERY SELECT first_queue, array_agg(ctid) FROM message WHERE ring = 2 AND ctid = ANY(letters) GROUP BY first_queue;
 END $$;
-COMMENT ON FUNCTION first_queues(tid[]) IS 'Where dead letters were sent to. Plan: a Tid Scan.';
+COMMENT ON FUNCTION first_queues(tid[]) IS 'The dead letters grouped by the queue that they were first sent to. Plan: a Tid Scan.';
 
 CREATE FUNCTION redrive_letters(letters tid[], to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -455,7 +456,7 @@ BEGIN
     RETURN NEXT numbered(null, moved);
 END $$;
 COMMENT ON FUNCTION redrive_letters(tid[], bigint) IS
-'Dead letters that are locked start anew, in their first queues or in this one; news of them, and how many. One whose first queue is gone stays. Plan: Tid Scans; queue_name_key for each first queue.';
+'Redrives dead letters that are locked, to their first queues or, if given, to one queue; returns what became available, and how many were moved. One whose first queue is gone stays. Plan: Tid Scans; queue_name_key for each first queue.';
 
 CREATE FUNCTION redrive(op int, from_queue bigint, to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -470,7 +471,7 @@ BEGIN
         IF part = first_part THEN
             PERFORM refuse_large(from_queue);
         END IF;
-        -- To have a letter start anew takes as long as to remove five messages.
+        -- To redrive a letter takes as long as to remove five messages.
         PERFORM count_removal(from_queue, 5 * cardinality(letters));
         FOR told IN SELECT * FROM redrive_letters(letters, to_queue) LOOP
             IF told.kind = 'i' THEN
@@ -483,7 +484,7 @@ BEGIN
     RETURN NEXT numbered(op, moved);
 END $$;
 COMMENT ON FUNCTION redrive(int, bigint, bigint) IS
-'QREDRIVE: dead letters start anew. One that a reader holds stays, and so does one whose first queue is gone. Refused where there are too many to do it at once. Plan: as letters_after, redrive_letters.';
+'QREDRIVE: moves the dead letters of a queue back to their first queues or to a given one. One that is leased stays, and so does one whose first queue is gone. Fails if there are too many for one transaction. Plan: as letters_after, redrive_letters.';
 
 CREATE FUNCTION browse(op int, queue bigint, after bigint, want bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -503,7 +504,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION browse(int, bigint, bigint, bigint) IS
-'QBROWSE, for consoles. Costs as much as the queue holds messages, whose bodies are not read. Plan: queue_pkey; message_by_both, message_aside_by_queue_due; as row_at for each message shown.';
+'QBROWSE, for consoles: messages of a queue above an id, by id. Looks at all messages of the queue, but reads only the bodies that it returns. Plan: queue_pkey; message_by_both, message_aside_by_queue_due; as row_at for each message shown.';
 
 -- Time -------------------------------------------------------------------------------------------------------------
 
@@ -516,7 +517,7 @@ BEGIN
         SELECT (available(lane.queue_id, lane.sender_id, lane.recipient_id)).* FROM (SELECT DISTINCT * FROM back) AS lane;
 END $$;
 COMMENT ON FUNCTION come_back(tid[]) IS
-'Leased and delayed messages that are locked can be read from now on; the news of it, once for each lane. Plan: a Tid Scan.';
+'Makes leased and delayed messages that are locked ready; returns what became available, once for each lane. Plan: a Tid Scan.';
 
 CREATE FUNCTION tick(at_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -524,19 +525,19 @@ DECLARE
     m message;
     seen int := 0;
     those tid[] := '{}';
-    -- What is due before this is done with, so the next tick may begin here.
+    -- Everything that is due before this time is done, so the next tick may begin here.
     done_ms bigint := at_ms;
     over tid[];
     forgotten bigint;
 BEGIN
-    -- Nearly all come back as they are, and do so together: one by one thousands that are due at once would be late.
+    -- Nearly all just become ready, which is done for all together: one by one, thousands due at once would be late.
     FOR due IN SELECT ctid AS tid, id, due_ms, holder_id, deliveries, expires_ms,
             (SELECT q.dead_after FROM queue q WHERE q.id = message.queue_id) AS dead_after
         FROM message WHERE ring = 2 AND due_ms BETWEEN from_ms AND at_ms ORDER BY due_ms LIMIT most FOR UPDATE SKIP LOCKED
     LOOP
         seen := seen + 1;
         IF seen = most THEN
-            -- There may be more of the same moment.
+            -- There may be more that are due in the same millisecond.
             done_ms := least(due.due_ms, at_ms - 1);
         END IF;
         IF due.expires_ms <= due.due_ms OR due.holder_id IS NOT NULL AND due.deliveries >= due.dead_after THEN
@@ -574,4 +575,4 @@ BEGIN
         null)::answer;
 END $$;
 COMMENT ON FUNCTION tick(bigint, bigint, int) IS
-'Lets time pass: delays and leases run out, messages expire, keys are forgotten, and room that was noted for transactions which are over; what became available is answered, and up to when it is done: before at_ms, answered as due_ms, when there may be more. Waits for nobody. Plan: message_aside_by_due, queue_pkey for each, message_by_expiry, the indexes by end; as forget_room_beside.';
+'Does what is due from from_ms to at_ms: ends delays and leases, removes expired messages and keys, and the room noted for transactions that have ended. Returns what became available, and up to which time all is done, which is before at_ms (given as due_ms) if there may be more. Does not wait. Plan: message_aside_by_due, queue_pkey for each, message_by_expiry, the indexes by end; as forget_room_beside.';
