@@ -1,22 +1,22 @@
--- Steps of a batch: many requests of one kind, done by as few statements as one would take.
+-- Steps of a batch: many requests of one kind, done by as few statements as one request would need.
 --
--- Arrays have one element for each request; a step is those from f to t, and its lanes those from lf to lt. Queues are
--- positions in `ids`, whose null is a queue that does not exist. What a step cannot do in one go it does by the rules,
--- one request at a time.
+-- Arrays have one element for each request; a step is the range from f to t, and its lanes are the range from lf to lt.
+-- A queue is a position in `ids`, where null means that the queue does not exist. Requests that cannot be done together
+-- are done by the rules, one at a time.
 --
--- A step costs by its statements: each that a transaction runs for the first time costs ten times what it costs when it is
--- repeated. Hence few of them, plain ones, and functions that return one value, which PL/pgSQL calls without a statement.
+-- The cost of a step depends on its statements: the first run of one in a transaction costs ten times as much as a
+-- repetition. Hence few, simple statements, and functions that return one value, which PL/pgSQL calls without a statement.
 
 SET LOCAL search_path = posthaste;
 
--- Accounts that SENDs name must be there before them, and a batch waits for none that somebody else's transaction keeps.
+-- Accounts that SENDs name are created before them. A batch waits 1 s at most for one that another transaction is creating.
 
 CREATE FUNCTION refuse_kept(names text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PHNAM', MESSAGE = 'an open transaction keeps an account', DETAIL = array_to_string(names, E'\n');
 END $$;
 COMMENT ON FUNCTION refuse_kept(text[]) IS
-'Fails with PHNAM, and as DETAIL the names of accounts that somebody''s transaction makes or logs in, a line for each.';
+'Fails with PHNAM; DETAIL has the names of the accounts that open transactions are creating or logging in, one in each line.';
 
 CREATE FUNCTION is_kept(who text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -26,7 +26,7 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RETURN true;
 END $$;
-COMMENT ON FUNCTION is_kept(text) IS 'Whether somebody keeps an account, for a transaction that fails anyhow. Plan: as meet.';
+COMMENT ON FUNCTION is_kept(text) IS 'Whether another transaction is creating an account. For a transaction that is about to fail, since this may create it. Plan: as meet.';
 
 CREATE FUNCTION meet_soon(who text, wanted text[]) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
@@ -45,7 +45,7 @@ BEGIN
     RETURN number;
 END $$;
 COMMENT ON FUNCTION meet_soon(text, text[]) IS
-'meet, which waits for an account that somebody is making no longer than a batch takes; then fails as refuse_kept, with those of the other wanted ones that are kept too. Plan: as meet.';
+'The number of the account of this name, created if the name is new. Waits at most 1 s for a transaction that is creating it; then fails as refuse_kept, with those of the other wanted names that are being created too. Plan: as meet.';
 
 CREATE FUNCTION store_step(f int, t int, at_ms bigint, part smallint, numbers bigint[], homes bigint[], senders int[],
     recipients int[], delays bigint[], ttls bigint[], priorities int[], headers bytea[], bodies bytea[]) RETURNS void
@@ -60,7 +60,7 @@ BEGIN
         FROM unnest(headers[f:t], bodies[f:t]) WITH ORDINALITY AS b(header, body, i) WHERE homes[b.i + f - 1] IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION store_step(int, int, bigint, smallint, bigint[], bigint[], int[], int[], bigint[], bigint[], int[], bytea[], bytea[]) IS
-'Stores what SENDs f to t have sent, unless it has no home any more; the rows of its queues are locked. Plan: one INSERT from unnest.';
+'Stores the messages of SENDs f to t that have a queue in homes; the rows of these queues are locked. Plan: one INSERT from unnest.';
 
 CREATE FUNCTION send_step_guarded(at_ms bigint, part smallint, ids bigint[], ops int[], queues int[], senders int[], recipients int[],
     delays bigint[], ttls bigint[], priorities int[], headers bytea[], bodies bytea[]) RETURNS SETOF answer
@@ -88,15 +88,15 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION send_step_guarded(bigint, smallint, bigint[], int[], int[], int[], int[], bigint[], bigint[], int[], bytea[], bytea[]) IS
-'The same where a queue of the batch has limits or rules of its own. Plan: queue_pkey and account_pkey for each; as send_one, send_all.';
+'The SENDs of a step, by the rules, for a batch in which a queue has limits or rules of its own. Plan: queue_pkey and account_pkey for each; as send_one, send_all.';
 
 CREATE TYPE candidates AS (
-    -- By lane and place: what could be given. Part 3 is what this batch has sent and not stored yet.
+    -- The messages that could be given, by lane and place. Part 3 has those that this batch has sent and not stored yet.
     lanes int[],
     places bigint[],
     tids tid[],
     parts smallint[],
-    -- Of lanes of all queues: where the messages are.
+    -- For lanes across all queues: the queues of the messages.
     homes bigint[]
 );
 
@@ -122,7 +122,7 @@ BEGIN
     RETURN c;
 END $$;
 COMMENT ON FUNCTION choose("char", bigint, bigint[], int, int, int[], int[], int[], bigint[], bigint[]) IS
-'What stands first in lanes f to t of one kind, as much as is wanted of each. Plan: the lanes'' index scans.';
+'The first messages of lanes f to t of one kind, as many as are wanted of each. Plan: the lanes'' index scans.';
 
 CREATE FUNCTION choose_others(kind "char", at_ms bigint, ids bigint[], f int, t int, queues int[], senders int[], recipients int[],
     floors bigint[], wants bigint[], lost bigint[]) RETURNS candidates LANGUAGE plpgsql AS $$
@@ -136,13 +136,13 @@ BEGIN
     RETURN c;
 END $$;
 COMMENT ON FUNCTION choose_others("char", bigint, bigint[], int, int, int[], int[], int[], bigint[], bigint[], bigint[]) IS
-'The same without what is lost. Plan: as choose.';
+'The first messages of lanes f to t, as choose gives them, without those that were lost to other transactions. Plan: as choose.';
 
 CREATE FUNCTION choose_fresh(c candidates, yf int, yt int, y_lane int[], y_first int[], y_last int[], x_send int[],
     wants bigint[], numbers bigint[], homes bigint[]) RETURNS candidates LANGUAGE plpgsql STABLE AS $$
 BEGIN
     FOR y IN yf..yt LOOP
-        -- What is stored came first, and does for most.
+        -- Stored messages are older, and mostly suffice.
         IF coalesce(cardinality(array_positions(c.lanes, y_lane[y])), 0) < wants[y_lane[y]] THEN
             SELECT array_agg(h.lane), array_agg(h.place), array_agg(h.tid), array_agg(h.part), c.homes INTO c FROM (
                 SELECT * FROM unnest(c.lanes, c.places, c.tids, c.parts) AS u(lane, place, tid, part)
@@ -155,23 +155,23 @@ BEGIN
     RETURN c;
 END $$;
 COMMENT ON FUNCTION choose_fresh(candidates, int, int, int[], int[], int[], int[], bigint[], bigint[], bigint[]) IS
-'The same with what this batch has sent and not stored, where a lane holds less than is wanted of it: a message that is sent and popped in one batch never touches the table.';
+'Adds to the candidates what this batch has sent and not stored, for lanes that hold less than is wanted. So a message that is sent and popped in one batch is never written to the table.';
 
 CREATE TYPE hands AS (
-    -- Every message that is given, by its place, and which request gets it.
+    -- The place of every message that is given, and the request that gets it.
     places bigint[],
     takers int[],
-    -- The rows of the same, for each part of the table.
+    -- The rows of these messages, for each part of the table.
     tids_0 tid[],
     tids_1 tid[],
     tids_2 tid[],
-    -- The places of what was never stored.
+    -- The places of messages that were never stored.
     fresh bigint[],
     -- Requests that get nothing.
     empty int[],
-    -- Places of what somebody else was faster to take.
+    -- Places of messages that other transactions have taken, locked or changed first.
     lost bigint[],
-    -- Requests that are to be done by the rules.
+    -- Requests that are to be done by the rules, one at a time.
     again int[]
 );
 
@@ -227,7 +227,7 @@ BEGIN
     RETURN dealt;
 END $$;
 COMMENT ON FUNCTION deal(candidates, int, int, int, int, bigint[], int[], int[]) IS
-'Each of requests f to t in turn gets the oldest of what is for anyone and what is for it.';
+'Gives each of requests f to t in turn the first messages of its two lanes: those for anyone and those for its reader.';
 
 CREATE FUNCTION exceeds_answer(dealt hands, sent bigint[], sent_headers bytea[], sent_bodies bytea[]) RETURNS boolean
 LANGUAGE plpgsql SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -246,23 +246,23 @@ BEGIN
         GROUP BY u.taker HAVING count(*) > 1 AND sum(size.bytes) > answer_bytes_max());
 END $$;
 COMMENT ON FUNCTION exceeds_answer(hands, bigint[], bytea[], bytea[]) IS
-'Whether somebody was dealt more than fits into an answer. Plan: Tid Scans, which read lengths and no bodies.';
+'Whether a request was dealt more than fits into an answer. Plan: Tid Scans, which read lengths and no bodies.';
 
 CREATE FUNCTION gives_changed_rows() RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT current_setting('server_version_num')::int % 10000 < CASE current_setting('server_version_num')::int / 10000
         WHEN 13 THEN 23 WHEN 14 THEN 20 WHEN 15 THEN 15 WHEN 16 THEN 11 WHEN 17 THEN 7 ELSE 0 END
 $$;
 COMMENT ON FUNCTION gives_changed_rows() IS
-'Whether this server, asked to lock a row by its ctid that somebody changes meanwhile, gives the new version, which has another ctid. Later minor releases do not. Inlined.';
+'Whether a statement that locks a row by its ctid returns the new version, with another ctid, if the row is changed meanwhile. This is so on older minor releases of the server only. Inlined.';
 
 CREATE FUNCTION unchanged(tids tid[], places bigint[], chosen candidates) RETURNS bigint[] LANGUAGE plpgsql
 SET enable_nestloop = off AS $$
 BEGIN
-    -- By place, for which every server has a hash join.
+    -- Joined by place, since not every server can hash a tid.
     RETURN ARRAY(SELECT c.place FROM unnest(chosen.places, chosen.tids) AS c(place, tid)
         JOIN unnest(places, tids) AS m(place, tid) ON m.place = c.place WHERE m.tid = c.tid);
 END $$;
-COMMENT ON FUNCTION unchanged(tid[], bigint[], candidates) IS 'The places of those rows that are still the ones which were chosen. Plan: a hash join, no table.';
+COMMENT ON FUNCTION unchanged(tid[], bigint[], candidates) IS 'The places of the locked rows that are still the versions which were chosen. Plan: a hash join, no table.';
 
 CREATE FUNCTION hold(dealt hands, chosen candidates) RETURNS hands LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -274,7 +274,7 @@ BEGIN
     FOR p IN 0..2 LOOP
         tids := CASE p WHEN 0 THEN dealt.tids_0 WHEN 1 THEN dealt.tids_1 ELSE dealt.tids_2 END;
         CONTINUE WHEN tids IS NULL;
-        -- By place: a row that was changed since it was chosen has another ctid.
+        -- Places too: a row that was changed since it was chosen has another ctid.
         SELECT coalesce(array_agg(m.ctid), '{}'), coalesce(array_agg(m.place), '{}') INTO mine, places FROM (
             SELECT ctid, message.place FROM message WHERE ring = p AND ctid = ANY(tids) AND due_ms IS NULL
             FOR UPDATE SKIP LOCKED) AS m;
@@ -282,7 +282,7 @@ BEGIN
             places := unchanged(mine, places, chosen);
         END IF;
         IF cardinality(places) < cardinality(tids) THEN
-            -- As sets, which are hashed: of ten thousand that were dealt one may be lost.
+            -- By set operations, which hash: one of ten thousand dealt messages may be lost.
             dealt.lost := dealt.lost || ARRAY(
                 (SELECT u.place FROM unnest(dealt.places) AS u(place)
                     INTERSECT SELECT c.place FROM unnest(chosen.places, chosen.parts) AS c(place, part) WHERE c.part = p)
@@ -292,11 +292,11 @@ BEGIN
     RETURN dealt;
 END $$;
 COMMENT ON FUNCTION hold(hands, candidates) IS
-'Locks the rows of what was dealt out; what somebody else is taking, or has changed, is lost. Nobody is waited for. Plan: Tid Scans, even where a table looks empty when this is planned; as unchanged.';
+'Locks the rows that were dealt out, and adds to lost those that another transaction has locked, changed or removed. Does not wait. Plan: Tid Scans, even where a table looks empty when this is planned; as unchanged.';
 
 CREATE FUNCTION give_up(dealt hands, chosen candidates, any_lanes int[]) RETURNS hands LANGUAGE plpgsql AS $$
 BEGIN
-    -- Those who draw on one lane for anyone: who would get the next message must not have it before who lost the one in front of it.
+    -- Requests with the same lane for anyone: a later one must not get a message before the one that lost an earlier message.
     dealt.again := ARRAY(
         SELECT DISTINCT u.taker FROM unnest(dealt.takers) AS u(taker), (
             SELECT any_lanes[l.taker] AS lane, min(l.taker) AS taker FROM unnest(dealt.places, dealt.takers) AS l(place, taker)
@@ -311,7 +311,7 @@ BEGIN
     RETURN dealt;
 END $$;
 COMMENT ON FUNCTION give_up(hands, candidates, int[]) IS
-'Takes what was dealt back from those who lost something, and from those after them who draw on the same lane. Plan: no table.';
+'Takes back what was dealt to requests that lost a message, and to later requests with the same lane for anyone; these are to be done again by the rules. Plan: no table.';
 
 CREATE FUNCTION take_step(dealt hands) RETURNS SETOF answer LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -328,7 +328,7 @@ BEGIN
             first_queue, reason, headers, body, null::bigint[];
     END LOOP;
 END $$;
-COMMENT ON FUNCTION take_step(hands) IS 'Hands out for good what is held. Plan: Tid Scans; as note_departures.';
+COMMENT ON FUNCTION take_step(hands) IS 'Removes the locked messages that were dealt out, and returns them. Plan: Tid Scans; as note_departures.';
 
 CREATE FUNCTION lend_step(at_ms bigint, dealt hands, readers int[], leases bigint[]) RETURNS SETOF answer LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
@@ -362,7 +362,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION lend_step(bigint, hands, int[], bigint[]) IS
-'Hands out what is held until ACK or until the lease ends; it is kept aside. Plan: Tid Scans.';
+'Leases the locked messages that were dealt out, and returns them. Those from the ring are moved aside. Plan: Tid Scans.';
 
 CREATE FUNCTION pop_by_rules(at_ms bigint, takers int[], wants bigint[], ids bigint[], ops int[], queues int[], readers int[],
     senders int[], leases bigint[]) RETURNS SETOF answer LANGUAGE plpgsql AS $$
@@ -380,7 +380,7 @@ BEGIN
     PERFORM set_config('posthaste.passed', '', true);
 END $$;
 COMMENT ON FUNCTION pop_by_rules(bigint, int[], bigint[], bigint[], int[], int[], int[], int[], bigint[]) IS
-'These POPs of a step one after the other, each as many messages as it wants; none: it waited for a queue that is gone. Plan: as pop_one.';
+'Does these POPs of a step one after the other, each for as many messages as it wants. A want of 0 marks a POP that waited for a queue which has been deleted. Plan: as pop_one.';
 
 CREATE FUNCTION lane_floors(c candidates, high bigint, f int, t int, ids bigint[], queues int[], floors bigint[])
 RETURNS SETOF answer LANGUAGE plpgsql AS $$
@@ -393,7 +393,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION lane_floors(candidates, bigint, int, int, bigint[], int[], bigint[]) IS
-'Floors of lanes f to t: the ring has nothing left below a lane''s first candidate, or below the newest id.';
+'The floors of lanes f to t: the ring holds nothing below a lane''s first candidate, or without one below the newest id.';
 
 CREATE FUNCTION peek_by_queue(at_ms bigint, ids bigint[], f int, t int, ops int[], queues int[], readers int[],
     first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer
@@ -407,7 +407,7 @@ LANGUAGE sql STABLE AS $$
         SELECT * FROM message WHERE ring = h.part AND ctid = h.tid OFFSET 0) AS m
 $$;
 COMMENT ON FUNCTION peek_by_queue(bigint, bigint[], int, int, int[], int[], int[], int, bigint[], int[], int[]) IS
-'PEEKs f to t, each of one message; a request without a row found nothing. Inlined. Plan: message_by_queue.';
+'PEEKs f to t by queue, each of one message; a request without a row found nothing. Inlined. Plan: message_by_queue.';
 
 CREATE FUNCTION peek_by_both(at_ms bigint, ids bigint[], f int, t int, ops int[], queues int[], readers int[], senders int[],
     first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer
@@ -421,7 +421,7 @@ LANGUAGE sql STABLE AS $$
         SELECT * FROM message WHERE ring = h.part AND ctid = h.tid OFFSET 0) AS m
 $$;
 COMMENT ON FUNCTION peek_by_both(bigint, bigint[], int, int, int[], int[], int[], int[], int, bigint[], int[], int[]) IS
-'The same by queue and sender. Plan: message_by_both.';
+'PEEKs f to t by queue and sender, each of one message; a request without a row found nothing. Plan: message_by_both.';
 
 CREATE FUNCTION peek_by_sender(at_ms bigint, f int, t int, ops int[], readers int[], senders int[],
     first_lane int, floors bigint[], any_lanes int[], own_lanes int[]) RETURNS SETOF answer LANGUAGE sql STABLE AS $$
@@ -435,14 +435,14 @@ CREATE FUNCTION peek_by_sender(at_ms bigint, f int, t int, ops int[], readers in
         SELECT * FROM message WHERE ring = h.part AND ctid = h.tid OFFSET 0) AS m
 $$;
 COMMENT ON FUNCTION peek_by_sender(bigint, int, int, int[], int[], int[], int, bigint[], int[], int[]) IS
-'The same by sender alone. Plan: message_by_sender, queue_pkey.';
+'PEEKs f to t by sender alone, each of one message; a request without a row found nothing. Plan: message_by_sender, queue_pkey.';
 
 CREATE FUNCTION ack_step(at_ms bigint, ops int[], accounts int[], messages bigint[], receipts bigint[]) RETURNS SETOF answer
 LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
 BEGIN
-    -- Waited for, in the order of ids: a POP that came too late for a message may have locked the row that the lease made of
-    -- it, and does so until it commits.
-    -- One by one: for several ids together another index looks better to who plans for an empty table, and reads all leases.
+    -- Waits for row locks, in the order of ids: a POP that was too late for a message may have locked the new version of
+    -- its row, which has the lease, until it commits.
+    -- One id at a time: for several together the planner of an empty table prefers another index, which reads all leases.
     RETURN QUERY WITH leased AS MATERIALIZED (
         SELECT l.* FROM (SELECT DISTINCT u.id FROM unnest(messages) AS u(id) ORDER BY u.id) AS asked, LATERAL (
             SELECT id, holder_id, receipt FROM message WHERE ring = 2 AND message.id = asked.id AND due_ms > at_ms
@@ -462,13 +462,13 @@ BEGIN
     FROM (SELECT DISTINCT op FROM unnest(ops) AS o(op)) AS u LEFT JOIN matched m ON m.op = u.op GROUP BY u.op;
 END $$;
 COMMENT ON FUNCTION ack_step(bigint, int[], int[], bigint[], bigint[]) IS
-'ACKs: of several for one message the first counts. Fails when somebody else holds a row for longer than 2 s. Plan: message_aside_by_id; as note_departure.';
+'ACKs: removes the leased messages; of several ACKs for one message the first counts. Fails if another transaction locks a row for longer than 2 s. Plan: message_aside_by_id; as note_departure.';
 
 CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint, parts int[])
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
-    -- From queue to queue, in each part of the table for itself: every seek begins behind the queue that was found. 0 stands
-    -- before the first, null after the last. Ordered as the one index that serves is: by queue alone another one looks as good
-    -- to who plans for an empty part.
+    -- Goes from queue to queue in each part of the table: every seek begins behind the queue that was found last. 0 is before
+    -- the first queue, null after the last. Ordered as the right index is: by queue alone, another index looks as good to the
+    -- planner of an empty part.
     WITH RECURSIVE found(recipient, part, queue) AS (
         SELECT DISTINCT u.recipient, p.part, 0::bigint FROM unnest(recipients) AS u(recipient), unnest(parts) AS p(part)
         UNION ALL
@@ -490,20 +490,21 @@ RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
     SELECT DISTINCT f.recipient, f.queue FROM found f WHERE f.queue > 0
 $$;
 COMMENT ON FUNCTION queues_with(bigint, int[], bigint, int[]) IS
-'Queues that hold something for these recipients (0: for anyone) in these parts of the table, one seek for each in each part that holds it. Inlined. Plan: message_by_queue.';
+'The queues that hold something for these recipients (0: for anyone) in these parts of the table. One index seek for each queue in each part that holds something. Inlined. Plan: message_by_queue.';
 
 CREATE FUNCTION queues_since(at_ms bigint, recipients int[], from_place bigint)
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE plpgsql STRICT STABLE
 SET max_parallel_workers_per_gather = 0
 SET enable_bitmapscan = on SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 BEGIN
-    -- What the ring holds is ready. To say so would let the indexes of what is ready serve, which are long.
+    -- Without "due_ms IS NULL", which is always so in the ring: with it the planner could use the indexes of ready messages,
+    -- whose scans would be long.
     RETURN QUERY SELECT DISTINCT m.recipient_id, m.queue_id FROM message m
         WHERE m.ring IN (0, 1) AND m.place >= from_place AND m.recipient_id = ANY(recipients)
             AND (m.expires_ms IS NULL OR m.expires_ms > at_ms);
 END $$;
 COMMENT ON FUNCTION queues_since(bigint, int[], bigint) IS
-'The same for the ring, by reading all of it that is as new as from_place. Plan: message_0_by_place, message_1_by_place.';
+'The queues that hold something for these recipients in the ring, found by reading all of the ring from from_place on. Plan: message_0_by_place, message_1_by_place.';
 
 CREATE FUNCTION queues_still_with(at_ms bigint, recipients int[], queues bigint[], places bigint[])
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
@@ -518,7 +519,7 @@ RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
             ORDER BY place LIMIT 1) IS NOT NULL
 $$;
 COMMENT ON FUNCTION queues_still_with(bigint, int[], bigint[], bigint[]) IS
-'Which of these queues the ring still has something in, for these recipients, from these places on. Inlined. Plan: message_by_queue, one or two seeks for each.';
+'Those of these queues for which the ring still holds something for these recipients, from these places on. Inlined. Plan: message_by_queue, one or two seeks for each.';
 
 CREATE FUNCTION readable_step(at_ms bigint, ops int[], readers int[], from_place bigint, census_place bigint,
     census_recipients int[], census_queues bigint[], census_places bigint[]) RETURNS SETOF answer LANGUAGE plpgsql AS $$
@@ -527,8 +528,8 @@ DECLARE
     ring_bytes bigint := pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1');
     since bigint := nullif(census_place, 0);
 BEGIN
-    -- A long ring is full of what is gone, and seeks walk its index entries from queue to queue. When little has come since the
-    -- census, that is read instead: four times the price for each, at some 250 bytes a message.
+    -- A long ring is full of removed rows, whose index entries are walked by seeks from queue to queue. If few messages were
+    -- added since the census, these are read instead, each at four times the cost, with some 250 bytes for a message.
     IF ring_bytes <= long_ring_bytes() OR since IS NULL
         OR since < place_of(0, greatest(newest_id() - least(ring_bytes / 1000, 20000), 0))
     THEN
@@ -537,7 +538,7 @@ BEGIN
         census_queues := '{}';
         census_places := '{}';
     END IF;
-    -- What is for anyone is told once for all who ask, and so is each name.
+    -- Queues with messages for anyone are returned once for all requests, and so is each name.
     RETURN QUERY WITH listed AS MATERIALIZED (
             SELECT w.recipient, w.queue
                 FROM queues_with(at_ms, recipients, from_place, CASE WHEN since IS NULL THEN '{0, 1, 2}' ELSE '{2}'::int[] END) AS w
@@ -554,4 +555,4 @@ BEGIN
             FROM queue q WHERE q.id = ANY(ARRAY(SELECT DISTINCT l.queue FROM listed l));
 END $$;
 COMMENT ON FUNCTION readable_step(bigint, int[], int[], bigint, bigint, int[], bigint[], bigint[]) IS
-'QREADABLEs: for each a row with the queues that hold something for it alone, and without a request one with those that do for anyone. census_…: lanes of these readers that held something, as take_census gave them, and up to where that counts; 0 and no lanes: nobody looked. Plan: queues_with, or queues_since and queues_still_with; queue_pkey.';
+'QREADABLEs: for each a row with the queues that hold something for its reader alone, and a row without a request with the queues that hold something for anyone. census_…: the lanes of these readers that held something, as take_census returned them, and the place up to which it looked; 0 and no lanes: there was no census. Plan: queues_with, or queues_since and queues_still_with; queue_pkey.';

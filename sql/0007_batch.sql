@@ -1,7 +1,7 @@
--- The batch: everything that waits in a middleware, applied in one call and one transaction.
+-- The batch: all requests that wait in a middleware, applied in one call and one transaction.
 --
 -- A batch is a sequence of steps. Requests of different connections are concurrent, so the middleware may order them
--- as it likes; those of one connection stand in steps in the order they were sent. Within a batch a queue is its
+-- as it likes; those of one connection are in steps in the order in which they were sent. Within a batch a queue is its
 -- position in `names`; 0 is none.
 
 SET LOCAL search_path = posthaste;
@@ -10,17 +10,17 @@ CREATE FUNCTION current_part() RETURNS smallint LANGUAGE sql AS $$
     SELECT (pg_sequence_last_value('posthaste.ring_turn') % 2)::smallint
 $$;
 COMMENT ON FUNCTION current_part() IS
-'Which part of the ring is appended to. One that it was a moment ago does as well: rows are read from both.';
+'The part of the ring that is appended to. The value may be slightly out of date, which does no harm, since reads look in both parts.';
 
 CREATE FUNCTION newest_id() RETURNS bigint LANGUAGE sql AS $$
     SELECT coalesce(pg_sequence_last_value('posthaste.message_id'), 0)
 $$;
 COMMENT ON FUNCTION newest_id() IS
-'The highest id of any message. What is appended to a queue after its row was locked gets a higher one.';
+'The highest id that any message has got so far. Messages that are appended to a queue after its row was locked get higher ones.';
 
 CREATE FUNCTION with_made(ids bigint[], names text[], made_at int[]) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    -- Of those without a name only what this transaction has made: another one may have come since the rows were locked.
+    -- Of queues named by their ids only those of this transaction: another may have created one since the rows were locked.
     RETURN ARRAY(
         SELECT CASE WHEN u.id IS NULL AND (u.at = ANY(made_at) OR 0 = ANY(made_at))
             THEN (SELECT q.id FROM queue q
@@ -29,7 +29,7 @@ BEGIN
         FROM unnest(ids, names) WITH ORDINALITY AS u(id, name, at) ORDER BY u.at);
 END $$;
 COMMENT ON FUNCTION with_made(bigint[], text[], int[]) IS
-'The ids of a batch''s queues after it has made some; position 0 stands for one named by its id. Plan: queue_name_key.';
+'The ids of a batch''s queues after it has created some; in made_at, position 0 stands for a queue named by its id. Plan: queue_name_key.';
 
 CREATE FUNCTION one(at_ms bigint, part smallint, op int, kind "char", account int, queue_name text, queue_id bigint,
     other_name text, other_id bigint, who text, key bytea, header bytea, body bytea, a bigint, b bigint, c bigint,
@@ -41,10 +41,10 @@ DECLARE
     number bigint;
     moved answer;
 BEGIN
-    -- A queue that must exist, made perhaps by this very batch.
+    -- The queue must exist; this batch may have created it.
     IF queue_name IS NOT NULL AND kind <> 'c' THEN
         SELECT * INTO q FROM queue WHERE id = one.queue_id;
-        -- A POP waits for a queue and not for the next one of that name.
+        -- A POP that waited for a queue gets nothing from a later queue of the same name.
         IF q.id IS NULL OR kind = 'p' AND q.id <> c THEN
             RETURN NEXT refused(op, 'no_queue');
             RETURN;
@@ -82,7 +82,7 @@ BEGIN
             RETURN;
         END IF;
         number := add_queue(queue_name);
-        -- An unnamed queue may not be its own grave either: it takes the next number.
+        -- An unnamed queue may not be its own dead-letter queue either: it takes the next id.
         IF other_name = number::text AND queue_name IS NULL THEN
             DELETE FROM queue WHERE id = number;
             number := add_queue(null);
@@ -93,7 +93,7 @@ BEGIN
         IF flags & 4 <> 0 THEN
             UPDATE queue SET messages_max = a, bytes_max = b, ttl_ms = c, dead_letter = other_name,
                 dead_after = d, forbid_self = flags & 1 <> 0, only_known = flags & 2 <> 0 WHERE id = number;
-            PERFORM set_config('posthaste.room', '', true); -- it was counted for other limits
+            PERFORM set_config('posthaste.room', '', true); -- the room was counted for other limits
         END IF;
         RETURN NEXT numbered(op, number);
     WHEN 'u' THEN
@@ -116,37 +116,38 @@ BEGIN
     END CASE;
 END $$;
 COMMENT ON FUNCTION one(bigint, smallint, int, "char", int, text, bigint, text, bigint, text, bytea, bytea, bytea, bigint, bigint, bigint, bigint, int) IS
-'One request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS. Plan: queue_pkey, account_name_key; as the functions of each; ACCOUNTS reads all of account_pkey.';
+'Does one request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS. Plan: queue_pkey, account_name_key; as the functions of each; ACCOUNTS reads all of account_pkey.';
 
 CREATE FUNCTION took() RETURNS answer LANGUAGE sql AS $$
     SELECT ROW(null, 'z', (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000000)::bigint, null, null,
         null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
-COMMENT ON FUNCTION took() IS 'How long the statement has taken so far.';
+COMMENT ON FUNCTION took() IS 'How long the current statement has taken so far, in nanoseconds.';
 
 CREATE FUNCTION apply(
     given_ms bigint,
-    -- Below this place nothing of the ring is left, in any queue.
+    -- The ring holds nothing below this place, in any queue; 0: not known.
     ring_floor bigint,
-    -- For QREADABLEs: lanes that held something, with their first places, and up to where that counts.
+    -- For QREADABLEs: the place up to which a census looked, and the lanes that held something, with their first places.
     census_place bigint, census_recipients int[], census_queues bigint[], census_places bigint[],
-    -- To be locked and to be found: positions in names, each sorted by name.
+    -- Queues to lock and queues to find, as positions in names, each sorted by name; names of queues to create; accounts
+    -- that SENDs name, with their queues.
     names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
-    -- Each step with the range of its requests; a step that reads with the ranges of its lanes and of what was sent to them,
-    -- and whether to tell how far these lanes are empty.
+    -- For each step the range of its requests; for a step that reads also the ranges of its lanes and of the SENDs to them,
+    -- and whether to return the floors of these lanes.
     step_kinds "char"[], step_first int[], step_last int[], step_lane_first int[], step_lane_last int[],
     step_fresh_first int[], step_fresh_last int[], step_tell boolean[],
-    -- s: SEND; w: store what these SENDs sent and nobody has popped yet
+    -- s: SEND; w: store the messages of these SENDs that have not been popped yet
     s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
     s_headers bytea[], s_body bytea[],
     -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
     -- k: PEEK by queue, j: by queue and sender, h: by sender; q: a POP of one message that is alone in its step, g: such a PEEK
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
-    -- and, as far as somebody of them has waited, for which queue
+    -- for POPs that have waited, the queue that they waited for
     r_awaited bigint[],
-    -- the lanes that they draw on
+    -- the lanes that these requests read
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
-    -- for lanes of POPs the SENDs of this batch that go into them: the lane, and the range in x_send
+    -- for lanes of POPs the SENDs of this batch to them: the lane, and the range in x_send
     y_lane int[], y_first int[], y_last int[], x_send int[],
     -- a: ACK; r: QREADABLE
     a_op int[], a_account int[], a_message bigint[], a_receipt bigint[],
@@ -170,16 +171,16 @@ DECLARE
     t int;
     lf int;
     lt int;
-    -- Of each SEND: the message's id, and its queue while the message is to be stored.
+    -- For each SEND the message's id, and its queue as long as the message is still to be stored.
     s_id bigint[] := array_fill(null::bigint, ARRAY[cardinality(s_op)]);
     s_home bigint[] := s_id;
     none constant bigint[] := s_id;
     to_store int := 0;
     chosen candidates;
     dealt hands;
-    -- Places of what was lost when it was dealt first.
+    -- Places of messages that were lost to other transactions when a step was dealt first.
     lost bigint[];
-    -- Of POPs that name no queue: who moves messages while they look.
+    -- For POPs that name no queue: the number of moves begun, and whether one went on, before they looked.
     moves bigint;
     may_be_back boolean;
     place bigint;
@@ -188,9 +189,10 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
     END IF;
-    -- Names about to exist, sorted, before any queue: whoever makes the same one waits for nothing else of ours.
+    -- New names are locked first, sorted, before any queue: so another transaction that creates the same name, and waits for
+    -- this one, does not also wait for its queues.
     IF met <> '{}' THEN
-        -- A value, since what EXISTS asks may be looked up in a list that is made of all queues.
+        -- A scalar subquery and not EXISTS, which the planner may answer from a hash of all queues.
         PERFORM meet_soon(who, met) FROM (
             SELECT DISTINCT u.who FROM unnest(met_at, met) AS u(queue, who)
             WHERE u.queue = 0 OR names[u.queue] = ANY(made) OR (SELECT NOT only_known FROM queue WHERE name = names[u.queue])
@@ -199,11 +201,11 @@ BEGIN
     IF made <> '{}' THEN
         PERFORM lock_name(name, made) FROM (SELECT DISTINCT u.name FROM unnest(made) AS u(name) ORDER BY u.name) AS sorted;
     END IF;
-    -- Whoever wants to know which ids are settled waits for us.
+    -- settled_id takes this lock exclusively, so it waits for this batch.
     IF to_lock <> '{}' AND pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
         RETURN;
     END IF;
-    -- One that is deleted while we wait for its lock is not found.
+    -- A queue that is deleted while its lock is waited for is not found.
     FOREACH f IN ARRAY to_lock LOOP
         SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE SKIP LOCKED;
         IF found_id IS NULL AND queue_named(names[f]) IS NOT NULL THEN
@@ -216,16 +218,16 @@ BEGIN
     FOREACH f IN ARRAY to_find LOOP
         ids[f] := queue_named(names[f]);
     END LOOP;
-    -- Once the queues are not waited for any more: a lease counts from when it is given.
+    -- Read only now, after the waits for queues: a lease counts from when it is given.
     at_ms := coalesce(given_ms, now_ms());
-    -- Leases that several steps or requests name, in the order of ids: two batches may name the same ones.
+    -- Leases are locked in the order of ids if several steps or requests name some: two batches may name the same ones.
     IF ARRAY['n', 'x']::"char"[] && o_kind OR cardinality(array_positions(step_kinds, 'a')) > 1 THEN
         PERFORM lock_leases(at_ms, o_kind, o_a, a_message);
         at_ms := coalesce(given_ms, now_ms());
     END IF;
     part := current_part();
     high := newest_id();
-    -- A middleware that knows of no floor yet.
+    -- 0: the middleware knows no floor yet.
     IF ring_floor = 0 THEN
         ring_floor := noted_floor();
         l_floor := ARRAY(SELECT greatest(u.place, ring_floor) FROM unnest(l_floor) WITH ORDINALITY AS u(place, lane) ORDER BY u.lane);
@@ -265,7 +267,7 @@ BEGIN
                 to_store := 0;
             END IF;
         WHEN 'p', 'b', 'f', 'P', 'B', 'F' THEN
-            -- Who has waited for another queue of that name gets nothing of this one.
+            -- A POP that waited for an earlier queue of this name gets nothing from this one.
             FOR i IN f..least(t, cardinality(r_awaited)) LOOP
                 IF r_awaited[i] <> ids[r_queue[i]] THEN
                     r_want[i] := 0;
@@ -300,14 +302,14 @@ BEGIN
                     dealt := hold(dealt, chosen);
                 END IF;
                 EXIT WHEN dealt.lost IS NULL;
-                -- Dealt once more. Where somebody has taken much, the rules find the end of it.
+                -- Deal once more without what was lost. If messages are lost again, those POPs are done by the rules.
                 IF lost IS NOT NULL THEN
                     dealt := give_up(dealt, chosen, r_any);
                     EXIT;
                 END IF;
                 lost := dealt.lost;
             END LOOP;
-            -- What was lost may be back in a moment, which the rules wait for.
+            -- Lost messages may only be moving and so be available again soon; the rules wait for that.
             IF lost IS NOT NULL AND dealt.empty IS NOT NULL AND kind IN ('f', 'F') AND (may_be_back OR moves_begun() <> moves)
                 AND may_await_moves()
             THEN
@@ -347,8 +349,8 @@ BEGIN
                     END IF;
                 END IF;
             END IF;
-            -- One request at a time, from what this batch has sent too: where an answer has no room for all that is wanted, and where
-            -- somebody else takes more and more.
+            -- One request at a time, after storing what this batch has sent: if an answer has no room for all that is wanted, or
+            -- if messages were lost twice.
             IF dealt.again IS NOT NULL THEN
                 IF to_store > 0 THEN
                     PERFORM store_step(1, cardinality(s_op), at_ms, part, s_id, s_home, s_sender, s_recipient, s_delay, s_ttl,
@@ -407,7 +409,7 @@ BEGIN
                 ELSE
                     RETURN NEXT numbered(o_op[i], removed);
                     RETURN NEXT gone(found_id);
-                    -- The batch goes on with the queues as they are now.
+                    -- Later requests of the batch do not find the queue any more.
                     ids[o_queue[i]] := null;
                 END IF;
             END LOOP;
@@ -425,7 +427,7 @@ BEGIN
                 END IF;
             END LOOP;
         END CASE;
-        -- Nor does what a step waited for in the middle, or counted for long, take anything off a lease.
+        -- If a step waited or counted for long, its leases are renewed, so that none is shortened by that.
         IF given_ms IS NULL AND (guarded OR kind IN ('a', 'd', 'o') OR kind IN ('f', 'F') AND dealt.again IS NOT NULL
             OR kind = 'q' AND r_queue[f] = 0)
         THEN
@@ -439,4 +441,4 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION apply IS
-'A batch: makes names and locks queues in their order, does the steps one after the other, and tells how long that took. A refusal is a row and leaves the rest alone. Plan: queue_name_key for each queue that is named; as the functions of the steps.';
+'A batch: creates names and locks queues, each in order, does the steps one after the other, and returns how long that took. A refusal is a row, and does not affect other requests. Plan: queue_name_key for each queue that is named; as the functions of the steps.';

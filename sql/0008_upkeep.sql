@@ -1,4 +1,4 @@
--- Upkeep: what a middleware asks for from time to time, and what keeps the tables flat.
+-- Upkeep: functions that a middleware calls from time to time, among them those that keep the tables small.
 
 SET LOCAL search_path = posthaste;
 
@@ -12,7 +12,7 @@ BEGIN
     RETURN QUERY SELECT * FROM tick(coalesce(given_ms, now_ms()), from_ms, most);
 END $$;
 COMMENT ON FUNCTION upkeep(bigint, bigint, int) IS
-'Lets time pass, for at most so many messages of each kind. What was due before from_ms is taken to be done with: its index entries, which a transaction held open elsewhere keeps from being removed, are not walked again; what was committed later is found by going through the past, with a given_ms that is over. Plan: as tick.';
+'Does what is due from from_ms to given_ms (null: now), for at most so many messages of each kind. Everything before from_ms is taken to be done, so that its index entries, which an open transaction may keep, are not walked again; what was due then and was committed late is found by calls with a given_ms in the past. Plan: as tick.';
 
 CREATE FUNCTION free_queues(queue_names text[]) RETURNS SETOF text LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET lock_timeout = '1s' AS $$
@@ -29,7 +29,7 @@ BEGIN
         END IF;
     END LOOP;
     IF none THEN
-        -- Where batches of others take turns a row is free for no time, and whoever does not wait in line has none.
+        -- A row that is locked by one batch after another is never seen free: only a transaction that waits for it gets it.
         queue_name := queue_names[1 + floor(random() * cardinality(queue_names))];
         BEGIN
             PERFORM lock_name(queue_name);
@@ -40,7 +40,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION free_queues(text[]) IS
-'Those of these queues whose names and rows nobody keeps locked, and those that are not there; if all are locked, one is waited for. Plan: queue_name_key.';
+'Those of these queues whose names and rows no other transaction has locked, and those that do not exist. If all are locked, waits for one of them, at most 1 s for its name and 1 s for its row. Plan: queue_name_key.';
 
 CREATE FUNCTION kept_leases(given_ms bigint, named bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -57,14 +57,14 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION kept_leases(bigint, bigint[]) IS
-'Those of these leased messages whose rows somebody keeps locked. Waits for nobody; locks the others. Plan: message_aside_by_id, once or twice for each.';
+'Those of these leased messages whose rows other transactions have locked. Locks the rest; does not wait. Plan: message_aside_by_id, once or twice for each.';
 
 CREATE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE sql
 SET search_path = posthaste, pg_temp AS $$
     DELETE FROM watch WHERE until_ms <= now_ms();
     INSERT INTO watch VALUES (who, now_ms() + keep_ms) ON CONFLICT (middleware) DO UPDATE SET until_ms = excluded.until_ms
 $$;
-COMMENT ON FUNCTION watch_news(bigint, bigint) IS 'Clients of this middleware wait for messages: sends elsewhere are to be told for so long. Plan: watch_pkey; reads all of the table, a row for each middleware.';
+COMMENT ON FUNCTION watch_news(bigint, bigint) IS 'Registers that clients of this middleware wait for messages: for keep_ms it is to be notified of messages that become available elsewhere. Plan: watch_pkey; reads all of the table, a row for each middleware.';
 
 CREATE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$
@@ -76,14 +76,14 @@ BEGIN
     RETURN false;
 END $$;
 COMMENT ON FUNCTION tell_news(bigint, text) IS
-'Tells other middlewares that messages became available, if any of them waits. Called after the commit that made them available, for many at once, so that NOTIFY''s lock is never held by a batch. Plan: reads all of watch, a row for each middleware.';
+'Notifies other middlewares that messages became available, if any of them waits; returns whether it did. Called after the commit that made the messages available, for many at once, so that no batch holds the lock of NOTIFY. Plan: reads all of watch, a row for each middleware.';
 
 -- The ring ---------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION is_dumped() RETURNS boolean LANGUAGE sql AS $$
     SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'pg_dump')
 $$;
-COMMENT ON FUNCTION is_dumped() IS 'Whether pg_dump is connected to this database, as whatever role. Every role may know. Plan: no table.';
+COMMENT ON FUNCTION is_dumped() IS 'Whether pg_dump is connected to this database, as any role. Every role can see that. Plan: no table.';
 
 CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)
 LANGUAGE plpgsql
@@ -92,16 +92,16 @@ SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
     few constant int := 50;
     countable constant int := 20000;
-    -- What is written again while all others wait: some 20 ms.
+    -- How much is rewritten while all others wait, for some 20 ms.
     piece_bytes constant bigint := 4 << 20;
     now_part smallint := current_part();
     other text := 'message_' || (1 - now_part);
-    -- Dead rows count, for they cost space.
+    -- Dead rows are included, since they take space too.
     current_bytes bigint := pg_relation_size('posthaste.message_' || now_part);
     other_bytes bigint := pg_relation_size('posthaste.' || other);
     oldest_before bigint := oldest;
     turn text := pg_sequence_last_value('ring_turn');
-    -- What stands before the first row of the last call was removed then; more may have come there since, which waits.
+    -- Skips the pages before the first row of the last call, which were empty then. Rows added since are found at the end.
     start tid := CASE WHEN split_part(head, ' ', 1) = turn THEN split_part(head, ' ', 2) ELSE '(0,0)' END;
     live bigint;
     first_row tid;
@@ -129,13 +129,16 @@ BEGIN
         FROM (SELECT ctid AS row_at, place FROM %I WHERE ctid >= $2 LIMIT $1) AS l', other)
         INTO live, first_row, oldest USING countable + 1, start;
     head := turn || ' ' || first_row;
-    -- 300 bytes for a message; of more than can be counted, all pages from the first one's on.
+    -- An estimate of 300 bytes for a message; if there are too many to count, all pages from the first row's on.
     live_bytes := CASE WHEN live <= countable THEN live * 300 ELSE other_bytes - (first_row::text::point)[0] * 8192 END;
     is_read := oldest IS DISTINCT FROM oldest_before;
-    -- What is being read is waited for, while the other part grows: few messages until it has twice its size, for they are gone in a
-    -- moment, and what is set aside is walked by every read of its lane where a transaction elsewhere keeps dead rows; a backlog
-    -- for longer. What nobody reads is set aside, unless there is much of it; and so is whatever is left, once the other part has
-    -- grown to five times as much: letting it grow further would cost more.
+    -- While this part is being read, messages are left in it and the current part grows:
+    --   * A few messages are left until the current part has twice bytes_min. They will soon be popped, and once set aside
+    --     every read of their lane would walk their dead rows while an open transaction keeps these.
+    --   * A backlog is left for longer.
+    -- Messages that are not being read are set aside, more than `few` once the current part has bytes_min, unless they are
+    -- more than `countable`. Everything is, once the current part has eight times bytes_min and five times as much as is
+    -- left: to let it grow further would cost more.
     IF live > 0 AND is_read AND current_bytes < 2 * bytes_min
         OR live > few AND (is_read OR live > countable OR current_bytes < bytes_min)
             AND (current_bytes < 8 * bytes_min OR current_bytes < 5 * live_bytes)
@@ -150,7 +153,7 @@ BEGIN
         said := 'somebody reads ' || other;
         RETURN;
     END;
-    -- A piece at a time, and no page twice, for whoever reads waits meanwhile. To learn lengths no body is read.
+    -- A piece at a time, and no page twice, since readers wait meanwhile. The lengths are known without reading bodies.
     EXECUTE format('WITH gone AS (
             DELETE FROM %1$I WHERE ctid = ANY(ARRAY(
                 SELECT row_at FROM (
@@ -165,11 +168,11 @@ BEGIN
     GET DIAGNOSTICS moved = ROW_COUNT;
     EXECUTE format('SELECT place FROM %I WHERE ctid >= $1 LIMIT 1', other) INTO oldest USING first_row;
     IF oldest IS NULL THEN
-        -- When it seems empty, every page counts: something may have come while the lock was waited for.
+        -- It seems empty, so all pages are checked: rows may have been added while the lock was waited for.
         EXECUTE format('SELECT place FROM %I WHERE ctid >= $1 LIMIT 1', other) INTO oldest USING '(0,0)'::tid;
     END IF;
-    -- Truncated in another call than that which set the last ones aside: who has a snapshot from before and no lock yet, as pg_dump
-    -- has for a moment, would see them nowhere. One that is there now may have a snapshot from before that call.
+    -- Not truncated in the call that set the last messages aside: a transaction with a snapshot from before it and no lock
+    -- yet, as pg_dump is for a moment, would see them nowhere. A pg_dump that is connected now may have such a snapshot.
     IF oldest IS NULL AND moved = 0 THEN
         IF is_dumped() THEN
             said := 'pg_dump may be about to read ' || other;
@@ -182,7 +185,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint, text) IS
-'One half of a turn, to be called every now and then: empties the part of the ring that is not appended to, in pieces of so many messages and 4 MiB at most, once next to nothing is left in it or its first message is the one that it was at the last call (oldest, head: the answers of that call), waiting for readers of it at most so long; or, when it is empty and the other large enough, appends to it from now on. What a transaction elsewhere holds open does not matter: TRUNCATE gives the space of dead rows and their index entries back at once. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';
+'One step of turning the ring, to be called every now and then. If the part that is not appended to is empty and the other has bytes_min, appends to it from now on. Otherwise empties it, a piece of so many messages and 4 MiB at most in each call, once it is not being read any more: its first message is still the one of the last call (oldest and head are what that call returned); or once too little is left compared with the other part. Waits at most patience_ms for readers. Transactions held open elsewhere do not matter: TRUNCATE gives back the space of dead rows and their index entries at once. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';
 
 CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$
@@ -194,14 +197,14 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN null;
 END $$;
 COMMENT ON FUNCTION settled_id(int) IS
-'An id up to which whatever is in the ring is committed: every batch that appends is over when it is drawn. Null when they were not over in time. To be called in a transaction of its own, for batches wait as long as it is open.';
+'An id up to which all messages of the ring are committed: it is read when every batch that appends has ended. Null if they do not end within patience_ms. To be called in a transaction of its own, since batches wait as long as it is open.';
 
 CREATE FUNCTION long_ring_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 1::bigint << 20 $$;
-COMMENT ON FUNCTION long_ring_bytes() IS 'A ring of more is not read from end to end, and its index by place is worth its upkeep.';
+COMMENT ON FUNCTION long_ring_bytes() IS 'The size from which on a ring is long: it is not read from end to end, and its index by place is worth its upkeep.';
 
 CREATE FUNCTION note_floor(found_place bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    -- Fewer messages than this are walked for less than it costs to write.
+    -- To walk fewer messages than this costs less than to write.
     worth constant bigint := 1000;
     before bigint := noted_floor();
 BEGIN
@@ -211,15 +214,15 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION note_floor(bigint) IS
-'Writes a floor down for who brings none along, in place of the one before. Plan: ring_floor_pkey.';
+'Writes down a floor for callers that know none, in place of the one before. Plan: ring_floor_pkey.';
 
 CREATE FUNCTION lowest_place(settled bigint, known bigint, patience_ms int, OUT lowest bigint, OUT up_to bigint, OUT is_long boolean)
 LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off SET max_parallel_workers_per_gather = 0
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
-    -- Messages that are looked at together, the first time: hardly more than the index by place tells apart, for where a stock
-    -- stands, its first message is found at once.
+    -- How many ids are looked at together at first: hardly more than the index by place can distinguish, since in a backlog
+    -- the first message is found at once.
     width bigint := 1000;
     ends timestamptz := clock_timestamp() + patience_ms * interval '1 ms';
 BEGIN
@@ -233,7 +236,7 @@ BEGIN
     BEGIN
         PERFORM brin_summarize_new_values('posthaste.message_0_by_place'), brin_summarize_new_values('posthaste.message_1_by_place');
     EXCEPTION WHEN lock_not_available OR insufficient_privilege THEN
-        -- Its newest pages would all be read whatever is looked for.
+        -- Without summaries every search reads all of the newest pages.
         is_long := false;
     END;
     known := greatest(known, place_of(0, 0));
@@ -247,7 +250,7 @@ BEGIN
     PERFORM note_floor(lowest);
 END $$;
 COMMENT ON FUNCTION lowest_place(bigint, bigint, int) IS
-'A place below which nothing of the ring is left, nor will be, from a known one on; looks no longer than so many ms, or a little more. up_to: the place that is settled; is_long: whether the ring is, and can be read by place. Called after settled_id, in another transaction. Plan: reads a short ring from end to end; of a long one message_0_by_place, message_1_by_place, for some messages at a time.';
+'A place below which the ring holds nothing and never will, searched from a known one on, for little more than patience_ms. up_to: the place of the settled id; is_long: whether the ring is long and can be read by place. Called after settled_id, in another transaction. Plan: reads a short ring from end to end; of a long one message_0_by_place, message_1_by_place, for some messages at a time.';
 
 CREATE FUNCTION take_census(from_place bigint, to_place bigint)
 RETURNS TABLE (queue bigint, sender int, recipient int, place bigint) LANGUAGE plpgsql
@@ -258,7 +261,7 @@ BEGIN
         WHERE ring IN (0, 1) AND m.place >= from_place AND m.place < to_place GROUP BY m.queue_id, m.sender_id, m.recipient_id;
 END $$;
 COMMENT ON FUNCTION take_census(bigint, bigint) IS
-'Where a long ring holds something from a place on and below another: the first place of each lane that is not empty. What was settled when this was called and is not in it is gone for good. Reads all that stands between. Plan: message_0_by_place, message_1_by_place.';
+'What a long ring holds from one place on and below another: the first place of each lane that is not empty. A lane that is not returned stays empty there, if the places were settled before the call. Reads all rows in between. Plan: message_0_by_place, message_1_by_place.';
 
 CREATE FUNCTION first_places(queues bigint[], senders int[], recipients int[], places bigint[]) RETURNS bigint[] LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -273,10 +276,10 @@ BEGIN
         FROM unnest(queues, senders, recipients, places) WITH ORDINALITY AS u(queue, sender, recipient, first, at) ORDER BY u.at);
 END $$;
 COMMENT ON FUNCTION first_places(bigint[], int[], int[], bigint[]) IS
-'Where lanes of the ring begin that have nothing before these places; null for one that is empty. Plan: message_by_both, two seeks for each.';
+'The first places of these lanes in the ring, which hold nothing before the given places; null for a lane that is empty. Plan: message_by_both, two seeks for each.';
 
--- When one process of the server is killed, what none has flushed is lost, and the time of the server's start stays. What is not logged
--- is emptied then, so the row is another one afterwards.
+-- When one process of the server is killed, changes that were not flushed are lost, but the server's start time does not
+-- change. An unlogged table is emptied then, so the number in its row is another one afterwards.
 CREATE UNLOGGED TABLE life (
     number bigint NOT NULL,
     is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one)
@@ -287,10 +290,10 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     known bigint := (SELECT number FROM life);
-    -- Read before the sequence, which only grows.
+    -- Read before the sequence: as that only grows, it is never behind by accident.
     highest bigint := greatest(id_at(noted_floor()), (SELECT id FROM message_aside ORDER BY id DESC LIMIT 1));
 BEGIN
-    -- As after a logical replication, which brings tables and no sequences. What is sent then would stand where nobody looks any more.
+    -- Logical replication copies tables and no sequences. New messages would then be below the floors, where no read looks.
     IF highest > newest_id() THEN
         RAISE EXCEPTION USING ERRCODE = 'PHSEQ', MESSAGE = format(
             'the sequence posthaste.message_id is at %s and there were messages up to %s at least, so what is sent would not be found: set '
@@ -303,7 +306,7 @@ BEGIN
     RETURN known;
 END $$;
 COMMENT ON FUNCTION life() IS
-'A number that stays until the server loses something, or is restored. Fails with PHSEQ where ids of messages would come again. Plan: life, which has one row; as noted_floor; message_aside_by_id, backwards.';
+'A number that stays the same until the server loses changes or is restored from a backup. Fails with PHSEQ if ids of messages would be used again. Plan: life, which has one row; as noted_floor; message_aside_by_id, backwards.';
 
 CREATE FUNCTION meet_as(who text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -315,7 +318,7 @@ EXCEPTION WHEN lock_not_available THEN
     PERFORM refuse_kept(ARRAY[who]);
 END $$;
 COMMENT ON FUNCTION meet_as(text, boolean, int) IS
-'log_in or meet, for the middleware: waits no longer than so many ms for somebody''s transaction, then fails as refuse_kept. Plan: as log_in.';
+'log_in or meet, for the middleware: waits at most patience_ms for another transaction, then fails as refuse_kept. Plan: as log_in.';
 
 CREATE FUNCTION log_in_all(names text[]) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -326,4 +329,4 @@ BEGIN
         ORDER BY u.who) AS sorted);
 END $$;
 COMMENT ON FUNCTION log_in_all(text[]) IS
-'log_in for all of these who are not known, in the order of their names; how many that were. Plan: account_name_key for each; as log_in.';
+'Logs in those of these accounts that are not known yet, in the order of their names, and returns how many they were. Plan: account_name_key for each; as log_in.';

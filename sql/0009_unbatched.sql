@@ -1,15 +1,15 @@
 -- One request, one statement, one commit: what --batch 1 with a named pop strategy runs, for experiments.
 --
--- This is how a queue over a database is written when nobody batches, and what the strategies of the files after
--- this one are measured in. It works on the same tables as the batch, beside middlewares that batch, so one rule
--- differs: a batch appends to the ring under its queues' row locks, which would make such requests wait for each
--- other's commits. A request here takes no lock that another one needs, so what it sends is kept aside, where no
--- order of commits is relied on.
+-- This is how a queue in a database is usually written, without batches, and the setting in which the pop strategies of
+-- the next files are measured. It uses the same tables as the batch, possibly at the same time as middlewares that batch,
+-- so one rule differs: a batch appends to the ring under its queues' row locks, which would make such requests wait for
+-- each other's commits. A request here takes no lock that another one needs, so the messages that it sends are kept
+-- aside, where nothing relies on the order of commits.
 --
--- A SEND holds its queue's row FOR KEY SHARE, which only the deletion of that queue conflicts with. Whoever pops
--- waits for the row of one message at most, and holds nothing else meanwhile: there is no deadlock.
+-- A SEND locks its queue's row FOR KEY SHARE, which conflicts only with the deletion of that queue. A POP waits for the
+-- row of one message at most, and holds no other lock meanwhile, so there is no deadlock.
 --
--- SEND, PEEK, QCREATE, QDELETE, QREADABLE stand here in their plain forms; the other requests go through apply.
+-- This file has the plain forms of SEND, PEEK, QCREATE, QDELETE and QREADABLE; other requests go through apply.
 
 SET LOCAL search_path = posthaste;
 
@@ -86,7 +86,7 @@ BEGIN
     IF NOT is_empty(queue, newest_id()) THEN
         PERFORM refuse_if_large(queue);
     END IF;
-    -- A message may change its state between two statements, and is met by the next round then.
+    -- A message that changes its state between the two statements is removed in the next round.
     WHILE NOT is_empty(queue, newest_id()) LOOP
         DELETE FROM message WHERE queue_id = queue AND due_ms IS NULL;
         GET DIAGNOSTICS gone = ROW_COUNT;
@@ -101,7 +101,7 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION delete_unbatched(int, text) IS
-'QDELETE that waits for those who are sending to the queue or taking from it. Plan: queue_name_key, message_by_both, message_aside_by_queue_due.';
+'QDELETE, which waits for all transactions that are sending to the queue or taking from it. Plan: queue_name_key, message_by_both, message_aside_by_queue_due.';
 
 CREATE FUNCTION readable_unbatched(given_ms bigint, op int, reader int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -124,7 +124,7 @@ BEGIN
     RETURN shown(op, m, coalesce(queue_name, (SELECT q.name FROM queue q WHERE q.id = m.queue_id)));
 END $$;
 COMMENT ON FUNCTION handed_out(int, message, text) IS
-'A message that has just been removed, as its reader gets it. Plan: queue_pkey where the reader named no queue; as note_departure.';
+'The answer to a POP that has just removed this message; notes that the message has left. Plan: queue_pkey where the reader named no queue; as note_departure.';
 
 CREATE FUNCTION found_nothing(op int, queue_name text, queue bigint, sender int) RETURNS answer LANGUAGE plpgsql AS $$
 BEGIN
@@ -134,4 +134,4 @@ BEGIN
     RETURN nothing(op, queue, sender);
 END $$;
 COMMENT ON FUNCTION found_nothing(int, text, bigint, int) IS
-'Why a pop has no message: the queue it names is not there, or nothing is in it for the reader. Plan: queue_name_key.';
+'The answer to a POP without a message: the queue that it names does not exist, or holds nothing for the reader. Plan: queue_name_key.';

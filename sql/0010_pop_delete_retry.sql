@@ -1,7 +1,7 @@
--- Pop strategy delete-retry: delete the oldest message, and if somebody was faster, look again.
+-- Pop strategy delete-retry: delete the oldest message, and look again if another transaction was faster.
 --
--- Readers that meet at one message wait for the commit of the fastest; then all others have lost and start over.
--- Correct, and slower with every reader that joins.
+-- Readers that try to delete the same message wait for the commit of the first; then the others find nothing to delete
+-- and start over. This is correct, and slower with every further reader.
 
 SET LOCAL search_path = posthaste;
 
@@ -37,4 +37,4 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_delete_retry(bigint, int, int, text, bigint, int, int) IS
-'POP by deleting: whoever deletes the row has the message. Gives up as lost after so many tries, which null makes endless. Plan: queue_name_key; as heads; one Tid Scan for each try.';
+'POP by deleting: the transaction that deletes the row gets the message. Answers `lost` after so many tries; null: no limit. Plan: queue_name_key; as heads; one Tid Scan for each try.';

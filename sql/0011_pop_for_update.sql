@@ -1,7 +1,7 @@
--- Pop strategy for-update: lock the oldest message, waiting for whoever has it, then delete it.
+-- Pop strategy for-update: lock the oldest message, waiting for its row lock if necessary, then delete it.
 --
--- The wait is the same as in delete-retry, but it comes before the row is touched. Whoever waited for a message that
--- is gone then looks again.
+-- The wait is the same as in delete-retry, but happens before the row is changed. A reader whose message is gone after
+-- the wait looks again.
 
 SET LOCAL search_path = posthaste;
 
@@ -39,4 +39,4 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_for_update(bigint, int, int, text, bigint, int, int) IS
-'POP behind SELECT … FOR UPDATE: whoever has locked the row has the message. Gives up as lost after so many tries, which null makes endless. Plan: queue_name_key; as heads; two Tid Scans for each try.';
+'POP by SELECT … FOR UPDATE: the transaction that locks the row gets the message. Answers `lost` after so many tries; null: no limit. Plan: queue_name_key; as heads; two Tid Scans for each try.';

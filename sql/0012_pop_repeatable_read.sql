@@ -1,8 +1,8 @@
--- Pop strategy repeatable-read: delete the oldest message as one unchanging state of the database shows it.
+-- Pop strategy repeatable-read: delete the oldest message that the transaction's snapshot shows.
 --
--- The caller's transaction is REPEATABLE READ. There a DELETE of a row that somebody else has deleted since raises
--- serialization_failure (40001) instead of finding nothing, and the caller must do the whole transaction again: the
--- only strategy whose retries cost a round trip each.
+-- The caller's transaction is REPEATABLE READ. There a DELETE of a row that another transaction has deleted since raises
+-- serialization_failure (40001) instead of finding nothing, and the caller must repeat the whole transaction. So this is
+-- the only strategy in which each retry costs a round trip.
 
 SET LOCAL search_path = posthaste;
 
@@ -29,4 +29,4 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_repeatable_read(bigint, int, int, text, bigint, int, int) IS
-'POP by deleting in a REPEATABLE READ transaction, which the caller opens, and does again after 40001; tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan.';
+'POP by deleting in a REPEATABLE READ transaction, which the caller opens, and repeats after 40001; tries is ignored. Plan: queue_name_key; as heads; one Tid Scan.';

@@ -1,8 +1,8 @@
--- Pop strategy mark-update: mark the oldest message as taken, and leave its removal to somebody else.
+-- Pop strategy mark-update: mark the oldest message as taken, and leave its removal to upkeep.
 --
--- A marked message belongs to no queue (0) and fell due when it was taken, with its life over then: so no reader and
--- no count sees it, and the next tick removes it like any message that has expired. Rows of the ring are never
--- updated, here neither: they, which only middlewares that batch put there, are deleted at once.
+-- A marked message belongs to no queue (0), and is due and expires at the time when it was taken. So no read and no count
+-- sees it, and the next tick removes it like any expired message. Rows of the ring, which only middlewares that batch
+-- write, are never updated, not even here: they are deleted at once.
 
 SET LOCAL search_path = posthaste;
 
@@ -44,4 +44,4 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_mark_update(bigint, int, int, text, bigint, int, int) IS
-'POP by marking: whoever updates the row has the message; tick() removes it later. Gives up as lost after so many tries, which null makes endless. Plan: queue_name_key; as heads; one Tid Scan for each try.';
+'POP by marking: the transaction that updates the row gets the message; tick() removes it later. Answers `lost` after so many tries; null: no limit. Plan: queue_name_key; as heads; one Tid Scan for each try.';

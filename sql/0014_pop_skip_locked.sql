@@ -1,7 +1,7 @@
--- Pop strategy skip-locked: pass over what others are taking just now, and take the oldest of the rest.
+-- Pop strategy skip-locked: pass over messages that other transactions are taking, and take the oldest of the rest.
 --
--- Nobody waits for anybody. Where messages are passed over, twice as many are looked at, so that nothing is found only when
--- there was nothing that nobody else had.
+-- No transaction waits for another. After messages were passed over, twice as many are looked at, so that a POP finds
+-- nothing only if other transactions are taking every message.
 
 SET LOCAL search_path = posthaste;
 
@@ -39,4 +39,4 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_skip_locked(bigint, int, int, text, bigint, int, int) IS
-'POP behind FOR UPDATE SKIP LOCKED: whoever locks the row has the message, and the others go on to the next; nobody loses, so tries says nothing here. Plan: queue_name_key; as heads; one Tid Scan for each message looked at; as note_departure.';
+'POP by FOR UPDATE SKIP LOCKED: the transaction that locks the row gets the message, and others take the next one. None has to start over, so tries is ignored. Plan: queue_name_key; as heads; one Tid Scan for each message looked at; as note_departure.';

@@ -1,8 +1,8 @@
--- A plain request that is alone: the only one of its step, or of its batch.
+-- Plain requests that are alone in their step, or in their batch.
 --
--- Most of what a step costs is to set it up, and there is nothing to deal out to one: a POP alone in its step costs half of
--- one in a step of several. A batch of one request does not go through `apply` at all, whose steps and columns cost as much as
--- the request. Rules and locks are those of a batch.
+-- Most of the cost of a step is its setup, and with one request nothing has to be dealt out: done as here, a POP alone in
+-- its step costs half as much. A batch of one request does not go through `apply` at all, whose steps and columns cost as
+-- much as the request. Rules and locks are those of a batch.
 
 SET LOCAL search_path = posthaste;
 
@@ -26,7 +26,7 @@ BEGIN
     RETURN head;
 END $$;
 COMMENT ON FUNCTION first_head(bigint, int, bigint, int, bigint, bigint) IS
-'Where the first message is that a reader may have; null for no queue or no sender named. Plan: the lanes''.';
+'Where the first message is that a reader may get. Null as queue or sender: none is named. Plan: the lanes''.';
 
 CREATE FUNCTION take_first(op int, at_ms bigint, reader int, queue bigint, sender int, lease_ms bigint, any_floor bigint,
     own_floor bigint) RETURNS answer LANGUAGE plpgsql AS $$
@@ -44,7 +44,7 @@ BEGIN
             given := shown(op, m, null);
         END IF;
     ELSE
-        -- That it is still ready is asked in a form that no index offers itself for.
+        -- `coalesce` checks that the message is still ready, in a form for which the planner considers no index.
         CASE head.part
         WHEN 0 THEN
             DELETE FROM message_0 WHERE ctid = ANY(ARRAY(
@@ -67,7 +67,7 @@ BEGIN
         END IF;
     END IF;
     IF given.kind IS NULL THEN
-        -- Somebody else was faster.
+        -- Another transaction was faster.
         SELECT * INTO given FROM pop_one(op, at_ms, reader, queue, sender, false, false, 1, lease_ms);
     ELSIF queue IS NULL THEN
         given.name := (SELECT q.name FROM posthaste.queue q WHERE q.id = given.queue_id);
@@ -75,7 +75,7 @@ BEGIN
     RETURN given;
 END $$;
 COMMENT ON FUNCTION take_first(int, bigint, int, bigint, int, bigint, bigint, bigint) IS
-'A POP of one message, for good or with a lease; null for no queue or no sender named. The row of the queue is locked. Plan: the lanes''; one Tid Scan; queue_pkey where no queue is named; as note_departure.';
+'A POP of one message, for good or with a lease. Null as queue or sender: none is named. The row of a named queue is locked. Plan: the lanes''; one Tid Scan; queue_pkey where no queue is named; as note_departure.';
 
 CREATE FUNCTION show_first(op int, at_ms bigint, reader int, queue bigint, sender int, any_floor bigint, own_floor bigint)
 RETURNS answer LANGUAGE plpgsql AS $$
@@ -94,14 +94,14 @@ BEGIN
         name := (SELECT q.name FROM posthaste.queue q WHERE q.id = m.queue_id);
     END IF;
     IF m.id IS NULL OR queue IS NULL AND name IS NULL THEN
-        -- Somebody has taken it since, or deleted its queue.
+        -- The message has been taken since, or its queue deleted.
         SELECT * INTO given FROM peek_one(op, at_ms, reader, queue, sender, false, false, 1);
         RETURN given;
     END IF;
     RETURN shown(op, m, name);
 END $$;
 COMMENT ON FUNCTION show_first(int, bigint, int, bigint, int, bigint, bigint) IS
-'A PEEK of one message; null for no queue or no sender named. Plan: the lanes''; queue_pkey where no queue is named.';
+'A PEEK of one message. Null as queue or sender: none is named. Plan: the lanes''; queue_pkey where no queue is named.';
 
 -- A batch of one request -------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
     END IF;
-    -- Whoever wants to know which ids are settled waits for us.
+    -- settled_id takes this lock exclusively, so it waits for this transaction.
     IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
         RETURN;
     END IF;
@@ -143,7 +143,7 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION send_alone(bigint, int, text, int, bytea) IS
-'SEND without options; recipient 0: anyone. Plan: queue_name_key, one INSERT; where the queue has limits or rules as send_one.';
+'SEND without options, alone in its batch; recipient 0: anyone. Plan: queue_name_key, one INSERT; where the queue has limits or rules as send_one.';
 
 CREATE FUNCTION pop_alone(given_ms bigint, reader int, queue_name text, awaited bigint, sender int, lease_ms bigint,
     any_floor bigint, own_floor bigint) RETURNS SETOF answer LANGUAGE plpgsql
@@ -172,14 +172,14 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    -- Once the queue is not waited for any more: a lease counts from when it is given.
+    -- Read only now, after the wait for the queue: a lease counts from when it is given.
     at_ms := coalesce(given_ms, now_ms());
     IF any_floor = 0 THEN
         any_floor := noted_floor();
         own_floor := greatest(own_floor, any_floor);
     END IF;
     RETURN NEXT take_first(0, at_ms, reader, home, sender, lease_ms, any_floor, own_floor);
-    -- A POP of all queues may have waited, which takes nothing off its lease.
+    -- A POP without a queue may have waited; then its lease is renewed, so that it is not shortened by that.
     IF given_ms IS NULL AND home IS NULL AND lease_ms IS NOT NULL THEN
         later_ms := now_ms();
         IF later_ms > at_ms + 20 THEN
@@ -189,7 +189,7 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_alone(bigint, int, text, bigint, int, bigint, bigint, bigint) IS
-'POP of one message; null for no queue, no queue that was waited for, no sender, no lease. Plan: queue_name_key; as take_first, renew_leases.';
+'POP of one message, alone in its batch. Null: no queue, none that was waited for, no sender, or no lease. Plan: queue_name_key; as take_first, renew_leases.';
 
 CREATE FUNCTION peek_alone(given_ms bigint, reader int, queue_name text, sender int, any_floor bigint, own_floor bigint)
 RETURNS SETOF answer LANGUAGE plpgsql
@@ -212,7 +212,7 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION peek_alone(bigint, int, text, int, bigint, bigint) IS
-'PEEK of one message; null for no queue or no sender. Plan: queue_name_key; as show_first.';
+'PEEK of one message, alone in its batch. Null: no queue or no sender. Plan: queue_name_key; as show_first.';
 
 CREATE FUNCTION create_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -227,7 +227,7 @@ BEGIN
     RETURN NEXT numbered(0, add_queue(queue_name));
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION create_alone(text) IS 'QCREATE without options; null: without a name. Plan: as add_queue.';
+COMMENT ON FUNCTION create_alone(text) IS 'QCREATE without options, alone in its batch; null: without a name. Plan: as add_queue.';
 
 CREATE FUNCTION delete_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -261,7 +261,7 @@ BEGIN
     END IF;
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION delete_alone(text) IS 'QDELETE. Plan: queue_name_key; as remove_queue.';
+COMMENT ON FUNCTION delete_alone(text) IS 'QDELETE, alone in its batch. Plan: queue_name_key; as remove_queue.';
 
 CREATE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint, census_place bigint, census_recipients int[],
     census_queues bigint[], census_places bigint[]) RETURNS SETOF answer LANGUAGE plpgsql
@@ -278,4 +278,4 @@ BEGIN
         census_recipients, census_queues, census_places);
     RETURN NEXT took();
 END $$;
-COMMENT ON FUNCTION readable_alone(bigint, int, bigint, bigint, int[], bigint[], bigint[]) IS 'QREADABLE. Plan: as readable_step.';
+COMMENT ON FUNCTION readable_alone(bigint, int, bigint, bigint, int[], bigint[], bigint[]) IS 'QREADABLE, alone in its batch. Plan: as readable_step.';

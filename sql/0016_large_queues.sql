@@ -1,26 +1,26 @@
--- Large queues are emptied in parts, and many dead letters start anew in parts.
+-- Large queues are emptied in parts, and many dead letters are redriven in parts.
 --
--- To remove millions of messages takes minutes, and whoever does it in one transaction keeps the queue's row all that time, so
--- that everybody waits who uses it. So a middleware's QPURGE or QDELETE of a large queue is refused, with everything else of its
--- batch undone; the middleware sweeps the queue, a part in each transaction, and asks again for what is left. A QREDRIVE of many
--- letters is refused likewise, and done in parts instead.
+-- To remove millions of messages takes minutes. One transaction would hold the lock of the queue's row for all that time,
+-- and all users of the queue would wait. So a middleware's QPURGE or QDELETE of a large queue fails, and its batch is
+-- rolled back; the middleware sweeps the queue, a part in each transaction, and then repeats the request for what is left.
+-- A QREDRIVE of many letters fails likewise, and is then done in parts.
 
 SET LOCAL search_path = posthaste;
 
 CREATE FUNCTION emptied_at_once() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 50000 $$;
 COMMENT ON FUNCTION emptied_at_once() IS
-'A queue that holds more messages than this is large. To remove so many takes about half a second.';
+'A queue with more messages than this is large. To remove so many takes about half a second.';
 
 CREATE FUNCTION refuse_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PHBIG', MESSAGE = 'the queue holds too many messages for one transaction',
         DETAIL = (SELECT q.name FROM posthaste.queue q WHERE q.id = refuse_large.queue);
 END $$;
-COMMENT ON FUNCTION refuse_large(bigint) IS 'Fails with PHBIG, and the queue''s name as DETAIL. Plan: queue_pkey.';
+COMMENT ON FUNCTION refuse_large(bigint) IS 'Fails with PHBIG; DETAIL is the queue''s name. Plan: queue_pkey.';
 
 CREATE FUNCTION count_removal(queue bigint, messages bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    -- Of this transaction, which a middleware began.
+    -- How many this transaction, which is a middleware's, removes so far.
     so_far bigint := coalesce(nullif(current_setting('posthaste.removed', true), ''), '0')::bigint + messages;
 BEGIN
     IF so_far > emptied_at_once() THEN
@@ -29,7 +29,7 @@ BEGIN
     PERFORM set_config('posthaste.removed', so_far::text, true);
 END $$;
 COMMENT ON FUNCTION count_removal(bigint, bigint) IS
-'So many messages are going to be removed from a queue: fails if those are too many, together with what this transaction has removed from others. Plan: as refuse_large.';
+'Counts messages that are going to be removed from a queue: fails if these and what this transaction has removed before are more than emptied_at_once. Plan: as refuse_large.';
 
 CREATE FUNCTION refuse_if_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE held bigint;
@@ -44,7 +44,7 @@ BEGIN
     PERFORM count_removal(queue, held);
 END $$;
 COMMENT ON FUNCTION refuse_if_large(bigint) IS
-'Fails where a queue is large, or as much has been removed by this transaction as it may. Plan: message_by_both on each part; message_aside_by_queue_due; as refuse_large.';
+'Fails if a queue holds more messages than this transaction may still remove. Plan: message_by_both on each part; message_aside_by_queue_due; as refuse_large.';
 
 CREATE FUNCTION sweep(queue_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint, most int,
     OUT removed int) LANGUAGE plpgsql
@@ -99,7 +99,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION sweep(text, int, int, int, bigint, int) IS
-'Removes so many messages of a queue at most, and says how many and where to go on: parts 0 to 2 of the table are ready messages, 3 is what is leased or delayed; null: it is through. To begin: 0, 0, 0, 0. What somebody else is taking is passed over. From one call to the next it does not walk what it has removed. Plan: queue_name_key; message_by_both on one part, or message_aside_by_queue_due; Tid Scan.';
+'Removes at most so many messages of a queue, and returns how many and where to continue: parts 0 to 2 are the ready messages in these parts of the table, 3 the leased and delayed ones; null: that was all. To begin: 0, 0, 0, 0. Passes over locked messages. A call does not walk what earlier calls have removed. Plan: queue_name_key; message_by_both on one part, or message_aside_by_queue_due; Tid Scan.';
 
 CREATE FUNCTION redrive_some(from_name text, to_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint,
     OUT moved int) LANGUAGE plpgsql
@@ -114,7 +114,7 @@ BEGIN
         PERFORM refuse_isolation();
     END IF;
     moved := 0;
-    -- In the order in which a batch locks them; least and greatest pass over a null.
+    -- In the order in which a batch locks them; least and greatest ignore a null.
     PERFORM FROM queue q WHERE q.name = least(from_name COLLATE "C", to_name) FOR NO KEY UPDATE;
     PERFORM FROM queue q WHERE q.name = greatest(from_name COLLATE "C", to_name) FOR NO KEY UPDATE;
     from_queue := queue_named(from_name);
@@ -132,4 +132,4 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION redrive_some(text, text, int, int, int, bigint) IS
-'QREDRIVE of the next letters, as many as start anew at once: says how many and where to go on, as letters_after. Nothing is moved when one of the queues is gone. Plan: queue_name_key; as letters_after, redrive_letters, tell_news.';
+'QREDRIVE of the next letters, at most redriven_at_once: returns how many were moved and where to continue, as letters_after. Moves nothing if one of the queues has been deleted. Plan: queue_name_key; as letters_after, redrive_letters, tell_news.';

@@ -1,26 +1,23 @@
--- What SQL clients call, each function inside whatever transaction the client is in.
+-- The functions for SQL clients, which run inside the client's own transaction.
 --
--- Other people's transactions may stay open for long, so nothing here may keep a middleware waiting, and four things
--- differ from a batch:
---   * A message sent by SQL is kept aside (part 2). Its id is drawn now and committed who knows when, so it breaks the
---     order that the ring stands on. Its queue's row is only locked FOR KEY SHARE: other senders do not notice, and
+-- Such a transaction may stay open for long, so nothing here may keep a middleware waiting. Four things differ from a batch:
+--   * A message sent by SQL is kept aside (part 2). Its id is drawn now and committed at some later time, which breaks the
+--     order that the ring relies on. Its queue's row is locked FOR KEY SHARE only: other senders do not have to wait, and
 --     QDELETE is refused until the transaction ends.
---   * A name never met before gets its account when the transaction commits, not before: an open transaction that had
---     put it into the index of names would stop everybody else who says the same name. Until then the newcomer
---     goes by a number that nobody else can see.
---   * Who waits for a message is told at the commit too, by those who wait then.
---   * What a client did wrong is raised, because that is what SQL clients expect: an SQLSTATE for each word of RESP
+--   * The account of a new name is created when the transaction commits: a new entry in the index of names would block
+--     every other transaction that uses the same name. Until then the newcomer has a number that no other transaction sees.
+--   * Waiting clients are notified at the commit too: those that wait at that time.
+--   * A client's mistake raises an error, as SQL clients expect: an SQLSTATE for each error code of RESP
 --     (PHNOQ NOQUEUE, PHDEN DENIED, PHFUL FULL, PHBAD BADQUERY, PHNOA NOACCOUNT, PHBSY BUSY, PHTOO TOOBIG), and a hint.
--- A name may come from a column with a collation of its own, which it brings along: so names are compared as COLLATE "C", whatever they
--- are compared with.
--- At REPEATABLE READ and SERIALIZABLE a call may fail with 40001 like any statement that meets a change made meanwhile.
+-- An argument from a column with a collation of its own brings that along, so names are compared as COLLATE "C" everywhere.
+-- At REPEATABLE READ and SERIALIZABLE a call may fail with 40001, like any statement that conflicts with another transaction.
 --
--- Rights. The seven functions run with the rights of whoever installed the schema (SECURITY DEFINER, on a fixed
--- search_path), so that an application needs no right on any table and can break no rule of a queue:
+-- Rights. The seven functions run with the rights of the role that installed the schema (SECURITY DEFINER, with a fixed
+-- search_path), so that an application needs no right on any table and cannot break a rule of a queue:
 --     GRANT USAGE ON SCHEMA posthaste TO app;
--- is all that it takes, and without it nobody may call anything. Everything else in the schema is for its owner only;
--- a middleware that connects as another role needs the owner's membership. Roles guard access by SQL: who may call
--- these functions may name any account, and the secrets in a middleware's file of accounts play no part.
+-- is enough, and without it a role can call nothing. Everything else in the schema is for its owner only; a middleware
+-- that connects as another role must be a member of the owner. Access by SQL is a matter of database roles: a role that
+-- may call these functions may name any account, and the secrets in a middleware's file of accounts are not checked.
 
 SET LOCAL search_path = posthaste;
 
@@ -28,20 +25,20 @@ CREATE TYPE received AS (
     id bigint,
     queue text,
     sender text,
-    -- Null: it was for anyone.
+    -- Null: the message was for anyone.
     recipient text,
     sent_at timestamptz,
-    -- How often it was handed out, a pop of now included.
+    -- How often the message was delivered, by this pop too.
     deliveries int,
-    -- Pairs {{name,value},…}; null when there are none.
+    -- Pairs {{name,value},…}; null if there are none.
     headers bytea[],
-    -- Of a dead letter: the queue it was sent to, and why it was given up.
+    -- For a dead letter: the queue it was sent to, and why it became one.
     first_queue text,
     reason text,
-    -- convert_from(body, 'UTF8') when it is text.
+    -- If it is text: convert_from(body, 'UTF8').
     body bytea
 );
-COMMENT ON TYPE received IS 'A message as peek and pop give it.';
+COMMENT ON TYPE received IS 'A message as peek and pop return it.';
 
 -- Refusals ---------------------------------------------------------------------------------------------------------
 
@@ -49,7 +46,7 @@ CREATE FUNCTION refuse(state text, said text, hint text) RETURNS void LANGUAGE p
 BEGIN
     RAISE EXCEPTION USING ERRCODE = state, MESSAGE = said, HINT = hint;
 END $$;
-COMMENT ON FUNCTION refuse(text, text, text) IS 'Raises an error with a state of its own, class PH.';
+COMMENT ON FUNCTION refuse(text, text, text) IS 'Raises an error with the given SQLSTATE, of the class PH.';
 
 CREATE FUNCTION refuse_as(a answer, queue text, recipient text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -72,7 +69,7 @@ BEGIN
         PERFORM refuse('PHBSY', format('a transaction that uses queue ''%s'' has not ended', queue), 'Try again.');
     END CASE;
 END $$;
-COMMENT ON FUNCTION refuse_as(answer, text, text) IS 'A refusal of the rules, raised in the words of RESP.';
+COMMENT ON FUNCTION refuse_as(answer, text, text) IS 'Raises a refusal of the rules as an error that corresponds to that of RESP.';
 
 CREATE FUNCTION check_name(what text, given text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -82,7 +79,7 @@ BEGIN
             'A name is 1 to 255 bytes without control characters, neither * nor -.');
     END IF;
 END $$;
-COMMENT ON FUNCTION check_name(text, text) IS 'Names are 1 to 255 bytes of UTF-8 without control characters, neither * nor -.';
+COMMENT ON FUNCTION check_name(text, text) IS 'Fails if the name is not valid: 1 to 255 bytes of UTF-8 without control characters, neither * nor -.';
 
 CREATE FUNCTION check_isolation() RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -92,13 +89,13 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION check_isolation() IS
-'Whoever reads needs a new snapshot for each statement: a part of the ring that was truncated meanwhile is seen empty, and what was put aside before is not seen.';
+'Fails unless the transaction is READ COMMITTED. A read needs a new snapshot for each statement: with an older one a part of the ring that was truncated meanwhile looks empty, and messages that were moved aside before that are not visible either.';
 
 -- Accounts ---------------------------------------------------------------------------------------------------------
 
--- Accounts that the transaction under way was the first to name. Rows are gone at its commit, so each transaction
--- sees its own only. They are looked up by the transaction, too: what others have left behind stays while somebody keeps a snapshot,
--- and would be walked.
+-- Accounts that the current transaction was the first to name. It removes the rows at its commit, so each transaction
+-- sees only its own. The index begins with the transaction, so that a lookup does not walk the dead rows of others, which
+-- stay as long as an old snapshot is open.
 CREATE TABLE newcomer (
     transaction xid8 NOT NULL DEFAULT pg_current_xact_id(),
     id int NOT NULL,
@@ -116,25 +113,25 @@ BEGIN
     END IF;
     RETURN number;
 END $$;
-COMMENT ON FUNCTION number_of(text) IS 'The number of an account; null when nobody has named it. Plan: account_name_key, newcomer_by_name.';
+COMMENT ON FUNCTION number_of(text) IS 'The number of the account of this name; null if it has none yet. Plan: account_name_key, newcomer_by_name.';
 
 CREATE FUNCTION name_of(number int) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT coalesce((SELECT name FROM account WHERE id = number),
         (SELECT name FROM newcomer WHERE transaction = pg_current_xact_id_if_assigned() AND id = number))
 $$;
-COMMENT ON FUNCTION name_of(int) IS 'The name of a number. Plan: account_pkey; newcomer_by_name, the transaction''s own, who are few.';
+COMMENT ON FUNCTION name_of(int) IS 'The name of the account with this number. Plan: account_pkey; newcomer_by_name, the transaction''s own, who are few.';
 
 CREATE FUNCTION introduce(who text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE number int := number_of(who);
 BEGIN
     IF number IS NULL THEN
         INSERT INTO newcomer (id, name) VALUES (nextval('account_id'), who);
-        -- Where the transaction defers nothing (SET CONSTRAINTS) it is an account by now, and perhaps somebody else's.
+        -- After SET CONSTRAINTS … IMMEDIATE the trigger has run already: the account may be one that another has created.
         number := number_of(who);
     END IF;
     RETURN number;
 END $$;
-COMMENT ON FUNCTION introduce(text) IS 'The number of an account, which is made at the commit when the name is new. Waits for nobody. Plan: as number_of.';
+COMMENT ON FUNCTION introduce(text) IS 'The number of the account of this name, which is created at the commit if the name is new. Does not wait. Plan: as number_of.';
 
 CREATE FUNCTION settle_one(met newcomer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE number int;
@@ -149,28 +146,28 @@ BEGIN
     DELETE FROM newcomer WHERE transaction = met.transaction AND name = met.name;
 END $$;
 COMMENT ON FUNCTION settle_one(newcomer) IS
-'A newcomer becomes an account. Where somebody else has made that meanwhile, the messages take over its number. Plan: account_name_key, newcomer_by_name; message_by_sender, message_by_queue.';
+'Turns a newcomer into an account. If another transaction has created that meanwhile, the messages get its number. Plan: account_name_key, newcomer_by_name; message_by_sender, message_by_queue.';
 
 CREATE FUNCTION settle() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE met newcomer;
 BEGIN
-    -- In the order in which a batch makes names.
+    -- In the order in which a batch creates accounts.
     FOR met IN SELECT * FROM newcomer WHERE transaction = pg_current_xact_id() ORDER BY name COLLATE "default" LOOP
         PERFORM settle_one(met);
     END LOOP;
     RETURN null;
 END $$;
-COMMENT ON FUNCTION settle() IS 'At the commit: newcomers become accounts. Plan: newcomer_by_name; as settle_one.';
+COMMENT ON FUNCTION settle() IS 'Runs at the commit: turns the transaction''s newcomers into accounts. Plan: newcomer_by_name; as settle_one.';
 CREATE CONSTRAINT TRIGGER settle AFTER INSERT ON newcomer DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION settle();
--- Also where somebody applies changes as a replica, for instance with a trigger of an application that sends.
+-- Also in sessions that apply changes as a replica, where for instance an application's trigger may send.
 ALTER TABLE newcomer ENABLE ALWAYS TRIGGER settle;
 
 -- News -------------------------------------------------------------------------------------------------------------
 
--- Always empty: a row is put in and taken out again for the sake of its trigger, which runs at the commit.
+-- Always empty: a row is inserted and deleted at once, only for its trigger, which runs at the commit.
 CREATE UNLOGGED TABLE announcement (
     queue_id bigint NOT NULL,
     sender_id int NOT NULL,
@@ -179,7 +176,7 @@ CREATE UNLOGGED TABLE announcement (
 
 CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
 BEGIN
-    -- A transaction with a snapshot of its own cannot see who has begun to wait since.
+    -- A transaction with one snapshot for all statements cannot see which middlewares have begun to wait since.
     IF current_setting('transaction_isolation') <> 'read committed'
         OR EXISTS (SELECT FROM watch WHERE until_ms > now_ms()) THEN
         PERFORM pg_notify('posthaste', format('0 %s,%s,%s', NEW.queue_id, NEW.sender_id, NEW.recipient_id));
@@ -187,7 +184,7 @@ BEGIN
     RETURN null;
 END $$;
 COMMENT ON FUNCTION announce() IS
-'At the commit: middlewares whose clients wait are told what became available, as tell_news tells it (0: no middleware). Without anybody who waits nothing is told, for NOTIFY makes commits take turns. Plan: watch, which has a row for each middleware.';
+'Runs at the commit: notifies middlewares whose clients wait of what became available, in the form of tell_news (0: sent by no middleware). If none waits there is no NOTIFY, since that makes commits take turns. Plan: watch, which has a row for each middleware.';
 CREATE CONSTRAINT TRIGGER announce AFTER INSERT ON announcement DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION announce();
 ALTER TABLE announcement ENABLE ALWAYS TRIGGER announce;
@@ -199,7 +196,7 @@ BEGIN
     DELETE FROM announcement WHERE ctid = place;
 END $$;
 COMMENT ON FUNCTION announce_later(bigint, int, int) IS
-'Tells at the commit, if there is one, that a message became available; sender 0: that the queue is gone. Plan: Tid Scan.';
+'Has the commit notify that a message became available; sender 0: that the queue was deleted. Plan: Tid Scan.';
 
 -- What clients call ------------------------------------------------------------------------------------------------
 
@@ -208,13 +205,13 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     PERFORM check_name('account', account);
-    -- What this transaction has sent to the account, or in its name, is to be found by its number.
+    -- Messages that this transaction has sent to or from the account must have its final number.
     PERFORM settle_one(n) FROM newcomer n
         WHERE n.transaction = pg_current_xact_id_if_assigned() AND n.name = account COLLATE "C";
     RETURN log_in(account);
 END $$;
 COMMENT ON FUNCTION login(text, text) IS
-'The id of an account, made when the name is new; from now on it counts as one that has logged in (STRICT, TO *). The secret is not looked at: secrets stand in a file of the middlewares, and access by SQL is a matter of database roles. Nobody need log in to call the other functions. Best in a transaction of its own, for others who log in under the same new name wait for its end. Plan: newcomer_by_name; as settle_one; account_name_key, account_pkey.';
+'Logs an account in and returns its id; creates it if the name is new. From now on it counts as one that has logged in (STRICT, TO *). The secret is not checked: secrets are in a file of the middlewares, and access by SQL is a matter of database roles. The other functions need no login. Best in a transaction of its own, since other logins under the same new name wait for its end. Plan: newcomer_by_name; as settle_one; account_name_key, account_pkey.';
 
 CREATE FUNCTION create_queue(name text DEFAULT null) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -229,7 +226,7 @@ BEGIN
     IF number IS NOT NULL THEN
         RETURN number;
     END IF;
-    -- Asked for again and again rather than waited for: who does not wait is part of no deadlock.
+    -- Tries the lock again and again instead of waiting for it, so that it cannot be part of a deadlock.
     FOR attempt IN 1..200 LOOP
         IF try_lock_name(name) THEN
             RETURN add_queue(name);
@@ -239,7 +236,7 @@ BEGIN
     PERFORM refuse('PHBSY', format('another transaction is making queue ''%s'' and has not ended', name), 'Try again.');
 END $$;
 COMMENT ON FUNCTION create_queue(text) IS
-'The id of a queue, made when the name is new; without a name it is named by its id. Others who make the same queue wait for the end of the transaction, so do not leave it open. Plan: queue_name_key.';
+'The id of a queue, which is created if the name is new; without a name it is named by its id. Other transactions that create the same queue wait for the end of this one, so do not leave it open. Plan: queue_name_key.';
 
 CREATE FUNCTION find_queue(wanted text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE number bigint;
@@ -261,7 +258,7 @@ DECLARE
     removed bigint;
 BEGIN
     PERFORM check_isolation();
-    -- A transaction may delete one queue after the other.
+    -- A transaction may delete several queues; each time it may wait anew.
     PERFORM set_config('posthaste.waited', '', true);
     removed := remove_queue(number, 'remove');
     IF removed IS NULL THEN
@@ -273,10 +270,10 @@ BEGIN
     RETURN removed;
 END $$;
 COMMENT ON FUNCTION delete_queue(text) IS
-'Removes a queue; how many messages went with it. PHBSY while somebody else''s transaction sends to it or takes from it. Who uses the queue meanwhile waits for the end of the transaction, through a middleware for 30 s, so do not leave it open. Plan: queue_name_key; as remove_queue.';
+'Removes a queue with its messages, and returns how many these were. PHBSY while another transaction sends to it or takes from it. Requests that use the queue wait for the end of the transaction, those of a middleware for 30 s, so do not leave it open. Plan: queue_name_key; as remove_queue.';
 
 CREATE FUNCTION body_bytes_max() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 536870912 $$;
-COMMENT ON FUNCTION body_bytes_max() IS 'The largest body, as of RESP clients: whoever reads must be able to take the message.';
+COMMENT ON FUNCTION body_bytes_max() IS 'The largest body in bytes, the same as for RESP clients, which must be able to read the message.';
 
 CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
@@ -308,7 +305,7 @@ BEGIN
     IF to_all THEN
         copies := ARRAY(SELECT id FROM account WHERE known AND id <> from_id ORDER BY id);
     END IF;
-    -- The rules know no newcomers, so whether one sends to itself is seen here.
+    -- The rules look up names in `account`, which lacks newcomers, so FORBIDSELF is checked here.
     IF are_too_many(cardinality(copies), body, null) THEN
         refused := refused(null, 'full_copies', cardinality(copies));
     ELSIF q.forbid_self AND recipient COLLATE "C" = sender THEN
@@ -330,13 +327,13 @@ BEGIN
     RETURN CASE WHEN to_all THEN cardinality(copies) ELSE number END;
 END $$;
 COMMENT ON FUNCTION send(text, text, bytea, text) IS
-'Sends a message to one account, or to whoever reads first when there is no recipient; its id. Recipient *: a copy for everybody who has ever logged in but the sender; how many. It can be read when the transaction commits, and vanishes with it otherwise. Plan: queue_name_key, queue_pkey, account_name_key, one INSERT; * reads all accounts; stock() where the queue has limits.';
+'Sends a message to one account, or without a recipient to the first reader, and returns its id. Recipient *: sends a copy to every account that has ever logged in, except the sender, and returns how many. The message can be read once the transaction commits; after a rollback it was never sent. Plan: queue_name_key, queue_pkey, account_name_key, one INSERT; * reads all accounts; stock() where the queue has limits.';
 
 CREATE FUNCTION send(sender text, queue text, body text, recipient text DEFAULT null) RETURNS bigint LANGUAGE sql
 SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
     SELECT send(sender, queue, convert_to(body, 'UTF8'), recipient)
 $$;
-COMMENT ON FUNCTION send(text, text, text, text) IS 'The same with a body of text, stored as UTF-8. Plan: as it.';
+COMMENT ON FUNCTION send(text, text, text, text) IS 'Sends a message, as send with a bytea body does, whose body is text, stored as UTF-8. Plan: as it.';
 
 CREATE FUNCTION pairs_of(stored bytea) RETURNS bytea[] LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -356,14 +353,14 @@ BEGIN
     END LOOP;
     RETURN pairs;
 END $$;
-COMMENT ON FUNCTION pairs_of(bytea) IS 'Headers from their stored form: {{name,value},…}.';
+COMMENT ON FUNCTION pairs_of(bytea) IS 'Headers as an array {{name,value},…}, from the form in which they are stored.';
 
 CREATE FUNCTION received_from(a answer) RETURNS received LANGUAGE sql STABLE AS $$
     SELECT ROW(a.number, a.name, name_of(a.sender_id), CASE WHEN a.recipient_id <> 0 THEN name_of(a.recipient_id) END,
         timestamptz 'epoch' + a.sent_ms * interval '1 millisecond', a.deliveries, pairs_of(a.headers), a.origin, a.reason,
         a.body)::received
 $$;
-COMMENT ON FUNCTION received_from(answer) IS 'An answer as SQL clients get it. Plan: account_pkey.';
+COMMENT ON FUNCTION received_from(answer) IS 'An answer of the rules in the form that SQL clients get. Plan: account_pkey.';
 
 CREATE FUNCTION check_query(reader text, queue text, sender text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -373,7 +370,7 @@ BEGIN
         PERFORM refuse('PHBAD', 'peek and pop need a queue or a sender', 'Give queue => or sender => or both.');
     END IF;
 END $$;
-COMMENT ON FUNCTION check_query(text, text, text) IS 'Reads name a reader, and a queue or a sender or both.';
+COMMENT ON FUNCTION check_query(text, text, text) IS 'Fails unless a read names a reader, and a queue or a sender or both.';
 
 CREATE FUNCTION peek(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
 LANGUAGE plpgsql SECURITY DEFINER
@@ -395,7 +392,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION peek(text, text, text) IS
-'The message that pop would give, which stays; no row when there is none. Plan: queue_name_key, account_name_key; as heads.';
+'The message that pop would take, which stays in its queue; no row if there is none. Plan: queue_name_key, account_name_key; as heads.';
 
 CREATE FUNCTION pop(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
 LANGUAGE plpgsql SECURITY DEFINER
@@ -410,7 +407,7 @@ BEGIN
     PERFORM check_query(reader, queue, sender);
     queue_number := CASE WHEN queue IS NOT NULL THEN find_queue(queue) END;
     sender_number := CASE WHEN sender IS NOT NULL THEN coalesce(number_of(sender), 0) END;
-    -- A transaction may pop again long after it has waited.
+    -- A transaction may pop again long after it has waited; then it may wait anew.
     PERFORM set_config('posthaste.moves_awaited_until', '', true);
     FOR here IN SELECT * FROM pop_one(null, now_ms(), number_of(reader), queue_number, sender_number, false, false, 1, null,
             beside => true) AS a
@@ -420,7 +417,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION pop(text, text, text) IS
-'Takes the oldest message (higher priority first) that is for anyone or for the reader, of a queue or from a sender or both; no row when there is none. It is gone when the transaction commits and back where it was otherwise; until then others pass it over and take the next. Before there is no row, a QREDRIVE, QPURGE or QDELETE is waited for, half a second at most. Plan: queue_name_key, account_name_key; as pop_one.';
+'Takes the oldest message (higher priority first) that is for anyone or for the reader, of a queue or from a sender or both; no row if there is none. The commit removes the message, a rollback puts it back where it was; until then others pass it over and take the next. Before it returns no row, pop waits for a QREDRIVE, QPURGE or QDELETE, half a second at most. Plan: queue_name_key, account_name_key; as pop_one.';
 
 CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

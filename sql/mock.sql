@@ -1,7 +1,7 @@
--- Fixed answers instead of the queue tier's functions: posthaste migrate --mock BYTES.
+-- Fixed answers in place of the queue tier's functions: posthaste migrate --mock BYTES.
 --
--- What is measured then is the way from the middleware to the database and back. Every function that the middleware
--- calls answers in the shape and size of a real answer, and touches no table. BODY_BYTES is replaced by a number.
+-- With them a benchmark measures only the path from the middleware to the database and back. Every function that the
+-- middleware calls answers in the shape and size of a real answer, and uses no table. BODY_BYTES is replaced by a number.
 
 SET LOCAL search_path = posthaste;
 
@@ -15,12 +15,12 @@ CREATE OR REPLACE FUNCTION mock_readable(op int) RETURNS SETOF answer LANGUAGE s
         null::bigint, null::text, null::text, null::text, null::bytea, null::bytea, ARRAY[1]::bigint[]),
         (null, 'n', null, 1, null, null, null, null, null, null, null, '1', null, null, null, null, null)
 $$;
-COMMENT ON FUNCTION mock_readable(int) IS 'A queue named 1, and for those who want one the number 1.';
+COMMENT ON FUNCTION mock_readable(int) IS 'The answer to QREADABLE with one queue, named 1; also the answer to an ACK.';
 
 CREATE OR REPLACE FUNCTION mock_body() RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
     SELECT convert_to(repeat('x', BODY_BYTES), 'UTF8')
 $$;
-COMMENT ON FUNCTION mock_body() IS 'What every reader gets.';
+COMMENT ON FUNCTION mock_body() IS 'The body of every message.';
 
 CREATE OR REPLACE FUNCTION mock_message(op int) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'm', 1, 1, 1, 0, 0, 1, 255::bigint << 54 | 1, null, null, '1', null, null, null,
@@ -37,31 +37,32 @@ CREATE OR REPLACE FUNCTION mock_other(op int, kind "char") RETURNS answer LANGUA
             null)::posthaste.answer
         ELSE posthaste.mock_number(op) END
 $$;
-COMMENT ON FUNCTION mock_other(int, "char") IS 'The answer to a request that no step takes, by its letter.';
+COMMENT ON FUNCTION mock_other(int, "char") IS 'The answer to a request that has no step of its own, by its letter in apply.';
 
 CREATE OR REPLACE FUNCTION apply(
     given_ms bigint,
-    -- Below this place nothing of the ring is left, in any queue.
+    -- The ring holds nothing below this place, in any queue; 0: not known.
     ring_floor bigint,
-    -- For QREADABLEs: lanes that held something, with their first places, and up to where that counts.
+    -- For QREADABLEs: the place up to which a census looked, and the lanes that held something, with their first places.
     census_place bigint, census_recipients int[], census_queues bigint[], census_places bigint[],
-    -- To be locked and to be found: positions in names, each sorted by name.
+    -- Queues to lock and queues to find, as positions in names, each sorted by name; names of queues to create; accounts
+    -- that SENDs name, with their queues.
     names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
-    -- Each step with the range of its requests; a step that reads with the ranges of its lanes and of what was sent to them,
-    -- and whether to tell how far these lanes are empty.
+    -- For each step the range of its requests; for a step that reads also the ranges of its lanes and of the SENDs to them,
+    -- and whether to return the floors of these lanes.
     step_kinds "char"[], step_first int[], step_last int[], step_lane_first int[], step_lane_last int[],
     step_fresh_first int[], step_fresh_last int[], step_tell boolean[],
-    -- s: SEND; w: store what these SENDs sent and nobody has popped yet
+    -- s: SEND; w: store the messages of these SENDs that have not been popped yet
     s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
     s_headers bytea[], s_body bytea[],
     -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
     -- k: PEEK by queue, j: by queue and sender, h: by sender; q: a POP of one message that is alone in its step, g: such a PEEK
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
-    -- and, as far as somebody of them has waited, for which queue
+    -- for POPs that have waited, the queue that they waited for
     r_awaited bigint[],
-    -- the lanes that they draw on
+    -- the lanes that these requests read
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
-    -- for lanes of POPs the SENDs of this batch that go into them: the lane, and the range in x_send
+    -- for lanes of POPs the SENDs of this batch to them: the lane, and the range in x_send
     y_lane int[], y_first int[], y_last int[], x_send int[],
     -- a: ACK; r: QREADABLE
     a_op int[], a_account int[], a_message bigint[], a_receipt bigint[],
@@ -143,16 +144,16 @@ RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op)
 COMMENT ON FUNCTION pop_skip_locked IS 'Fixed: message 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION meet_as(who text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
-COMMENT ON FUNCTION meet_as IS 'Fixed: whoever logs in has the number 1. Plan: no table.';
+COMMENT ON FUNCTION meet_as IS 'Fixed: every account has the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
 COMMENT ON FUNCTION upkeep IS 'Fixed: nothing is ever due. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
-COMMENT ON FUNCTION watch_news IS 'Fixed: nobody waits. Plan: no table.';
+COMMENT ON FUNCTION watch_news IS 'Fixed: no client waits. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
-COMMENT ON FUNCTION tell_news IS 'Fixed: nobody waits. Plan: no table.';
+COMMENT ON FUNCTION tell_news IS 'Fixed: no client waits. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)
 LANGUAGE sql AS $$ SELECT null::bigint, null::text, null::text $$;

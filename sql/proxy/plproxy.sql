@@ -1,5 +1,5 @@
--- One face for several databases: the functions of SQL clients, each passed on by PL/Proxy to the database where its
--- queue lives. For a database of its own, which holds nothing but this:
+-- A common front for several databases: the functions for SQL clients, which PL/Proxy forwards to the database that has
+-- the queue. To be installed in a database of its own, which holds nothing else:
 --
 --     CREATE EXTENSION plproxy;
 --     CREATE SERVER posthaste FOREIGN DATA WRAPPER plproxy OPTIONS (
@@ -8,17 +8,17 @@
 --     \i plproxy.sql
 --     GRANT USAGE ON SCHEMA posthaste TO app;
 --
--- docs/guides/scale-out.md goes through it step by step, docs/decisions/0006-beyond-one-machine.md says why it is so.
+-- docs/guides/scale-out.md describes this step by step, docs/decisions/0006-beyond-one-machine.md gives the reasons.
 --
--- What is different from one database:
---   * A call commits by itself, on its own database, whatever becomes of the transaction that made it. A message
---     that must share the fate of an application's other rows is sent in the database where those rows are.
---   * Ids of messages, queues and accounts are a database's own. The order of messages holds within a queue.
---   * What names a queue needs the queue's database and no other. What names none (readable, a sender alone, login)
+-- Differences from one database:
+--   * A call commits at once in the queue's database, even if the caller's transaction is rolled back. A message that must
+--     be committed together with other rows of an application is sent in the database that has these rows.
+--   * Each database has its own ids of messages, queues and accounts. The order of messages holds within a queue.
+--   * A call that names a queue needs only the queue's database. One that names none (readable, a sender alone, login)
 --     needs all of them, and fails when one is down.
 --
--- Every function has a search_path of its own: they act for their owner, who may reach the databases, and what a caller's
--- schema has under the name of a function or an operator must not be run for the owner.
+-- Every function has a search_path of its own: it runs with the rights of its owner, who may connect to the databases, so
+-- it must not run a function or operator of the same name from a caller's schema.
 
 BEGIN;
 
@@ -37,7 +37,7 @@ CREATE TYPE received AS (
     reason text,
     body bytea
 );
-COMMENT ON TYPE received IS 'A message as peek and pop give it; the same as in the databases.';
+COMMENT ON TYPE received IS 'A message as peek and pop return it; the same type as in the databases.';
 
 -- Places -----------------------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ CREATE FUNCTION home(queue text) RETURNS int LANGUAGE sql IMMUTABLE SET search_p
     SELECT pg_catalog.hashtext(coalesce(substring(queue FROM '^[^{]*[{]([^}]+)[}]'), queue, ''))
 $$;
 COMMENT ON FUNCTION home(text) IS
-'Where a queue lives: its name''s hash, of which PL/Proxy takes as many low bits as tell its databases apart. What stands between the first braces counts alone, so {orders}.dead lives beside {orders}. Null, which names no queue, has a home too: its database says what is wrong with it.';
+'The hash of a queue''s name, from whose low bits PL/Proxy chooses the database. If the name has braces, only the text between the first ones is hashed, so {orders}.dead is in the same database as {orders}. Null has a hash too, so that a database reports the error.';
 
 CREATE FUNCTION databases() RETURNS SETOF int LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT generate_series(0, count(*)::int - 1)
@@ -63,14 +63,14 @@ SET search_path = pg_catalog, pg_temp AS $$
     SELECT posthaste.create_queue(coalesce(name, ''));
 $$;
 COMMENT ON FUNCTION create_queue(text) IS
-'The id of a queue in its database, made when the name is new. Null is refused like the empty name: an unnamed queue is named by its id, and each database counts its own.';
+'The id of a queue in its database, which is created if the name is new. Null is refused like the empty name: an unnamed queue would be named by its id, which is unique in one database only.';
 
 CREATE FUNCTION delete_queue(queue text) RETURNS bigint LANGUAGE plproxy SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON posthaste.home(queue);
 $$;
-COMMENT ON FUNCTION delete_queue(text) IS 'Removes a queue; how many messages went with it.';
+COMMENT ON FUNCTION delete_queue(text) IS 'Removes a queue with its messages, and returns how many these were.';
 
 CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
 LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -78,13 +78,13 @@ LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     RUN ON posthaste.home(queue);
 $$;
 COMMENT ON FUNCTION send(text, text, bytea, text) IS
-'Sends a message; its id, which is unique in its database. Stored when the call returns, whether or not the caller''s transaction commits. Recipient *: a copy for everybody who has ever logged in to the queue''s database.';
+'Sends a message and returns its id, which is unique in its database. The message is stored when the call returns, whether or not the caller''s transaction commits. Recipient *: a copy for every other account that has ever logged in to the queue''s database.';
 
 CREATE FUNCTION send(sender text, queue text, body text, recipient text DEFAULT null) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
     SELECT send(sender, queue, convert_to(body, 'UTF8'), recipient)
 $$;
-COMMENT ON FUNCTION send(text, text, text, text) IS 'The same with a body of text, stored as UTF-8.';
+COMMENT ON FUNCTION send(text, text, text, text) IS 'Sends a message, as send with a bytea body does, whose body is text, stored as UTF-8.';
 
 CREATE FUNCTION peek_queue(reader text, queue text, sender text) RETURNS SETOF received
 LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -92,7 +92,7 @@ LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     RUN ON posthaste.home(queue);
     TARGET posthaste.peek;
 $$;
-COMMENT ON FUNCTION peek_queue(text, text, text) IS 'peek, of a queue.';
+COMMENT ON FUNCTION peek_queue(text, text, text) IS 'peek for a call that names a queue: forwarded to the queue''s database.';
 
 CREATE FUNCTION pop_queue(reader text, queue text, sender text) RETURNS SETOF received
 LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -100,7 +100,7 @@ LANGUAGE plproxy SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     RUN ON posthaste.home(queue);
     TARGET posthaste.pop;
 $$;
-COMMENT ON FUNCTION pop_queue(text, text, text) IS 'pop, of a queue.';
+COMMENT ON FUNCTION pop_queue(text, text, text) IS 'pop for a call that names a queue: forwarded to the queue''s database.';
 
 -- No queue, all databases ------------------------------------------------------------------------------------------
 
@@ -110,14 +110,14 @@ SET search_path = pg_catalog, pg_temp AS $$
     RUN ON ALL;
     TARGET posthaste.login;
 $$;
-COMMENT ON FUNCTION login_everywhere(text, text) IS 'login, in each database.';
+COMMENT ON FUNCTION login_everywhere(text, text) IS 'login in every database; a row from each.';
 
 CREATE FUNCTION login(account text, secret text DEFAULT null) RETURNS void LANGUAGE sql SECURITY DEFINER
 SET search_path = posthaste, pg_temp AS $$
     SELECT FROM login_everywhere(account, secret)
 $$;
 COMMENT ON FUNCTION login(text, text) IS
-'Makes an account known to all databases (STRICT, recipient *). Without a number, for each database has its own. Say it again if it failed half-way.';
+'Logs an account in to all databases (STRICT, recipient *). Returns no id, since each database has its own. If it fails it may have succeeded in some databases: repeat it.';
 
 CREATE FUNCTION readable_everywhere(reader text) RETURNS SETOF text LANGUAGE plproxy SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
@@ -125,7 +125,7 @@ SET search_path = pg_catalog, pg_temp AS $$
     RUN ON ALL;
     TARGET posthaste.readable;
 $$;
-COMMENT ON FUNCTION readable_everywhere(text) IS 'readable, of all databases at once.';
+COMMENT ON FUNCTION readable_everywhere(text) IS 'readable in every database, all at once.';
 
 CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE sql SECURITY DEFINER
 SET search_path = posthaste, pg_temp AS $$
@@ -140,7 +140,7 @@ SET search_path = pg_catalog, pg_temp AS $$
     RUN ON at;
     SELECT * FROM posthaste.peek(reader, null, sender);
 $$;
-COMMENT ON FUNCTION peek_at(int, text, text) IS 'peek by sender alone, in one database.';
+COMMENT ON FUNCTION peek_at(int, text, text) IS 'peek by sender alone in one database, given by its number.';
 
 CREATE FUNCTION pop_at(at int, reader text, sender text) RETURNS SETOF received LANGUAGE plproxy SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
@@ -148,7 +148,7 @@ SET search_path = pg_catalog, pg_temp AS $$
     RUN ON at;
     SELECT * FROM posthaste.pop(reader, null, sender);
 $$;
-COMMENT ON FUNCTION pop_at(int, text, text) IS 'pop by sender alone, in one database.';
+COMMENT ON FUNCTION pop_at(int, text, text) IS 'pop by sender alone in one database, given by its number.';
 
 CREATE FUNCTION peek(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
@@ -161,7 +161,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION peek(text, text, text) IS
-'The message that pop would give, which stays. By sender alone each database is asked, and of their first messages the earliest is shown.';
+'The message that pop would take, which stays in its queue. By sender alone, all databases are asked, and the earliest of their first messages is returned.';
 
 CREATE FUNCTION pop(reader text, queue text DEFAULT null, sender text DEFAULT null) RETURNS SETOF received
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
@@ -171,15 +171,15 @@ BEGIN
         RETURN QUERY SELECT * FROM pop_queue(reader, queue, sender);
         RETURN;
     END IF;
-    -- Taken from one database only, so looked at in all of them first. Each that has something is tried: what was
-    -- seen may be somebody else's by now, and nothing is answered only when no database had anything to give.
+    -- All databases are peeked at first, since a message is to be taken from one only. Then each that has one is tried, the
+    -- earliest first, since another reader may have taken it: no row is returned only if none of them had a message left.
     FOR d IN SELECT s.d FROM databases() AS s(d), peek_at(s.d, reader, sender) AS there ORDER BY there.sent_at LOOP
         RETURN QUERY SELECT * FROM pop_at(d, reader, sender);
         EXIT WHEN FOUND;
     END LOOP;
 END $$;
 COMMENT ON FUNCTION pop(text, text, text) IS
-'Takes the oldest message that is for anyone or for the reader, of a queue or from a sender or both. It is gone when the call returns, even if the caller''s transaction does not commit. By sender alone: the earliest of the first messages of all databases.';
+'Takes the oldest message that is for anyone or for the reader, of a queue or from a sender or both. It is removed when the call returns, even if the caller''s transaction does not commit. By sender alone: the earliest of the first messages of all databases.';
 
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA posthaste FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION login(text, text), create_queue(text), delete_queue(text), send(text, text, bytea, text),
