@@ -110,7 +110,7 @@ COMMENT ON FUNCTION sender_lane(bigint, int, int, bigint, bigint) IS
 
 -- For a small table, or one in which few queues hold everything, the planner takes the smallest index, since it expects a
 -- match soon; and the plan is kept when the table grows. So a query that needs no order asks for the order of the one
--- index that is right for it. It names the queue as a range, since for an equality the planner drops queue_id from the order.
+-- index that is right for it. It names the queue as a range, since with an equality the planner ignores queue_id there.
 
 CREATE FUNCTION stored(queue bigint) RETURNS TABLE (place bigint, part smallint, tid tid, id bigint, due_ms bigint, holder_id int, sent_ms bigint, headers bytea, body bytea) LANGUAGE sql STABLE AS $$
     (SELECT place, ring, ctid, id, due_ms, holder_id, sent_ms, headers, body FROM message WHERE ring IN (0, 1) AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL

@@ -46,7 +46,7 @@ CREATE TYPE answer AS (
     body bytea,
     -- q: what describe_queue lists. m: for a message that is given again, whether an array was asked for.
     -- r: the queues' ids; a row without a request, but with the same number, has those with messages for anyone.
-    -- s: the message id of each SEND (null: no such queue), then the queue of each. d: the places, then the request of each.
+    -- s: the message id of each SEND (null: no such queue), then the queue of each. d: places, then the request of each.
     figures bigint[]
 );
 
@@ -336,7 +336,7 @@ BEGIN
             SELECT *, true FROM both_lane(at_ms, 0, queue, sender, from_place, want)
             UNION ALL SELECT *, false FROM both_lane(at_ms, own, queue, sender, from_place, want)) AS l ORDER BY l.place LIMIT want;
     ELSIF not_own THEN
-        -- The first messages are seldom all from the reader, and there may be many senders: so first the beginning is filtered.
+        -- The first messages are seldom all from the reader, and senders may be many: so the beginning is filtered first.
         SELECT count(*), array_agg(l::head ORDER BY l.place) FILTER (WHERE l.sender_id <> reader) INTO seen, of_others FROM (
             SELECT * FROM (
                 SELECT *, true FROM queue_lane(at_ms, 0, queue, from_place, near)
@@ -489,16 +489,16 @@ DECLARE
     place_here constant text[] := ARRAY[coalesce(queue, 0)::text, coalesce(sender, -1)::text];
     passed_any bigint := CASE WHEN note[1:2] = place_here THEN note[3]::bigint ELSE -1 END;
     passed_own bigint := -1;
-    -- Whether something was passed over, and whether it may soon be available again, as a move or QPURGE gives it back. That
-    -- cannot happen while this transaction has the lock of the queue's row.
+    -- Whether something was passed over, and whether it may soon be available again, given back by a move or a QPURGE.
+    -- That cannot happen while this transaction has the lock of the queue's row.
     is_passed boolean := false;
     meets_moves constant boolean := beside OR queue IS NULL;
     moves bigint := CASE WHEN meets_moves THEN moves_begun() END;
     may_be_back boolean := meets_moves AND is_moving();
 BEGIN
     IF request_key IS NOT NULL THEN
-        -- A POP from a queue holds the lock of its row; one without a queue holds none, so it takes a lock for the key. Without
-        -- it the reply that a concurrent POP with the same key has just remembered might not be visible.
+        -- A POP from a queue holds the lock of its row; one without a queue holds none, so it takes a lock for the key.
+        -- Without a lock, the reply that a concurrent POP with the same key has just remembered might not be visible.
         IF queue IS NULL THEN
             is_ours := pg_try_advisory_xact_lock(hashtextextended(encode(request_key, 'hex'), reader));
         END IF;
@@ -546,7 +546,7 @@ BEGIN
         END LOOP;
         EXIT WHEN enough OR cardinality(given) = want;
         IF seen < wanted THEN
-            -- While another transaction moves messages, or has ended a move just now, look again: until that is over, or takes long.
+            -- Look again while another transaction moves messages, or has just ended a move; not for long, though.
             EXIT WHEN cardinality(given) > 0 OR NOT is_passed OR NOT meets_moves OR NOT may_be_back AND moves_begun() = moves;
             EXIT WHEN NOT may_await_moves();
             PERFORM pg_sleep(0.002);

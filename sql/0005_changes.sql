@@ -271,8 +271,8 @@ BEGIN
             END IF;
             RAISE lock_not_available;
         EXCEPTION WHEN lock_not_available THEN
-            -- The exception releases the leased messages until the next attempt: a transaction that waits for one of them, to
-            -- ACK it, may hold the lock that is missing here.
+            -- The exception releases the leased messages until the next attempt: a transaction that waits for one of them,
+            -- to ACK it, may hold the lock that is missing here.
             IF waits_since IS NULL THEN
                 waits_since := clock_timestamp();
                 patience_ends := waits_since + patience_left() * interval '1 ms';

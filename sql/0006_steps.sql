@@ -296,7 +296,7 @@ COMMENT ON FUNCTION hold(hands, candidates) IS
 
 CREATE FUNCTION give_up(dealt hands, chosen candidates, any_lanes int[]) RETURNS hands LANGUAGE plpgsql AS $$
 BEGIN
-    -- Requests with the same lane for anyone: a later one must not get a message before the one that lost an earlier message.
+    -- Of requests with the same lane for anyone, a later one must not overtake one that has lost a message.
     dealt.again := ARRAY(
         SELECT DISTINCT u.taker FROM unnest(dealt.takers) AS u(taker), (
             SELECT any_lanes[l.taker] AS lane, min(l.taker) AS taker FROM unnest(dealt.places, dealt.takers) AS l(place, taker)
@@ -466,9 +466,9 @@ COMMENT ON FUNCTION ack_step(bigint, int[], int[], bigint[], bigint[]) IS
 
 CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint, parts int[])
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$
-    -- Goes from queue to queue in each part of the table: every seek begins behind the queue that was found last. 0 is before
-    -- the first queue, null after the last. Ordered as the right index is: by queue alone, another index looks as good to the
-    -- planner of an empty part.
+    -- Goes from queue to queue in each part of the table: every seek begins behind the queue that was found last. 0 is
+    -- before the first queue, null after the last. Ordered as the right index is: by queue alone, another index looks as
+    -- good to the planner of an empty part.
     WITH RECURSIVE found(recipient, part, queue) AS (
         SELECT DISTINCT u.recipient, p.part, 0::bigint FROM unnest(recipients) AS u(recipient), unnest(parts) AS p(part)
         UNION ALL
@@ -528,8 +528,8 @@ DECLARE
     ring_bytes bigint := pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1');
     since bigint := nullif(census_place, 0);
 BEGIN
-    -- A long ring is full of removed rows, whose index entries are walked by seeks from queue to queue. If few messages were
-    -- added since the census, these are read instead, each at four times the cost, with some 250 bytes for a message.
+    -- A long ring is full of removed rows, whose index entries are walked by seeks from queue to queue. If few messages
+    -- were added since the census, these are read instead, at four times the cost for each. A message has some 250 bytes.
     IF ring_bytes <= long_ring_bytes() OR since IS NULL
         OR since < place_of(0, greatest(newest_id() - least(ring_bytes / 1000, 20000), 0))
     THEN

@@ -20,7 +20,7 @@ COMMENT ON FUNCTION newest_id() IS
 
 CREATE FUNCTION with_made(ids bigint[], names text[], made_at int[]) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    -- Of queues named by their ids only those of this transaction: another may have created one since the rows were locked.
+    -- Of queues named by their ids only this transaction's: another may have created one since the rows were locked.
     RETURN ARRAY(
         SELECT CASE WHEN u.id IS NULL AND (u.at = ANY(made_at) OR 0 = ANY(made_at))
             THEN (SELECT q.id FROM queue q
@@ -133,8 +133,8 @@ CREATE FUNCTION apply(
     -- Queues to lock and queues to find, as positions in names, each sorted by name; names of queues to create; accounts
     -- that SENDs name, with their queues.
     names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
-    -- For each step the range of its requests; for a step that reads also the ranges of its lanes and of the SENDs to them,
-    -- and whether to return the floors of these lanes.
+    -- For each step the range of its requests; for a step that reads also the ranges of its lanes and of the SENDs to
+    -- them, and whether to return the floors of these lanes.
     step_kinds "char"[], step_first int[], step_last int[], step_lane_first int[], step_lane_last int[],
     step_fresh_first int[], step_fresh_last int[], step_tell boolean[],
     -- s: SEND; w: store the messages of these SENDs that have not been popped yet
@@ -189,8 +189,8 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
     END IF;
-    -- New names are locked first, sorted, before any queue: so another transaction that creates the same name, and waits for
-    -- this one, does not also wait for its queues.
+    -- New names are locked first, sorted, before any queue: so another transaction that creates the same name, and waits
+    -- for this one, holds no queue that this one needs.
     IF met <> '{}' THEN
         -- A scalar subquery and not EXISTS, which the planner may answer from a hash of all queues.
         PERFORM meet_soon(who, met) FROM (
@@ -349,8 +349,8 @@ BEGIN
                     END IF;
                 END IF;
             END IF;
-            -- One request at a time, after storing what this batch has sent: if an answer has no room for all that is wanted, or
-            -- if messages were lost twice.
+            -- One request at a time, after storing what this batch has sent: if an answer has no room for all that is
+            -- wanted, or if messages were lost twice.
             IF dealt.again IS NOT NULL THEN
                 IF to_store > 0 THEN
                     PERFORM store_step(1, cardinality(s_op), at_ms, part, s_id, s_home, s_sender, s_recipient, s_delay, s_ttl,

@@ -1,6 +1,6 @@
 -- The functions for SQL clients, which run inside the client's own transaction.
 --
--- Such a transaction may stay open for long, so nothing here may keep a middleware waiting. Four things differ from a batch:
+-- Such a transaction may stay open for long, so nothing here may keep a middleware waiting. Four things differ from batches:
 --   * A message sent by SQL is kept aside (part 2). Its id is drawn now and committed at some later time, which breaks the
 --     order that the ring relies on. Its queue's row is locked FOR KEY SHARE only: other senders do not have to wait, and
 --     QDELETE is refused until the transaction ends.

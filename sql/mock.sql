@@ -37,7 +37,7 @@ CREATE OR REPLACE FUNCTION mock_other(op int, kind "char") RETURNS answer LANGUA
             null)::posthaste.answer
         ELSE posthaste.mock_number(op) END
 $$;
-COMMENT ON FUNCTION mock_other(int, "char") IS 'The answer to a request that has no step of its own, by its letter in apply.';
+COMMENT ON FUNCTION mock_other(int, "char") IS 'The answer to a request of the o_ columns of apply, by its letter.';
 
 CREATE OR REPLACE FUNCTION apply(
     given_ms bigint,
@@ -48,8 +48,8 @@ CREATE OR REPLACE FUNCTION apply(
     -- Queues to lock and queues to find, as positions in names, each sorted by name; names of queues to create; accounts
     -- that SENDs name, with their queues.
     names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
-    -- For each step the range of its requests; for a step that reads also the ranges of its lanes and of the SENDs to them,
-    -- and whether to return the floors of these lanes.
+    -- For each step the range of its requests; for a step that reads also the ranges of its lanes and of the SENDs to
+    -- them, and whether to return the floors of these lanes.
     step_kinds "char"[], step_first int[], step_last int[], step_lane_first int[], step_lane_last int[],
     step_fresh_first int[], step_fresh_last int[], step_tell boolean[],
     -- s: SEND; w: store the messages of these SENDs that have not been popped yet
