@@ -4,9 +4,9 @@
 //! modes: in `pipelined` mode a network thread has one router for all its clients, with `--workers N` each worker has
 //! one for a single request at a time. And tests can drive it with servers that are slow, wrong or gone.
 //!
-//! A request becomes an [`Exchange`], which stands in its client's line until it is answered. For every command that it
-//! sends to a server, that server's [`Lane`] expects one reply. Servers answer in order, so the first reply to come
-//! belongs to the first command that waits: there is nothing to look up and nothing to mix up.
+//! A request becomes an [`Exchange`](exchange::Exchange), which stands in its client's line until it is answered. For
+//! every command that it sends to a server, that server's [`Lane`] expects one reply. Servers answer in order, so the
+//! first reply to come belongs to the first command that waits: there is nothing to look up and nothing to mix up.
 //!
 //! | file | has |
 //! | --- | --- |
