@@ -433,7 +433,6 @@ fn settle(world: &mut World<Embedded>) -> u64 {
     figure(&world.store, "log_segments")
 }
 
-/// Damages the file that holds these bytes and answers its name.
 /// A message of 3 MiB that begins with a word.
 fn large(word: &str) -> String {
     format!("q {word}{}", "x".repeat(3 << 20))
@@ -487,10 +486,12 @@ fn a_list_reads_no_more_at_once_than_an_answer_holds_and_nothing_twice() {
     assert_eq!(world.ask("a", "QINFO q").number("oldest_ms"), 10);
 }
 
+/// Damages the file that holds these bytes and answers its name.
 fn flip_byte(directory: &Path, needle: &[u8]) -> String {
     for entry in std::fs::read_dir(directory).expect("the directory") {
         let path = entry.expect("an entry").path();
-        let bytes = std::fs::read(&path).expect("a file");
+        // The store prepares a file ahead on another thread, and renames it when that is done.
+        let Ok(bytes) = std::fs::read(&path) else { continue };
         let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) else { continue };
         let file = OpenOptions::new().write(true).open(&path).expect("a file");
         file.write_at(&[bytes[at] ^ 1], at as u64).expect("a write");
