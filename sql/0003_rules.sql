@@ -160,7 +160,7 @@ COMMENT ON FUNCTION recipient_named(int) IS
 
 CREATE FUNCTION refuse_locked(queue_name text, others text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION USING ERRCODE = 'PHLCK', MESSAGE = format('somebody keeps queue %L locked', queue_name),
+    RAISE EXCEPTION USING ERRCODE = 'PHLCK', MESSAGE = format('another transaction holds a lock on queue %L', queue_name),
         DETAIL = array_to_string(queue_name || array_remove(others, queue_name), E'\n');
 END $$;
 COMMENT ON FUNCTION refuse_locked(text, text[]) IS

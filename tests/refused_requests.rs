@@ -245,7 +245,7 @@ fn a_queue_that_is_kept_locked_holds_up_its_batch_once() {
     for number in (0..CLIENTS).filter(|number| !is_kept(*number)) {
         assert!(answer(number).is_some(), "{number}");
     }
-    let waits = place.postgres.log().matches("somebody keeps queue 'waiting' locked").count();
+    let waits = place.postgres.log().matches("another transaction holds a lock on queue 'waiting'").count();
     assert_eq!(waits, 1, "each takes a second, in which nobody of the batch is answered");
     holder.run("COMMIT");
     for number in (0..CLIENTS).filter(|number| is_kept(*number)) {
@@ -274,7 +274,7 @@ fn queues_that_are_kept_locked_together_hold_up_their_batch_once() {
     for mut client in clients {
         assert!(client.answer().expect("it runs").integer().is_some());
     }
-    assert_eq!(place.postgres.log().matches("ERROR:  somebody keeps queue").count(), 1);
+    assert_eq!(place.postgres.log().matches("ERROR:  another transaction holds a lock on queue").count(), 1);
     holder.run("COMMIT");
     for mut client in kept {
         assert!(client.answer().expect("it runs").integer().is_some());

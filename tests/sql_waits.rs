@@ -80,7 +80,11 @@ fn a_transaction_that_is_left_open_keeps_only_those_waiting_who_ask_for_its_queu
             assert_eq!(one.answer().expect("it runs").body(), Some("x"));
         }
     }
-    assert!(server.log().contains("somebody keeps the row of queue 'q' locked"), "{}", server.log());
+    assert!(
+        server.log().contains("another transaction holds a lock on the row of queue 'q'"),
+        "{}",
+        server.log()
+    );
 }
 
 /// Holders of leases whose rows a transaction keeps, each of whom is told so after two seconds, ask again at once.

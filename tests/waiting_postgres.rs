@@ -130,7 +130,8 @@ fn who_leaves_while_a_transaction_keeps_the_queue_takes_nothing_of_it() {
                 assert!(waiter.answer().expect("an answer").integer().is_some());
             } else {
                 waiter.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
-                let told = || server.log().contains("somebody keeps the row of queue 'q' locked");
+                let told =
+                    || server.log().contains("another transaction holds a lock on the row of queue 'q'");
                 wait_until("it waits apart", told);
             }
             waiter

@@ -94,7 +94,7 @@ impl Postgres {
         for queue in queues.lines() {
             if let Err(error) = self.locked.note(&self.shared, queue) {
                 let why = format!(
-                    "nobody can look after queue '{queue}', whose row somebody keeps locked: {error}"
+                    "another transaction holds a lock on queue '{queue}', and no thread could be started to wait for it: {error}"
                 );
                 return self.give_up(called, &Failure::Unreachable(why), batch);
             }
@@ -158,7 +158,7 @@ impl LockedQueues {
             return Ok(());
         }
         tracing::warn!(
-            "somebody keeps the row of queue '{queue}' locked: requests for it wait; see posthaste admin store"
+            "another transaction holds a lock on the row of queue '{queue}': requests for it wait; see posthaste admin store"
         );
         if !line.works {
             let (of_thread, any) = (Arc::clone(&self.line), Arc::clone(&self.any));
@@ -271,7 +271,7 @@ fn wants_row(operation: &Operation, bytes: &[u8], queue: &[u8]) -> bool {
 
 fn given_up(queue: &str) -> Fault {
     let text = format!(
-        "somebody's transaction has kept queue '{queue}' locked for {} seconds; nothing was changed; posthaste admin store names it",
+        "another transaction has held a lock on queue '{queue}' for {} seconds; nothing was changed; posthaste admin store names it",
         ANSWER_WITHIN.as_secs()
     );
     Fault::about(Word::Store, text)
