@@ -134,14 +134,18 @@ CREATE FUNCTION apply(
     -- that SENDs name, with their queues.
     names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
     -- For each step the range of its requests; for a step that reads also the ranges of its lanes and of the SENDs to
-    -- them, and whether to return the floors of these lanes.
+    -- them, and whether to return the floors of these lanes. Kinds of steps (letters.rs has the same):
+    -- c: QCREATE without options; s: SEND; w: store the messages of SENDs that have not been popped yet;
+    -- p: POP by queue, b: by queue and sender, f: by sender, P, B, F: the same with a lease;
+    -- k: PEEK by queue, j: by queue and sender, h: by sender;
+    -- q: a POP of one message that is alone in its step, g: such a PEEK;
+    -- a: ACK; r: QREADABLE; d: QDELETE; o: everything else, by kinds of its own in o_kind.
     step_kinds "char"[], step_first int[], step_last int[], step_lane_first int[], step_lane_last int[],
     step_fresh_first int[], step_fresh_last int[], step_tell boolean[],
-    -- s: SEND; w: store the messages of these SENDs that have not been popped yet
+    -- the requests of steps s, which w stores
     s_op int[], s_queue int[], s_sender int[], s_recipient int[], s_delay bigint[], s_ttl bigint[], s_priority int[],
     s_headers bytea[], s_body bytea[],
-    -- p: POP by queue, b: by queue and sender, f: by sender, the same in capitals with a lease;
-    -- k: PEEK by queue, j: by queue and sender, h: by sender; q: a POP of one message that is alone in its step, g: such a PEEK
+    -- the POPs and PEEKs
     r_op int[], r_queue int[], r_reader int[], r_sender int[], r_want bigint[], r_lease bigint[], r_any int[], r_own int[],
     -- for POPs that have waited, the queue that they waited for
     r_awaited bigint[],
@@ -149,9 +153,9 @@ CREATE FUNCTION apply(
     l_queue int[], l_sender int[], l_recipient int[], l_floor bigint[], l_want bigint[],
     -- for lanes of POPs the SENDs of this batch to them: the lane, and the range in x_send
     y_lane int[], y_first int[], y_last int[], x_send int[],
-    -- a: ACK; r: QREADABLE
+    -- the requests of steps a and r
     a_op int[], a_account int[], a_message bigint[], a_receipt bigint[],
-    -- c: QCREATE; d: QDELETE; o: everything else
+    -- the requests of steps c, d and o; o_kind is explained at one
     o_op int[], o_kind "char"[], o_account int[], o_queue int[], o_other int[], o_who text[], o_key bytea[],
     o_headers bytea[], o_body bytea[], o_a bigint[], o_b bigint[], o_c bigint[], o_d bigint[], o_flags int[])
 RETURNS SETOF answer LANGUAGE plpgsql

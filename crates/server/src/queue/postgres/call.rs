@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::columns::{Columns, Other, to_i32};
 use super::floors::Floors;
+use super::letters::{RuleKind, StepKind};
 use super::names::Accounts;
 use super::parked::Seat;
 use super::steps::{Named, Position, Step, in_order};
@@ -103,7 +104,7 @@ impl<'a> Call<'a> {
         let (from, to) = (self.stored, self.columns.sends.op.len());
         if from < to {
             self.stored = to;
-            self.columns.steps.push(b'w'.cast_signed(), from + 1..to + 1, self.lanes.len() + 1);
+            self.columns.steps.push(StepKind::Store, from + 1..to + 1, self.lanes.len() + 1);
         }
     }
 
@@ -130,7 +131,7 @@ impl<'a> Call<'a> {
         self.step_lanes.clear();
         self.floors_are_due = false;
         let row = self.rows(step) + 1;
-        self.columns.steps.push(step.letter(), row..row, self.lanes.len() + 1);
+        self.columns.steps.push(step.kind(), row..row, self.lanes.len() + 1);
     }
 
     fn end_step(&mut self, step: Step) {
@@ -145,7 +146,7 @@ impl<'a> Call<'a> {
             _ => false,
         };
         let Columns { steps, reads, lanes, .. } = &mut self.columns;
-        let alone = (may_be_alone && reads.want[steps.first_row()..] == [1]).then(|| step.letter_alone());
+        let alone = (may_be_alone && reads.want[steps.first_row()..] == [1]).then(|| step.kind_alone());
         steps.end(row, lanes.queue.len(), fresh, self.floors_are_due, alone);
     }
 
@@ -216,11 +217,11 @@ impl<'a> Call<'a> {
             }
             (Step::Delete, Operation::DeleteQueue { queue }) => {
                 let queue = self.queue(queue.of(ask.bytes), true);
-                self.other(ask, Other { kind: b'd', queue, ..Other::default() });
+                self.other(ask, Other::new(RuleKind::DeleteQueue, queue));
             }
             (Step::Create, Operation::CreateQueue { name, .. }) => {
                 let queue = name.map_or(0, |name| self.made(name.of(ask.bytes)));
-                self.other(ask, Other { kind: b'c', queue, ..Other::default() });
+                self.other(ask, Other::new(RuleKind::CreateQueue, queue));
             }
             _ => self.by_the_rules(ask),
         }
@@ -335,20 +336,17 @@ impl<'a> Call<'a> {
     /// Adds a request that has no step of its own.
     fn by_the_rules(&mut self, ask: Ask<'a>) {
         let name = |span: Span| span.of(ask.bytes);
-        let plain = |kind, queue| Other { kind, queue, ..Other::default() };
         let other = match ask.operation {
             Operation::Send(send) => self.special_send(ask, send),
             Operation::Pop(pop) => self.special_read(ask, &pop.select, Some(pop)),
             Operation::Peek(select) => self.special_read(ask, select, None),
-            Operation::Nack { handle, delay_ms } => lease(b'n', *handle, *delay_ms),
-            Operation::Extend { handle, lease_ms } => lease(b'x', *handle, *lease_ms),
+            Operation::Nack { handle, delay_ms } => lease(RuleKind::Nack, *handle, *delay_ms),
+            Operation::Extend { handle, lease_ms } => lease(RuleKind::Extend, *handle, *lease_ms),
             Operation::CreateQueue { name: queue, options } => {
                 let queue = queue.map_or(0, |queue| self.made(name(queue)));
                 let options = options.unwrap_or_default();
                 let grave = options.dead_letter.map_or(0, |dead| self.made(name(dead.queue)));
                 Other {
-                    kind: b'c',
-                    queue,
                     other: grave,
                     numbers: [
                         options.messages_max.map(saturated),
@@ -357,25 +355,29 @@ impl<'a> Call<'a> {
                         options.dead_letter.map(|dead| i64::from(dead.after)),
                     ],
                     flags: 4 | i32::from(options.forbid_self) | i32::from(options.strict) << 1,
-                    ..Other::default()
+                    ..Other::new(RuleKind::CreateQueue, queue)
                 }
             }
-            Operation::PurgeQueue { queue } => plain(b'u', self.queue(name(*queue), true)),
-            Operation::QueueInfo { queue } => plain(b'i', self.queue(name(*queue), false)),
+            Operation::PurgeQueue { queue } => {
+                Other::new(RuleKind::PurgeQueue, self.queue(name(*queue), true))
+            }
+            Operation::QueueInfo { queue } => {
+                Other::new(RuleKind::QueueInfo, self.queue(name(*queue), false))
+            }
             Operation::Redrive { from, to, .. } => {
                 let queue = self.queue(name(*from), true);
                 let other = to.map_or(0, |to| self.queue(name(to), true));
-                Other { other, ..plain(b'v', queue) }
+                Other { other, ..Other::new(RuleKind::Redrive, queue) }
             }
             Operation::Browse { queue, after, count } => Other {
                 numbers: [Some(millis(*after)), Some(i64::from(*count)), None, None],
-                ..plain(b'b', self.queue(name(*queue), false))
+                ..Other::new(RuleKind::Browse, self.queue(name(*queue), false))
             },
             Operation::ListQueues { after } => Other {
                 numbers: [Some(millis(*after)), Some(LIST_PIECE as i64), None, None],
-                ..plain(b'l', 0)
+                ..Other::new(RuleKind::ListQueues, 0)
             },
-            _ => plain(b't', 0),
+            _ => Other::new(RuleKind::Accounts, 0),
         };
         self.other(ask, other);
     }
@@ -388,8 +390,6 @@ impl<'a> Call<'a> {
             Recipient::Account(name) => Some(self.met(queue, name.of(ask.bytes))),
         };
         Other {
-            kind: b's',
-            queue,
             who,
             key: send.dedup.map(|key| key.of(ask.bytes)),
             headers: headers(ask, &send.headers),
@@ -400,20 +400,19 @@ impl<'a> Call<'a> {
                 Some(i64::from(send.priority)),
                 None,
             ],
-            ..Other::default()
+            ..Other::new(RuleKind::Send, queue)
         }
     }
 
     fn special_read(&mut self, ask: Ask<'a>, select: &Selection, pop: Option<&Pop>) -> Other<'a> {
         let queue = select.queue.map_or(0, |queue| self.queue(queue.of(ask.bytes), pop.is_some()));
+        let kind = if pop.is_some() { RuleKind::Pop } else { RuleKind::Peek };
         let waits = pop.is_some_and(|pop| pop.block_ms > 0);
         let who = select.sender.map(|sender| match waits {
             true => self.met(0, sender.of(ask.bytes)),
             false => text(sender.of(ask.bytes)),
         });
         Other {
-            kind: if pop.is_some() { b'p' } else { b'k' },
-            queue,
             who,
             key: pop.and_then(|pop| pop.request_id).map(|key| key.of(ask.bytes)),
             numbers: [
@@ -425,7 +424,7 @@ impl<'a> Call<'a> {
             flags: i32::from(select.not_own)
                 | i32::from(select.broadcast) << 1
                 | i32::from(select.count.is_some()) << 2,
-            ..Other::default()
+            ..Other::new(kind, queue)
         }
     }
 
@@ -433,7 +432,7 @@ impl<'a> Call<'a> {
         let op = self.op();
         let others = &mut self.columns.others;
         others.op.push(op);
-        others.kind.push(other.kind.cast_signed());
+        others.kind.push(other.kind.letter());
         others.account.push(account(ask.account));
         others.queue.push(other.queue);
         others.other.push(other.other);
@@ -448,9 +447,9 @@ impl<'a> Call<'a> {
     }
 }
 
-fn lease(kind: u8, handle: Handle, ms: u64) -> Other<'static> {
+fn lease(kind: RuleKind, handle: Handle, ms: u64) -> Other<'static> {
     let receipt = handle.receipt.map(u64::cast_signed);
-    Other { kind, numbers: [Some(millis(handle.id)), receipt, Some(millis(ms)), None], ..Other::default() }
+    Other { numbers: [Some(millis(handle.id)), receipt, Some(millis(ms)), None], ..Other::new(kind, 0) }
 }
 
 /// Returns the headers in the stored form; None: there are none.

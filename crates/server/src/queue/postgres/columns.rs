@@ -5,6 +5,7 @@ use std::ops::Range;
 use tokio_postgres::types::Type;
 
 use super::census::Excerpt;
+use super::letters::{RuleKind, StepKind};
 use super::link::Argument;
 
 /// Number of arguments.
@@ -115,9 +116,8 @@ pub(super) struct Others<'a> {
 }
 
 /// One row of `Others`.
-#[derive(Default)]
 pub(super) struct Other<'a> {
-    pub(super) kind: u8,
+    pub(super) kind: RuleKind,
     pub(super) queue: i32,
     pub(super) other: i32,
     pub(super) who: Option<&'a str>,
@@ -128,10 +128,26 @@ pub(super) struct Other<'a> {
     pub(super) flags: i32,
 }
 
+impl Other<'_> {
+    pub(super) fn new(kind: RuleKind, queue: i32) -> Self {
+        Self {
+            kind,
+            queue,
+            other: 0,
+            who: None,
+            key: None,
+            headers: None,
+            body: None,
+            numbers: [None; 4],
+            flags: 0,
+        }
+    }
+}
+
 impl Steps {
     /// Adds a step with a range of rows, whose lanes begin at `lane`, as far as is known when it begins.
-    pub(super) fn push(&mut self, kind: i8, rows: Range<usize>, lane: usize) {
-        self.kinds.push(kind);
+    pub(super) fn push(&mut self, kind: StepKind, rows: Range<usize>, lane: usize) {
+        self.kinds.push(kind.letter());
         self.first.push(to_i32(rows.start));
         self.last.push(to_i32(rows.end) - 1);
         self.lane_first.push(to_i32(lane));
@@ -154,10 +170,10 @@ impl Steps {
         lane: usize,
         fresh: Range<usize>,
         tell: bool,
-        alone: Option<i8>,
+        alone: Option<StepKind>,
     ) {
         let Some(at) = self.kinds.len().checked_sub(1) else { return };
-        self.kinds[at] = alone.unwrap_or(self.kinds[at]);
+        self.kinds[at] = alone.map_or(self.kinds[at], StepKind::letter);
         self.last[at] = to_i32(row);
         self.lane_last[at] = to_i32(lane);
         self.fresh_first[at] = to_i32(fresh.start);

@@ -26,6 +26,7 @@ mod attempt;
 mod call;
 mod columns;
 mod fitting;
+mod letters;
 mod replies;
 mod rows;
 mod steps;

@@ -4,6 +4,7 @@ use posthaste_wire::operation::{Operation, Pop, Selection};
 use rustc_hash::FxHashMap;
 use tokio_postgres::Row;
 
+use super::letters::RowKind;
 use super::names::Accounts;
 use super::rows::{
     Sent, account, column, dealt, fault, kind, news, number_of_account, op, sent, state, text, unsigned,
@@ -73,23 +74,25 @@ impl Replies {
         let mut takers: FxHashMap<i64, usize> = FxHashMap::default();
         for (number, row) in replies.rows.iter().enumerate() {
             match kind(row) {
-                b's' => {
+                Some(RowKind::Sent) => {
                     for (op, sent) in sent(row, sends) {
                         replies.newest = replies.newest.max(sent.map_or(0, |sent| sent.place()));
                         replies.sent.entry(op).or_default().push(sent);
                     }
                 }
-                b'd' => takers.extend(dealt(row, reads)),
-                b'n' => {
+                Some(RowKind::Dealt) => takers.extend(dealt(row, reads)),
+                Some(RowKind::QueueName) => {
                     replies.names.insert(unsigned(row, column::QUEUE), number);
                 }
-                b'r' if op(row).is_none() => {
+                Some(RowKind::Readable) if op(row).is_none() => {
                     replies.for_anyone.insert(unsigned(row, column::NUMBER), number);
                 }
-                b'z' => replies.statement_ns = unsigned(row, column::NUMBER),
-                b't' => replies.ticked = Ticked::of(row),
-                b'l' => replies.floors.extend(op(row).zip(row.get::<_, Option<i64>>(column::NUMBER))),
-                b'v' | b'g' => replies.news.push(news(row)),
+                Some(RowKind::Duration) => replies.statement_ns = unsigned(row, column::NUMBER),
+                Some(RowKind::Tick) => replies.ticked = Ticked::of(row),
+                Some(RowKind::Floor) => {
+                    replies.floors.extend(op(row).zip(row.get::<_, Option<i64>>(column::NUMBER)))
+                }
+                Some(RowKind::Available | RowKind::QueueGone) => replies.news.push(news(row)),
                 _ => {
                     let place = row.get::<_, Option<i64>>(column::PLACE);
                     replies.newest = replies.newest.max(place.unwrap_or(0));
@@ -104,7 +107,7 @@ impl Replies {
 
     /// Returns the accounts in messages whose names are not known yet.
     pub(super) fn strangers(&self, accounts: &Accounts) -> Vec<i32> {
-        let messages = self.rows.iter().filter(|row| kind(row) == b'm');
+        let messages = self.rows.iter().filter(|row| kind(row) == Some(RowKind::Message));
         let ids = messages.flat_map(|row| [account(row, column::SENDER), account(row, column::RECIPIENT)]);
         let mut strangers: Vec<i32> =
             ids.filter(|id| *id != 0 && accounts.name(*id).is_none()).map(AccountId::cast_signed).collect();
@@ -119,7 +122,7 @@ impl Replies {
             return sent.first().copied().flatten().map(|sent| sent.queue);
         }
         let row = self.rows_of(op).next()?;
-        (kind(row) == b'i').then(|| unsigned(row, column::QUEUE))
+        (kind(row) == Some(RowKind::Number)).then(|| unsigned(row, column::QUEUE))
     }
 
     /// Returns the ids of the messages that a SEND or SENDMANY made; 0 where an id is not told.
@@ -132,13 +135,15 @@ impl Replies {
 
     /// Returns how many messages a SEND to everyone became; None: it was refused.
     pub(super) fn copies(&self, op: usize) -> Option<usize> {
-        let row = self.rows_of(op).next().filter(|row| kind(row) == b'i')?;
+        let row = self.rows_of(op).next().filter(|row| kind(row) == Some(RowKind::Number))?;
         usize::try_from(unsigned(row, column::NUMBER)).ok()
     }
 
     /// Returns the ids of the messages handed out to request `op`.
     pub(super) fn message_ids(&self, op: usize) -> impl Iterator<Item = u64> {
-        self.rows_of(op).filter(|row| kind(row) == b'm').map(|row| unsigned(row, column::NUMBER))
+        self.rows_of(op)
+            .filter(|row| kind(row) == Some(RowKind::Message))
+            .map(|row| unsigned(row, column::NUMBER))
     }
 
     /// Writes the answer to request `op`; `removed`: how many messages it has removed before this call.
@@ -154,7 +159,7 @@ impl Replies {
             return Flow::Done(sending(sent, ask, answer));
         }
         let first = self.rows_of(op).next();
-        if let Some(refused) = first.filter(|row| kind(row) == b'f') {
+        if let Some(refused) = first.filter(|row| kind(row) == Some(RowKind::Refusal)) {
             return Flow::Done(match (text(refused, column::REASON), removed) {
                 // Another client has deleted the queue meanwhile.
                 ("no_queue", 1..) => answer.integer(removed),
@@ -164,7 +169,7 @@ impl Replies {
         Flow::Done(match ask.operation {
             Operation::Peek(select) => self.messages(op, ask, select.count.is_some(), accounts, answer),
             Operation::Pop(Pop { select, block_ms, .. }) => {
-                if let Some(empty) = first.filter(|row| kind(row) == b'e' && *block_ms > 0) {
+                if let Some(empty) = first.filter(|row| kind(row) == Some(RowKind::Empty) && *block_ms > 0) {
                     return Flow::Waits(interest(empty, select, ask.account));
                 }
                 self.messages(op, ask, select.count.is_some(), accounts, answer)
@@ -227,7 +232,8 @@ impl Replies {
         answer: &mut Answer<'_>,
     ) -> Outcome {
         let queue = ask.operation.queue().map(|queue| queue.of(ask.bytes));
-        let mut rows: Vec<&Row> = self.rows_of(op).filter(|row| kind(row) == b'm').collect();
+        let mut rows: Vec<&Row> =
+            self.rows_of(op).filter(|row| kind(row) == Some(RowKind::Message)).collect();
         rows.sort_by_key(|row| row.get::<_, Option<i64>>(column::PLACE));
         // An answer repeated for a REQID has the form of the first one.
         let form = rows.first().and_then(|row| row.get::<_, Option<Vec<Option<i64>>>>(column::FIGURES));

@@ -5,6 +5,7 @@ use posthaste_wire::operation::{Operation, Recipient};
 use posthaste_wire::span::Span;
 use tokio_postgres::Row;
 
+use super::letters::RowKind;
 use super::names::Accounts;
 use crate::queue::answer::{Answer, Dead, Headers, MessageView, QueueDetail, QueueView};
 use crate::queue::faults;
@@ -31,8 +32,9 @@ pub(super) mod column {
     pub(crate) const FIGURES: usize = 16;
 }
 
-pub(super) fn kind(row: &Row) -> u8 {
-    row.get::<_, i8>(column::KIND).cast_unsigned()
+/// Returns what a row tells; None: its letter is unknown.
+pub(super) fn kind(row: &Row) -> Option<RowKind> {
+    RowKind::of(row.get(column::KIND))
 }
 
 pub(super) fn unsigned(row: &Row, at: usize) -> u64 {
@@ -95,7 +97,7 @@ pub(super) fn dealt(row: &Row, reads: &[i32]) -> impl Iterator<Item = (i64, usiz
 /// Returns the news for waiting pops.
 pub(super) fn news(row: &Row) -> News {
     let queue = unsigned(row, column::QUEUE);
-    if kind(row) == b'g' {
+    if kind(row) == Some(RowKind::QueueGone) {
         return News::QueueGone(queue);
     }
     News::Available {
@@ -114,7 +116,7 @@ fn halves(row: &Row) -> (Vec<Option<i64>>, Vec<Option<i64>>) {
 
 /// Returns whether a pop gave up because another one took the message first.
 pub(super) fn is_lost(rows: &[Row]) -> bool {
-    matches!(rows, [row, ..] if kind(row) == b'f' && text(row, column::REASON) == "lost")
+    matches!(rows, [row, ..] if kind(row) == Some(RowKind::Refusal) && text(row, column::REASON) == "lost")
 }
 
 /// Writes a message.

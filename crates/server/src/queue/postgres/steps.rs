@@ -6,6 +6,7 @@
 use posthaste_wire::operation::{Operation, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 
+use super::letters::StepKind;
 use super::names::Accounts;
 use crate::path::bundle::Bundle;
 
@@ -38,26 +39,30 @@ pub(super) enum Named {
 }
 
 impl Step {
-    /// Returns the step's letter in SQL.
-    pub(super) fn letter(self) -> i8 {
-        let read = |lanes, letters: [u8; 3]| letters[lanes as usize];
-        (match self {
-            Self::Create => b'c',
-            Self::Send => b's',
-            Self::Pop(lanes) => read(lanes, *b"pbf"),
-            Self::Lend(lanes) => read(lanes, *b"PBF"),
-            Self::Ack => b'a',
-            Self::Peek(lanes) => read(lanes, *b"kjh"),
-            Self::Readable => b'r',
-            Self::Delete => b'd',
-            Self::Other => b'o',
-        })
-        .cast_signed()
+    /// Returns what SQL does in this step.
+    pub(super) fn kind(self) -> StepKind {
+        match self {
+            Self::Create => StepKind::Create,
+            Self::Send => StepKind::Send,
+            Self::Pop(Named::Queue) => StepKind::PopByQueue,
+            Self::Pop(Named::Both) => StepKind::PopByBoth,
+            Self::Pop(Named::Sender) => StepKind::PopBySender,
+            Self::Lend(Named::Queue) => StepKind::LendByQueue,
+            Self::Lend(Named::Both) => StepKind::LendByBoth,
+            Self::Lend(Named::Sender) => StepKind::LendBySender,
+            Self::Ack => StepKind::Ack,
+            Self::Peek(Named::Queue) => StepKind::PeekByQueue,
+            Self::Peek(Named::Both) => StepKind::PeekByBoth,
+            Self::Peek(Named::Sender) => StepKind::PeekBySender,
+            Self::Readable => StepKind::Readable,
+            Self::Delete => StepKind::Delete,
+            Self::Other => StepKind::ByTheRules,
+        }
     }
 
-    /// Returns the step's letter in SQL if it consists of one POP or PEEK of one message.
-    pub(super) fn letter_alone(self) -> i8 {
-        (if matches!(self, Self::Peek(_)) { b'g' } else { b'q' }).cast_signed()
+    /// Returns what SQL does in this step if it consists of one POP or PEEK of one message.
+    pub(super) fn kind_alone(self) -> StepKind {
+        if matches!(self, Self::Peek(_)) { StepKind::PeekAlone } else { StepKind::PopAlone }
     }
 }
 
