@@ -5,7 +5,7 @@
 //! asked once more, and the other copies get the key only if the decider still holds what was created.
 
 use super::exchange::Plan;
-use super::lane::{ASIDE, OUTCOME};
+use super::lane::Purpose;
 use super::writes::hash;
 use super::{Router, follow};
 use crate::cache::pool::plain_key;
@@ -25,7 +25,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         (exchange.claim, exchange.plan) = (Some(claim), Plan::Create);
         self.note_mark(id, true);
-        self.expect(id, decider, OUTCOME, shape);
+        self.expect(id, decider, Purpose::Outcome, shape);
     }
 
     /// Has the other copies create what was created, whatever they held, if the decider `said` that it still holds it.
@@ -49,7 +49,7 @@ impl Router {
             }
             let bytes = &router.exchanges[id].bytes;
             let shape = follow::create(&request, bytes, most, &mut router.lanes[server].output);
-            router.expect(id, server, ASIDE, shape);
+            router.expect(id, server, Purpose::Unused, shape);
         });
     }
 }

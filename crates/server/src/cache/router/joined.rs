@@ -18,7 +18,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::Router;
 use super::exchange::Exchange;
-use super::lane::{Expected, OUTCOME, Shape};
+use super::lane::{Expected, Purpose, Shape};
 use super::replies::Broken;
 use crate::cache::limits::{JOINED_BYTES_MAX, READ_BYTES};
 use crate::cache::pool::plain_key;
@@ -145,21 +145,26 @@ impl Router {
         loop {
             let expected = *self.lanes[server].expected.front().ok_or(Broken)?;
             self.exchanges[expected.exchange].note_read(self.reads);
-            if expected.shape != Shape::Joined || !self.tells_of_later(expected, piece, bytes) {
+            let Expected { exchange: id, purpose: Purpose::Share(share), shape: Shape::Joined, .. } =
+                expected
+            else {
+                return Ok(expected);
+            };
+            if !self.tells_of_later(id, share, piece, bytes) {
                 return Ok(expected);
             }
             if reply::is_error(bytes) {
-                self.note_error(expected.exchange, server, bytes);
+                self.note_error(id, server, bytes);
             }
-            self.end_share(expected.exchange, expected.part);
+            self.end_share(id, share);
             self.complete(server, expected);
         }
     }
 
     /// Whether a piece is not for this joined get but for a later one, or, being no value, for all of them.
-    fn tells_of_later(&self, expected: Expected, piece: Piece, bytes: &[u8]) -> bool {
+    fn tells_of_later(&self, id: u32, share: u16, piece: Piece, bytes: &[u8]) -> bool {
         let Piece::Value { key, .. } = piece else { return bytes == b"END\r\n" || reply::is_error(bytes) };
-        let mut keys = self.keys_of(expected.exchange, expected.part);
+        let mut keys = self.keys_of(id, share);
         keys.all(|asked| *asked != *key.of(bytes))
     }
 
@@ -175,8 +180,8 @@ impl Router {
 
 /// Adds to `concerned` the keys of a command, before which no `get` of these keys may be sent: none for a client's
 /// `get`, one for another client's command with one key, and all keys for any other command (those are few).
-pub(super) fn note_concerned(concerned: &mut Keys, exchange: &Exchange, part: u16) {
-    let is_clients = !exchange.is_own && part < OUTCOME;
+pub(super) fn note_concerned(concerned: &mut Keys, exchange: &Exchange, purpose: Purpose) {
+    let is_clients = !exchange.is_own && matches!(purpose, Purpose::Share(_) | Purpose::Request);
     match &exchange.request {
         Some(Request { verb: Verb::Get | Verb::Gets, .. }) if is_clients => {}
         Some(request) if is_clients && request.keys == 1 && !request.verb.is_get() => {

@@ -27,20 +27,28 @@ pub(super) enum Shape {
     Quiet,
 }
 
+/// What the reply to a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// One share of a get, by its number in the exchange.
+    Share(u16),
+    /// A request of any other kind: all of it, or what one copy does of it.
+    Request,
+    /// What the decider holds now, for the other copies to hold the same.
+    Outcome,
+    /// Nothing: the reply is not used.
+    Unused,
+}
+
 /// A reply that is to come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     pub(super) exchange: u32,
-    pub(super) part: u16,
+    pub(super) purpose: Purpose,
     pub(super) shape: Shape,
+    /// When the command was asked.
     pub(super) since: u64,
 }
-
-/// The `part` of a command whose reply is not used.
-pub(super) const ASIDE: u16 = u16::MAX;
-
-/// The `part` of a command that asks the decider what it holds now, for the other copies to hold the same.
-pub(super) const OUTCOME: u16 = ASIDE - 1;
 
 /// The way to one server.
 #[derive(Default)]
@@ -204,19 +212,20 @@ impl Router {
 
     /// Expects the reply to a command that was just written to a server's lane. From now on this thread counts as a
     /// user of the server, though nothing is sent yet: a lost one stays away while this thread has anything for it.
-    pub(super) fn expect(&mut self, id: u32, server: usize, part: u16, shape: Shape) {
+    pub(super) fn expect(&mut self, id: u32, server: usize, purpose: Purpose, shape: Shape) {
         let lane = &mut self.lanes[server];
         lane.behind += 1;
-        note_concerned(&mut lane.concerned, &self.exchanges[id], part);
+        note_concerned(&mut lane.concerned, &self.exchanges[id], purpose);
         let place = lane.expected.len();
-        self.expect_at(place, server, Expected { exchange: id, part, shape, since: self.now });
+        self.expect_at(place, server, Expected { exchange: id, purpose, shape, since: self.now });
     }
 
     /// Expects the reply to a `get` that was just added to a lane's `gets`: before those to commands behind them.
     pub(super) fn expect_get(&mut self, id: u32, server: usize, share: u16) {
         let lane = &self.lanes[server];
         let place = lane.expected.len().saturating_sub(lane.behind);
-        let expected = Expected { exchange: id, part: share, shape: Shape::Values, since: self.now };
+        let purpose = Purpose::Share(share);
+        let expected = Expected { exchange: id, purpose, shape: Shape::Values, since: self.now };
         self.expect_at(place, server, expected);
     }
 
@@ -254,7 +263,7 @@ impl Router {
         let deletion = Deletion::of(request.key.of(&exchange.bytes), request.base64);
         if deletion.concerns(&self.servers[server].dialect) {
             let shape = follow::written(&deletion, &mut self.lanes[server].output);
-            self.expect(id, server, ASIDE, shape);
+            self.expect(id, server, Purpose::Unused, shape);
         }
     }
 }

@@ -16,7 +16,7 @@ use posthaste_wire::span::Span;
 
 use super::exchange::{Aim, MissedBy, Plan, Share, Verdict};
 use super::expiry::lasting;
-use super::lane::{ASIDE, OUTCOME, Shape};
+use super::lane::{Purpose, Shape};
 use super::writes::{decides, hash};
 use super::{Router, follow};
 use crate::cache::claims::Claim;
@@ -58,19 +58,19 @@ impl Router {
     /// Notes that what waits for a server goes over a new connection, perhaps to a new address or a new process where the
     /// server is empty: what the waiting gets miss there is looked up elsewhere, as if they were asked now.
     pub fn goes_another_way(&mut self, server: usize) {
-        let waiting = self.lanes[server].expected.iter().filter(|expected| expected.part < OUTCOME);
-        let waiting: Vec<_> = waiting.map(|expected| (expected.exchange, expected.part)).collect();
-        for (id, part) in waiting {
+        let waiting = self.lanes[server].expected.iter();
+        let waiting: Vec<_> = waiting.map(|expected| (expected.exchange, expected.purpose)).collect();
+        for (id, purpose) in waiting {
             let exchange = &self.exchanges[id];
-            match (exchange.plan, exchange.request) {
-                (Plan::Gather, request) => {
-                    let verb = request.map_or(Verb::Get, |request| request.verb);
-                    let share = exchange.shares[usize::from(part)];
+            match purpose {
+                Purpose::Share(number) => {
+                    let verb = exchange.request.map_or(Verb::Get, |request| request.verb);
+                    let share = exchange.shares[usize::from(number)];
                     if self.share_falls_through(id, share, verb) {
-                        self.exchanges[id].gather.collect_misses(part);
+                        self.exchanges[id].gather.collect_misses(number);
                     }
                 }
-                (Plan::Relay, _) => {
+                Purpose::Request if exchange.plan == Plan::Relay => {
                     let falls_through = self.whole_falls_through(id, server);
                     self.exchanges[id].falls_through |= falls_through;
                 }
@@ -195,7 +195,7 @@ impl Router {
         }
         let falls_through = self.whole_falls_through(id, server);
         self.exchanges[id].falls_through = falls_through;
-        self.send_whole(id, server, 0);
+        self.send_whole(id, server);
         true
     }
 
@@ -312,7 +312,7 @@ impl Router {
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;
         follow::fetch(&request, key, &mut self.lanes[server].output);
-        self.expect(fill, server, 0, Shape::Meta);
+        self.expect(fill, server, Purpose::Request, Shape::Meta);
     }
 
     /// Stores a value that was fetched from `server` where it was missed, unless it expires now or is to be replaced.
@@ -341,7 +341,7 @@ impl Router {
             [b"ms ", &key[..], &head, base64, b" ME\r\n", data]
                 .iter()
                 .for_each(|part| output.extend_from_slice(part));
-            self.expect(id, server, ASIDE, Shape::Meta);
+            self.expect(id, server, Purpose::Unused, Shape::Meta);
         }
         self.exchanges[id].plan = Plan::Clean;
     }
@@ -355,7 +355,7 @@ impl Router {
         [b"md ", request.key.of(&exchange.bytes), b" I C", token, base64, b"\r\n"]
             .iter()
             .for_each(|part| self.lanes[server].output.extend_from_slice(part));
-        self.expect(id, server, ASIDE, Shape::Meta);
+        self.expect(id, server, Purpose::Unused, Shape::Meta);
         true
     }
 }

@@ -13,7 +13,7 @@ use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::exchange::{Aim, MissedBy, Plan, Reply, Share, Verdict};
-use super::lane::{ASIDE, Expected, Lane, OUTCOME};
+use super::lane::{Expected, Lane, Purpose};
 use super::reads::{needs_decider, new_expiry, owner_share};
 use super::resent::Unsent;
 use super::writes::{decides, is_write};
@@ -61,20 +61,25 @@ impl Router {
     /// there for longer: it came back empty after it was chosen.
     #[must_use]
     pub fn is_to_decide_late(&self, server: usize) -> bool {
-        // What is sent to it beside, such as a new expiry, was not for it to decide.
-        self.lanes[server].expected.iter().filter(|expected| expected.part != ASIDE).any(|expected| {
+        self.lanes[server].expected.iter().any(|expected| {
             let exchange = &self.exchanges[expected.exchange];
-            let is_decided = match exchange.plan {
-                Plan::Decide => true,
-                Plan::Gather => exchange.request.is_some_and(|request| needs_decider(request.verb)),
-                Plan::Relay => exchange.request.is_some_and(|request| decides(&request, &exchange.bytes)),
-                _ => false,
+            let (is_to_decide, pool) = match (expected.purpose, exchange.request) {
+                // What is sent to it beside, such as a new expiry, is not for it to decide.
+                (Purpose::Unused, _) | (_, None) => return false,
+                (Purpose::Share(share), Some(request)) => {
+                    (needs_decider(request.verb), exchange.shares[usize::from(share)].pool)
+                }
+                (Purpose::Request | Purpose::Outcome, Some(request)) => {
+                    let is_to_decide = match exchange.plan {
+                        Plan::Decide => true,
+                        Plan::Relay => decides(&request, &exchange.bytes),
+                        _ => false,
+                    };
+                    (is_to_decide, exchange.aim.pool)
+                }
             };
-            let share =
-                exchange.shares.get(usize::from(expected.part)).filter(|_| exchange.plan == Plan::Gather);
-            let pool = share.map_or(exchange.aim.pool, |share| share.pool);
             let table = self.table_of(expected.exchange);
-            is_decided && table.deciding_pool(usize::from(pool)).is_late(&self.servers[server])
+            is_to_decide && table.deciding_pool(usize::from(pool)).is_late(&self.servers[server])
         })
     }
 
@@ -103,11 +108,11 @@ impl Router {
         let is_resent = |router: &mut Self| {
             unsent.is_some_and(|(request, command)| router.send_elsewhere(id, request, command))
         };
-        if expected.part != ASIDE && expected.part != OUTCOME && !is_resent(self) {
-            match self.exchanges[id].plan {
-                Plan::Gather => self.fail_share(id, expected.part, server),
-                _ => self.fail_part(id, expected.part, server),
-            }
+        match expected.purpose {
+            Purpose::Outcome | Purpose::Unused => {}
+            _ if is_resent(self) => {}
+            Purpose::Share(share) => self.fail_share(id, share, server),
+            Purpose::Request => self.fail_whole(id, server),
         }
         self.settle(id);
     }
@@ -197,7 +202,7 @@ impl Router {
     }
 
     /// Does without a reply, to anything but a get, that will not come from this server, or asks another one for it.
-    pub(super) fn fail_part(&mut self, id: u32, part: u16, server: usize) {
+    pub(super) fn fail_whole(&mut self, id: u32, server: usize) {
         match self.exchanges[id].plan {
             // A quiet command may have been answered already, all but its end.
             Plan::Relay if self.exchanges[id].ending.is_some() => {}
@@ -208,7 +213,7 @@ impl Router {
                     exchange.aim = aim;
                     let falls_through = self.whole_falls_through(id, other);
                     self.exchanges[id].falls_through = falls_through;
-                    self.send_whole(id, other, part);
+                    self.send_whole(id, other);
                 }
                 None if !is_unsaid(self.exchanges[id].missed_by) => self.miss_whole(id),
                 None if self.look_up_whole(id, None) => {}

@@ -134,9 +134,9 @@ pub struct Router {
     exchanges: Exchanges,
     unstamped: Vec<u32>,
     paused: Vec<u32>,
-    share_of_server: Vec<u16>,
+    share_of_server: Vec<Option<u16>>,
     /// Buffer: routes of the keys of a multi-get.
-    routes_of_keys: Vec<u16>,
+    routes_of_keys: Vec<Option<u16>>,
     /// Buffer: places of the keys of one route.
     places: Vec<u32>,
     /// Buffer: servers that a request concerns.

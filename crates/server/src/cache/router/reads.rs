@@ -7,7 +7,7 @@ use posthaste_wire::span::Span;
 
 use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::expiry::capped;
-use super::lane::{ASIDE, Shape};
+use super::lane::{Purpose, Shape};
 use super::taking::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
 use super::{Asked, Router, follow, writes};
 use crate::cache::costs::Way;
@@ -110,18 +110,15 @@ impl Router {
         routes.extend(
             exchange.keys[from..from + keys]
                 .iter()
-                .map(|key| table.route(verb, key.of(&exchange.bytes)).map_or(ASIDE, |route| route as u16)),
+                .map(|key| table.route(verb, key.of(&exchange.bytes)).map(|route| route as u16)),
         );
         for first in 0..keys {
-            let route = routes[first];
-            if route == ASIDE {
-                continue;
-            }
+            let Some(route) = routes[first] else { continue };
             for (place, other) in
-                routes.iter_mut().enumerate().skip(first).filter(|(_, other)| **other == route)
+                routes.iter_mut().enumerate().skip(first).filter(|(_, other)| **other == Some(route))
             {
                 places.push((from + place) as u32);
-                *other = ASIDE;
+                *other = None;
             }
             self.assign(id, usize::from(route), places, verb);
             places.clear();
@@ -204,7 +201,7 @@ impl Router {
 
     /// Assigns each key to the one server that can answer it, or is to by the pool's rules.
     fn assign_to_owners(&mut self, id: u32, route: usize, pool: usize, places: &[u32], verb: Verb) {
-        self.share_of_server.fill(ASIDE);
+        self.share_of_server.fill(None);
         let now = self.now;
         let exchange = &mut self.exchanges[id];
         let table = &self.tables[usize::from(exchange.table)].table;
@@ -214,12 +211,9 @@ impl Router {
             let key = renaming.server_key(key);
             let target = owner_share(table, route, pool, &key, verb, now);
             let known = &mut self.share_of_server[usize::from(target.server)];
-            let is_same =
-                exchange.shares.get(usize::from(*known)).is_some_and(|share| share.pool == target.pool);
-            if !is_same {
-                *known = exchange.open_share(target);
-            }
-            *known = exchange.assign(*place, *known, renaming.lengthens());
+            let is_same = |share: &u16| exchange.shares[usize::from(*share)].pool == target.pool;
+            let share = known.filter(is_same).unwrap_or_else(|| exchange.open_share(target));
+            *known = Some(exchange.assign(*place, share, renaming.lengthens()));
         }
     }
 
@@ -255,7 +249,7 @@ impl Router {
             return self.ask_get(id, server, share);
         }
         self.write_share(id, server, share, &request);
-        self.expect(id, server, share, Shape::Values);
+        self.expect(id, server, Purpose::Share(share), Shape::Values);
         if matches!(request.verb, Verb::Gat | Verb::Gats)
             && !matches!(target.missed_by, Some(MissedBy::Replica(_)))
         {
@@ -323,7 +317,7 @@ impl Router {
             let health = &self.servers[*other].health;
             if !health.is_away() || !health.miss(Some(key.clone())) {
                 self.lanes[*other].output.extend_from_slice(command);
-                self.expect(id, *other, ASIDE, shape);
+                self.expect(id, *other, Purpose::Unused, shape);
             }
         }
     }
@@ -391,7 +385,7 @@ impl Router {
         let falls_through = self.whole_falls_through(id, server);
         self.exchanges[id].falls_through = falls_through;
         self.line_up(id);
-        self.send_whole(id, server, 0);
+        self.send_whole(id, server);
         if request.verb == Verb::MetaGet && self.table_of(id).has_several(taker.pool) {
             self.meta_touch_others(id, server);
         }
@@ -417,12 +411,12 @@ impl Router {
         self.touch(id, &others, &touch, Shape::Meta, &missed);
     }
 
-    /// Sends the whole request to a server, or fails that part of it. Returns whether it was sent to this server.
-    pub(super) fn send_whole(&mut self, id: u32, server: usize, part: u16) -> bool {
+    /// Sends the whole request to a server, or fails it there. Returns whether it was sent to this server.
+    pub(super) fn send_whole(&mut self, id: u32, server: usize) -> bool {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return false };
         if self.is_full(server) || !self.receives(id, server) {
-            self.fail_part(id, part, server);
+            self.fail_whole(id, server);
             return false;
         }
         let exchange = &self.exchanges[id];
@@ -431,7 +425,7 @@ impl Router {
         if matches!(request.verb, Verb::MetaGet | Verb::MetaDebug) {
             self.servers[server].counts.keys.fetch_add(1, Ordering::Relaxed);
         }
-        self.expect(id, server, part, shape);
+        self.expect(id, server, Purpose::Request, shape);
         true
     }
 }

@@ -9,7 +9,7 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::creating::is_new;
 use super::exchange::{NOBODY, Plan, Reply, Share, Verdict};
-use super::lane::{ASIDE, Expected, Shape};
+use super::lane::{Expected, Purpose, Shape};
 use super::writes::stores;
 use super::{Router, follow};
 use crate::cache::limits;
@@ -55,54 +55,74 @@ impl Router {
             return Err(Broken);
         }
         let expected = self.next_expected(server, piece, bytes)?;
-        let is_value = matches!(piece, Piece::Value { .. });
-        let is_aside = expected.part == ASIDE;
-        let is_whole = match (expected.shape, piece) {
-            // The values are not used.
-            (Shape::Values, Piece::Value { .. }) if is_aside => false,
-            (Shape::Values, _) if is_aside && (bytes == b"END\r\n" || reply::is_error(bytes)) => true,
-            (Shape::Joined, Piece::Value { key, .. }) => {
-                self.take_value(expected, key.of(bytes), bytes)?;
-                let is_whole = self.exchanges[expected.exchange].gather.unsettled(expected.part).is_empty();
-                if is_whole {
-                    self.end_share(expected.exchange, expected.part);
-                }
-                is_whole
+        let is_complete = match (expected.shape, expected.purpose) {
+            (Shape::Values | Shape::Joined, Purpose::Share(share)) => {
+                self.take_piece_of_get(server, expected, share, piece, bytes)?
             }
-            (Shape::Joined, _) => return Err(Broken),
-            (Shape::Values, Piece::Value { key, .. }) => {
-                self.take_value(expected, key.of(bytes), bytes)?;
-                false
-            }
-            (Shape::Values, _) if bytes == b"END\r\n" => {
-                self.end_share(expected.exchange, expected.part);
-                true
-            }
-            (Shape::Values, _) if reply::is_error(bytes) => {
-                self.note_error(expected.exchange, server, bytes);
-                self.end_share(expected.exchange, expected.part);
-                true
-            }
-            (Shape::Values, _) => return Err(Broken),
-            (Shape::Line, _) if is_value => return Err(Broken),
-            (Shape::Meta | Shape::Quiet, _) if is_value && !bytes.starts_with(b"VA ") => return Err(Broken),
-            (Shape::Quiet, _) if bytes == b"MN\r\n" => {
-                self.end_quiet(server, expected);
-                true
-            }
-            (Shape::Quiet, _) => {
-                self.take_reply(server, expected, bytes);
-                false
-            }
-            _ => {
-                self.take_reply(server, expected, bytes);
-                true
+            (Shape::Values | Shape::Joined, _) => is_end_of_values(piece, bytes)?,
+            (Shape::Line | Shape::Meta | Shape::Quiet, _) => {
+                self.take_piece_of_reply(server, expected, piece, bytes)?
             }
         };
-        if is_whole {
+        if is_complete {
             self.complete(server, expected);
         }
         Ok(())
+    }
+
+    /// Takes a value of a share of a get, or its end. Returns whether the share's reply is complete.
+    fn take_piece_of_get(
+        &mut self,
+        server: usize,
+        expected: Expected,
+        share: u16,
+        piece: Piece,
+        bytes: &[u8],
+    ) -> Result<bool, Broken> {
+        let id = expected.exchange;
+        let is_joined = expected.shape == Shape::Joined;
+        let is_complete = if let Piece::Value { key, .. } = piece {
+            self.take_value(id, share, key.of(bytes), bytes)?;
+            // A joined get has no end of its own: its last key ends it.
+            is_joined && self.exchanges[id].gather.unsettled(share).is_empty()
+        } else {
+            if is_joined {
+                return Err(Broken);
+            }
+            is_end_of_values(piece, bytes)?
+        };
+        if is_complete {
+            if reply::is_error(bytes) {
+                self.note_error(id, server, bytes);
+            }
+            self.end_share(id, share);
+        }
+        Ok(is_complete)
+    }
+
+    /// Takes a piece of a reply to anything but a get. Returns whether the reply is complete.
+    fn take_piece_of_reply(
+        &mut self,
+        server: usize,
+        expected: Expected,
+        piece: Piece,
+        bytes: &[u8],
+    ) -> Result<bool, Broken> {
+        let is_possible = match (expected.shape, piece) {
+            (Shape::Line, Piece::Value { .. }) => false,
+            (_, Piece::Value { .. }) => bytes.starts_with(b"VA "),
+            _ => true,
+        };
+        if !is_possible {
+            return Err(Broken);
+        }
+        let is_quiet = expected.shape == Shape::Quiet;
+        if is_quiet && bytes == b"MN\r\n" {
+            self.end_quiet(server, expected);
+            return Ok(true);
+        }
+        self.take_reply(server, expected, bytes);
+        Ok(!is_quiet)
     }
 
     /// Whether a server may have taken data for commands, so that its next replies would answer those. A server knows
@@ -140,10 +160,9 @@ impl Router {
     }
 
     /// Takes a value for a get, and passes it on if its turn has come.
-    fn take_value(&mut self, expected: Expected, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
-        let id = expected.exchange;
+    fn take_value(&mut self, id: u32, number: u16, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
         let exchange = &mut self.exchanges[id];
-        let share = exchange.shares[usize::from(expected.part)];
+        let share = exchange.shares[usize::from(number)];
         let route = &self.tables[usize::from(exchange.table)].table.routes[usize::from(share.route)];
         let bytes = if route.renaming.is_none() {
             bytes
@@ -160,7 +179,7 @@ impl Router {
         };
         let (keys, asked) = (&exchange.keys, &exchange.bytes);
         let is_key = |place: u32| route.renaming.is_same(keys[place as usize].of(asked), key);
-        if !exchange.gather.value(expected.part, is_key, bytes, out) {
+        if !exchange.gather.value(number, is_key, bytes, out) {
             return Err(Broken);
         }
         if is_wanted {
@@ -216,7 +235,7 @@ impl Router {
     /// Takes a reply, a line or a value, to anything but a get.
     fn take_reply(&mut self, server: usize, expected: Expected, bytes: &[u8]) {
         let id = expected.exchange;
-        if expected.part == ASIDE {
+        if expected.purpose == Purpose::Unused {
             return;
         }
         if reply::is_error(bytes) {
@@ -272,7 +291,7 @@ impl Router {
     fn end_quiet(&mut self, server: usize, expected: Expected) {
         let id = expected.exchange;
         let exchange = &mut self.exchanges[id];
-        if exchange.plan == Plan::Relay && expected.part != ASIDE && exchange.ending.is_none() {
+        if exchange.plan == Plan::Relay && expected.purpose != Purpose::Unused && exchange.ending.is_none() {
             // A get that says nothing is a miss.
             let is_get = exchange.request.is_some_and(|request| request.verb == Verb::MetaGet);
             if !self.look_up_whole(id, Some(server)) && is_get {
@@ -282,7 +301,8 @@ impl Router {
         }
         let server = server as u16;
         let spoke = exchange.replies.iter().any(|reply| reply.server == server);
-        if matches!(exchange.plan, Plan::Fan | Plan::Decide) && expected.part != ASIDE && !spoke {
+        if matches!(exchange.plan, Plan::Fan | Plan::Decide) && expected.purpose != Purpose::Unused && !spoke
+        {
             let at = exchange.reply_bytes.len();
             exchange.replies.push(Reply { server, verdict: Verdict::Done, start: at, end: at });
             self.try_answer(id);
@@ -488,7 +508,7 @@ impl Router {
                 let bytes = &router.exchanges[id].bytes;
                 let outcome = outcome.as_deref().map(|outcome| (outcome, now_s));
                 let shape = follow::follow(&request, bytes, outcome, most, &mut router.lanes[server].output);
-                router.expect(id, server, server as u16, shape);
+                router.expect(id, server, Purpose::Request, shape);
             }
         });
         self.forget_elsewhere(id);
@@ -522,6 +542,18 @@ impl Router {
         self.delete_where(id, 1, |reply| reply.verdict == Verdict::Error);
         self.fill_follower(id);
         true
+    }
+}
+
+/// Whether a piece ends the values of a get: END, or an error in its place.
+///
+/// # Errors
+/// If it is neither that nor a value.
+fn is_end_of_values(piece: Piece, bytes: &[u8]) -> Result<bool, Broken> {
+    match piece {
+        Piece::Value { .. } => Ok(false),
+        _ if bytes == b"END\r\n" || reply::is_error(bytes) => Ok(true),
+        _ => Err(Broken),
     }
 }
 

@@ -5,7 +5,7 @@ use posthaste_wire::memcached::request::Request;
 
 use super::Router;
 use super::exchange::Plan;
-use super::lane::{ASIDE, Shape};
+use super::lane::{Purpose, Shape};
 use super::writes::{self, hash};
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
@@ -27,7 +27,7 @@ impl Router {
         servers.retain(|server| !request.verb.is_meta() || self.servers[*server].dialect.is_todays());
         for server in servers {
             let shape = writes::command(request, input, None, &mut self.lanes[server].output);
-            self.expect_aside(server, shape);
+            self.expect_unused(server, shape);
         }
     }
 
@@ -36,13 +36,13 @@ impl Router {
         for server in self.shadows(route, key, false) {
             let output = &mut self.lanes[server].output;
             [b"get ", key, b"\r\n"].iter().for_each(|part| output.extend_from_slice(part));
-            self.expect_aside(server, Shape::Values);
+            self.expect_unused(server, Shape::Values);
         }
     }
 
-    fn expect_aside(&mut self, server: usize, shape: Shape) {
+    fn expect_unused(&mut self, server: usize, shape: Shape) {
         let id = self.begin_own(Plan::Clean);
-        self.expect(id, server, ASIDE, shape);
+        self.expect(id, server, Purpose::Unused, shape);
     }
 
     /// The servers that a request is repeated on.

@@ -14,7 +14,7 @@ use posthaste_wire::memcached::signed_32;
 use super::agree::too_few;
 use super::exchange::{Aim, NOBODY, Plan};
 use super::expiry::{self, Most};
-use super::lane::{ASIDE, OUTCOME, Shape};
+use super::lane::{Purpose, Shape};
 use super::taking::Incoming;
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
@@ -65,7 +65,7 @@ impl Router {
             self.each_copy(id, |router, server| {
                 let _ = router.receives(id, server);
             });
-            if self.send_whole(id, decider, decider as u16) {
+            if self.send_whole(id, decider) {
                 self.ask_outcome(id, decider);
             }
         }
@@ -139,10 +139,10 @@ impl Router {
             if !is_refused && router.receives(id, server) {
                 first.get_or_insert(server);
                 let shape = command(&request, input, most, &mut router.lanes[server].output);
-                router.expect(id, server, server as u16, shape);
+                router.expect(id, server, Purpose::Request, shape);
             } else if is_live {
                 first.get_or_insert(server);
-                router.fail_part(id, server as u16, server);
+                router.fail_whole(id, server);
             }
         });
         let exchange = &mut self.exchanges[id];
@@ -159,7 +159,7 @@ impl Router {
         if is_hidden && (request.verb.is_meta() || self.speak_todays(id)) {
             let exchange = &self.exchanges[id];
             follow::fetch(&request, &exchange.bytes, &mut self.lanes[decider].output);
-            self.expect(id, decider, OUTCOME, Shape::Meta);
+            self.expect(id, decider, Purpose::Outcome, Shape::Meta);
         }
     }
 
@@ -221,9 +221,9 @@ impl Router {
         self.line_up(id);
         if !self.is_full(owner) && self.receives(id, owner) {
             let shape = command(request, input, None, &mut self.lanes[owner].output);
-            self.expect(id, owner, 0, shape);
+            self.expect(id, owner, Purpose::Request, shape);
         } else {
-            self.fail_part(id, 0, owner);
+            self.fail_whole(id, owner);
         }
         self.delete_elsewhere(id);
         self.step_on(id);
@@ -300,7 +300,7 @@ impl Router {
             {
                 let bytes = &router.exchanges[id].bytes;
                 let shape = command(&request, bytes, None, &mut router.lanes[server].output);
-                router.expect(id, server, ASIDE, shape);
+                router.expect(id, server, Purpose::Unused, shape);
             }
         });
     }
