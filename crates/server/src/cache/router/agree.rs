@@ -28,9 +28,9 @@ impl Router {
             return;
         };
         let exchange = &mut self.exchanges[id];
-        let start = exchange.reply_bytes.len();
-        done(&request, &exchange.bytes, &mut exchange.reply_bytes);
-        let end = exchange.reply_bytes.len();
+        let start = exchange.write.reply_bytes.len();
+        done(&request, &exchange.bytes, &mut exchange.write.reply_bytes);
+        let end = exchange.write.reply_bytes.len();
         self.answer_with(id, Reply { server: 0, verdict: Verdict::Done, start, end });
         self.conclude(id);
     }
@@ -38,12 +38,14 @@ impl Router {
     /// Answers a write that goes to all copies, if the replies so far are enough by its rule.
     pub(super) fn try_answer(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
-        if exchange.plan != Plan::Fan || exchange.done {
+        if exchange.plan != Plan::Fan || exchange.is_answered {
             return;
         }
         let answer = match self.rule(id) {
             Answer::All | Answer::None => None,
-            Answer::First => exchange.replies.iter().find(|reply| reply.server == exchange.first),
+            Answer::First => {
+                exchange.write.replies.iter().find(|reply| reply.server == exchange.write.first_asked)
+            }
             // A server that did nothing because it lacks the key tells nothing about those that are still to reply.
             _ => self
                 .needed(id)
@@ -59,20 +61,20 @@ impl Router {
     /// Sets how many others must do what was decided before the client is answered, and answers it if none must.
     pub(super) fn wait_for_followers(&mut self, id: u32) {
         let followers = match self.rule(id) {
-            Answer::All => u16::MAX, // all that take part: what is read afterwards is what was decided
-            _ => self.needed(id).map_or(0, |needed| needed.saturating_sub(1)),
+            Answer::All => None, // all that take part: what is read afterwards is what was decided
+            _ => Some(self.needed(id).map_or(0, |needed| needed.saturating_sub(1))),
         };
-        self.exchanges[id].followers = followers;
-        if followers == 0 {
+        self.exchanges[id].write.followers_needed = followers;
+        if followers == Some(0) {
             self.answer_decision(id);
         }
     }
 
     /// Notes that one more server has done what was decided, and answers if that is enough.
     pub(super) fn note_follower(&mut self, id: u32) {
-        let exchange = &mut self.exchanges[id];
-        exchange.followers = exchange.followers.saturating_sub(1);
-        if exchange.followers == 0 {
+        let Some(needed) = &mut self.exchanges[id].write.followers_needed else { return };
+        *needed = needed.saturating_sub(1);
+        if *needed == 0 {
             self.answer_decision(id);
         }
     }
@@ -80,7 +82,7 @@ impl Router {
     /// Answers the client with what was decided, unless it is answered already.
     pub(super) fn answer_decision(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
-        if let Some(decided) = exchange.replies.first().copied().filter(|_| exchange.ending.is_none()) {
+        if let Some(decided) = exchange.write.replies.first().copied().filter(|_| exchange.ending.is_none()) {
             self.answer_with(id, decided);
             self.conclude(id);
         }
@@ -90,26 +92,26 @@ impl Router {
     /// asks for. A replica that lacked the key counts: it gets it.
     pub(super) fn too_few_followed(&self, id: u32) -> Option<Vec<u8>> {
         let exchange = &self.exchanges[id];
-        let (decided, others) = exchange.replies.split_first()?;
+        let (decided, others) = exchange.write.replies.split_first()?;
         if exchange.ending.is_some() || decided.verdict != Verdict::Done {
             return None;
         }
         let needed = self.needed(id)?;
         let lacking = others.iter().filter(|reply| reply.verdict == Verdict::Not).count() as u16;
-        let missing = exchange.followers.saturating_sub(lacking);
+        let missing = exchange.write.followers_needed?.saturating_sub(lacking);
         (missing > 0).then(|| too_few(needed - missing, needed, "have done it"))
     }
 
     /// Returns how many copies must have carried out a write before it is answered, if the pool's rule counts them.
     pub(super) fn needed(&self, id: u32) -> Option<u16> {
-        let copies = self.exchanges[id].copies;
+        let copies = self.exchanges[id].write.copies;
         self.rule(id).needed(usize::from(copies)).map(|needed| needed as u16)
     }
 
     /// Returns the reply to pass on if `needed` servers did not refuse: rather one that says that it was done.
     fn agreed(&self, id: u32, needed: u16) -> Option<&Reply> {
         let exchange = &self.exchanges[id];
-        let well = || exchange.replies.iter().filter(|reply| reply.verdict != Verdict::Error);
+        let well = || exchange.write.replies.iter().filter(|reply| reply.verdict != Verdict::Error);
         let done = well().find(|reply| reply.verdict == Verdict::Done);
         if well().count() >= usize::from(needed) { done.or_else(|| well().next()) } else { None }
     }
@@ -117,17 +119,17 @@ impl Router {
     /// Returns the answer to a write after the last reply: a server's reply, or (`Err`) the router's own words.
     pub(super) fn last_answer(&self, id: u32) -> Result<Reply, Cow<'static, [u8]>> {
         let exchange = &self.exchanges[id];
-        let error = exchange.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
-        let done = exchange.replies.iter().find(|reply| reply.verdict == Verdict::Done);
+        let error = exchange.write.replies.iter().rev().find(|reply| reply.verdict == Verdict::Error);
+        let done = exchange.write.replies.iter().find(|reply| reply.verdict == Verdict::Done);
         if let Some(needed) = self.needed(id) {
             if let Some(reply) = self.agreed(id, needed) {
                 return Ok(*reply);
             }
             if error.is_none() {
-                return Err(too_few(exchange.replies.len() as u16, needed, "are there").into());
+                return Err(too_few(exchange.write.replies.len() as u16, needed, "are there").into());
             }
         }
-        error.or(done).or(exchange.replies.first()).copied().ok_or(NOBODY_THERE.into())
+        error.or(done).or(exchange.write.replies.first()).copied().ok_or(NOBODY_THERE.into())
     }
 }
 

@@ -92,14 +92,108 @@ pub(super) struct Aim {
     pub(super) expiry_s: Option<u32>,
 }
 
+/// What the record of a request tells of it, beside how it ended.
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) client_number: u64,
+    pub(super) kind: u8,
+    pub(super) stamps: Stamps,
+    pub(super) request_bytes: u32,
+    pub(super) answer_bytes: u32,
+    /// How many reads from servers brought something for it, and the number of the last of them.
+    pub(super) server_reads: u32,
+    last_read: u64,
+}
+
+impl Record {
+    /// Counts a read from a server that brought something for the request, once for each `read`.
+    pub(super) fn note_read(&mut self, read: u64) {
+        if self.last_read != read {
+            self.last_read = read;
+            self.server_reads += 1;
+        }
+    }
+}
+
+/// The part of an exchange that only a `get`, `gets`, `gat` or `gats` uses: `Plan::Gather`.
+#[derive(Default)]
+pub(super) struct Get {
+    pub(super) keys: Vec<Span>,
+    /// Where each share goes, by its number in `gather`.
+    pub(super) shares: Vec<Share>,
+    pub(super) gather: Gather,
+    /// Whether one route takes all keys.
+    pub(super) is_on_one_route: bool,
+    /// Whole or split, if that was chosen by measured cost.
+    pub(super) way: Option<Way>,
+}
+
+impl Get {
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.keys.shrink_to(limits::KEYS_PER_STEP);
+        self.shares.clear();
+        self.gather.clear(limits::BUFFER_BYTES_KEPT);
+        (self.is_on_one_route, self.way) = (false, None);
+    }
+}
+
+/// The part of an exchange that only a meta get uses (`Plan::Relay`, then perhaps `Plan::Create`), and a fetch.
+#[derive(Default)]
+pub(super) struct MetaGet {
+    /// Whether what it creates on a miss must be copied to other servers.
+    pub(super) creates: bool,
+    /// Whether a miss is to be looked up elsewhere.
+    pub(super) falls_through: bool,
+    /// In a lookup elsewhere: where the key was missed. Of a fetch: where the value is to be stored.
+    pub(super) missed_by: Option<MissedBy>,
+}
+
+/// The part of an exchange that only a write uses: `Plan::Fan`, or `Plan::Decide` and then `Plan::Follow`.
+#[derive(Default)]
+pub(super) struct Write {
+    /// How many servers are to hold the key.
+    pub(super) copies: u16,
+    /// The first server that was asked.
+    pub(super) first_asked: u16,
+    /// Of a decision: how many other copies must still do the same before it is answered; `None`: all that take part.
+    pub(super) followers_needed: Option<u16>,
+    /// The replies so far; the first one to a decision is the decider's.
+    pub(super) replies: Vec<Reply>,
+    pub(super) reply_bytes: Vec<u8>,
+}
+
+impl Write {
+    fn clear(&mut self) {
+        self.replies.clear();
+        clear_buffer(&mut self.reply_bytes);
+        (self.copies, self.first_asked, self.followers_needed) = (0, 0, None);
+    }
+
+    /// Adds a server's reply.
+    pub(super) fn note_reply(&mut self, server: usize, verdict: Verdict, bytes: &[u8]) {
+        let start = self.reply_bytes.len();
+        self.reply_bytes.extend_from_slice(bytes);
+        self.replies.push(Reply { server: server as u16, verdict, start, end: self.reply_bytes.len() });
+    }
+
+    /// The bytes of a reply.
+    pub(super) fn bytes_of(&self, reply: &Reply) -> &[u8] {
+        &self.reply_bytes[reply.start..reply.end]
+    }
+}
+
 /// One request under way.
+///
+/// Exchanges are used again with the memory of their buffers. So the parts that only some requests use stand side by
+/// side, and are no enum.
 #[derive(Default)]
 pub(super) struct Exchange {
+    /// Its client's slot, or `NOBODY`.
     pub(super) client: usize,
-    /// Its client's number, for the record.
-    pub(super) number: u64,
     /// Index of the table that it goes by in `Router::tables`.
     pub(super) table: u16,
+    /// Where a request with one key goes.
     pub(super) aim: Aim,
     /// Whether it is the router's own: no client waits for it, and it is not counted.
     pub(super) is_own: bool,
@@ -107,98 +201,67 @@ pub(super) struct Exchange {
     pub(super) request: Option<Request>,
     /// The beginning of the request's bytes: its line, and its data if they may be needed again.
     pub(super) bytes: Vec<u8>,
-    pub(super) kind: u8,
     pub(super) plan: Plan,
     /// Replies that are to come.
     pub(super) pending: u32,
-    /// How often parts of it were sent to another server; `usize::MAX`: they must not be.
+    /// How often parts of it were sent to another server.
     pub(super) tries: usize,
+    /// Whether no server but the first that was asked may answer it.
+    pub(super) is_bound: bool,
     /// Bytes that its client's line counts for it, as of when it was put there.
     pub(super) weight: usize,
+    /// Since when its client waits for it, or, with a get of many keys, for the current step.
+    pub(super) since: u64,
     /// The last error, with its line end; it is answered in place of any other reply, or of the end of a get.
     pub(super) error: Vec<u8>,
     /// The part of its answer that is ready while earlier requests of the client are not answered yet.
     pub(super) answer: Vec<u8>,
-    /// Whether its answer is complete.
-    pub(super) done: bool,
-    /// Whether nothing more is to be done for it, on the servers either.
-    pub(super) over: bool,
     /// How it was answered; `None`: not yet, or without a word, which counts as `Ok`.
     pub(super) ending: Option<Ending>,
-    pub(super) stamps: Stamps,
-    /// Since when its client waits for it, or, with a get of many keys, for the current step.
-    pub(super) since: u64,
-    pub(super) request_bytes: u32,
-    pub(super) answer_bytes: u32,
-    /// How many reads from servers brought something for it, and the number of the last of them.
-    pub(super) reads: u32,
-    pub(super) last_read: u64,
+    /// Whether its answer is complete.
+    pub(super) is_answered: bool,
+    /// Whether nothing more is to be done for it, on the servers either.
+    pub(super) is_over: bool,
     pub(super) claim: Option<Claim>,
     /// With a claim: which flushes there had been when the key was claimed.
     pub(super) mark: Option<Mark>,
     /// Whether it writes its key without a claim.
     pub(super) is_unclaimed: bool,
-    /// Of a get: its keys.
-    pub(super) keys: Vec<Span>,
-    /// Of a get: where each share goes, by its number in `gather`.
-    pub(super) shares: Vec<Share>,
-    pub(super) gather: Gather,
-    /// Of a meta get: whether what it creates on a miss must be copied to other servers.
-    pub(super) creates: bool,
-    /// Of a meta get: whether a miss is to be looked up elsewhere.
-    pub(super) falls_through: bool,
-    /// Of a meta get that is looked up elsewhere: who missed it. Of a fetch: who gets the value.
-    pub(super) missed_by: Option<MissedBy>,
-    /// Of a get: whether one route takes all its keys.
-    pub(super) is_on_one_route: bool,
-    /// Of a multi-get: whole or split, if that was chosen by measured cost.
-    pub(super) way: Option<Way>,
-    /// Of a write: how many servers are to hold the key, and the first that was asked.
-    pub(super) copies: u16,
-    pub(super) first: u16,
-    /// Of a decision: how many other copies must still do the same before it is answered (`u16::MAX` at first: all).
-    pub(super) followers: u16,
-    /// Of a write: the replies so far; the first one to a decision is the decider's.
-    pub(super) replies: Vec<Reply>,
-    pub(super) reply_bytes: Vec<u8>,
+    pub(super) record: Record,
+    pub(super) get: Get,
+    pub(super) meta_get: MetaGet,
+    pub(super) write: Write,
 }
 
 impl Exchange {
     /// Resets it for another request; its buffers keep their memory unless they grew large.
     pub(super) fn clear(&mut self) {
-        for buffer in [&mut self.bytes, &mut self.error, &mut self.answer, &mut self.reply_bytes] {
-            buffer.clear();
-            buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
-        }
-        self.keys.clear();
-        self.keys.shrink_to(limits::KEYS_PER_STEP);
-        self.shares.clear();
-        self.replies.clear();
-        self.gather.clear(limits::BUFFER_BYTES_KEPT);
-        (self.request, self.claim, self.way, self.mark) = (None, None, None, None);
-        (self.pending, self.tries, self.done, self.over, self.is_own) = (0, 0, false, false, false);
-        (self.falls_through, self.creates, self.missed_by) = (false, false, None);
-        (self.copies, self.followers, self.aim) = (0, 0, Aim::default());
-        (self.plan, self.ending, self.stamps) = (Plan::Gather, None, Stamps::default());
-        (self.answer_bytes, self.reads, self.last_read) = (0, 0, 0);
+        [&mut self.bytes, &mut self.error, &mut self.answer].into_iter().for_each(clear_buffer);
+        self.get.clear();
+        self.write.clear();
+        (self.meta_get, self.record) = (MetaGet::default(), Record::default());
+        (self.request, self.claim, self.mark) = (None, None, None);
+        (self.plan, self.aim, self.ending) = (Plan::Gather, Aim::default(), None);
+        (self.pending, self.tries, self.is_bound) = (0, 0, false);
+        (self.is_answered, self.is_over, self.is_own) = (false, false, false);
     }
 
     /// Adds a share without keys that goes where `target` does, and returns its number.
     pub(super) fn open_share(&mut self, target: Share) -> u16 {
-        self.shares.push(Share { bytes: 0, ..target });
-        self.gather.share()
+        self.get.shares.push(Share { bytes: 0, ..target });
+        self.get.gather.share()
     }
 
     /// Puts a key into a share, or into a new one like it if the command would become too long, and returns the number
     /// of that share. As the server sees it, the key is longer by `added` bytes.
     pub(super) fn assign(&mut self, place: u32, share: u16, added: i64) -> u16 {
         let may_be_long = self.request.is_some_and(|request| matches!(request.verb, Verb::Get | Verb::Gets));
-        let bytes = (1 + i64::from(self.keys[place as usize].len) + added) as u32;
-        let target = self.shares[usize::from(share)];
+        let bytes = (1 + i64::from(self.get.keys[place as usize].len) + added) as u32;
+        let target = self.get.shares[usize::from(share)];
         let fits = may_be_long || (target.bytes + bytes) as usize <= limits::GAT_BYTES_MAX;
         let share = if fits { share } else { self.open_share(target) };
-        self.shares[usize::from(share)].bytes += bytes;
-        self.gather.assign(place, share);
+        self.get.shares[usize::from(share)].bytes += bytes;
+        self.get.gather.assign(place, share);
         share
     }
 
@@ -210,38 +273,32 @@ impl Exchange {
 
     /// Whether it changes what servers hold under its key.
     pub(super) fn changes(&self) -> bool {
-        let writes =
-            |request: Request| self.creates && self.claim.is_some() || super::writes::is_write(&request);
+        let writes = |request: Request| {
+            self.meta_get.creates && self.claim.is_some() || super::writes::is_write(&request)
+        };
         !matches!(self.plan, Plan::Gather) && self.request.is_some_and(writes)
     }
 
     /// Whether a client waits for what is still to come.
     pub(super) fn is_wanted(&self) -> bool {
-        self.client != NOBODY && !self.done
+        self.client != NOBODY && !self.is_answered
     }
 
     /// Returns how many bytes its request takes while it is under way.
     pub(super) fn weight(&self) -> usize {
-        let keys = self.keys.len() * (size_of::<Span>() + Gather::BYTES_PER_KEY);
+        let keys = self.get.keys.len() * (size_of::<Span>() + Gather::BYTES_PER_KEY);
         size_of::<Self>() + self.bytes.len() + keys
     }
 
     /// How many values may be under way for it at once.
     pub(super) fn values(&self) -> usize {
         let is_meta = self.request.is_some_and(|request| request.verb == Verb::MetaGet);
-        if is_meta { 1 } else { self.keys.len().min(limits::KEYS_PER_STEP) }
+        if is_meta { 1 } else { self.get.keys.len().min(limits::KEYS_PER_STEP) }
     }
+}
 
-    /// Counts a read from a server that brought something for it, once for each `read`.
-    pub(super) fn note_read(&mut self, read: u64) {
-        if self.last_read != read {
-            self.last_read = read;
-            self.reads += 1;
-        }
-    }
-
-    /// The bytes of a reply.
-    pub(super) fn reply(&self, reply: &Reply) -> &[u8] {
-        &self.reply_bytes[reply.start..reply.end]
-    }
+/// Empties a buffer, which keeps its memory unless it grew large.
+fn clear_buffer(buffer: &mut Vec<u8>) {
+    buffer.clear();
+    buffer.shrink_to(limits::BUFFER_BYTES_KEPT);
 }

@@ -144,7 +144,7 @@ impl Router {
     ) -> Result<Expected, Broken> {
         loop {
             let expected = *self.lanes[server].expected.front().ok_or(Broken)?;
-            self.exchanges[expected.exchange].note_read(self.reads);
+            self.exchanges[expected.exchange].record.note_read(self.reads);
             let Expected { exchange: id, purpose: Purpose::Share(share), shape: Shape::Joined, .. } =
                 expected
             else {
@@ -171,10 +171,10 @@ impl Router {
     /// Returns the keys of a share that are neither found nor missed so far, as its server knows them.
     fn keys_of(&self, id: u32, share: u16) -> impl Iterator<Item = Cow<'_, [u8]>> {
         let exchange = &self.exchanges[id];
-        let route = usize::from(exchange.shares[usize::from(share)].route);
+        let route = usize::from(exchange.get.shares[usize::from(share)].route);
         let renaming = &self.table_of(id).routes[route].renaming;
-        let places = exchange.gather.unsettled(share).iter();
-        places.map(move |place| renaming.server_key(exchange.keys[*place as usize].of(&exchange.bytes)))
+        let places = exchange.get.gather.unsettled(share).iter();
+        places.map(move |place| renaming.server_key(exchange.get.keys[*place as usize].of(&exchange.bytes)))
     }
 }
 

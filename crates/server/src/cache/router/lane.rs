@@ -168,7 +168,7 @@ impl Router {
     /// Stamps every request asked so far, and not stamped yet, as sent at this time.
     pub fn stamp_sent(&mut self, sent: u64) {
         for id in self.unstamped.drain(..) {
-            let stamps = &mut self.exchanges[id].stamps;
+            let stamps = &mut self.exchanges[id].record.stamps;
             if stamps.sent == 0 {
                 stamps.sent = sent;
             }

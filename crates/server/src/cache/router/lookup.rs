@@ -47,10 +47,10 @@ impl Router {
 
     /// Makes the shares of a get from number `first` on collect their misses, if these are to be looked up elsewhere.
     pub(super) fn collect_misses(&mut self, id: u32, first: usize, verb: Verb) {
-        for number in first..self.exchanges[id].shares.len() {
-            let share = self.exchanges[id].shares[number];
+        for number in first..self.exchanges[id].get.shares.len() {
+            let share = self.exchanges[id].get.shares[number];
             if self.share_falls_through(id, share, verb) {
-                self.exchanges[id].gather.collect_misses(number as u16);
+                self.exchanges[id].get.gather.collect_misses(number as u16);
             }
         }
     }
@@ -65,14 +65,14 @@ impl Router {
             match purpose {
                 Purpose::Share(number) => {
                     let verb = exchange.request.map_or(Verb::Get, |request| request.verb);
-                    let share = exchange.shares[usize::from(number)];
+                    let share = exchange.get.shares[usize::from(number)];
                     if self.share_falls_through(id, share, verb) {
-                        self.exchanges[id].gather.collect_misses(number);
+                        self.exchanges[id].get.gather.collect_misses(number);
                     }
                 }
                 Purpose::Request if exchange.plan == Plan::Relay => {
                     let falls_through = self.whole_falls_through(id, server);
-                    self.exchanges[id].falls_through |= falls_through;
+                    self.exchanges[id].meta_get.falls_through |= falls_through;
                 }
                 _ => {}
             }
@@ -90,14 +90,15 @@ impl Router {
         let any_may_answer = |request: &Request| !decides(request, &exchange.bytes);
         let Some(request) = exchange.request.filter(any_may_answer) else { return false };
         let pool = self.asked_pool(id);
-        !is_last(exchange.missed_by) && self.falls_through(id, exchange.aim.route, pool, server, request.verb)
+        !is_last(exchange.meta_get.missed_by)
+            && self.falls_through(id, exchange.aim.route, pool, server, request.verb)
     }
 
     /// The pool in which a meta get is looked for by now.
     fn asked_pool(&self, id: u32) -> usize {
         let exchange = &self.exchanges[id];
         let pool = usize::from(exchange.aim.pool);
-        let is_in_second = matches!(exchange.missed_by, Some(MissedBy::Pool | MissedBy::SilentPool));
+        let is_in_second = matches!(exchange.meta_get.missed_by, Some(MissedBy::Pool | MissedBy::SilentPool));
         let second = self.source(id, exchange.aim.route, pool).filter(|_| is_in_second);
         second.map_or(pool, Source::pool)
     }
@@ -115,15 +116,15 @@ impl Router {
         self.servers[usize::from(share.server)].health.missed_keys(places.len() as u32);
         let missed_by = Some(MissedBy::Replica(share.server));
         let exchange = &mut self.exchanges[id];
-        let number = exchange.gather.share();
-        exchange.shares.push(Share { server: other, missed_by, ..share });
-        places.iter().for_each(|place| exchange.gather.assign(*place, number));
+        let number = exchange.get.gather.share();
+        exchange.get.shares.push(Share { server: other, missed_by, ..share });
+        places.iter().for_each(|place| exchange.get.gather.assign(*place, number));
         self.send_share(id, number);
     }
 
     /// Looks up these keys of a share in the second pool.
     pub(super) fn look_up_below(&mut self, id: u32, share: Share, places: &[u32], missed_by: MissedBy) {
-        let first = self.exchanges[id].shares.len();
+        let first = self.exchanges[id].get.shares.len();
         let exchange = &mut self.exchanges[id];
         let table = &self.tables[usize::from(exchange.table)].table;
         let own = &table.pools[usize::from(share.pool)];
@@ -133,15 +134,15 @@ impl Router {
         let renaming = &table.routes[usize::from(share.route)].renaming;
         let lanes = &self.lanes;
         for place in places {
-            let key = renaming.server_key(exchange.keys[*place as usize].of(&exchange.bytes));
+            let key = renaming.server_key(exchange.get.keys[*place as usize].of(&exchange.bytes));
             let free = pool.is_replicated() && !pool.reads_owner();
             let load = |slot: usize| lanes[slot].expected.len();
-            let server = if free && first == exchange.shares.len() {
+            let server = if free && first == exchange.get.shares.len() {
                 pool.reader(load)
             } else {
                 pool.owner_to_read(&key)
             };
-            let known = exchange.shares[first..]
+            let known = exchange.get.shares[first..]
                 .iter()
                 .position(|known| free || usize::from(known.server) == server.slot);
             let number = known.map_or_else(
@@ -152,16 +153,16 @@ impl Router {
                         missed_by: Some(missed_by),
                         ..share
                     };
-                    exchange.shares.push(second);
-                    exchange.gather.share()
+                    exchange.get.shares.push(second);
+                    exchange.get.gather.share()
                 },
                 |known| (first + known) as u16,
             );
-            exchange.gather.assign(*place, number);
+            exchange.get.gather.assign(*place, number);
         }
         let verb = exchange.request.map_or(Verb::Get, |request| request.verb);
         self.collect_misses(id, first, verb);
-        for number in first..self.exchanges[id].shares.len() {
+        for number in first..self.exchanges[id].get.shares.len() {
             self.send_share(id, number as u16);
         }
     }
@@ -170,7 +171,9 @@ impl Router {
     /// asked). Returns whether it does.
     pub(super) fn look_up_whole(&mut self, id: u32, missed: Option<usize>) -> bool {
         let exchange = &self.exchanges[id];
-        let Some(request) = exchange.request.filter(|_| exchange.falls_through) else { return false };
+        let Some(request) = exchange.request.filter(|_| exchange.meta_get.falls_through) else {
+            return false;
+        };
         let (table, pool) = (self.table_of(id), self.asked_pool(id));
         let asked = &table.pools[pool];
         let (server, missed_by) = match (self.source(id, exchange.aim.route, pool), missed) {
@@ -188,13 +191,13 @@ impl Router {
         };
         asked.counts.looked_up.fetch_add(1, Ordering::Relaxed);
         let exchange = &mut self.exchanges[id];
-        exchange.missed_by = Some(missed_by);
+        exchange.meta_get.missed_by = Some(missed_by);
         if is_last(Some(missed_by)) {
             // It is filled in the pool whose replica missed it.
             exchange.aim.pool = pool as u16;
         }
         let falls_through = self.whole_falls_through(id, server);
-        self.exchanges[id].falls_through = falls_through;
+        self.exchanges[id].meta_get.falls_through = falls_through;
         self.send_whole(id, server);
         true
     }
@@ -202,7 +205,9 @@ impl Router {
     /// Copies the key of a meta get from `server`, which has it, to where it was missed before, if it was.
     pub(super) fn fill_whole(&mut self, id: u32, server: usize) {
         let exchange = &self.exchanges[id];
-        let (Some(request), Some(missed_by)) = (exchange.request, exchange.missed_by) else { return };
+        let (Some(request), Some(missed_by)) = (exchange.request, exchange.meta_get.missed_by) else {
+            return;
+        };
         let key = request.key.of(&exchange.bytes).to_vec();
         self.fill(id, &key, request.base64, exchange.aim, server, missed_by);
     }
@@ -242,8 +247,8 @@ impl Router {
     /// Copies the key of a decision to a replica that lacked it and so could not follow. The copy takes over the claim.
     pub(super) fn fill_follower(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
-        let lacks = exchange.replies.iter().skip(1).find(|reply| reply.verdict == Verdict::Not);
-        let (Some(decider), Some(lacks)) = (exchange.replies.first(), lacks) else { return };
+        let lacks = exchange.write.replies.iter().skip(1).find(|reply| reply.verdict == Verdict::Not);
+        let (Some(decider), Some(lacks)) = (exchange.write.replies.first(), lacks) else { return };
         let Some(request) = exchange.request.filter(|request| !request.verb.is_delete()) else { return };
         let (decider, missed_by) = (usize::from(decider.server), MissedBy::Replica(lacks.server));
         let understands = self.servers[usize::from(lacks.server)].dialect.is_todays();
@@ -308,7 +313,7 @@ impl Router {
         let fill = self.begin_own(Plan::Fetch);
         let exchange = &mut self.exchanges[fill];
         (exchange.claim, exchange.aim, exchange.request) = (Some(claim), aim, Some(request));
-        (exchange.missed_by, exchange.mark) = (Some(missed_by), Some(mark));
+        (exchange.meta_get.missed_by, exchange.mark) = (Some(missed_by), Some(mark));
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;
         follow::fetch(&request, key, &mut self.lanes[server].output);
@@ -327,7 +332,9 @@ impl Router {
             self.exchanges[id].plan = Plan::Clean;
             return;
         }
-        let (Some(request), Some(missed_by)) = (exchange.request, exchange.missed_by) else { return };
+        let (Some(request), Some(missed_by)) = (exchange.request, exchange.meta_get.missed_by) else {
+            return;
+        };
         let table = self.table_of(id);
         let pool = usize::from(exchange.aim.pool);
         table.pools[pool].counts.filled.fetch_add(1, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::exchange::{Aim, MissedBy, Plan, Reply, Share, Verdict};
+use super::exchange::{Aim, MissedBy, Plan, Share, Verdict};
 use super::lane::{Expected, Lane, Purpose};
 use super::reads::{needs_decider, new_expiry, owner_share};
 use super::resent::Unsent;
@@ -67,7 +67,7 @@ impl Router {
                 // What is sent to it beside, such as a new expiry, is not for it to decide.
                 (Purpose::Unused, _) | (_, None) => return false,
                 (Purpose::Share(share), Some(request)) => {
-                    (needs_decider(request.verb), exchange.shares[usize::from(share)].pool)
+                    (needs_decider(request.verb), exchange.get.shares[usize::from(share)].pool)
                 }
                 (Purpose::Request | Purpose::Outcome, Some(request)) => {
                     let is_to_decide = match exchange.plan {
@@ -88,7 +88,7 @@ impl Router {
         let mut keys = Vec::new();
         for Expected { exchange: id, .. } in expected {
             let exchange = &self.exchanges[*id];
-            if exchange.changes() || exchange.creates {
+            if exchange.changes() || exchange.meta_get.creates {
                 keys.push(self.missed(*id));
             } else {
                 self.each_touched(*id, &mut |key| keys.push(Some(key)));
@@ -103,7 +103,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         if exchange.plan == Plan::Relay && unsent.is_some_and(|(request, _)| !is_write(&request)) {
             // A read that was never sent has given no token and no lease, so another server may be asked.
-            exchange.tries = 0;
+            (exchange.tries, exchange.is_bound) = (0, false);
         }
         let is_resent = |router: &mut Self| {
             unsent.is_some_and(|(request, command)| router.send_elsewhere(id, request, command))
@@ -120,10 +120,10 @@ impl Router {
     /// Has other servers answer a share of a get that this server will not answer, or ends it if there are none.
     pub(super) fn fail_share(&mut self, id: u32, share: u16, server: usize) {
         let exchange = &mut self.exchanges[id];
-        let failed = exchange.shares[usize::from(share)];
+        let failed = exchange.get.shares[usize::from(share)];
         let verb = exchange.request.map_or(Verb::Get, |request| request.verb);
-        let places = exchange.gather.take_unsettled(share);
-        let misses = exchange.gather.take_misses(share);
+        let places = exchange.get.gather.take_unsettled(share);
+        let misses = exchange.get.gather.take_misses(share);
         if !misses.is_empty() {
             self.look_up(id, failed, &misses);
         }
@@ -144,8 +144,8 @@ impl Router {
             self.note_absent_get(id, failed.route, server);
         }
         let exchange = &mut self.exchanges[id];
-        places.into_iter().for_each(|place| exchange.gather.assign(place, share));
-        exchange.gather.stop_collecting(share);
+        places.into_iter().for_each(|place| exchange.get.gather.assign(place, share));
+        exchange.get.gather.stop_collecting(share);
         self.settle_share(id, share);
     }
 
@@ -159,7 +159,7 @@ impl Router {
         let (route, pool) = (usize::from(failed.route), usize::from(failed.pool));
         let (renaming, decides) = (&table.routes[route].renaming, needs_decider(verb));
         let other = |place: &u32| {
-            let key = renaming.server_key(exchange.keys[*place as usize].of(&exchange.bytes));
+            let key = renaming.server_key(exchange.get.keys[*place as usize].of(&exchange.bytes));
             let share = owner_share(table, route, pool, &key, verb, self.now);
             let (failed, server) = (usize::from(failed.server), usize::from(share.server));
             let other = self.other_than(failed, server, &table.pools[usize::from(share.pool)], decides);
@@ -181,20 +181,20 @@ impl Router {
     /// Asks for keys of a get again, each by the entry that `stand_ins` found for it.
     fn ask_others(&mut self, id: u32, places: &[u32], others: &[Share]) {
         let exchange = &mut self.exchanges[id];
-        let first = exchange.shares.len();
+        let first = exchange.get.shares.len();
         for (place, other) in places.iter().zip(others) {
             let is_it = |known: &Share| known.server == other.server && known.pool == other.pool;
-            let number = match exchange.shares[first..].iter().position(is_it) {
+            let number = match exchange.get.shares[first..].iter().position(is_it) {
                 Some(known) => (first + known) as u16,
                 None => {
-                    exchange.shares.push(*other);
-                    exchange.gather.share()
+                    exchange.get.shares.push(*other);
+                    exchange.get.gather.share()
                 }
             };
-            exchange.gather.assign(*place, number);
+            exchange.get.gather.assign(*place, number);
         }
         let (last, verb) =
-            (exchange.shares.len(), exchange.request.map_or(Verb::Get, |request| request.verb));
+            (exchange.get.shares.len(), exchange.request.map_or(Verb::Get, |request| request.verb));
         self.collect_misses(id, first, verb);
         for number in first..last {
             self.send_share(id, number as u16);
@@ -212,10 +212,10 @@ impl Router {
                     exchange.tries += 1;
                     exchange.aim = aim;
                     let falls_through = self.whole_falls_through(id, other);
-                    self.exchanges[id].falls_through = falls_through;
+                    self.exchanges[id].meta_get.falls_through = falls_through;
                     self.send_whole(id, other);
                 }
-                None if !is_unsaid(self.exchanges[id].missed_by) => self.miss_whole(id),
+                None if !is_unsaid(self.exchanges[id].meta_get.missed_by) => self.miss_whole(id),
                 None if self.look_up_whole(id, None) => {}
                 None if self.exchanges[id].request.is_some_and(|asked| asked.verb == Verb::MetaGet) => {
                     let route = self.exchanges[id].aim.route;
@@ -229,14 +229,10 @@ impl Router {
             Plan::Fan if !self.servers[server].health.is_live() => {}
             Plan::Fan => {
                 let words = self.absence(server);
-                let exchange = &mut self.exchanges[id];
-                let start = exchange.reply_bytes.len();
-                exchange.reply_bytes.extend_from_slice(&words);
-                let end = exchange.reply_bytes.len();
-                exchange.replies.push(Reply { server: server as u16, verdict: Verdict::Error, start, end });
+                self.exchanges[id].write.note_reply(server, Verdict::Error, &words);
             }
             // A quiet decision, too, may have been answered already, all but its end.
-            Plan::Decide if !self.exchanges[id].replies.is_empty() => {}
+            Plan::Decide if !self.exchanges[id].write.replies.is_empty() => {}
             Plan::Decide => self.note_absence(id, server),
             Plan::Gather | Plan::Follow | Plan::Create | Plan::Clean | Plan::Fetch => {}
         }
@@ -246,7 +242,8 @@ impl Router {
     /// (for a token, say) goes to the replica that decides now.
     fn stand_in(&self, id: u32, server: usize) -> Option<(usize, Aim)> {
         let exchange = &self.exchanges[id];
-        if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || exchange.missed_by.is_some() {
+        let was_tried = exchange.is_bound || exchange.tries >= self.lanes.len();
+        if was_tried || !self.fleet.ejects() || exchange.meta_get.missed_by.is_some() {
             return None;
         }
         let (request, table) = (exchange.request?, self.table_of(id));

@@ -209,7 +209,7 @@ impl Router {
     pub fn leave(&mut self, client: usize) {
         for id in self.answers.leave(client) {
             self.exchanges[id].client = NOBODY;
-            if self.exchanges[id].over {
+            if self.exchanges[id].is_over {
                 self.recycle(id);
             }
         }
@@ -251,12 +251,12 @@ impl Router {
         let id = self.new_exchange();
         let (number, now) = (self.answers.number(origin.client), self.now);
         let exchange = &mut self.exchanges[id];
-        (exchange.client, exchange.number, exchange.since) = (origin.client, number, now);
-        exchange.request_bytes = origin.bytes;
+        (exchange.client, exchange.record.client_number, exchange.since) = (origin.client, number, now);
+        exchange.record.request_bytes = origin.bytes;
         exchange.request = Some(*request);
-        exchange.kind = kind::kind(request);
+        exchange.record.kind = kind::kind(request);
         exchange.bytes.extend_from_slice(kept);
-        exchange.stamps = Stamps { received: origin.received, ..Stamps::default() };
+        exchange.record.stamps = Stamps { received: origin.received, ..Stamps::default() };
         id
     }
 
@@ -308,25 +308,25 @@ impl Router {
     fn conclude(&mut self, id: u32) {
         let answered = self.now;
         let exchange = &mut self.exchanges[id];
-        if exchange.done {
+        if exchange.is_answered {
             return;
         }
-        exchange.done = true;
-        exchange.stamps.answered = answered;
+        exchange.is_answered = true;
+        exchange.record.stamps.answered = answered;
         if !exchange.is_own {
             let exchange = &self.exchanges[id];
             if let Some(route) = self.route_of(id) {
-                route.counts.latency.note(answered.saturating_sub(exchange.stamps.received));
+                route.counts.latency.note(answered.saturating_sub(exchange.record.stamps.received));
             }
             self.finished.push(Finished {
-                kind: exchange.kind,
+                kind: exchange.record.kind,
                 ending: exchange.ending.unwrap_or(Ending::Ok),
-                stamps: exchange.stamps,
+                stamps: exchange.record.stamps,
                 slot: (exchange.client != NOBODY).then_some(exchange.client),
-                client: exchange.number,
-                request_bytes: exchange.request_bytes,
-                answer_bytes: exchange.answer_bytes,
-                server_reads: exchange.reads,
+                client: exchange.record.client_number,
+                request_bytes: exchange.record.request_bytes,
+                answer_bytes: exchange.record.answer_bytes,
+                server_reads: exchange.record.server_reads,
             });
         }
         match self.exchanges[id].client {
@@ -340,14 +340,14 @@ impl Router {
     fn route_of(&self, id: u32) -> Option<&Route> {
         let exchange = &self.exchanges[id];
         exchange.request.filter(|request| request.keys > 0)?;
-        let route = exchange.shares.first().map_or(exchange.aim.route, |share| share.route);
+        let route = exchange.get.shares.first().map_or(exchange.aim.route, |share| share.route);
         self.table_of(id).routes.get(usize::from(route))
     }
 
     /// Ends an exchange for which nothing more is to be done. It is recycled as soon as its answer has been passed on.
     fn finish(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
-        exchange.over = true;
+        exchange.is_over = true;
         let (is_nobodys, is_own) = (exchange.client == NOBODY, exchange.is_own);
         if let Some(claim) = exchange.claim.take() {
             // Of the router's own exchanges only fills have claims.
@@ -378,11 +378,11 @@ impl Router {
                     exchange.answer.clear();
                 }
             }
-            if !exchange.done {
+            if !exchange.is_answered {
                 return;
             }
             next = self.answers.step(client, exchange.values(), exchange.weight);
-            if exchange.over {
+            if exchange.is_over {
                 self.recycle(id);
             } else {
                 exchange.client = NOBODY;

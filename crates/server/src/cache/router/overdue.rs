@@ -73,7 +73,7 @@ impl Router {
     fn limit_ns(&self, id: u32) -> u64 {
         let (exchange, table) = (&self.exchanges[id], self.table_of(id));
         let limit = |route: u16| table.routes.get(usize::from(route)).map(|route| route.timeout_ns);
-        let of_shares = exchange.shares.iter().filter_map(|share| limit(share.route)).min();
+        let of_shares = exchange.get.shares.iter().filter_map(|share| limit(share.route)).min();
         of_shares.or_else(|| self.route_of(id).map(|route| route.timeout_ns)).unwrap_or(table.timeout_ns)
     }
 
@@ -97,7 +97,7 @@ impl Router {
                 let client = exchange.client;
                 let is_first = self.answers.is_first(client, id);
                 let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
-                exchange.gather.pass_on_all(out);
+                exchange.get.gather.pass_on_all(out);
             }
             Plan::Decide => self.answers.fence(exchange.client, false),
             _ => {}
@@ -113,7 +113,7 @@ impl Router {
                 agree::missed(&request, &exchange.bytes, &mut words);
                 (words, Ending::Null)
             }
-            _ if exchange.gather.hits() > 0 => (b"END\r\n".to_vec(), Ending::Ok),
+            _ if exchange.get.gather.hits() > 0 => (b"END\r\n".to_vec(), Ending::Ok),
             _ => (b"END\r\n".to_vec(), Ending::Null),
         };
         exchange.ending = Some(ending);
@@ -132,12 +132,12 @@ impl Router {
             _ if !exchange.error.is_empty() => false,
             Some(request) if request.verb.is_get() => {
                 let of_share = |(number, share): (usize, &Share)| {
-                    let is_settled = exchange.gather.unsettled(number as u16).is_empty();
+                    let is_settled = exchange.get.gather.unsettled(number as u16).is_empty();
                     (!is_settled).then_some(usize::from(share.route))
                 };
-                let open = exchange.shares.iter().enumerate().filter_map(of_share);
+                let open = exchange.get.shares.iter().enumerate().filter_map(of_share);
                 // Keys of its later steps.
-                let later = exchange.keys[exchange.gather.assigned()..].iter();
+                let later = exchange.get.keys[exchange.get.gather.assigned()..].iter();
                 let later = later.filter_map(|key| table.route(request.verb, key.of(&exchange.bytes)));
                 open.chain(later).all(|route| is_missed(&table.routes[route]))
             }

@@ -34,8 +34,8 @@ impl Router {
             }
         };
         let id = self.begin(incoming, incoming.line());
-        self.exchanges[id].is_on_one_route = is_on_one_route;
-        self.exchanges[id].keys.extend(request.key_spans(input));
+        self.exchanges[id].get.is_on_one_route = is_on_one_route;
+        self.exchanges[id].get.keys.extend(request.key_spans(input));
         self.line_up(id);
         self.ask_step(id);
         self.step_on(id);
@@ -81,12 +81,12 @@ impl Router {
     pub(super) fn ask_step(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         let Some(request) = exchange.request else { return };
-        let from = exchange.gather.assigned();
+        let from = exchange.get.gather.assigned();
         (exchange.since, exchange.tries) = (self.now, 0);
-        let keys = (exchange.keys.len() - from).min(limits::KEYS_PER_STEP);
-        exchange.shares.clear();
-        exchange.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
-        exchange.gather.open(keys);
+        let keys = (exchange.get.keys.len() - from).min(limits::KEYS_PER_STEP);
+        exchange.get.shares.clear();
+        exchange.get.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
+        exchange.get.gather.open(keys);
         let mut places = std::mem::take(&mut self.places);
         if let Some(route) = self.table_of(id).only_route() {
             places.extend((from..from + keys).map(|place| place as u32));
@@ -96,7 +96,7 @@ impl Router {
             self.assign_by_route(id, from, keys, request.verb, &mut places);
         }
         self.places = places;
-        for share in 0..self.exchanges[id].shares.len() {
+        for share in 0..self.exchanges[id].get.shares.len() {
             self.send_share(id, share as u16);
         }
     }
@@ -108,7 +108,7 @@ impl Router {
         let table = self.table_of(id);
         // Every key had a route when the request was taken, and has the same one still.
         routes.extend(
-            exchange.keys[from..from + keys]
+            exchange.get.keys[from..from + keys]
                 .iter()
                 .map(|key| table.route(verb, key.of(&exchange.bytes)).map(|route| route as u16)),
         );
@@ -132,7 +132,7 @@ impl Router {
         let table = self.table_of(id);
         table.routes[route].count(places.len() as u64, self.now);
         let pool = table.routes[route].pool;
-        let first_share = self.exchanges[id].shares.len();
+        let first_share = self.exchanges[id].get.shares.len();
         let own = &self.table_of(id).pools[pool];
         let free = !needs_decider(verb) && !own.reads_owner();
         if free && own.readers().next().is_some() {
@@ -149,7 +149,7 @@ impl Router {
     fn shadow_keys(&mut self, id: u32, route: usize, places: &[u32]) {
         for place in places {
             let exchange = &self.exchanges[id];
-            let key = exchange.keys[*place as usize].of(&exchange.bytes);
+            let key = exchange.get.keys[*place as usize].of(&exchange.bytes);
             let key = self.table().routes[route].renaming.server_key(key).into_owned();
             self.shadow_key(route, &key);
         }
@@ -207,11 +207,11 @@ impl Router {
         let table = &self.tables[usize::from(exchange.table)].table;
         let renaming = &table.routes[route].renaming;
         for place in places {
-            let key = exchange.keys[*place as usize].of(&exchange.bytes);
+            let key = exchange.get.keys[*place as usize].of(&exchange.bytes);
             let key = renaming.server_key(key);
             let target = owner_share(table, route, pool, &key, verb, now);
             let known = &mut self.share_of_server[usize::from(target.server)];
-            let is_same = |share: &u16| exchange.shares[usize::from(*share)].pool == target.pool;
+            let is_same = |share: &u16| exchange.get.shares[usize::from(*share)].pool == target.pool;
             let share = known.filter(is_same).unwrap_or_else(|| exchange.open_share(target));
             *known = Some(exchange.assign(*place, share, renaming.lengthens()));
         }
@@ -225,10 +225,10 @@ impl Router {
             Multiget::Whole => false,
             Multiget::Split => true,
             // The time of a get over several routes tells nothing of one pool.
-            Multiget::Auto if !exchange.is_on_one_route => pool.costs.better(keys) == Way::Split,
+            Multiget::Auto if !exchange.get.is_on_one_route => pool.costs.better(keys) == Way::Split,
             Multiget::Auto => {
-                let way = exchange.way.unwrap_or_else(|| pool.costs.choose(keys));
-                self.exchanges[id].way = Some(way);
+                let way = exchange.get.way.unwrap_or_else(|| pool.costs.choose(keys));
+                self.exchanges[id].get.way = Some(way);
                 way == Way::Split
             }
         }
@@ -238,12 +238,12 @@ impl Router {
     pub(super) fn send_share(&mut self, id: u32, share: u16) {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
-        let target = exchange.shares[usize::from(share)];
+        let target = exchange.get.shares[usize::from(share)];
         let server = usize::from(target.server);
         if self.servers[server].health.is_away() || self.is_full(server) {
             return self.fail_share(id, share, server);
         }
-        let keys = exchange.gather.keys(share).len();
+        let keys = exchange.get.gather.keys(share).len();
         self.servers[server].counts.keys.fetch_add(keys as u64, Ordering::Relaxed);
         if request.verb == Verb::Get {
             return self.ask_get(id, server, share);
@@ -260,7 +260,7 @@ impl Router {
     /// Writes the command of a share of anything but a `get`.
     fn write_share(&mut self, id: u32, server: usize, share: u16, request: &Request) {
         let exchange = &self.exchanges[id];
-        let target = exchange.shares[usize::from(share)];
+        let target = exchange.get.shares[usize::from(share)];
         let most = self.most(target.expiry_s);
         let table = &self.tables[usize::from(exchange.table)].table;
         let renaming = &table.routes[usize::from(target.route)].renaming;
@@ -274,9 +274,9 @@ impl Router {
             output.push(b' ');
             output.extend_from_slice(&capped(expiry, most));
         }
-        for place in exchange.gather.keys(share) {
+        for place in exchange.get.gather.keys(share) {
             output.push(b' ');
-            let key = exchange.keys[*place as usize].of(&exchange.bytes);
+            let key = exchange.get.keys[*place as usize].of(&exchange.bytes);
             output.extend_from_slice(&renaming.server_key(key));
         }
         output.extend_from_slice(b"\r\n");
@@ -285,7 +285,7 @@ impl Router {
     /// Tells the other servers from which a key may be read of the expiry that a `gat` sets on the one that answers.
     /// The servers of the first pool are among them if they were away.
     fn touch_others(&mut self, id: u32, share: u16, server: usize) {
-        let target = self.exchanges[id].shares[usize::from(share)];
+        let target = self.exchanges[id].get.shares[usize::from(share)];
         let pool = match target.missed_by {
             Some(MissedBy::SilentPool) => self.table_of(id).routes[usize::from(target.route)].pool,
             _ => usize::from(target.pool),
@@ -293,13 +293,13 @@ impl Router {
         if !self.table_of(id).has_several(pool) {
             return;
         }
-        let places = self.exchanges[id].gather.keys(share).to_vec();
+        let places = self.exchanges[id].get.gather.keys(share).to_vec();
         for place in &places {
             let exchange = &self.exchanges[id];
             let Some(expiry) = exchange.new_expiry() else { return };
             let table = self.table_of(id);
             let expiry = capped(expiry, self.most(target.expiry_s));
-            let key = exchange.keys[*place as usize].of(&exchange.bytes);
+            let key = exchange.get.keys[*place as usize].of(&exchange.bytes);
             let key = table.routes[usize::from(target.route)].renaming.server_key(key);
             let touch = [b"touch ", &key[..], b" ", &expiry, b"\r\n"].concat();
             let missed = Missed { key: key.to_vec(), base64: false };
@@ -328,10 +328,10 @@ impl Router {
         let (Some(request), table) = (exchange.request, self.table_of(id)) else { return };
         match request.verb {
             Verb::Gat | Verb::Gats => {
-                for (number, share) in exchange.shares.iter().enumerate() {
+                for (number, share) in exchange.get.shares.iter().enumerate() {
                     let renaming = &table.routes[usize::from(share.route)].renaming;
-                    let places = exchange.gather.keys(number as u16).iter();
-                    let keys = places.map(|place| exchange.keys[*place as usize].of(&exchange.bytes));
+                    let places = exchange.get.gather.keys(number as u16).iter();
+                    let keys = places.map(|place| exchange.get.keys[*place as usize].of(&exchange.bytes));
                     if table.has_several(usize::from(share.pool)) || share.missed_by.is_some() {
                         keys.map(|key| renaming.server_key(key).into_owned())
                             .for_each(|key| each(Missed { key, base64: false }));
@@ -377,13 +377,13 @@ impl Router {
         let creates =
             decides && follow::has_flag(request, input, b'N') && self.table().has_copies(taker.pool);
         let exchange = &mut self.exchanges[id];
-        exchange.creates = creates;
+        exchange.meta_get.creates = creates;
         exchange.aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
-        // A read that may be asked of any replica may be asked again.
-        exchange.tries = if decides { usize::MAX } else { 0 };
+        // What only the decider knows cannot be asked of another replica.
+        exchange.is_bound = decides;
         exchange.plan = Plan::Relay;
         let falls_through = self.whole_falls_through(id, server);
-        self.exchanges[id].falls_through = falls_through;
+        self.exchanges[id].meta_get.falls_through = falls_through;
         self.line_up(id);
         self.send_whole(id, server);
         if request.verb == Verb::MetaGet && self.table_of(id).has_several(taker.pool) {

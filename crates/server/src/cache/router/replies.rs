@@ -46,7 +46,7 @@ impl Router {
     /// Counts the current read for the exchange whose reply is the next to come from this server.
     fn note_read(&mut self, server: usize) {
         if let Some(expected) = self.lanes[server].expected.front() {
-            self.exchanges[expected.exchange].note_read(self.reads);
+            self.exchanges[expected.exchange].record.note_read(self.reads);
         }
     }
 
@@ -84,7 +84,7 @@ impl Router {
         let is_complete = if let Piece::Value { key, .. } = piece {
             self.take_value(id, share, key.of(bytes), bytes)?;
             // A joined get has no end of its own: its last key ends it.
-            is_joined && self.exchanges[id].gather.unsettled(share).is_empty()
+            is_joined && self.exchanges[id].get.gather.unsettled(share).is_empty()
         } else {
             if is_joined {
                 return Err(Broken);
@@ -162,7 +162,7 @@ impl Router {
     /// Takes a value for a get, and passes it on if its turn has come.
     fn take_value(&mut self, id: u32, number: u16, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
         let exchange = &mut self.exchanges[id];
-        let share = exchange.shares[usize::from(number)];
+        let share = exchange.get.shares[usize::from(number)];
         let route = &self.tables[usize::from(exchange.table)].table.routes[usize::from(share.route)];
         let bytes = if route.renaming.is_none() {
             bytes
@@ -177,13 +177,13 @@ impl Router {
             true => &mut exchange.answer,
             false => &mut self.nowhere,
         };
-        let (keys, asked) = (&exchange.keys, &exchange.bytes);
+        let (keys, asked) = (&exchange.get.keys, &exchange.bytes);
         let is_key = |place: u32| route.renaming.is_same(keys[place as usize].of(asked), key);
-        if !exchange.gather.value(number, is_key, bytes, out) {
+        if !exchange.get.gather.value(number, is_key, bytes, out) {
             return Err(Broken);
         }
         if is_wanted {
-            exchange.answer_bytes += bytes.len() as u32;
+            exchange.record.answer_bytes += bytes.len() as u32;
             self.answers.hold(client, bytes.len());
             self.answers.note_value(client, bytes.len());
         } else {
@@ -199,11 +199,11 @@ impl Router {
     pub(super) fn end_share(&mut self, id: u32, share: u16) {
         self.settle_share(id, share);
         let exchange = &mut self.exchanges[id];
-        let misses = exchange.gather.take_misses(share);
+        let misses = exchange.get.gather.take_misses(share);
         if misses.is_empty() {
             return;
         }
-        let target = exchange.shares[usize::from(share)];
+        let target = exchange.get.shares[usize::from(share)];
         if exchange.error.is_empty() && exchange.is_wanted() {
             return self.look_up(id, target, &misses);
         }
@@ -214,9 +214,9 @@ impl Router {
     /// Settles keys of a share as missed for good.
     pub(super) fn miss(&mut self, id: u32, share: Share, places: &[u32]) {
         let exchange = &mut self.exchanges[id];
-        let last = exchange.gather.share();
-        exchange.shares.push(share);
-        places.iter().for_each(|place| exchange.gather.assign(*place, last));
+        let last = exchange.get.gather.share();
+        exchange.get.shares.push(share);
+        places.iter().for_each(|place| exchange.get.gather.assign(*place, last));
         self.settle_share(id, last);
     }
 
@@ -228,7 +228,7 @@ impl Router {
             true => &mut exchange.answer,
             false => &mut self.nowhere,
         };
-        exchange.gather.end(share, out);
+        exchange.get.gather.end(share, out);
         self.nowhere.clear();
     }
 
@@ -254,7 +254,7 @@ impl Router {
                 if exchange.client != NOBODY && bytes.starts_with(b"VA ") {
                     self.answers.note_value(exchange.client, bytes.len());
                 }
-                let creates = exchange.creates;
+                let creates = exchange.meta_get.creates;
                 self.reply_to_client(id, bytes);
                 if bytes.starts_with(b"VA ") || bytes.starts_with(b"HD") {
                     self.fill_whole(id, server);
@@ -266,22 +266,18 @@ impl Router {
             Plan::Fetch => self.store_fetched(id, server, bytes),
             Plan::Follow => {
                 let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
-                let decided = exchange.replies.first().map(|reply| exchange.reply(reply));
+                let decided = exchange.write.replies.first().map(|reply| exchange.write.bytes_of(reply));
                 let agrees = verdict(bytes) == Verdict::Done && (!is_number || decided == Some(bytes));
                 if agrees {
                     self.note_follower(id);
                 } else {
                     // A replica without the key holds nothing wrong, and only lacks the key.
                     let verdict = if lacks(bytes) { Verdict::Not } else { Verdict::Error };
-                    let start = exchange.reply_bytes.len();
-                    exchange.replies.push(Reply { server: server as u16, verdict, start, end: start });
+                    exchange.write.note_reply(server, verdict, b"");
                 }
             }
             _ => {
-                let start = exchange.reply_bytes.len();
-                exchange.reply_bytes.extend_from_slice(bytes);
-                let end = exchange.reply_bytes.len();
-                exchange.replies.push(Reply { server: server as u16, verdict: verdict(bytes), start, end });
+                exchange.write.note_reply(server, verdict(bytes), bytes);
                 self.try_answer(id);
             }
         }
@@ -299,12 +295,10 @@ impl Router {
             }
             return;
         }
-        let server = server as u16;
-        let spoke = exchange.replies.iter().any(|reply| reply.server == server);
+        let spoke = exchange.write.replies.iter().any(|reply| usize::from(reply.server) == server);
         if matches!(exchange.plan, Plan::Fan | Plan::Decide) && expected.purpose != Purpose::Unused && !spoke
         {
-            let at = exchange.reply_bytes.len();
-            exchange.replies.push(Reply { server, verdict: Verdict::Done, start: at, end: at });
+            exchange.write.note_reply(server, Verdict::Done, b"");
             self.try_answer(id);
         }
     }
@@ -326,7 +320,7 @@ impl Router {
             _ => Cow::Borrowed(bytes),
         };
         let bytes = &*restored;
-        exchange.answer_bytes += bytes.len() as u32;
+        exchange.record.answer_bytes += bytes.len() as u32;
         if self.answers.is_first(exchange.client, id) {
             self.answers.write(exchange.client, bytes);
         } else {
@@ -360,7 +354,7 @@ impl Router {
     /// Takes the next step of a get after one is answered, or ends it. Returns false if the get is paused or has ended.
     fn end_step(&mut self, id: u32) -> bool {
         let exchange = &self.exchanges[id];
-        let more = exchange.gather.assigned() < exchange.keys.len() && exchange.error.is_empty();
+        let more = exchange.get.gather.assigned() < exchange.get.keys.len() && exchange.error.is_empty();
         if more && exchange.is_wanted() {
             if self.answers.held_for(exchange.client) > limits::OUTPUT_BYTES_PAUSE {
                 self.paused.push(id);
@@ -372,7 +366,7 @@ impl Router {
         self.note_cost(id);
         self.count_keys(id);
         let exchange = &mut self.exchanges[id];
-        exchange.ending = Some(match (exchange.error.is_empty(), exchange.gather.hits()) {
+        exchange.ending = Some(match (exchange.error.is_empty(), exchange.get.gather.hits()) {
             (false, _) => Ending::Error,
             (true, 0) => Ending::Null,
             _ => Ending::Ok,
@@ -387,18 +381,20 @@ impl Router {
     /// Notes how long a get took, if its way was chosen by cost and all of it was asked and answered.
     fn note_cost(&self, id: u32) {
         let exchange = &self.exchanges[id];
-        let is_whole = exchange.gather.assigned() == exchange.keys.len() && exchange.error.is_empty();
-        let (Some(way), sent @ 1.., true) = (exchange.way, exchange.stamps.sent, is_whole) else { return };
+        let is_whole = exchange.get.gather.assigned() == exchange.get.keys.len() && exchange.error.is_empty();
+        let (Some(way), sent @ 1.., true) = (exchange.get.way, exchange.record.stamps.sent, is_whole) else {
+            return;
+        };
         let Some(route) = self.route_of(id) else { return };
         let costs = &self.table_of(id).pools[route.pool].costs;
-        costs.note(exchange.keys.len(), way, self.now.saturating_sub(sent));
+        costs.note(exchange.get.keys.len(), way, self.now.saturating_sub(sent));
     }
 
     /// Counts the hits and misses of a get among the keys that were asked for: after its client left, not all are.
     /// Where a server did not answer, misses are unknown and not counted.
     fn count_keys(&self, id: u32) {
         let exchange = &self.exchanges[id];
-        let (asked, hits) = (exchange.gather.assigned() as u64, u64::from(exchange.gather.hits()));
+        let (asked, hits) = (exchange.get.gather.assigned() as u64, u64::from(exchange.get.gather.hits()));
         // One of the two is mostly 0, and all threads share these counters.
         if hits > 0 {
             self.fleet.hits.fetch_add(hits, Ordering::Relaxed);
@@ -428,8 +424,8 @@ impl Router {
     fn end_fan(&mut self, id: u32) -> bool {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Clean;
-        let (was_answered, is_refused) = (exchange.done, exchange.ending == Some(Ending::Error));
-        let any = |verdict: Verdict| exchange.replies.iter().any(|reply| reply.verdict == verdict);
+        let (was_answered, is_refused) = (exchange.is_answered, exchange.ending == Some(Ending::Error));
+        let any = |verdict: Verdict| exchange.write.replies.iter().any(|reply| reply.verdict == verdict);
         let (is_done, mut differ) = (any(Verdict::Done), any(Verdict::Error) && any(Verdict::Done));
         let stores = exchange.request.is_some_and(|request| stores(&request));
         if !was_answered {
@@ -455,9 +451,9 @@ impl Router {
 
     /// Answers an exchange with what a server said.
     pub(super) fn answer_with(&mut self, id: u32, reply: Reply) {
-        let bytes = std::mem::take(&mut self.exchanges[id].reply_bytes);
+        let bytes = std::mem::take(&mut self.exchanges[id].write.reply_bytes);
         self.answer(id, &bytes[reply.start..reply.end]);
-        self.exchanges[id].reply_bytes = bytes;
+        self.exchanges[id].write.reply_bytes = bytes;
     }
 
     /// Answers an exchange.
@@ -468,8 +464,8 @@ impl Router {
 
     /// Deletes the key on the servers whose replies `is_it` selects, leaving out the first `skipped` ones.
     fn delete_where(&mut self, id: u32, skipped: usize, is_it: impl Fn(&Reply) -> bool) {
-        for place in skipped..self.exchanges[id].replies.len() {
-            let reply = self.exchanges[id].replies[place];
+        for place in skipped..self.exchanges[id].write.replies.len() {
+            let reply = self.exchanges[id].write.replies[place];
             if is_it(&reply) {
                 self.delete(id, usize::from(reply.server));
             }
@@ -482,7 +478,7 @@ impl Router {
         if exchange.is_wanted() {
             self.answers.fence(exchange.client, false);
         }
-        let Some(reply) = exchange.replies.first().copied() else {
+        let Some(reply) = exchange.write.replies.first().copied() else {
             self.exchanges[id].plan = Plan::Clean;
             return true;
         };
@@ -518,11 +514,12 @@ impl Router {
     /// Returns what the decider holds now, if it was asked: its second reply.
     fn outcome(&mut self, id: u32) -> Option<Vec<u8>> {
         let exchange = &mut self.exchanges[id];
-        let outcome = exchange.replies.get(1).map(|reply| exchange.reply_bytes.split_off(reply.start));
+        let outcome =
+            exchange.write.replies.get(1).map(|reply| exchange.write.reply_bytes.split_off(reply.start));
         // It may be large, and the others may take long to follow.
-        exchange.reply_bytes.shrink_to(limits::BUFFER_BYTES_KEPT);
-        let decider = usize::from(exchange.replies.first()?.server);
-        exchange.replies.truncate(1);
+        exchange.write.reply_bytes.shrink_to(limits::BUFFER_BYTES_KEPT);
+        let decider = usize::from(exchange.write.replies.first()?.server);
+        exchange.write.replies.truncate(1);
         // A stale value must not be stored elsewhere as if it were fresh.
         outcome.filter(|outcome| !self.gives_back(id, decider, outcome))
     }

@@ -45,7 +45,7 @@ impl Router {
     /// Sends a command that never left, if it is a write, to the servers that take its key now. Returns whether it did.
     pub(super) fn send_elsewhere(&mut self, id: u32, request: Request, command: &[u8]) -> bool {
         let exchange = &self.exchanges[id];
-        let is_settled = exchange.done || exchange.is_own || exchange.table != self.current;
+        let is_settled = exchange.is_answered || exchange.is_own || exchange.table != self.current;
         // A command to every server has no key that another server could take.
         let is_for_key = request.keys > 0;
         if is_settled || !is_for_key || !is_write(&request) || !self.is_nobodys(id, &request, command) {
@@ -93,7 +93,7 @@ impl Router {
                 Plan::Fan => {
                     let mut is_any_live = false;
                     table.each_copy(pool, key, &mut |server| is_any_live |= server.health.is_live());
-                    exchange.replies.is_empty() && !is_any_live && has_stand_in()
+                    exchange.write.replies.is_empty() && !is_any_live && has_stand_in()
                 }
                 _ => false,
             }

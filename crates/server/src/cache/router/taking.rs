@@ -216,7 +216,7 @@ impl Router {
         let bytes = if self.answers.is_waiting(client) {
             let id = self.new_exchange();
             let exchange = &mut self.exchanges[id];
-            (exchange.client, exchange.done, exchange.over) = (client, true, true);
+            (exchange.client, exchange.is_answered, exchange.is_over) = (client, true, true);
             write(&mut exchange.answer);
             let bytes = exchange.answer.len();
             self.stand_in_line(id);

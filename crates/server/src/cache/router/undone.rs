@@ -15,7 +15,7 @@ impl Router {
     /// Puts the other copies right after the decider did not do what it was asked; `decided` tells why.
     pub(super) fn note_undone(&mut self, id: u32, request: &Request, decided: Reply) {
         let exchange = &self.exchanges[id];
-        let said = exchange.reply(&decided);
+        let said = exchange.write.bytes_of(&decided);
         if has_nothing(request, &exchange.bytes, said) {
             self.forget_where(id, |server| server != usize::from(decided.server));
         } else if may_have_dropped(request, said) {
@@ -41,12 +41,12 @@ impl Router {
         self.each_copy(id, |router, server| {
             let health = &router.servers[server].health;
             if server != decider && health.is_cold() && !health.is_away() {
-                cold.push(server as u16);
+                cold.push(server);
             }
         });
         // It is unknown which of several have it by now.
         if let Some(server) = fastrand::choice(cold) {
-            self.exchanges[id].replies.push(Reply { server, verdict: Verdict::Not, start: 0, end: 0 });
+            self.exchanges[id].write.note_reply(server, Verdict::Not, b"");
         }
     }
 }

@@ -146,7 +146,7 @@ impl Router {
             }
         });
         let exchange = &mut self.exchanges[id];
-        (exchange.copies, exchange.first) = (copies, first.unwrap_or_default() as u16);
+        (exchange.write.copies, exchange.write.first_asked) = (copies, first.unwrap_or_default() as u16);
     }
 
     /// Asks the decider, behind its decision, what it holds now, if other copies are to hold it too and the reply to the
@@ -154,7 +154,7 @@ impl Router {
     fn ask_outcome(&mut self, id: u32, decider: usize) {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
-        let is_hidden = exchange.copies > 1 && follow::has_hidden_outcome(&request, &exchange.bytes);
+        let is_hidden = exchange.write.copies > 1 && follow::has_hidden_outcome(&request, &exchange.bytes);
         // A meta command is refused earlier if a server of its key is too old for it.
         if is_hidden && (request.verb.is_meta() || self.speak_todays(id)) {
             let exchange = &self.exchanges[id];
@@ -179,7 +179,7 @@ impl Router {
             (copies, there) = (copies + 1, there + u16::from(!health.is_away()));
             absent = absent.or((health.is_live() && health.is_away()).then_some(server));
         });
-        self.exchanges[id].copies = copies;
+        self.exchanges[id].write.copies = copies;
         let counts_on_all = self.rule(id) == Answer::All && !self.fleet.ejects();
         match (self.needed(id), absent) {
             (Some(needed), _) if there < needed => {
@@ -216,7 +216,7 @@ impl Router {
         let id = self.begin(incoming, incoming.line());
         let exchange = &mut self.exchanges[id];
         exchange.aim = Aim { route: route as u16, pool: pool as u16, expiry_s: None };
-        (exchange.plan, exchange.tries, exchange.is_unclaimed) = (Plan::Relay, usize::MAX, true);
+        (exchange.plan, exchange.is_bound, exchange.is_unclaimed) = (Plan::Relay, true, true);
         self.tables[usize::from(self.current)].unclaimed += 1;
         self.line_up(id);
         if !self.is_full(owner) && self.receives(id, owner) {
