@@ -60,7 +60,7 @@ fn whether_a_server_decides_late_is_asked_of_the_pool_that_decides() {
         let mut layout = two_pools(2);
         (layout.routes[0].pool, layout.pools[1].source) = (1, Some(Source::Below(0)));
         let mut scene = Scene::new(&layout);
-        scene.router.servers()[0].health.came_empty();
+        scene.router.servers()[0].health.mark_empty();
         scene.ask(command);
         assert!(!scene.router.is_to_decide_late(0), "{command:?}");
         assert!(scene.sent(0).starts_with(command));
@@ -71,7 +71,7 @@ fn whether_a_server_decides_late_is_asked_of_the_pool_that_decides() {
         scene.ask(command);
         let (decider, other) = if scene.router.expected(1) > 0 { (1, 2) } else { (2, 1) };
         assert!(!scene.router.is_to_decide_late(decider), "{command:?}");
-        scene.router.servers()[decider].health.came_empty();
+        scene.router.servers()[decider].health.mark_empty();
         assert!(scene.router.is_to_decide_late(decider), "{command:?}");
         scene.router.lose(decider, None);
         assert!(
@@ -87,7 +87,7 @@ fn a_copy_that_hears_of_a_new_expiry_beside_decides_nothing() {
         let mut layout = two_pools(2);
         layout.routes[0].pool = 1;
         let mut scene = Scene::new(&layout);
-        scene.router.servers()[1].health.came_empty();
+        scene.router.servers()[1].health.mark_empty();
         scene.ask(command);
         assert_eq!([scene.sent(1).as_str(), &scene.sent(2)], [told, command]);
         assert!(!scene.router.is_to_decide_late(1), "{command:?}");

@@ -17,7 +17,7 @@ const READS: [(&str, &str, &str); 2] =
 /// Two replicas, 1 and 2, of which `cold` came back, are asked for what `begin` has led there: the first that is.
 fn ask_replicas(layout: &Layout, cold: usize, mut begin: impl FnMut(&mut Scene)) -> (Scene, usize) {
     let mut scene = Scene::new(layout);
-    scene.router.servers()[cold].health.came_empty();
+    scene.router.servers()[cold].health.mark_empty();
     begin(&mut scene);
     let asked = if scene.router.expected(1) > 0 { 1 } else { 2 };
     (scene, asked)

@@ -96,7 +96,7 @@ fn what_waits_for_a_replica_that_has_nothing_where_it_is_now_is_looked_up_on_ano
         router.enter(0, 0);
         ask(&mut router, 0, asked);
         let server = (0..2).find(|server| !router.unsent(*server).is_empty()).expect("one is asked");
-        router.servers()[server].health.came_empty();
+        router.servers()[server].health.mark_empty();
         router.goes_another_way(server);
         let bytes = router.unsent(server).len();
         router.sends(server);

@@ -18,7 +18,7 @@ use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::flushes::OwnFlushes;
 use posthaste_server::cache::hall::Hall;
 use posthaste_server::cache::layout::{Layout, Seat};
-use posthaste_server::cache::missed::Missed;
+use posthaste_server::cache::missed_writes::MissedWrite;
 use posthaste_server::cache::prober::Prober;
 use posthaste_server::cache::rules::{Rules, Writes};
 
@@ -67,8 +67,8 @@ fn serve_as(version: &'static str, door: TcpListener, mut heard: impl FnMut(&str
     });
 }
 
-fn key(number: usize) -> Missed {
-    Missed { key: format!("k{number}").into_bytes(), base64: false }
+fn key(number: usize) -> MissedWrite {
+    MissedWrite { key: format!("k{number}").into_bytes(), base64: false }
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn a_server_comes_back_though_with_every_deletion_another_key_is_written() {
     let door = door();
     let hall = hall(&[&door]);
     let server = Arc::clone(&hall.fleet.table().servers[0]);
-    server.health.lose(vec![Some(key(0))], None);
+    server.health.note_lost_connection(vec![Some(key(0))], None);
     let (writers, its, mut number) = (Arc::clone(&hall), Arc::clone(&server), 0);
     serve(door, move |_| {
         number += 1;
         // Writes that may not wait note what the server misses.
         if !writers.fleet.are_writes_paused() {
-            let _ = its.health.miss(Some(key(number)));
+            let _ = its.health.note_missed_write(Some(key(number)));
         }
     });
     let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
@@ -96,7 +96,7 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
     let door = door();
     let hall = hall(&[&door]);
     let server = Arc::clone(&hall.fleet.table().servers[0]);
-    server.health.lose(vec![Some(key(0))], None);
+    server.health.note_lost_connection(vec![Some(key(0))], None);
     let (said, heard) = mpsc::channel();
     let (fleet, its, mut number) = (Arc::clone(&hall), Arc::clone(&server), 0);
     serve(door, move |line| {
@@ -108,7 +108,7 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
         } else if line.starts_with("delete") {
             number += 1;
             let mut missed = if number < 8 { number..=number } else { 10_000..=20_000 };
-            assert!(missed.all(|number| its.health.miss(Some(key(number)))), "it is away");
+            assert!(missed.all(|number| its.health.note_missed_write(Some(key(number)))), "it is away");
         }
     });
     let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
@@ -139,7 +139,7 @@ fn a_server_that_comes_back_before_a_flush_is_due_forgets_everything_when_it_is(
         let server = Arc::clone(&hall.fleet.table().servers[0]);
         hall.fleet.note_flush(hall.fleet.began_s + 1000);
         let at_once = usize::from(missed.is_none());
-        server.health.lose(vec![missed], None);
+        server.health.note_lost_connection(vec![missed], None);
         let (said, heard) = mpsc::channel();
         serve(door, move |line| drop(said.send(line.to_owned())));
         let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
@@ -163,7 +163,7 @@ fn a_server_that_was_away_when_a_flush_was_due_is_flushed_before_it_takes_part()
     let server = Arc::clone(&hall.fleet.table().servers[0]);
     hall.fleet.note_flush(hall.fleet.began_s + 1000);
     hall.fleet.remind(&server, 0);
-    server.health.lose(vec![Some(key(0))], None);
+    server.health.note_lost_connection(vec![Some(key(0))], None);
     hand.set(1_000_000_000_000);
     let (said, heard) = mpsc::channel();
     serve(door, move |line| drop(said.send(line.to_owned())));
@@ -201,7 +201,7 @@ fn comes_back_meanwhile() -> bool {
     let hall = hall(&silent.iter().chain([&lively]).collect::<Vec<_>>());
     let servers = hall.fleet.table().servers.clone();
     for server in &servers {
-        assert!(server.health.lose(Vec::new(), None));
+        assert!(server.health.note_lost_connection(Vec::new(), None));
     }
     serve(lively, |_| {});
     let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
@@ -230,7 +230,7 @@ fn a_server_of_no_file_is_asked_nothing() {
     let hall = hall(&[&left, &kept]);
     let servers = hall.fleet.table().servers.clone();
     for server in &servers {
-        assert!(server.health.lose(vec![Some(key(0))], None));
+        assert!(server.health.note_lost_connection(vec![Some(key(0))], None));
     }
     let seat = Seat::of(&kept.local_addr().expect("an address").to_string());
     hall.fleet.load(&Layout::of_one_pool(vec![seat], Rules::default())).expect("it is good");
@@ -247,7 +247,7 @@ fn a_server_is_asked_for_its_version_when_it_is_new_and_when_it_comes_back() {
     let (todays, old, lost) = (door(), door(), door());
     let hall = hall(&[&todays, &old, &lost]);
     let servers = hall.fleet.table().servers.clone();
-    assert!(servers[2].health.lose(Vec::new(), None));
+    assert!(servers[2].health.note_lost_connection(Vec::new(), None));
     // Others were in their place before.
     assert!([0, 2].iter().all(|server| servers[*server].dialect.note(b"VERSION 1.5.22\r\n")));
     serve(todays, |_| {});
@@ -265,8 +265,8 @@ fn a_server_that_knows_no_base64_comes_back_though_keys_were_written_so() {
     let hall = hall(&[&door]);
     let server = Arc::clone(&hall.fleet.table().servers[0]);
     // "foo", which it may have, and "a b", which it cannot.
-    let missed = ["Zm9v", "YSBi"].map(|key| Some(Missed { key: key.into(), base64: true }));
-    assert!(server.health.lose(missed.into(), None));
+    let missed = ["Zm9v", "YSBi"].map(|key| Some(MissedWrite { key: key.into(), base64: true }));
+    assert!(server.health.note_lost_connection(missed.into(), None));
     let (said, heard) = mpsc::channel();
     serve_as("1.5.6", door, move |line| drop(said.send(line.to_owned())));
     let prober = Prober::start(Arc::clone(&hall)).expect("a thread");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use posthaste_measure::Ending;
 use posthaste_server::cache::layout::{Fallback, Layout, LimitPlan, RoutePlan, Seat, ShadowPlan, Source};
-use posthaste_server::cache::missed::Before;
+use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Broken};
 use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, Rules};
 use steps::{Scene, two_pools};
@@ -98,7 +98,7 @@ fn what_every_server_is_told_is_told_to_each_once() {
     scene.router.lose(0, None);
     scene.exchange(1, "flush_all\r\n", "OK\r\n");
     assert_eq!(scene.sent(1), "");
-    assert!(matches!(scene.fleet.table().servers[0].health.before(), Before::Flush));
+    assert!(matches!(scene.fleet.table().servers[0].health.next_recovery_step(), RecoveryStep::Flush));
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn what_a_lost_server_may_have_created_it_forgets() {
     let decider = usize::from(scene.router.expected(1) == 1);
     assert_eq!(scene.sent(decider), "mg k v N0\r\n");
     scene.router.lose(decider, None);
-    let before = scene.fleet.table().servers[decider].health.before();
-    assert!(matches!(&before, Before::Delete(keys) if keys[0].key == b"k"), "{before:?}");
+    let step = scene.fleet.table().servers[decider].health.next_recovery_step();
+    assert!(matches!(&step, RecoveryStep::Delete(keys) if keys[0].key == b"k"), "{step:?}");
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_long_get_goes_on_elsewhere_in_each_of_its_steps() {
         scene.router.lose(asked, None);
         assert!(!scene.sent(1 - asked).is_empty());
         scene.take_back(asked);
-        scene.fleet.table().servers[asked].health.missed_keys(u32::MAX);
+        scene.fleet.table().servers[asked].health.count_cache_misses(u32::MAX);
         scene.router.feed(1 - asked, b"END\r\n").expect("an answer");
     }
     assert_eq!(scene.answered(), "END\r\n");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
-use posthaste_server::cache::missed::Before;
+use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
 use posthaste_server::cache::standing::Wish;
@@ -129,15 +129,15 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
     let (fleet, mut router) =
         alone(&Layout::of_one_pool(NAMES[..2].iter().map(|name| Seat::of(name)).collect(), Rules::default()));
     let health = &fleet.table().servers[0].health;
-    health.lose(Vec::new(), None);
-    assert!(matches!(health.before(), Before::Nothing) && health.is_cold());
+    health.note_lost_connection(Vec::new(), None);
+    assert!(matches!(health.next_recovery_step(), RecoveryStep::Done) && health.is_cold());
     while sent(&mut router, 0).is_empty() {
         assert_eq!(ask(&mut router, "mg k v\r\n"), Asked::Taken);
         if !sent(&mut router, 1).is_empty() {
             assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
         }
     }
-    // Missed there, found here, and on its way from here to there.
+    // MissedWrite there, found here, and on its way from here to there.
     assert_eq!(router.feed(0, b"EN\r\n"), Ok(4));
     assert_eq!(sent(&mut router, 1), "mg k v\r\n");
     assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
@@ -176,7 +176,7 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
     fleet.load(&layout).expect("it is good");
     new.take_up();
     let home = fleet.table().pools[0].owner(b"k").slot;
-    // Missed in the new pool, and found in the old.
+    // MissedWrite in the new pool, and found in the old.
     let look_up = |new: &mut Router, said: &str| {
         assert_eq!(ask(new, "get k\r\n"), Asked::Taken);
         assert_eq!(sent(new, home), "get k\r\n");
@@ -257,7 +257,7 @@ fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
     layout.pools[0].failover_limit = Some(5);
     let (fleet, mut router) = alone(&layout);
     let table = fleet.table();
-    table.servers[..2].iter().for_each(|server| server.health.wish(Wish::Down));
+    table.servers[..2].iter().for_each(|server| server.health.set_wish(Wish::Down));
     let claims: Vec<_> = (0..8192).filter_map(|place| fleet.claims.claim(place, 9, true, 0)).collect();
     for _ in 0..100 {
         assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Asked::Later);

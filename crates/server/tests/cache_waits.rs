@@ -11,7 +11,7 @@ use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
-use posthaste_server::cache::missed::Before;
+use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Multiget, Rules, Writes};
@@ -173,8 +173,8 @@ fn a_deletion_is_answered_though_the_pool_that_it_goes_to_as_well_says_nothing()
         assert_eq!(sent(&mut router, 2), "delete k\r\n");
         // What becomes of it there is not known: it is deleted before that server takes part again.
         assert!(router.lose(2, None));
-        let before = fleet.table().servers[2].health.before();
-        assert!(matches!(&before, Before::Delete(keys) if keys[0].key == b"k"), "{before:?}");
+        let step = fleet.table().servers[2].health.next_recovery_step();
+        assert!(matches!(&step, RecoveryStep::Delete(keys) if keys[0].key == b"k"), "{step:?}");
     }
 }
 

@@ -298,7 +298,7 @@ pub fn wish(fleet: &Fleet, name: &str, wish: Wish) -> Result<(), String> {
     }
     match found.as_slice() {
         [server] => {
-            server.health.wish(wish);
+            server.health.set_wish(wish);
             Ok(())
         }
         [] => Err(format!("there is no server {name}; there are {}", names(&table, in_use()))),

@@ -210,7 +210,7 @@ mod tests {
     fn replicas_are_all_written_and_one_of_them_is_read() {
         let seats = (1..=3).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
         let table = Fleet::new(&Layout::of_one_pool(seats, Rules::default()), true).unwrap().table();
-        table.servers[1].health.wish(Wish::Drain);
+        table.servers[1].health.set_wish(Wish::Drain);
         assert!(
             said(&table, "get").contains("one of its replicas") && said(&table, "get").contains("(draining)")
         );
@@ -265,7 +265,7 @@ mod tests {
         let mut layout = with_second();
         layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: None }];
         let table = Fleet::new(&layout, true).unwrap().table();
-        (0..3).for_each(|server| table.servers[server].health.wish(Wish::Drain));
+        (0..3).for_each(|server| table.servers[server].health.set_wish(Wish::Drain));
         for command in ["gets", "gats", "me"] {
             assert_eq!(
                 explain(&table, command, "key").unwrap().pool.as_deref(),

@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn a_server_keeps_its_slot_through_all_tables() {
         let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), true).unwrap();
-        fleet.table().servers[1].health.wish(super::super::standing::Wish::Down);
+        fleet.table().servers[1].health.set_wish(super::super::standing::Wish::Down);
         fleet.load(&layout(&["127.0.0.1:3", "127.0.0.1:1"])).unwrap();
         assert_eq!(slots(&fleet), [("127.0.0.1:3".to_owned(), 2), ("127.0.0.1:1".to_owned(), 0)]);
         fleet.load(&layout(&["127.0.0.1:2"])).unwrap();
@@ -510,7 +510,7 @@ mod tests {
         assert!((0..100).all(|key| table.pools[0].owner(format!("k{key}").as_bytes()).slot != 2));
         // The server stays in the pool, and so does what was found out about it.
         fleet.load(&grown).unwrap();
-        table.servers[2].health.missed_keys(u32::MAX);
+        table.servers[2].health.count_cache_misses(u32::MAX);
         fleet.load(&grown).unwrap();
         assert_eq!(have_less(), [false; 4]);
     }

@@ -14,6 +14,14 @@
 //!
 //! Whether the server answered when it was last asked is kept too, for the log and for readiness. Operators can also
 //! take a server out (`down`), which is like a loss with the same way back, or have it spared (`drain`).
+//!
+//! | from | to | by |
+//! | --- | --- | --- |
+//! | live | away | `note_lost_connection`, `note_absent`, `note_unknown_contents` |
+//! | live, away | down | `set_wish(Down)` |
+//! | down | away | `set_wish(Up)` or `set_wish(Drain)` |
+//! | away | live, or draining | `next_recovery_step`, when that is `Done` |
+//! | live | draining, and back | `set_wish(Drain)`, `set_wish(Up)` |
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +30,7 @@ use std::time::Duration;
 
 use super::chronicle::Chronicle;
 use super::identity::Run;
-use super::missed::{Before, Journal, Missed};
+use super::missed_writes::{Journal, MissedWrite, RecoveryStep};
 use super::standing::{State, Wish};
 
 /// Keys in a row that a server which came back missed and no other replica had either, after which it counts as warm.
@@ -69,7 +77,7 @@ pub struct Health {
     /// Requests do without the server.
     left_out: AtomicBool,
     spared: AtomicBool,
-    out: AtomicBool,
+    taken_out: AtomicBool,
     /// The server has refused to forget what it missed while it was away.
     refuses: AtomicBool,
     losses: AtomicU64,
@@ -77,7 +85,7 @@ pub struct Health {
     /// How many more missed keys must turn out to be nowhere before the server counts as warm; 0: it is.
     cold: AtomicU32,
     /// The number of the server's last coming, counted over all servers; 0: it has been there from the start.
-    came: AtomicU64,
+    last_coming: AtomicU64,
     /// Threads whose requests the server may still be reading.
     users: AtomicUsize,
     journal: Mutex<Journal>,
@@ -95,12 +103,12 @@ impl Health {
             away: AtomicBool::new(false),
             left_out: AtomicBool::new(false),
             spared: AtomicBool::new(false),
-            out: AtomicBool::new(false),
+            taken_out: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             losses: AtomicU64::new(0),
             connections_lost: AtomicU64::new(0),
             cold: AtomicU32::new(0),
-            came: AtomicU64::new(0),
+            last_coming: AtomicU64::new(0),
             users: AtomicUsize::new(0),
             journal: Mutex::new(Journal::new(chronicle)),
         }
@@ -133,12 +141,12 @@ impl Health {
 
     /// Returns whether the server takes part and answered when it was last asked.
     #[must_use]
-    pub fn answers(&self) -> bool {
+    pub fn is_answering(&self) -> bool {
         !self.is_away() && self.contact.load(Ordering::Acquire) == ANSWERS
     }
 
     /// Notes that the server answers.
-    pub fn found(&self) {
+    pub fn note_answer(&self) {
         self.contact.store(ANSWERS, Ordering::Release);
     }
 
@@ -163,19 +171,19 @@ impl Health {
 
     /// The number of the server's last coming: of two servers, the one with the lower number may have what the other lacks.
     #[must_use]
-    pub fn came(&self) -> u64 {
-        self.came.load(Ordering::Acquire)
+    pub fn last_coming(&self) -> u64 {
+        self.last_coming.load(Ordering::Acquire)
     }
 
     /// Counts keys that this server missed and that are looked for on another replica now.
-    pub fn missed_keys(&self, keys: u32) {
+    pub fn count_cache_misses(&self, keys: u32) {
         let fewer = |cold: u32| Some(cold.saturating_sub(keys));
         // Cannot fail: `fewer` always returns a number.
         let _ = self.cold.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
     /// Notes that another replica had a key which this server missed: it counts as cold anew.
-    pub fn lacked_key(&self) {
+    pub fn mark_cold(&self) {
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
     }
 
@@ -187,12 +195,12 @@ impl Health {
 
     /// Takes note of the run that answers. Returns false if it is another than the one known: that server holds nothing.
     #[must_use]
-    pub fn meets(&self, run: Run) -> bool {
+    pub fn recognizes(&self, run: Run) -> bool {
         let mut journal = self.journal();
         let is_known = journal.run.is_none_or(|known| known.is(run));
         if !is_known {
             // Before the run is stored: other threads that find it known rely on this.
-            self.came_empty();
+            self.mark_empty();
         }
         if !is_known || journal.run.is_none() {
             journal.run = Some(run);
@@ -205,14 +213,14 @@ impl Health {
         self.journal().run = run;
     }
 
-    /// For the prober: `run` becomes the current one as soon as the server takes part again, not earlier. Threads
+    /// For the prober: sets the run that becomes the current one as soon as the server takes part again, not earlier. Threads
     /// that still have something for the run before must not send it to this one.
-    pub fn comes_as(&self, run: Option<Run>) {
+    pub fn set_next_run(&self, run: Option<Run>) {
         self.journal().next_run = run;
     }
 
     /// Notes that another server may answer by now: it is to be asked which run it is.
-    pub fn may_be_another(&self) {
+    pub fn suspect_another_run(&self) {
         self.set_run(None);
         self.doubt();
     }
@@ -225,20 +233,20 @@ impl Health {
 
     /// What it means for requests that the server does not answer, in words for the log.
     #[must_use]
-    pub fn meaning(&self) -> &'static str {
+    pub fn consequence(&self) -> &'static str {
         if self.ejects { "it is left out until it answers" } else { "its part of every answer is an error" }
     }
 
     /// Returns whether an operator took the server out.
     #[must_use]
-    pub fn is_out(&self) -> bool {
-        self.out.load(Ordering::Relaxed)
+    pub fn is_taken_out(&self) -> bool {
+        self.taken_out.load(Ordering::Relaxed)
     }
 
     /// The server's state, as operators see it.
     #[must_use]
     pub fn state(&self) -> State {
-        match (self.is_out(), self.is_away(), self.is_readable()) {
+        match (self.is_taken_out(), self.is_away(), self.is_readable()) {
             (true, ..) => State::Down,
             (_, true, _) => State::Away,
             (_, _, false) => State::Draining,
@@ -247,11 +255,11 @@ impl Health {
     }
 
     /// Does as an operator wishes.
-    pub fn wish(&self, wish: Wish) {
+    pub fn set_wish(&self, wish: Wish) {
         let mut journal = self.journal();
         journal.chronicle.wished(wish);
         self.spared.store(wish == Wish::Drain, Ordering::Relaxed);
-        self.out.store(wish == Wish::Down, Ordering::Relaxed);
+        self.taken_out.store(wish == Wish::Down, Ordering::Relaxed);
         if wish == Wish::Down {
             journal.chronicle.leaves();
             self.left_out.store(true, Ordering::Release);
@@ -274,12 +282,12 @@ impl Health {
     }
 
     /// Counts a thread that begins to use the server.
-    pub fn enter(&self) {
+    pub fn add_user(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Notes that a thread uses the server no more: only connections that it gave up may still be read.
-    pub fn leave(&self) {
+    pub fn remove_user(&self) {
         let users = self.users.fetch_sub(1, Ordering::AcqRel);
         if users == 1 && self.is_away() {
             self.watch.wake();
@@ -289,7 +297,7 @@ impl Health {
     /// Notes that a connection was lost while the writes of these keys were under way (None: of everything). `socket`
     /// is the connection if the server may still read what it was sent. Returns whether this is news: whether the
     /// server was not silent before.
-    pub fn lose(&self, keys: Vec<Option<Missed>>, socket: Option<OwnedFd>) -> bool {
+    pub fn note_lost_connection(&self, keys: Vec<Option<MissedWrite>>, socket: Option<OwnedFd>) -> bool {
         self.connections_lost.fetch_add(1, Ordering::Relaxed);
         let is_news = self.leave_out(keys, socket, Chronicle::lost);
         self.losses.fetch_add(u64::from(is_news), Ordering::Relaxed);
@@ -297,15 +305,15 @@ impl Health {
     }
 
     /// Notes that the server holds nothing, where other replicas may hold something.
-    pub fn came_empty(&self) {
-        self.comes(self.next_coming());
+    pub fn mark_empty(&self) {
+        self.mark_empty_as(self.next_coming());
     }
 
-    /// Does as [`Health::came_empty`] for one of several servers that come together, of which none has more than
+    /// Does as [`Health::mark_empty`] for one of several servers that come together, of which none has more than
     /// another: all get the number `coming`.
-    pub fn comes(&self, coming: u64) {
+    pub fn mark_empty_as(&self, coming: u64) {
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
-        self.came.store(coming, Ordering::Release);
+        self.last_coming.store(coming, Ordering::Release);
     }
 
     /// Draws the number of a coming that happens now.
@@ -316,18 +324,18 @@ impl Health {
 
     /// Notes that what the server holds is unknown and that it could not be flushed: it comes back when it has been.
     /// Returns whether this is news.
-    pub fn strange(&self) -> bool {
+    pub fn note_unknown_contents(&self) -> bool {
         self.leave_out(vec![None], None, Chronicle::not_there)
     }
 
     /// Notes that the server was not there when it was first asked. Returns whether this is news.
-    pub fn absent(&self) -> bool {
+    pub fn note_absent(&self) -> bool {
         self.leave_out(Vec::new(), None, Chronicle::not_there)
     }
 
     fn leave_out(
         &self,
-        keys: Vec<Option<Missed>>,
+        keys: Vec<Option<MissedWrite>>,
         socket: Option<OwnedFd>,
         tell: impl FnOnce(&mut Chronicle),
     ) -> bool {
@@ -354,7 +362,7 @@ impl Health {
     /// Notes a write (None: of everything) that the server does not get. Returns false if the server is there again
     /// and must get it.
     #[must_use]
-    pub fn miss(&self, key: Option<Missed>) -> bool {
+    pub fn note_missed_write(&self, key: Option<MissedWrite>) -> bool {
         let mut journal = self.journal();
         let away = self.away.load(Ordering::Acquire);
         if away {
@@ -363,24 +371,24 @@ impl Health {
         away
     }
 
-    /// For the prober: takes what must be done before the server may take part. With [`Before::Nothing`] it takes part now.
+    /// For the prober: takes what must be done before the server may take part. With [`RecoveryStep::Done`] it takes part now.
     #[must_use]
-    pub fn before(&self) -> Before {
+    pub fn next_recovery_step(&self) -> RecoveryStep {
         let mut journal = self.journal();
-        if self.is_out() || self.users.load(Ordering::Acquire) > 0 {
-            return Before::Wait;
+        if self.is_taken_out() || self.users.load(Ordering::Acquire) > 0 {
+            return RecoveryStep::Wait;
         }
         if let Some(first) = journal.take_first() {
             return first;
         }
-        self.found();
-        self.came_empty();
+        self.note_answer();
+        self.mark_empty();
         journal.run = journal.next_run.take();
         self.refuses.store(false, Ordering::Relaxed);
         self.away.store(false, Ordering::Release);
         self.left_out.store(false, Ordering::Release);
         journal.chronicle.came_back();
-        Before::Nothing
+        RecoveryStep::Done
     }
 
     /// Notes that the server does not forget what it missed. Returns whether this is the first time since it was lost.
@@ -388,9 +396,9 @@ impl Health {
         !self.refuses.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes back a task from [`Health::before`] that could not be done.
-    pub fn put_back(&self, before: Before) {
-        self.journal().put_back(before);
+    /// Takes back a task from [`Health::next_recovery_step`] that could not be done.
+    pub fn put_back_step(&self, step: RecoveryStep) {
+        self.journal().put_back(step);
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -400,64 +408,67 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
-    use super::super::missed::MISSED_KEYS_MAX;
+    use super::super::missed_writes::MISSED_WRITES_MAX;
     use super::*;
 
     fn health(ejects: bool) -> Health {
         Health::new(ejects, Arc::default(), Chronicle::default())
     }
 
-    fn key(name: &str) -> Option<Missed> {
-        Some(Missed { key: name.as_bytes().to_vec(), base64: false })
+    fn key(name: &str) -> Option<MissedWrite> {
+        Some(MissedWrite { key: name.as_bytes().to_vec(), base64: false })
     }
 
     #[test]
     fn a_server_comes_back_when_all_it_missed_is_deleted() {
         let health = health(true);
-        assert!(!health.miss(key("before")), "it is there and must get the write itself");
-        health.lose(vec![key("under way")], None);
+        assert!(!health.note_missed_write(key("before")), "it is there and must get the write itself");
+        health.note_lost_connection(vec![key("under way")], None);
         assert!(!health.is_live());
-        assert!(health.miss(key("meanwhile")));
-        let Before::Delete(keys) = health.before() else { panic!("keys to delete") };
+        assert!(health.note_missed_write(key("meanwhile")));
+        let RecoveryStep::Delete(keys) = health.next_recovery_step() else { panic!("keys to delete") };
         assert_eq!(keys.len(), 2);
         assert!(!health.is_live());
-        assert!(health.miss(key("while the others are deleted")));
-        assert!(matches!(health.before(), Before::Delete(keys) if keys.len() == 1));
-        assert!(matches!(health.before(), Before::Nothing));
-        assert!(health.is_live() && !health.miss(key("after")));
+        assert!(health.note_missed_write(key("while the others are deleted")));
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(keys) if keys.len() == 1));
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
+        assert!(health.is_live() && !health.note_missed_write(key("after")));
     }
 
     #[test]
     fn a_server_that_missed_too_much_is_flushed() {
         let health = health(true);
-        health.lose(Vec::new(), None);
-        for i in 0..=MISSED_KEYS_MAX {
-            assert!(health.miss(key(&i.to_string())));
+        health.note_lost_connection(Vec::new(), None);
+        for i in 0..=MISSED_WRITES_MAX {
+            assert!(health.note_missed_write(key(&i.to_string())));
         }
-        let flush = health.before();
-        assert!(matches!(flush, Before::Flush));
-        health.put_back(flush);
-        assert!(matches!(health.before(), Before::Flush), "it failed and must be done again");
-        assert!(matches!(health.before(), Before::Nothing));
+        let flush = health.next_recovery_step();
+        assert!(matches!(flush, RecoveryStep::Flush));
+        health.put_back_step(flush);
+        assert!(
+            matches!(health.next_recovery_step(), RecoveryStep::Flush),
+            "it failed and must be done again"
+        );
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
     }
 
     #[test]
     fn a_connection_given_up_is_read_to_its_end_before_anything_is_deleted() {
         let health = health(true);
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-        health.lose(vec![key("a")], Some(socket.into()));
-        assert!(matches!(health.before(), Before::Drain(sockets) if sockets.len() == 1));
-        assert!(matches!(health.before(), Before::Delete(_)));
+        health.note_lost_connection(vec![key("a")], Some(socket.into()));
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Drain(sockets) if sockets.len() == 1));
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(_)));
     }
 
     #[test]
     fn without_ejection_a_lost_server_is_counted_on_and_gets_nothing_before_it_forgot_what_it_missed() {
         let health = health(false);
-        assert!(health.lose(vec![key("a")], None));
+        assert!(health.note_lost_connection(vec![key("a")], None));
         assert!(health.is_live() && health.is_away() && health.losses() == 1);
-        assert!(health.state() == State::Away && health.miss(key("b")));
-        assert!(matches!(health.before(), Before::Delete(keys) if keys.len() == 2));
-        assert!(matches!(health.before(), Before::Nothing));
+        assert!(health.state() == State::Away && health.note_missed_write(key("b")));
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(keys) if keys.len() == 2));
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
         assert!(!health.is_away() && health.state() == State::Live);
     }
 
@@ -465,13 +476,13 @@ mod tests {
     fn a_server_that_came_back_is_cold_until_what_it_misses_is_nowhere() {
         let health = health(true);
         assert!(!health.is_cold());
-        health.lose(Vec::new(), None);
-        assert!(matches!(health.before(), Before::Nothing) && health.is_cold());
-        health.missed_keys(COLD_KEYS - 1);
-        health.lacked_key();
-        health.missed_keys(COLD_KEYS - 1);
+        health.note_lost_connection(Vec::new(), None);
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Done) && health.is_cold());
+        health.count_cache_misses(COLD_KEYS - 1);
+        health.mark_cold();
+        health.count_cache_misses(COLD_KEYS - 1);
         assert!(health.is_cold());
-        health.missed_keys(2);
+        health.count_cache_misses(2);
         assert!(!health.is_cold());
     }
 
@@ -479,41 +490,44 @@ mod tests {
     fn that_a_server_is_lost_is_news_once() {
         for ejects in [true, false] {
             let health = health(ejects);
-            assert!(health.is_untried() && !health.answers());
-            health.found();
-            assert!(health.answers());
-            assert!(health.lose(Vec::new(), None) && !health.lose(Vec::new(), None));
+            assert!(health.is_untried() && !health.is_answering());
+            health.note_answer();
+            assert!(health.is_answering());
+            assert!(
+                health.note_lost_connection(Vec::new(), None)
+                    && !health.note_lost_connection(Vec::new(), None)
+            );
             assert_eq!((health.losses(), health.connections_lost()), (1, 2));
-            assert!(!health.answers());
-            health.found();
-            assert!(matches!(health.before(), Before::Nothing));
-            assert!(health.answers() && health.lose(Vec::new(), None));
+            assert!(!health.is_answering());
+            health.note_answer();
+            assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
+            assert!(health.is_answering() && health.note_lost_connection(Vec::new(), None));
         }
     }
 
     #[test]
     fn a_server_stays_away_while_a_thread_may_have_something_under_way_on_it() {
         let health = health(true);
-        health.enter();
-        health.lose(Vec::new(), None);
-        assert!(matches!(health.before(), Before::Wait) && !health.is_live());
-        health.leave();
-        assert!(matches!(health.before(), Before::Nothing) && health.is_live());
+        health.add_user();
+        health.note_lost_connection(Vec::new(), None);
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Wait) && !health.is_live());
+        health.remove_user();
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Done) && health.is_live());
     }
 
     #[test]
     fn a_server_that_was_taken_out_misses_what_is_written_and_comes_back_when_it_is_wished() {
         for ejects in [true, false] {
             let health = health(ejects);
-            health.wish(Wish::Drain);
+            health.set_wish(Wish::Drain);
             assert!(health.state() == State::Draining && health.is_live() && !health.is_readable());
-            health.wish(Wish::Down);
-            assert!(health.state() == State::Down && !health.is_live() && health.miss(key("a")));
-            assert!(matches!(health.before(), Before::Wait));
-            health.wish(Wish::Up);
+            health.set_wish(Wish::Down);
+            assert!(health.state() == State::Down && !health.is_live() && health.note_missed_write(key("a")));
+            assert!(matches!(health.next_recovery_step(), RecoveryStep::Wait));
+            health.set_wish(Wish::Up);
             assert_eq!(health.state(), State::Away);
-            assert!(matches!(health.before(), Before::Delete(_)));
-            assert!(matches!(health.before(), Before::Nothing));
+            assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(_)));
+            assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
             assert_eq!(health.state(), State::Live);
         }
     }

@@ -15,7 +15,7 @@ use super::fleet::Server;
 use super::flushes::OwnFlushes;
 use super::hall::Hall;
 use super::inquiry::{OWN, PATIENCE, ask, ask_run, tells_version};
-use super::missed::{Before, Missed};
+use super::missed_writes::{MissedWrite, RecoveryStep};
 use crate::front::accept::ListenAddress;
 
 /// Deletions sent at once: few enough that their answers fit any socket's buffers.
@@ -43,14 +43,14 @@ const FEW_DELETIONS: usize = 8 * DELETIONS;
 pub(super) fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<bool> {
     let mut link = greet(server, hall)?;
     if !server.health.is_away() {
-        server.health.found();
+        server.health.note_answer();
         return Ok(true);
     }
-    if server.backend.is_elsewhere() && server.health.miss(None) {
+    if server.backend.is_elsewhere() && server.health.note_missed_write(None) {
         tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
     }
     // The time of a delayed flush may have come while the server was away.
-    if hall.fleet.take_reminder(server, hall.clock.now()) && server.health.miss(None) {
+    if hall.fleet.take_reminder(server, hall.clock.now()) && server.health.note_missed_write(None) {
         tracing::debug!(server = %server.name(), "it forgets what it holds: a flush was due meanwhile");
     }
     // A server that was started anew does not know of a delayed flush.
@@ -69,7 +69,7 @@ fn greet(server: &Server, hall: &Hall) -> io::Result<BufReader<Dialed>> {
     let run = ask_run(server, &mut server.backend.dial_at(address.clone(), OWN)?);
     let mut link = BufReader::new(server.backend.dial_at(address, OWN)?);
     ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))?;
-    server.health.comes_as(run);
+    server.health.set_next_run(run);
     Ok(link)
 }
 
@@ -91,27 +91,27 @@ fn catch_up(
             link.get_ref().wait_at_most(PAUSED)?;
             paused = Some((hall.pause_writes(), Instant::now() + PAUSED_MAX));
         }
-        let mut before = server.health.before();
-        let done = match &mut before {
-            Before::Nothing => {
+        let mut step = server.health.next_recovery_step();
+        let done = match &mut step {
+            RecoveryStep::Done => {
                 server.backend.serves();
                 return Ok(true);
             }
-            Before::Wait => return Ok(false),
-            Before::Drain(sockets) => {
+            RecoveryStep::Wait => return Ok(false),
+            RecoveryStep::Drain(sockets) => {
                 paused = None;
                 // What is read at an address that the server has left does not reach it any more.
                 sockets.retain(|socket| !leads_elsewhere(socket, server));
                 drain(sockets)
             }
-            Before::Flush => flush(link, server, hall),
-            Before::Delete(keys) => {
+            RecoveryStep::Flush => flush(link, server, hall),
+            RecoveryStep::Delete(keys) => {
                 let until = paused.as_ref().map(|(_, until)| *until);
                 delete_all(link, server, hall, keys, until)
             }
         };
         if let Err(error) = done {
-            server.health.put_back(before);
+            server.health.put_back_step(step);
             if error.kind() == ErrorKind::InvalidData && server.health.is_first_refusal() {
                 tracing::warn!(server = %server.name(), "server does not forget what it missed, and stays away: {error}");
             }
@@ -136,7 +136,7 @@ pub(super) fn why_taken(other: &Server) -> String {
 /// what was written meanwhile; one that is not away is flushed when the new table comes (`receive`). Where this
 /// fails, the prober does it later, when the server is in its pool.
 pub(super) fn welcome(server: &Server, hall: &Hall) {
-    let is_away = server.health.miss(None);
+    let is_away = server.health.note_missed_write(None);
     for _ in 0..=server.backend.addresses() {
         if !is_away || bring_back(server, hall, &AtomicBool::new(false)).is_ok() {
             return;
@@ -171,8 +171,8 @@ pub(super) fn flush_again(server: &Server, hall: &Hall) {
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             tracing::debug!(server = %server.name(), "it does not forget what it holds: {error}");
         }
-        Err(error) if server.health.strange() => {
-            tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.meaning());
+        Err(error) if server.health.note_unknown_contents() => {
+            tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.consequence());
             hall.tell_retry();
         }
         _ => {}
@@ -192,7 +192,7 @@ fn delete_all(
     link: &mut BufReader<Dialed>,
     server: &Server,
     hall: &Hall,
-    keys: &mut Vec<Missed>,
+    keys: &mut Vec<MissedWrite>,
     until: Option<Instant>,
 ) -> io::Result<()> {
     while !keys.is_empty() {
@@ -208,9 +208,9 @@ fn delete_all(
 }
 
 /// Deletes those of these keys that a server of the version told may hold.
-fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[Missed]) -> io::Result<()> {
+fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[MissedWrite]) -> io::Result<()> {
     let (mut commands, mut lines) = (Vec::new(), 0);
-    for Missed { key, base64 } in keys {
+    for MissedWrite { key, base64 } in keys {
         let deletion = Deletion::of(key, *base64);
         if deletion.concerns(&server.dialect) {
             deletion.write(&mut commands);

@@ -54,7 +54,7 @@ pub mod health; // whether a server takes part
 
 pub mod standing; // states of servers, and what operators want
 
-pub mod missed; // what servers missed while they were away
+pub mod missed_writes; // what servers missed while they were away
 
 pub mod identity; // which run of a server answers
 

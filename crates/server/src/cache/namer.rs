@@ -130,7 +130,7 @@ impl Rounds {
         let table = self.hall.fleet.table();
         for slot in table.in_use() {
             let server = &table.servers[*slot];
-            if server.health.answers() {
+            if server.health.is_answering() {
                 self.look_for(server);
             } else if let Ok(address) = server.backend.address()
                 && let Some(other) = table.neighbour(server, &address)
@@ -166,7 +166,7 @@ impl Rounds {
             return Err(homecoming::why_taken(other));
         }
         homecoming::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
-        server.health.came_empty();
+        server.health.mark_empty();
         self.hall.fleet.remind(server, self.hall.clock.now());
         // Before the move: the run of the server at the old address says nothing of the server at the new one.
         server.health.set_run(None);

@@ -125,7 +125,7 @@ impl Pipelined {
         }
         if self.router.lose(server, rest) {
             let its = &self.router.servers()[server];
-            tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.meaning());
+            tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.consequence());
             // Other threads may sleep with idle connections to the server.
             self.hall.tell_retry();
         }

@@ -217,14 +217,14 @@ impl Pool {
     pub fn owner(&self, key: &[u8]) -> &Server {
         let home = self.home(key);
         let live = self.from(home).filter(|server| server.health.is_live());
-        live.min_by_key(|server| server.health.came()).unwrap_or(&self.members[home].server)
+        live.min_by_key(|server| server.health.last_coming()).unwrap_or(&self.members[home].server)
     }
 
     /// Returns whether this server is a replica that decides nothing here, since another one that takes part has been there for longer.
     #[must_use]
     pub fn is_late(&self, server: &Server) -> bool {
-        let health = |member: &Member| (member.server.health.is_live(), member.server.health.came());
-        let is_earlier = |(is_live, came): (bool, u64)| is_live && came < server.health.came();
+        let health = |member: &Member| (member.server.health.is_live(), member.server.health.last_coming());
+        let is_earlier = |(is_live, came): (bool, u64)| is_live && came < server.health.last_coming();
         self.is_replicated() && self.has(server.slot) && self.members.iter().map(health).any(is_earlier)
     }
 
@@ -384,7 +384,7 @@ pub fn plain_key<T>(request: &Request, bytes: &[u8], with: impl FnOnce(&[u8]) ->
 mod tests {
     use super::super::fleet::Fleet;
     use super::super::layout::Layout;
-    use super::super::missed::Before;
+    use super::super::missed_writes::RecoveryStep;
     use super::super::placement::Hash;
     use super::super::standing::Wish;
     use super::*;
@@ -399,11 +399,11 @@ mod tests {
         let fleet = fleet(3, Rules::default());
         let table = fleet.table();
         let pool = &table.pools[0];
-        table.servers[1].health.wish(Wish::Drain);
+        table.servers[1].health.set_wish(Wish::Drain);
         let readers: Vec<usize> = (0..6).map(|_| pool.reader(|_| 0).slot).collect();
         assert!(!readers.contains(&1) && readers.contains(&0) && readers.contains(&2), "{readers:?}");
-        table.servers[0].health.wish(Wish::Down);
-        table.servers[2].health.wish(Wish::Down);
+        table.servers[0].health.set_wish(Wish::Down);
+        table.servers[2].health.set_wish(Wish::Down);
         assert_eq!(pool.reader(|_| 0).slot, 1);
         assert_eq!((pool.owner_to_read(b"any").slot, pool.owner(b"any").slot), (1, 1));
     }
@@ -412,7 +412,7 @@ mod tests {
     fn shares(reads: Reads, load: impl Fn(usize) -> usize) -> [usize; 4] {
         let fleet = fleet(4, Rules { reads, ..Rules::default() });
         let table = fleet.table();
-        table.servers[1].health.wish(Wish::Down);
+        table.servers[1].health.set_wish(Wish::Down);
         let mut shares = [0; 4];
         (0..6_000).for_each(|_| shares[table.pools[0].reader(&load).slot] += 1);
         shares
@@ -452,9 +452,9 @@ mod tests {
         let pool = &table.pools[0];
         let reader = || pool.reader(|slot| [0, 2, 1][slot]).slot;
         assert_eq!(reader(), 0);
-        assert!(table.servers[0].health.lose(Vec::new(), None));
+        assert!(table.servers[0].health.note_lost_connection(Vec::new(), None));
         assert_eq!([reader(), reader(), reader()], [2, 2, 2]);
-        assert!(table.servers[1..].iter().all(|server| server.health.lose(Vec::new(), None)));
+        assert!(table.servers[1..].iter().all(|server| server.health.note_lost_connection(Vec::new(), None)));
         assert_eq!(reader(), 0, "somebody's the error must be");
     }
 
@@ -466,12 +466,12 @@ mod tests {
         let other = |slot| pool.other(slot).map(|server| server.slot);
         assert_eq!([other(0), other(1), other(2)], [Some(1), Some(2), Some(0)]);
         assert!(!pool.repairs(&servers[2]));
-        servers[2].health.lacked_key();
+        servers[2].health.mark_cold();
         assert!(pool.repairs(&servers[2]));
         assert_eq!(other(1), Some(0));
-        servers[0].health.wish(Wish::Down);
+        servers[0].health.set_wish(Wish::Down);
         assert_eq!((other(1), other(2)), (Some(2), Some(1)));
-        servers[1].health.wish(Wish::Drain);
+        servers[1].health.set_wish(Wish::Drain);
         assert_eq!(other(2), None);
     }
 
@@ -482,10 +482,10 @@ mod tests {
         let (pool, servers) = (&table.pools[0], &table.servers);
         let home = pool.home(b"any");
         let next = |steps: usize| servers[(home + steps) % 3].slot;
-        let leave = |slot: usize| assert!(servers[slot].health.lose(Vec::new(), None));
+        let leave = |slot: usize| assert!(servers[slot].health.note_lost_connection(Vec::new(), None));
         let come_back = |slot: usize| {
-            assert!(matches!(servers[slot].health.before(), Before::Nothing));
-            servers[slot].health.missed_keys(u32::MAX);
+            assert!(matches!(servers[slot].health.next_recovery_step(), RecoveryStep::Done));
+            servers[slot].health.count_cache_misses(u32::MAX);
         };
         assert_eq!(pool.owner(b"any").slot, home);
         leave(home);
@@ -507,7 +507,7 @@ mod tests {
         let fleet = fleet(3, Rules { writes: Writes::Owner, ..Rules::default() });
         let table = fleet.table();
         let pool = &table.pools[0];
-        table.servers[pool.home(b"any")].health.came_empty();
+        table.servers[pool.home(b"any")].health.mark_empty();
         assert_eq!(pool.owner(b"any").slot, pool.home(b"any"));
     }
 

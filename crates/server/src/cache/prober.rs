@@ -92,12 +92,12 @@ impl Care {
         if server.health.is_untried() {
             return Some(Errand::Introduce);
         }
-        if server.health.answers() && hall.fleet.take_reminder(server, hall.clock.now()) {
+        if server.health.is_answering() && hall.fleet.take_reminder(server, hall.clock.now()) {
             return Some(Errand::FlushAgain);
         }
-        if server.health.answers() || server.health.is_out() {
+        if server.health.is_answering() || server.health.is_taken_out() {
             self.next = None;
-            let is_due = server.health.answers() && self.is_quiet(server);
+            let is_due = server.health.is_answering() && self.is_quiet(server);
             return is_due.then_some(Errand::LookAfter);
         }
         let next = *self.next.get_or_insert_with(|| {
@@ -209,14 +209,14 @@ fn introduce(server: &Server, hall: &Hall) {
     }
     match dialed {
         Ok(link) => {
-            server.health.found();
+            server.health.note_answer();
             server.backend.serves();
             tracing::info!(server = %server.name(), "server takes connections");
             ask_who(server, hall, link);
         }
         Err(error) => {
-            if server.health.absent() {
-                tracing::warn!(server = %server.name(), "not there: {error}; {}", server.health.meaning());
+            if server.health.note_absent() {
+                tracing::warn!(server = %server.name(), "not there: {error}; {}", server.health.consequence());
             }
         }
     }
@@ -239,8 +239,8 @@ fn look_after(server: &Server, hall: &Hall) {
             | ErrorKind::NotFound
             | ErrorKind::TimedOut
     );
-    if is_gone && server.health.lose(Vec::new(), None) {
-        tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.meaning());
+    if is_gone && server.health.note_lost_connection(Vec::new(), None) {
+        tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.consequence());
         // Threads may sleep with idle connections to the server.
         hall.tell_retry();
     }

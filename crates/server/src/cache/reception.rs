@@ -77,8 +77,8 @@ pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &T
     let newcomers: Vec<&Arc<Server>> = servers.iter().filter(comes).collect();
     let coming = newcomers.first().map_or(0, |server| server.health.next_coming());
     for server in newcomers {
-        server.health.comes(coming);
-        server.health.may_be_another();
+        server.health.mark_empty_as(coming);
+        server.health.suspect_another_run();
     }
 }
 
@@ -88,15 +88,15 @@ pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &T
 pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl Fn(&Server) + Sync) {
     let coming = servers.first().map_or(0, |server| server.health.next_coming());
     let one = |server: &Server| {
-        server.health.comes(coming);
-        server.health.may_be_another();
+        server.health.mark_empty_as(coming);
+        server.health.suspect_another_run();
         // Its name has not been looked up since it left. A server that another pool has is moved by the namer.
         if !in_use.contains(&server.slot)
             && let Some(address) = server.backend.moved_to().into_iter().next()
         {
             server.backend.move_to(address);
         }
-        if server.health.is_away() && server.health.miss(None) {
+        if server.health.is_away() && server.health.note_missed_write(None) {
             return;
         }
         match homecoming::empty(server, None) {
@@ -104,8 +104,8 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl 
                 tracing::info!(server = %server.name(), "server forgot what it held, before it takes part");
                 emptied(server);
             }
-            Err(error) if server.health.strange() => {
-                let meaning = server.health.meaning();
+            Err(error) if server.health.note_unknown_contents() => {
+                let meaning = server.health.consequence();
                 tracing::warn!(server = %server.name(), "server does not forget what it may hold: {error}; {meaning}");
             }
             Err(_) => {}

@@ -242,7 +242,7 @@ impl Worker {
         let rest = self.links[server].take().map(|link| link.dialed.shut());
         if self.router.lose(server, rest) {
             let its = &self.router.servers()[server];
-            tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.meaning());
+            tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.consequence());
         }
     }
 }

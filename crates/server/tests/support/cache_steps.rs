@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, PoolPlan, Seat};
-use posthaste_server::cache::missed::{Before, Missed};
+use posthaste_server::cache::missed_writes::{MissedWrite, RecoveryStep};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_server::cache::standing::Wish;
@@ -98,20 +98,20 @@ impl Scene {
     }
 
     pub(crate) fn take_out(&self, server: usize) {
-        self.fleet.table().servers[server].health.wish(Wish::Down);
+        self.fleet.table().servers[server].health.set_wish(Wish::Down);
     }
 
     /// A server that was taken out comes back, without the keys that it missed: these.
-    pub(crate) fn take_back(&mut self, server: usize) -> Vec<Missed> {
+    pub(crate) fn take_back(&mut self, server: usize) -> Vec<MissedWrite> {
         self.router.let_go(server);
         let table = self.fleet.table();
         let health = &table.servers[server].health;
-        health.wish(Wish::Up);
+        health.set_wish(Wish::Up);
         let mut missed = Vec::new();
         loop {
-            match health.before() {
-                Before::Nothing => return missed,
-                Before::Delete(keys) => missed.extend(keys),
+            match health.next_recovery_step() {
+                RecoveryStep::Done => return missed,
+                RecoveryStep::Delete(keys) => missed.extend(keys),
                 _ => {}
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
-use posthaste_server::cache::missed::Before;
+use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, ReadRepair, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -232,8 +232,8 @@ impl Noise {
         let table = self.fleet.table();
         let health = &table.servers[server].health;
         if health.is_away() {
-            let before = health.before();
-            assert!(!matches!(before, Before::Drain(_)), "no connection was left to be read");
+            let step = health.next_recovery_step();
+            assert!(!matches!(step, RecoveryStep::Drain(_)), "no connection was left to be read");
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, Seat};
-use posthaste_server::cache::missed::Before;
+use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Multiget, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -402,17 +402,17 @@ impl World {
             router.let_go(server);
         }
         let memcached = &mut self.servers[server];
-        match health.before() {
-            Before::Drain(_) => {
+        match health.next_recovery_step() {
+            RecoveryStep::Drain(_) => {
                 for mut link in memcached.given_up.drain(..) {
                     work(&mut memcached.values, &mut link);
                 }
             }
-            Before::Delete(missed) => {
+            RecoveryStep::Delete(missed) => {
                 missed.iter().for_each(|missed| drop(memcached.values.remove(&missed.key)));
             }
-            Before::Flush => memcached.values.clear(),
-            Before::Wait | Before::Nothing => {}
+            RecoveryStep::Flush => memcached.values.clear(),
+            RecoveryStep::Wait | RecoveryStep::Done => {}
         }
     }
 

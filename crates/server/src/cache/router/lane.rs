@@ -232,7 +232,7 @@ impl Router {
     fn expect_at(&mut self, place: usize, server: usize, expected: Expected) {
         let (lane, its) = (&mut self.lanes[server], &self.servers[server]);
         if !std::mem::replace(&mut lane.used, true) {
-            its.health.enter();
+            its.health.add_user();
         }
         (lane.fresh, lane.later) = (lane.fresh + 1, lane.later + 1);
         lane.expected.insert(place, expected);
@@ -250,7 +250,7 @@ impl Router {
             lane.gets_go_last();
         }
         if std::mem::take(&mut self.lanes[server].used) {
-            self.servers[server].health.leave();
+            self.servers[server].health.remove_user();
         }
     }
 

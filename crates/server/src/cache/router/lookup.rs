@@ -113,7 +113,7 @@ impl Router {
         let Some(other) = pool.other(usize::from(share.server)).map(|other| other.slot as u16) else {
             return self.miss(id, share, places);
         };
-        self.servers[usize::from(share.server)].health.missed_keys(places.len() as u32);
+        self.servers[usize::from(share.server)].health.count_cache_misses(places.len() as u32);
         let missed_by = Some(MissedBy::Replica(share.server));
         let exchange = &mut self.exchanges[id];
         let number = exchange.get.gather.share();
@@ -184,7 +184,7 @@ impl Router {
             }
             (None, Some(missed)) => {
                 let Some(other) = asked.other(missed) else { return false };
-                self.servers[missed].health.missed_keys(1);
+                self.servers[missed].health.count_cache_misses(1);
                 (other.slot, MissedBy::Replica(missed as u16))
             }
             (None, None) => return false,
@@ -227,7 +227,7 @@ impl Router {
     /// Fetches a key from `server` for where it was missed, unless the key is claimed or too much is under way.
     fn fill(&mut self, id: u32, key: &[u8], base64: bool, aim: Aim, server: usize, missed_by: MissedBy) {
         if let MissedBy::Replica(replica) = missed_by {
-            self.servers[usize::from(replica)].health.lacked_key();
+            self.servers[usize::from(replica)].health.mark_cold();
         }
         if !self.may_fill_from(id, server) {
             return;

@@ -18,7 +18,7 @@ use super::reads::{needs_decider, new_expiry, owner_share};
 use super::resent::Unsent;
 use super::writes::{decides, is_write};
 use super::{Router, agree};
-use crate::cache::missed::Missed;
+use crate::cache::missed_writes::MissedWrite;
 use crate::cache::pool::{Pool, plain_key};
 use crate::cache::rules::GetErrors;
 
@@ -27,7 +27,7 @@ impl Router {
     /// Returns whether this also marks the server as lost, which was live until now.
     pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) -> bool {
         let lane = self.take_lane(server);
-        let is_news = self.servers[server].health.lose(self.unknown(&lane.expected), socket);
+        let is_news = self.servers[server].health.note_lost_connection(self.unknown(&lane.expected), socket);
         self.give_up_all(server, &lane);
         is_news
     }
@@ -53,7 +53,7 @@ impl Router {
         }
         // Only now may the server come back: giving up relied on its being away.
         if lane.used {
-            self.servers[server].health.leave();
+            self.servers[server].health.remove_user();
         }
     }
 
@@ -84,12 +84,12 @@ impl Router {
     }
 
     /// Returns the keys that were being changed, of which it is unknown what the server holds; `None` means all keys.
-    fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<Option<Missed>> {
+    fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<Option<MissedWrite>> {
         let mut keys = Vec::new();
         for Expected { exchange: id, .. } in expected {
             let exchange = &self.exchanges[*id];
             if exchange.changes() || exchange.meta_get.creates {
-                keys.push(self.missed(*id));
+                keys.push(self.missed_write(*id));
             } else {
                 self.each_touched(*id, &mut |key| keys.push(Some(key)));
             }

@@ -19,7 +19,7 @@ use super::taking::Incoming;
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::limits;
-use crate::cache::missed::Missed;
+use crate::cache::missed_writes::MissedWrite;
 use crate::cache::pool::{LONGEST_EXPIRY_S, plain_key};
 use crate::cache::rules::Answer;
 use crate::cache::table::Table;
@@ -196,11 +196,11 @@ impl Router {
 
     /// Notes the key of a write that another pool takes for its home servers. Returns false if one of these is back.
     fn miss_at_home(&self, pool: usize, request: &Request, input: &[u8]) -> bool {
-        let key = || Missed { key: request.key.of(input).to_vec(), base64: request.base64 };
+        let key = || MissedWrite { key: request.key.of(input).to_vec(), base64: request.base64 };
         let mut all_missed = true;
         plain_key(request, input, |plain| {
             self.table().each_copy(pool, plain, &mut |server| {
-                all_missed &= server.health.miss(Some(key()));
+                all_missed &= server.health.note_missed_write(Some(key()));
             });
         });
         all_missed
@@ -360,14 +360,14 @@ impl Router {
     /// Notes the key of a write for a server that is away. Returns whether it is back and must get the write.
     pub(super) fn must_send(&self, id: u32, server: usize) -> bool {
         let exchange = &self.exchanges[id];
-        exchange.changes() && !self.servers[server].health.miss(self.missed(id))
+        exchange.changes() && !self.servers[server].health.note_missed_write(self.missed_write(id))
     }
 
     /// Returns what a server misses that does not get this write; `None`: everything, by a `flush_all`.
-    pub(super) fn missed(&self, id: u32) -> Option<Missed> {
+    pub(super) fn missed_write(&self, id: u32) -> Option<MissedWrite> {
         let exchange = &self.exchanges[id];
         let request = exchange.request.filter(|request| request.verb != Verb::FlushAll)?;
-        Some(Missed { key: request.key.of(&exchange.bytes).to_vec(), base64: request.base64 })
+        Some(MissedWrite { key: request.key.of(&exchange.bytes).to_vec(), base64: request.base64 })
     }
 }
 

@@ -7,11 +7,11 @@ use super::chronicle::Chronicle;
 use super::identity::Run;
 
 /// Most keys noted for one server; with one more it is flushed instead.
-pub(super) const MISSED_KEYS_MAX: usize = 16 * 1024;
+pub(super) const MISSED_WRITES_MAX: usize = 16 * 1024;
 
 /// A key as it is written in a command.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Missed {
+pub struct MissedWrite {
     /// The key's bytes, as they stand in the command.
     pub key: Vec<u8>,
     /// The key is written in base64.
@@ -20,23 +20,23 @@ pub struct Missed {
 
 /// What must be done before a server may take part again.
 #[derive(Debug)]
-pub enum Before {
+pub enum RecoveryStep {
     /// Wait: the server was taken out, or threads still use it.
     Wait,
     /// Read these connections to their ends.
     Drain(Vec<OwnedFd>),
     /// Delete these keys.
-    Delete(Vec<Missed>),
+    Delete(Vec<MissedWrite>),
     /// Flush the server.
     Flush,
     /// Nothing: the server takes part from now on.
-    Nothing,
+    Done,
 }
 
 /// What a server has missed, the connections to it that were given up, and the chronicle of its losses and returns.
 #[derive(Default)]
 pub(super) struct Journal {
-    keys: HashSet<Missed>,
+    keys: HashSet<MissedWrite>,
     everything: bool,
     given_up: Vec<OwnedFd>,
     /// The run of the server that takes part, if it was told.
@@ -53,9 +53,9 @@ impl Journal {
     }
 
     /// Notes a write that the server does not get; None: of everything.
-    pub(super) fn note(&mut self, key: Option<Missed>) {
+    pub(super) fn note(&mut self, key: Option<MissedWrite>) {
         match key {
-            Some(key) if !self.everything && self.keys.len() < MISSED_KEYS_MAX => {
+            Some(key) if !self.everything && self.keys.len() < MISSED_WRITES_MAX => {
                 self.keys.insert(key);
             }
             _ => {
@@ -71,24 +71,24 @@ impl Journal {
     }
 
     /// Takes what must be done first, which then counts as done; None when there is nothing.
-    pub(super) fn take_first(&mut self) -> Option<Before> {
+    pub(super) fn take_first(&mut self) -> Option<RecoveryStep> {
         if !self.given_up.is_empty() {
-            return Some(Before::Drain(std::mem::take(&mut self.given_up)));
+            return Some(RecoveryStep::Drain(std::mem::take(&mut self.given_up)));
         }
         if std::mem::take(&mut self.everything) {
             self.keys.clear();
-            return Some(Before::Flush);
+            return Some(RecoveryStep::Flush);
         }
-        (!self.keys.is_empty()).then(|| Before::Delete(self.keys.drain().collect()))
+        (!self.keys.is_empty()).then(|| RecoveryStep::Delete(self.keys.drain().collect()))
     }
 
     /// Takes back a task that could not be done.
-    pub(super) fn put_back(&mut self, before: Before) {
-        match before {
-            Before::Drain(sockets) => self.given_up.extend(sockets),
-            Before::Delete(keys) => keys.into_iter().for_each(|key| self.note(Some(key))),
-            Before::Flush => self.note(None),
-            Before::Wait | Before::Nothing => {}
+    pub(super) fn put_back(&mut self, step: RecoveryStep) {
+        match step {
+            RecoveryStep::Drain(sockets) => self.given_up.extend(sockets),
+            RecoveryStep::Delete(keys) => keys.into_iter().for_each(|key| self.note(Some(key))),
+            RecoveryStep::Flush => self.note(None),
+            RecoveryStep::Wait | RecoveryStep::Done => {}
         }
     }
 }
