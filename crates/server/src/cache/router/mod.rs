@@ -105,6 +105,23 @@ pub struct Finished {
     pub server_reads: u32,
 }
 
+/// Buffers that are used within one call only. They are kept between calls so that no request allocates memory.
+#[derive(Default)]
+struct Scratch {
+    /// The last share of a get for each server, by slot.
+    share_of_server: Vec<Option<u16>>,
+    /// Routes of the keys of a multi-get; `None`: no route, or done with.
+    routes_of_keys: Vec<Option<u16>>,
+    /// Places of the keys of one route.
+    places: Vec<u32>,
+    /// Servers that a request concerns.
+    servers: Vec<usize>,
+    /// A request or reply with its key renamed.
+    renamed: Vec<u8>,
+    /// Values that no client waits for.
+    unwanted: Vec<u8>,
+}
+
 /// The router.
 pub struct Router {
     fleet: Arc<Fleet>,
@@ -130,21 +147,14 @@ pub struct Router {
     pub claim_released: bool,
     /// Reads from servers so far.
     reads: u64,
+    /// By slot of the server.
     lanes: Vec<Lane>,
     exchanges: Exchanges,
+    /// Exchanges that the next `stamp_sent` stamps.
     unstamped: Vec<u32>,
+    /// Multi-gets that wait until their clients have read more.
     paused: Vec<u32>,
-    share_of_server: Vec<Option<u16>>,
-    /// Buffer: routes of the keys of a multi-get.
-    routes_of_keys: Vec<Option<u16>>,
-    /// Buffer: places of the keys of one route.
-    places: Vec<u32>,
-    /// Buffer: servers that a request concerns.
-    found: Vec<usize>,
-    /// Buffer: a request or reply with its key renamed.
-    changed: Vec<u8>,
-    /// Buffer: values that no client waits for.
-    nowhere: Vec<u8>,
+    scratch: Scratch,
     /// When the requests under way are next checked for those that take too long.
     look_at: u64,
     /// Whether the last check spared them, since the thread itself had been stopped.
@@ -179,12 +189,7 @@ impl Router {
             exchanges: Exchanges::default(),
             unstamped: Vec::new(),
             paused: Vec::new(),
-            share_of_server: Vec::new(),
-            routes_of_keys: Vec::new(),
-            places: Vec::new(),
-            found: Vec::new(),
-            changed: Vec::new(),
-            nowhere: Vec::new(),
+            scratch: Scratch::default(),
             look_at: 0,
             spares: false,
             fills: 0,

@@ -87,7 +87,7 @@ impl Router {
         exchange.get.shares.clear();
         exchange.get.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
         exchange.get.gather.open(keys);
-        let mut places = std::mem::take(&mut self.places);
+        let mut places = std::mem::take(&mut self.scratch.places);
         if let Some(route) = self.table_of(id).only_route() {
             places.extend((from..from + keys).map(|place| place as u32));
             self.assign(id, route, &places, request.verb);
@@ -95,7 +95,7 @@ impl Router {
         } else {
             self.assign_by_route(id, from, keys, request.verb, &mut places);
         }
-        self.places = places;
+        self.scratch.places = places;
         for share in 0..self.exchanges[id].get.shares.len() {
             self.send_share(id, share as u16);
         }
@@ -103,7 +103,7 @@ impl Router {
 
     /// Assigns keys of several routes, one route after the other.
     fn assign_by_route(&mut self, id: u32, from: usize, keys: usize, verb: Verb, places: &mut Vec<u32>) {
-        let mut routes = std::mem::take(&mut self.routes_of_keys);
+        let mut routes = std::mem::take(&mut self.scratch.routes_of_keys);
         let exchange = &self.exchanges[id];
         let table = self.table_of(id);
         // Every key had a route when the request was taken, and has the same one still.
@@ -124,7 +124,7 @@ impl Router {
             places.clear();
         }
         routes.clear();
-        self.routes_of_keys = routes;
+        self.scratch.routes_of_keys = routes;
     }
 
     /// Puts keys of one route into shares.
@@ -175,7 +175,7 @@ impl Router {
 
     /// Cuts keys into equal parts, the remainder one each to the first: 5 keys on 3 servers are 2, 2 and 1.
     fn assign_evenly(&mut self, id: u32, target: Share, places: &[u32]) {
-        let mut servers = std::mem::take(&mut self.found);
+        let mut servers = std::mem::take(&mut self.scratch.servers);
         let pool = &self.table_of(id).pools[usize::from(target.pool)];
         servers.extend(pool.readers().map(|server| server.slot));
         if servers.is_empty() {
@@ -189,7 +189,7 @@ impl Router {
             self.assign_to(id, Share { server: server as u16, ..target }, mine);
             rest = others;
         }
-        self.found = servers;
+        self.scratch.servers = servers;
     }
 
     fn assign_to(&mut self, id: u32, target: Share, places: &[u32]) {
@@ -201,7 +201,7 @@ impl Router {
 
     /// Assigns each key to the one server that can answer it, or is to by the pool's rules.
     fn assign_to_owners(&mut self, id: u32, route: usize, pool: usize, places: &[u32], verb: Verb) {
-        self.share_of_server.fill(None);
+        self.scratch.share_of_server.fill(None);
         let now = self.now;
         let exchange = &mut self.exchanges[id];
         let table = &self.tables[usize::from(exchange.table)].table;
@@ -210,7 +210,7 @@ impl Router {
             let key = exchange.get.keys[*place as usize].of(&exchange.bytes);
             let key = renaming.server_key(key);
             let target = owner_share(table, route, pool, &key, verb, now);
-            let known = &mut self.share_of_server[usize::from(target.server)];
+            let known = &mut self.scratch.share_of_server[usize::from(target.server)];
             let is_same = |share: &u16| exchange.get.shares[usize::from(*share)].pool == target.pool;
             let share = known.filter(is_same).unwrap_or_else(|| exchange.open_share(target));
             *known = Some(exchange.assign(*place, share, renaming.lengthens()));

@@ -167,15 +167,15 @@ impl Router {
         let bytes = if route.renaming.is_none() {
             bytes
         } else {
-            route.renaming.value(bytes, &mut self.changed);
-            &self.changed
+            route.renaming.value(bytes, &mut self.scratch.renamed);
+            &self.scratch.renamed
         };
         let (client, is_wanted) = (exchange.client, exchange.is_wanted());
         let is_first = is_wanted && self.answers.is_first(client, id);
         let out = match is_wanted {
             _ if is_first => self.answers.output(client),
             true => &mut exchange.answer,
-            false => &mut self.nowhere,
+            false => &mut self.scratch.unwanted,
         };
         let (keys, asked) = (&exchange.get.keys, &exchange.bytes);
         let is_key = |place: u32| route.renaming.is_same(keys[place as usize].of(asked), key);
@@ -187,7 +187,7 @@ impl Router {
             self.answers.hold(client, bytes.len());
             self.answers.note_value(client, bytes.len());
         } else {
-            empty(&mut self.nowhere, limits::BUFFER_BYTES_KEPT);
+            empty(&mut self.scratch.unwanted, limits::BUFFER_BYTES_KEPT);
         }
         if share.missed_by.is_some() {
             self.fill_share(id, share, key);
@@ -226,10 +226,10 @@ impl Router {
         let out = match exchange.is_wanted() {
             true if self.answers.is_first(exchange.client, id) => self.answers.output(exchange.client),
             true => &mut exchange.answer,
-            false => &mut self.nowhere,
+            false => &mut self.scratch.unwanted,
         };
         exchange.get.gather.end(share, out);
-        self.nowhere.clear();
+        self.scratch.unwanted.clear();
     }
 
     /// Takes a reply, a line or a value, to anything but a get.

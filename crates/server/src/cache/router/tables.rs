@@ -39,7 +39,7 @@ impl Router {
         let table = self.fleet.table();
         self.servers.clone_from(&table.servers);
         self.lanes.resize_with(self.servers.len(), Lane::default);
-        self.share_of_server.resize(self.servers.len(), None);
+        self.scratch.share_of_server.resize(self.servers.len(), None);
         let unused = self.tables.iter().position(|used| used.exchanges == 0);
         let place = unused.unwrap_or(self.tables.len());
         if unused.is_none() {

@@ -126,13 +126,13 @@ impl Router {
         if way.renaming.is_none() {
             return put(self, route, incoming);
         }
-        let mut changed = std::mem::take(&mut self.changed);
+        let mut changed = std::mem::take(&mut self.scratch.renamed);
         let renamed = self.table().routes[route].renaming.request(request, input, &mut changed);
         let asked = match renamed {
             Some(renamed) => put(self, route, &Incoming { origin, request: &renamed, input: &changed }),
             None => self.refuse(incoming, BAD_FORMAT),
         };
-        self.changed = changed;
+        self.scratch.renamed = changed;
         asked
     }
 

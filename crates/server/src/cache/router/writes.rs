@@ -345,11 +345,11 @@ impl Router {
         find: impl FnOnce(&Self, &Request, &mut Vec<usize>),
     ) {
         let Some(request) = self.exchanges[id].request else { return };
-        let mut servers = std::mem::take(&mut self.found);
+        let mut servers = std::mem::take(&mut self.scratch.servers);
         find(self, &request, &mut servers);
         servers.iter().for_each(|server| each(self, *server));
         servers.clear();
-        self.found = servers;
+        self.scratch.servers = servers;
     }
 
     /// Whether a server can be sent this request. If it is away, the key of a write is noted for it.
