@@ -272,10 +272,10 @@ impl Engine for Pipelined {
             let since = self.silent_since(server)?;
             Some(patience().answer.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
         };
-        let look = self.router.until_look(now);
+        let check = self.router.until_check(now);
         // A moment longer, so that the deadline has passed when the thread wakes up.
         let links = self.links.iter().enumerate().filter_map(left);
-        links.chain(look).min().map(|wait| wait + Duration::from_millis(1))
+        links.chain(check).min().map(|wait| wait + Duration::from_millis(1))
     }
 
     fn waits_for_several(&self) -> usize {

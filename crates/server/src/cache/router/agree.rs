@@ -97,7 +97,7 @@ impl Router {
             return None;
         }
         let needed = self.needed(id)?;
-        let lacking = others.iter().filter(|reply| reply.verdict == Verdict::Not).count() as u16;
+        let lacking = others.iter().filter(|reply| reply.verdict == Verdict::NoEffect).count() as u16;
         let missing = exchange.write.followers_needed?.saturating_sub(lacking);
         (missing > 0).then(|| too_few(needed - missing, needed, "have done it"))
     }

@@ -41,7 +41,7 @@ impl Router {
         }
         let most = self.most(self.exchanges[id].aim.expiry_s);
         self.each_copy(id, |router, server| {
-            if server == decider || !router.receives(id, server) {
+            if server == decider || !router.can_send_else_note_missed(id, server) {
                 return;
             }
             if !may_be_old {

@@ -41,7 +41,7 @@ pub(super) enum Verdict {
     /// It took effect.
     Done,
     /// It had no effect, for a reason that the protocol foresees (such as `NOT_FOUND`).
-    Not,
+    NoEffect,
     /// It was refused, or it failed.
     Error,
 }
@@ -135,6 +135,12 @@ impl Get {
         self.shares.clear();
         self.gather.clear(limits::BUFFER_BYTES_KEPT);
         (self.is_on_one_route, self.way) = (false, None);
+    }
+
+    /// Adds a share without keys that goes where `target` does, and returns its number.
+    pub(super) fn open_share(&mut self, target: Share) -> u16 {
+        self.shares.push(Share { bytes: 0, ..target });
+        self.gather.share()
     }
 }
 
@@ -246,12 +252,6 @@ impl Exchange {
         (self.is_answered, self.is_over, self.is_own) = (false, false, false);
     }
 
-    /// Adds a share without keys that goes where `target` does, and returns its number.
-    pub(super) fn open_share(&mut self, target: Share) -> u16 {
-        self.get.shares.push(Share { bytes: 0, ..target });
-        self.get.gather.share()
-    }
-
     /// Puts a key into a share, or into a new one like it if the command would become too long, and returns the number
     /// of that share. As the server sees it, the key is longer by `added` bytes.
     pub(super) fn assign(&mut self, place: u32, share: u16, added: i64) -> u16 {
@@ -259,7 +259,7 @@ impl Exchange {
         let bytes = (1 + i64::from(self.get.keys[place as usize].len) + added) as u32;
         let target = self.get.shares[usize::from(share)];
         let fits = may_be_long || (target.bytes + bytes) as usize <= limits::GAT_BYTES_MAX;
-        let share = if fits { share } else { self.open_share(target) };
+        let share = if fits { share } else { self.get.open_share(target) };
         self.get.shares[usize::from(share)].bytes += bytes;
         self.get.gather.assign(place, share);
         share

@@ -105,7 +105,7 @@ impl Router {
     /// that wait there, unless these may concern one of the keys.
     pub(super) fn ask_get(&mut self, id: u32, server: usize, share: u16) {
         let lane = &self.lanes[server];
-        if self.keys_of(id, share).any(|key| lane.concerned.may_have(&key)) {
+        if self.keys_of(id, share).any(|key| lane.keys_behind.may_have(&key)) {
             self.lanes[server].close();
         }
         let is_joined = self.may_join(id, server, share);
@@ -178,15 +178,15 @@ impl Router {
     }
 }
 
-/// Adds to `concerned` the keys of a command, before which no `get` of these keys may be sent: none for a client's
+/// Adds to `keys` those of a command, before which no `get` of these keys may be sent: none for a client's
 /// `get`, one for another client's command with one key, and all keys for any other command (those are few).
-pub(super) fn note_concerned(concerned: &mut Keys, exchange: &Exchange, purpose: Purpose) {
+pub(super) fn note_keys(keys: &mut Keys, exchange: &Exchange, purpose: Purpose) {
     let is_clients = !exchange.is_own && matches!(purpose, Purpose::Share(_) | Purpose::Request);
     match &exchange.request {
         Some(Request { verb: Verb::Get | Verb::Gets, .. }) if is_clients => {}
         Some(request) if is_clients && request.keys == 1 && !request.verb.is_get() => {
-            plain_key(request, &exchange.bytes, |key| concerned.note(key));
+            plain_key(request, &exchange.bytes, |key| keys.note(key));
         }
-        _ => *concerned = Keys::ALL,
+        _ => *keys = Keys::ALL,
     }
 }

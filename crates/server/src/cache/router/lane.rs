@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use super::joined::{Gets, Keys, note_concerned};
+use super::joined::{Gets, Keys, note_keys};
 use super::{Router, follow};
 use crate::cache::deletion::Deletion;
 use crate::cache::limits;
@@ -50,6 +50,19 @@ pub(super) struct Expected {
     pub(super) since: u64,
 }
 
+/// How far the commands of a lane have been sent since it was last empty.
+#[derive(Default)]
+struct Sending {
+    /// How many commands were added.
+    added: usize,
+    /// Whether any bytes were sent, so that a command may have been sent in part.
+    is_cut: bool,
+    /// After a cut: how many bytes at the front of the output are the rest of a command and those that waited behind it.
+    cut_bytes: usize,
+    /// How many commands were added since the cut.
+    added_since_cut: usize,
+}
+
 /// The way to one server.
 #[derive(Default)]
 pub(super) struct Lane {
@@ -57,20 +70,14 @@ pub(super) struct Lane {
     /// Gets that are not in `output` yet, so that others can be joined to them: see `joined.rs`.
     pub(super) gets: Gets,
     /// Offset in `output` at which the joined gets are inserted.
-    gets_go: usize,
-    /// How many of the `expected` replies are for commands behind `gets_go`, and which keys those commands concern.
-    behind: usize,
-    pub(super) concerned: Keys,
+    gets_offset: usize,
+    /// How many of the `expected` replies are for commands behind that offset, and which keys those commands concern.
+    expected_behind: usize,
+    pub(super) keys_behind: Keys,
     pub(super) expected: VecDeque<Expected>,
     /// Whether the server may have been sent something that it has not answered.
     pub(super) owes: bool,
-    /// How many of the `expected` replies were asked for since all had been sent, and whether bytes were sent since.
-    pub(super) fresh: usize,
-    pub(super) is_cut: bool,
-    /// After a command was sent in part: how many bytes at the front of `output` are its rest and the commands that
-    /// waited behind it, and how many commands were added since.
-    pub(super) begun: usize,
-    pub(super) later: usize,
+    sending: Sending,
     /// Whether this thread is counted among the server's users.
     pub(super) used: bool,
 }
@@ -79,18 +86,18 @@ impl Lane {
     /// Fixes the order of what waits to be sent: gets that are asked from now on go behind it.
     pub(super) fn close(&mut self) {
         if self.gets.len() > 0 {
-            self.gets.move_to(&mut self.output, self.gets_go);
+            self.gets.move_to(&mut self.output, self.gets_offset);
         }
         self.gets_go_last();
     }
 
     fn gets_go_last(&mut self) {
-        (self.gets_go, self.behind, self.concerned) = (self.output.len(), 0, Keys::default());
+        (self.gets_offset, self.expected_behind, self.keys_behind) = (self.output.len(), 0, Keys::default());
     }
 
     /// Returns the expected reply to the last of the gets to which others can still be joined.
     pub(super) fn last_get(&mut self) -> Option<&mut Expected> {
-        let place = self.expected.len().checked_sub(self.behind + 1)?;
+        let place = self.expected.len().checked_sub(self.expected_behind + 1)?;
         self.expected.get_mut(place)
     }
 }
@@ -109,7 +116,7 @@ impl Router {
     #[must_use]
     pub fn begun(&self, server: usize) -> &[u8] {
         let lane = &self.lanes[server];
-        &lane.output[..lane.begun]
+        &lane.output[..lane.sending.cut_bytes]
     }
 
     /// Notes that sending to a server begins: from now on it is unknown how much of its commands the server has.
@@ -127,13 +134,13 @@ impl Router {
     #[must_use]
     pub fn is_even(&self, server: usize) -> bool {
         let lane = &self.lanes[server];
-        !lane.is_cut && lane.expected.len() <= lane.fresh
+        !lane.sending.is_cut && lane.expected.len() <= lane.sending.added
     }
 
     /// Whether a command to a server was sent in part.
     #[must_use]
     pub fn is_cut(&self, server: usize) -> bool {
-        self.lanes[server].is_cut
+        self.lanes[server].sending.is_cut
     }
 
     /// Notes that a new connection gets all that waits for a server, since no reply is to come over the old one.
@@ -143,26 +150,27 @@ impl Router {
 
     /// Notes that the first `bytes` of what waits for a server were sent.
     pub fn sent(&mut self, server: usize, bytes: usize) {
-        self.lanes[server].close();
-        let Lane { output, owes, expected, fresh, is_cut, begun, later, .. } = &mut self.lanes[server];
+        let lane = &mut self.lanes[server];
+        lane.close();
+        let Lane { output, owes, expected, sending, .. } = lane;
         *owes |= bytes > 0;
-        *is_cut |= bytes > 0;
+        sending.is_cut |= bytes > 0;
         if bytes == output.len() {
-            (*fresh, *is_cut, *begun, *later) = (0, false, 0, 0);
+            *sending = Sending::default();
             empty(output, limits::READ_BYTES);
             *owes &= !expected.is_empty();
         } else {
             output.drain(..bytes);
-            if bytes < *begun {
-                *begun -= bytes;
-            } else if bytes == *begun && bytes > 0 {
+            if bytes < sending.cut_bytes {
+                sending.cut_bytes -= bytes;
+            } else if bytes == sending.cut_bytes && bytes > 0 {
                 // What is left was added later, and nothing of it was sent.
-                (*fresh, *is_cut, *begun, *later) = (*later, false, 0, 0);
+                *sending = Sending { added: sending.added_since_cut, ..Sending::default() };
             } else if bytes > 0 {
-                (*begun, *later) = (output.len(), 0);
+                (sending.cut_bytes, sending.added_since_cut) = (output.len(), 0);
             }
         }
-        self.lanes[server].gets_go_last();
+        lane.gets_go_last();
     }
 
     /// Stamps every request asked so far, and not stamped yet, as sent at this time.
@@ -214,8 +222,8 @@ impl Router {
     /// user of the server, though nothing is sent yet: a lost one stays away while this thread has anything for it.
     pub(super) fn expect(&mut self, id: u32, server: usize, purpose: Purpose, shape: Shape) {
         let lane = &mut self.lanes[server];
-        lane.behind += 1;
-        note_concerned(&mut lane.concerned, &self.exchanges[id], purpose);
+        lane.expected_behind += 1;
+        note_keys(&mut lane.keys_behind, &self.exchanges[id], purpose);
         let place = lane.expected.len();
         self.expect_at(place, server, Expected { exchange: id, purpose, shape, since: self.now });
     }
@@ -223,7 +231,7 @@ impl Router {
     /// Expects the reply to a `get` that was just added to a lane's `gets`: before those to commands behind them.
     pub(super) fn expect_get(&mut self, id: u32, server: usize, share: u16) {
         let lane = &self.lanes[server];
-        let place = lane.expected.len().saturating_sub(lane.behind);
+        let place = lane.expected.len().saturating_sub(lane.expected_behind);
         let purpose = Purpose::Share(share);
         let expected = Expected { exchange: id, purpose, shape: Shape::Values, since: self.now };
         self.expect_at(place, server, expected);
@@ -234,7 +242,8 @@ impl Router {
         if !std::mem::replace(&mut lane.used, true) {
             its.health.add_user();
         }
-        (lane.fresh, lane.later) = (lane.fresh + 1, lane.later + 1);
+        lane.sending.added += 1;
+        lane.sending.added_since_cut += 1;
         lane.expected.insert(place, expected);
         its.counts.requests.fetch_add(1, Ordering::Relaxed);
         self.exchanges[expected.exchange].pending += 1;
@@ -245,7 +254,7 @@ impl Router {
     pub fn let_go(&mut self, server: usize) {
         let lane = &mut self.lanes[server];
         if lane.expected.is_empty() {
-            (lane.owes, lane.fresh, lane.is_cut, lane.begun, lane.later) = (false, 0, false, 0, 0);
+            (lane.owes, lane.sending) = (false, Sending::default());
             lane.output.clear();
             lane.gets_go_last();
         }
@@ -256,9 +265,10 @@ impl Router {
 
     /// Deletes the key of an exchange on a server: now, or before it takes part again.
     pub(super) fn delete(&mut self, id: u32, server: usize) {
-        let Some(request) = self.exchanges[id].request.filter(|_| self.receives(id, server)) else {
+        let Some(request) = self.exchanges[id].request else { return };
+        if !self.can_send_else_note_missed(id, server) {
             return;
-        };
+        }
         let exchange = &self.exchanges[id];
         let deletion = Deletion::of(request.key.of(&exchange.bytes), request.base64);
         if deletion.concerns(&self.servers[server].dialect) {

@@ -116,8 +116,7 @@ impl Router {
         self.servers[usize::from(share.server)].health.count_cache_misses(places.len() as u32);
         let missed_by = Some(MissedBy::Replica(share.server));
         let exchange = &mut self.exchanges[id];
-        let number = exchange.get.gather.share();
-        exchange.get.shares.push(Share { server: other, missed_by, ..share });
+        let number = exchange.get.open_share(Share { server: other, missed_by, ..share });
         places.iter().for_each(|place| exchange.get.gather.assign(*place, number));
         self.send_share(id, number);
     }
@@ -153,8 +152,7 @@ impl Router {
                         missed_by: Some(missed_by),
                         ..share
                     };
-                    exchange.get.shares.push(second);
-                    exchange.get.gather.share()
+                    exchange.get.open_share(second)
                 },
                 |known| (first + known) as u16,
             );
@@ -247,7 +245,7 @@ impl Router {
     /// Copies the key of a decision to a replica that lacked it and so could not follow. The copy takes over the claim.
     pub(super) fn fill_follower(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
-        let lacks = exchange.write.replies.iter().skip(1).find(|reply| reply.verdict == Verdict::Not);
+        let lacks = exchange.write.replies.iter().skip(1).find(|reply| reply.verdict == Verdict::NoEffect);
         let (Some(decider), Some(lacks)) = (exchange.write.replies.first(), lacks) else { return };
         let Some(request) = exchange.request.filter(|request| !request.verb.is_delete()) else { return };
         let (decider, missed_by) = (usize::from(decider.server), MissedBy::Replica(lacks.server));
@@ -322,7 +320,7 @@ impl Router {
 
     /// Stores a value that was fetched from `server` where it was missed, unless it expires now or is to be replaced.
     pub(super) fn store_fetched(&mut self, id: u32, server: usize, reply: &[u8]) {
-        if self.gives_back(id, server, reply) {
+        if self.give_back_if_won(id, server, reply) {
             self.exchanges[id].plan = Plan::Clean;
             return;
         }
@@ -355,7 +353,7 @@ impl Router {
 
     /// Gives back the right to replace a value, if `reply` grants it, so that the next reader gets it: a server grants
     /// it once, and the router cannot use it. Returns whether `reply` did.
-    pub(super) fn gives_back(&mut self, id: u32, server: usize, reply: &[u8]) -> bool {
+    pub(super) fn give_back_if_won(&mut self, id: u32, server: usize, reply: &[u8]) -> bool {
         let exchange = &self.exchanges[id];
         let (Some(request), Some(token)) = (exchange.request, won(reply)) else { return false };
         let base64: &[u8] = if request.base64 { b" b" } else { b"" };

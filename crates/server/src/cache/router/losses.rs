@@ -140,7 +140,7 @@ impl Router {
         }
         // If no server could tell whether the keys exist, that is an error, unless the pool's rules say otherwise. If
         // one has missed them before, they are missed.
-        if is_unsaid(failed.missed_by) {
+        if is_unanswered(failed.missed_by) {
             self.note_absent_get(id, failed.route, server);
         }
         let exchange = &mut self.exchanges[id];
@@ -186,10 +186,7 @@ impl Router {
             let is_it = |known: &Share| known.server == other.server && known.pool == other.pool;
             let number = match exchange.get.shares[first..].iter().position(is_it) {
                 Some(known) => (first + known) as u16,
-                None => {
-                    exchange.get.shares.push(*other);
-                    exchange.get.gather.share()
-                }
+                None => exchange.get.open_share(*other),
             };
             exchange.get.gather.assign(*place, number);
         }
@@ -215,7 +212,7 @@ impl Router {
                     self.exchanges[id].meta_get.falls_through = falls_through;
                     self.send_whole(id, other);
                 }
-                None if !is_unsaid(self.exchanges[id].meta_get.missed_by) => self.miss_whole(id),
+                None if !is_unanswered(self.exchanges[id].meta_get.missed_by) => self.miss_whole(id),
                 None if self.look_up_whole(id, None) => {}
                 None if self.exchanges[id].request.is_some_and(|asked| asked.verb == Verb::MetaGet) => {
                     let route = self.exchanges[id].aim.route;
@@ -242,8 +239,8 @@ impl Router {
     /// (for a token, say) goes to the replica that decides now.
     fn stand_in(&self, id: u32, server: usize) -> Option<(usize, Aim)> {
         let exchange = &self.exchanges[id];
-        let was_tried = exchange.is_bound || exchange.tries >= self.lanes.len();
-        if was_tried || !self.fleet.ejects() || exchange.meta_get.missed_by.is_some() {
+        let is_last_try = exchange.is_bound || exchange.tries >= self.lanes.len();
+        if is_last_try || !self.fleet.ejects() || exchange.meta_get.missed_by.is_some() {
             return None;
         }
         let (request, table) = (exchange.request?, self.table_of(id));
@@ -303,6 +300,6 @@ impl Router {
 }
 
 /// Whether no server has missed yet what is looked up.
-fn is_unsaid(missed_by: Option<MissedBy>) -> bool {
+fn is_unanswered(missed_by: Option<MissedBy>) -> bool {
     matches!(missed_by, None | Some(MissedBy::SilentPool))
 }

@@ -156,9 +156,9 @@ pub struct Router {
     paused: Vec<u32>,
     scratch: Scratch,
     /// When the requests under way are next checked for those that take too long.
-    look_at: u64,
-    /// Whether the last check spared them, since the thread itself had been stopped.
-    spares: bool,
+    next_check_at: u64,
+    /// Whether the last check was skipped, since the thread itself had been stopped.
+    has_skipped_check: bool,
     /// How many values are on their way from one server to another.
     fills: usize,
     /// Flushes of this router's clients.
@@ -190,8 +190,8 @@ impl Router {
             unstamped: Vec::new(),
             paused: Vec::new(),
             scratch: Scratch::default(),
-            look_at: 0,
-            spares: false,
+            next_check_at: 0,
+            has_skipped_check: false,
             fills: 0,
             flushes: OwnFlushes::default(),
         };
@@ -353,7 +353,7 @@ impl Router {
     fn finish(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.is_over = true;
-        let (is_nobodys, is_own) = (exchange.client == NOBODY, exchange.is_own);
+        let (has_no_client, is_own) = (exchange.client == NOBODY, exchange.is_own);
         if let Some(claim) = exchange.claim.take() {
             // Of the router's own exchanges only fills have claims.
             self.fills -= usize::from(is_own);
@@ -364,7 +364,7 @@ impl Router {
         }
         self.end_flush(id);
         self.conclude(id);
-        if is_nobodys {
+        if has_no_client {
             self.recycle(id);
         }
     }

@@ -21,33 +21,33 @@ use crate::cache::table::Route;
 const LATE: &[u8] = b"SERVER_ERROR no answer in time\r\n";
 
 /// How many checks are made within the shortest limit: by one such interval a request may exceed its own.
-const LOOKS: u64 = 8;
+const CHECKS: u64 = 8;
 
 /// Longest time between two checks.
-const LOOK_EVERY_MAX_NS: u64 = 250_000_000;
+const CHECK_EVERY_MAX_NS: u64 = 250_000_000;
 
 impl Router {
     /// Returns how long until the requests under way are to be checked; `None`: none is under way.
     #[must_use]
-    pub fn until_look(&self, now: u64) -> Option<Duration> {
+    pub fn until_check(&self, now: u64) -> Option<Duration> {
         let is_idle = self.tables.iter().all(|used| used.exchanges == 0);
-        (!is_idle).then(|| Duration::from_nanos(self.look_at.saturating_sub(now)))
+        (!is_idle).then(|| Duration::from_nanos(self.next_check_at.saturating_sub(now)))
     }
 
     /// Answers the requests that have taken too long. Returns the servers whose next reply is not complete after the
     /// longest limit: their connections are of no more use.
     pub fn give_up_overdue(&mut self) -> Vec<usize> {
         let mut servers = Vec::new();
-        if self.now < self.look_at {
+        if self.now < self.next_check_at {
             return servers;
         }
         let (shortest, longest) = self.table().timeouts_ns();
-        let every = (shortest / LOOKS).clamp(1, LOOK_EVERY_MAX_NS);
+        let every = (shortest / CHECKS).clamp(1, CHECK_EVERY_MAX_NS);
         // If this check is much later than planned, the thread was stopped: what came meanwhile must be read first.
-        let were_stopped = self.now - self.look_at > every + LOOK_EVERY_MAX_NS;
-        self.spares = were_stopped && !self.spares;
-        self.look_at = self.now + every;
-        if self.spares {
+        let were_stopped = self.now - self.next_check_at > every + CHECK_EVERY_MAX_NS;
+        self.has_skipped_check = were_stopped && !self.has_skipped_check;
+        self.next_check_at = self.now + every;
+        if self.has_skipped_check {
             return servers;
         }
         for id in self.exchanges.ids() {

@@ -195,7 +195,7 @@ impl Router {
     fn assign_to(&mut self, id: u32, target: Share, places: &[u32]) {
         let added = self.table_of(id).routes[usize::from(target.route)].renaming.lengthens();
         let exchange = &mut self.exchanges[id];
-        let first = exchange.open_share(target);
+        let first = exchange.get.open_share(target);
         places.iter().fold(first, |share, place| exchange.assign(*place, share, added));
     }
 
@@ -212,7 +212,7 @@ impl Router {
             let target = owner_share(table, route, pool, &key, verb, now);
             let known = &mut self.scratch.share_of_server[usize::from(target.server)];
             let is_same = |share: &u16| exchange.get.shares[usize::from(*share)].pool == target.pool;
-            let share = known.filter(is_same).unwrap_or_else(|| exchange.open_share(target));
+            let share = known.filter(is_same).unwrap_or_else(|| exchange.get.open_share(target));
             *known = Some(exchange.assign(*place, share, renaming.lengthens()));
         }
     }
@@ -415,7 +415,7 @@ impl Router {
     pub(super) fn send_whole(&mut self, id: u32, server: usize) -> bool {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return false };
-        if self.is_full(server) || !self.receives(id, server) {
+        if self.is_full(server) || !self.can_send_else_note_missed(id, server) {
             self.fail_whole(id, server);
             return false;
         }

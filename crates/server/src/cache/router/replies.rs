@@ -214,8 +214,7 @@ impl Router {
     /// Settles keys of a share as missed for good.
     pub(super) fn miss(&mut self, id: u32, share: Share, places: &[u32]) {
         let exchange = &mut self.exchanges[id];
-        let last = exchange.get.gather.share();
-        exchange.get.shares.push(share);
+        let last = exchange.get.open_share(share);
         places.iter().for_each(|place| exchange.get.gather.assign(*place, last));
         self.settle_share(id, last);
     }
@@ -272,7 +271,7 @@ impl Router {
                     self.note_follower(id);
                 } else {
                     // A replica without the key holds nothing wrong, and only lacks the key.
-                    let verdict = if lacks(bytes) { Verdict::Not } else { Verdict::Error };
+                    let verdict = if lacks(bytes) { Verdict::NoEffect } else { Verdict::Error };
                     exchange.write.note_reply(server, verdict, b"");
                 }
             }
@@ -339,30 +338,37 @@ impl Router {
 
     /// Takes the next steps of an exchange, until something is to come for it or it is answered.
     pub(super) fn step_on(&mut self, id: u32) {
-        let mut goes_on = true;
-        while goes_on && self.exchanges[id].pending == 0 {
-            goes_on = match self.exchanges[id].plan {
-                Plan::Gather => self.end_step(id),
+        while self.exchanges[id].pending == 0 {
+            match self.exchanges[id].plan {
+                Plan::Gather if self.has_more_steps(id) => {
+                    if self.answers.held_for(self.exchanges[id].client) > limits::OUTPUT_BYTES_PAUSE {
+                        return self.paused.push(id);
+                    }
+                    self.ask_step(id);
+                }
+                Plan::Gather => return self.end_get(id),
                 Plan::Fan => self.end_fan(id),
                 Plan::Decide => self.end_decision(id),
                 Plan::Follow => self.end_following(id),
-                Plan::Relay | Plan::Create | Plan::Clean | Plan::Fetch => self.end(id),
-            };
+                Plan::Relay | Plan::Create | Plan::Clean | Plan::Fetch => {
+                    if !self.forget_if_flushed(id) {
+                        return self.end(id);
+                    }
+                    self.exchanges[id].plan = Plan::Clean;
+                }
+            }
         }
     }
 
-    /// Takes the next step of a get after one is answered, or ends it. Returns false if the get is paused or has ended.
-    fn end_step(&mut self, id: u32) -> bool {
+    /// Whether a get has keys that are still to be asked for.
+    fn has_more_steps(&self, id: u32) -> bool {
         let exchange = &self.exchanges[id];
-        let more = exchange.get.gather.assigned() < exchange.get.keys.len() && exchange.error.is_empty();
-        if more && exchange.is_wanted() {
-            if self.answers.held_for(exchange.client) > limits::OUTPUT_BYTES_PAUSE {
-                self.paused.push(id);
-                return false;
-            }
-            self.ask_step(id);
-            return true;
-        }
+        let is_more = exchange.get.gather.assigned() < exchange.get.keys.len();
+        is_more && exchange.error.is_empty() && exchange.is_wanted()
+    }
+
+    /// Ends a get: all its keys are answered, or after an error, or without its client, no more are asked for.
+    fn end_get(&mut self, id: u32) {
         self.note_cost(id);
         self.count_keys(id);
         let exchange = &mut self.exchanges[id];
@@ -375,7 +381,6 @@ impl Router {
         self.reply_to_client(id, if error.is_empty() { b"END\r\n" } else { &error });
         self.exchanges[id].error = error;
         self.finish(id);
-        false
     }
 
     /// Notes how long a get took, if its way was chosen by cost and all of it was asked and answered.
@@ -404,12 +409,8 @@ impl Router {
         }
     }
 
-    /// Ends an exchange, with the error that was noted, if any. Returns true if a flush has its key deleted first.
-    fn end(&mut self, id: u32) -> bool {
-        if self.forget_if_flushed(id) {
-            self.exchanges[id].plan = Plan::Clean;
-            return true;
-        }
+    /// Ends an exchange, with the error that was noted, if any.
+    fn end(&mut self, id: u32) {
         let error = std::mem::take(&mut self.exchanges[id].error);
         if !error.is_empty() {
             self.exchanges[id].ending = Some(Ending::Error);
@@ -417,11 +418,10 @@ impl Router {
         }
         self.exchanges[id].error = error;
         self.finish(id);
-        false
     }
 
     /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted.
-    fn end_fan(&mut self, id: u32) -> bool {
+    fn end_fan(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Clean;
         let (was_answered, is_refused) = (exchange.is_answered, exchange.ending == Some(Ending::Error));
@@ -446,7 +446,6 @@ impl Router {
                 self.each_copy(id, |router, server| router.delete(id, server));
             }
         }
-        true
     }
 
     /// Answers an exchange with what a server said.
@@ -473,23 +472,22 @@ impl Router {
     }
 
     /// Tells the other copies to follow after one replica has decided. If that one refused, see `undone.rs`.
-    fn end_decision(&mut self, id: u32) -> bool {
+    fn end_decision(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
         if exchange.is_wanted() {
             self.answers.fence(exchange.client, false);
         }
         let Some(reply) = exchange.write.replies.first().copied() else {
             self.exchanges[id].plan = Plan::Clean;
-            return true;
+            return;
         };
         let outcome = self.outcome(id);
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Follow;
-        let Some(request) = exchange.request else { return true };
+        let Some(request) = exchange.request else { return };
         self.wait_for_followers(id);
         if reply.verdict != Verdict::Done {
-            self.note_undone(id, &request, reply);
-            return true;
+            return self.note_undone(id, &request, reply);
         }
         let (most, now_s) = (self.most(self.exchanges[id].aim.expiry_s), self.now_s());
         self.each_copy(id, |router, server| {
@@ -500,7 +498,7 @@ impl Router {
             if router.is_crowded(server) {
                 return router.delete(id, server);
             }
-            if router.receives(id, server) {
+            if router.can_send_else_note_missed(id, server) {
                 let bytes = &router.exchanges[id].bytes;
                 let outcome = outcome.as_deref().map(|outcome| (outcome, now_s));
                 let shape = follow::follow(&request, bytes, outcome, most, &mut router.lanes[server].output);
@@ -508,7 +506,6 @@ impl Router {
             }
         });
         self.forget_elsewhere(id);
-        true
     }
 
     /// Returns what the decider holds now, if it was asked: its second reply.
@@ -521,24 +518,22 @@ impl Router {
         let decider = usize::from(exchange.write.replies.first()?.server);
         exchange.write.replies.truncate(1);
         // A stale value must not be stored elsewhere as if it were fresh.
-        outcome.filter(|outcome| !self.gives_back(id, decider, outcome))
+        outcome.filter(|outcome| !self.give_back_if_won(id, decider, outcome))
     }
 
     /// Ends a decision. Replicas that did not do the same hold something else now: the key is deleted there, at once or
     /// before they come back. A replica that lacked the key gets it. If too few did the same, the key is deleted everywhere
     /// and the answer is an error.
-    fn end_following(&mut self, id: u32) -> bool {
+    fn end_following(&mut self, id: u32) {
         self.exchanges[id].plan = Plan::Clean;
         if let Some(words) = self.too_few_followed(id) {
             // The client is told when the key is deleted.
             self.exchanges[id].error = words;
-            self.each_copy(id, |router, server| router.delete(id, server));
-            return true;
+            return self.each_copy(id, |router, server| router.delete(id, server));
         }
         self.answer_decision(id);
         self.delete_where(id, 1, |reply| reply.verdict == Verdict::Error);
         self.fill_follower(id);
-        true
     }
 }
 
@@ -559,7 +554,7 @@ fn verdict(bytes: &[u8]) -> Verdict {
     let word = bytes.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
     match word {
         b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" | b"HD" | b"VA" => Verdict::Done,
-        b"NOT_FOUND" | b"NOT_STORED" | b"EXISTS" | b"NF" | b"NS" | b"EX" | b"EN" => Verdict::Not,
+        b"NOT_FOUND" | b"NOT_STORED" | b"EXISTS" | b"NF" | b"NS" | b"EX" | b"EN" => Verdict::NoEffect,
         [b'0'..=b'9', ..] => Verdict::Done,
         _ => Verdict::Error,
     }
@@ -580,7 +575,7 @@ fn is_miss(bytes: &[u8]) -> bool {
 fn ending(bytes: &[u8]) -> Ending {
     match verdict(bytes) {
         Verdict::Done => Ending::Ok,
-        Verdict::Not => Ending::Null,
+        Verdict::NoEffect => Ending::Null,
         Verdict::Error if reply::is_error(bytes) => Ending::Error,
         // `ME …`, which no write answers.
         Verdict::Error => Ending::Ok,

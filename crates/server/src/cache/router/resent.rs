@@ -47,8 +47,8 @@ impl Router {
         let exchange = &self.exchanges[id];
         let is_settled = exchange.is_answered || exchange.is_own || exchange.table != self.current;
         // A command to every server has no key that another server could take.
-        let is_for_key = request.keys > 0;
-        if is_settled || !is_for_key || !is_write(&request) || !self.is_nobodys(id, &request, command) {
+        let is_write_of_key = request.keys > 0 && is_write(&request);
+        if is_settled || !is_write_of_key || !self.can_be_taken_elsewhere(id, &request, command) {
             return false;
         }
         let (decides, route) = (decides(&request, command), usize::from(exchange.aim.route));
@@ -81,7 +81,7 @@ impl Router {
     }
 
     /// Whether no server that was asked for a write can still do it, and one that was not asked can take it.
-    fn is_nobodys(&self, id: u32, request: &Request, command: &[u8]) -> bool {
+    fn can_be_taken_elsewhere(&self, id: u32, request: &Request, command: &[u8]) -> bool {
         let (exchange, table) = (&self.exchanges[id], self.table());
         let pool = usize::from(exchange.aim.pool);
         let home = table.routes[usize::from(exchange.aim.route)].pool;

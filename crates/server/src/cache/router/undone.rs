@@ -20,7 +20,7 @@ impl Router {
             self.forget_where(id, |server| server != usize::from(decided.server));
         } else if may_have_dropped(request, said) {
             self.forget_where(id, |_| true);
-        } else if decided.verdict == Verdict::Not {
+        } else if decided.verdict == Verdict::NoEffect {
             self.note_cold_copy(id, usize::from(decided.server));
         }
     }
@@ -46,7 +46,7 @@ impl Router {
         });
         // It is unknown which of several have it by now.
         if let Some(server) = fastrand::choice(cold) {
-            self.exchanges[id].write.note_reply(server, Verdict::Not, b"");
+            self.exchanges[id].write.note_reply(server, Verdict::NoEffect, b"");
         }
     }
 }

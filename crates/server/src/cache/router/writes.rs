@@ -63,7 +63,7 @@ impl Router {
         if !self.refuse_for_absent(id) {
             // Notes the key for servers that are away. Those that are back by then get the decision with the others.
             self.each_copy(id, |router, server| {
-                let _ = router.receives(id, server);
+                let _ = router.can_send_else_note_missed(id, server);
             });
             if self.send_whole(id, decider) {
                 self.ask_outcome(id, decider);
@@ -136,7 +136,7 @@ impl Router {
         self.each_copy(id, |router, server| {
             let is_live = router.servers[server].health.is_live();
             let is_refused = is_live && may_be_refused && router.is_full(server);
-            if !is_refused && router.receives(id, server) {
+            if !is_refused && router.can_send_else_note_missed(id, server) {
                 first.get_or_insert(server);
                 let shape = command(&request, input, most, &mut router.lanes[server].output);
                 router.expect(id, server, Purpose::Request, shape);
@@ -219,7 +219,7 @@ impl Router {
         (exchange.plan, exchange.is_bound, exchange.is_unclaimed) = (Plan::Relay, true, true);
         self.tables[usize::from(self.current)].unclaimed += 1;
         self.line_up(id);
-        if !self.is_full(owner) && self.receives(id, owner) {
+        if !self.is_full(owner) && self.can_send_else_note_missed(id, owner) {
             let shape = command(request, input, None, &mut self.lanes[owner].output);
             self.expect(id, owner, Purpose::Request, shape);
         } else {
@@ -295,7 +295,7 @@ impl Router {
     /// Touches a key in the old pool too (whose place this one takes): what has expired here is looked for there.
     fn touch_old(&mut self, id: u32) {
         self.each_old(id, |router, server| {
-            if router.receives(id, server)
+            if router.can_send_else_note_missed(id, server)
                 && let Some(request) = router.exchanges[id].request
             {
                 let bytes = &router.exchanges[id].bytes;
@@ -352,15 +352,11 @@ impl Router {
         self.scratch.servers = servers;
     }
 
-    /// Whether a server can be sent this request. If it is away, the key of a write is noted for it.
-    pub(super) fn receives(&self, id: u32, server: usize) -> bool {
-        !self.servers[server].health.is_away() || self.must_send(id, server)
-    }
-
-    /// Notes the key of a write for a server that is away. Returns whether it is back and must get the write.
-    pub(super) fn must_send(&self, id: u32, server: usize) -> bool {
-        let exchange = &self.exchanges[id];
-        exchange.changes() && !self.servers[server].health.note_missed_write(self.missed_write(id))
+    /// Whether a server can be sent this request. For one that is away the key of a write is noted, unless it has come
+    /// back meanwhile and so must get the write.
+    pub(super) fn can_send_else_note_missed(&self, id: u32, server: usize) -> bool {
+        let health = &self.servers[server].health;
+        !health.is_away() || self.exchanges[id].changes() && !health.note_missed_write(self.missed_write(id))
     }
 
     /// Returns what a server misses that does not get this write; `None`: everything, by a `flush_all`.
