@@ -20,7 +20,8 @@
 //! | `follow.rs` | what replicas are told after one of them has decided |
 //! | `lane.rs` | the way to one server: what is to be sent, which replies are to come |
 //! | `joined.rs` | gets of several requests in one command |
-//! | `replies.rs` | replies, and the steps that follow from them |
+//! | `replies.rs` | what servers say, and which requests it is for |
+//! | `steps.rs` | the next step of a request when all replies to the last one have come |
 //! | `undone.rs` | what becomes of the other copies when the decider did not do what it was asked |
 //! | `flushed.rs` | flushes that run beside a write |
 //! | `agree.rs` | when enough servers have replied to a write for an answer |
@@ -48,6 +49,7 @@ mod reads;
 mod replies;
 mod resent;
 mod shadow;
+mod steps;
 mod tables;
 mod taking;
 mod undone;

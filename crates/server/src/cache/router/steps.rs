@@ -1,0 +1,214 @@
+//! Steps: what is done for an exchange when all replies to its last step have come.
+
+use std::sync::atomic::Ordering;
+
+use posthaste_measure::Ending;
+
+use super::exchange::{Plan, Reply, Verdict};
+use super::lane::Purpose;
+use super::replies::ending;
+use super::writes::stores;
+use super::{Router, follow};
+use crate::cache::limits;
+
+impl Router {
+    /// Takes the next steps of an exchange, until something is to come for it or it is answered.
+    pub(super) fn step_on(&mut self, id: u32) {
+        while self.exchanges[id].pending == 0 {
+            match self.exchanges[id].plan {
+                Plan::Gather if self.has_more_steps(id) => {
+                    if self.answers.held_for(self.exchanges[id].client) > limits::OUTPUT_BYTES_PAUSE {
+                        return self.paused.push(id);
+                    }
+                    self.ask_step(id);
+                }
+                Plan::Gather => return self.end_get(id),
+                Plan::Fan => self.end_fan(id),
+                Plan::Decide => self.end_decision(id),
+                Plan::Follow => self.end_following(id),
+                Plan::Relay | Plan::Create | Plan::Clean | Plan::Fetch => {
+                    if !self.forget_if_flushed(id) {
+                        return self.end(id);
+                    }
+                    self.exchanges[id].plan = Plan::Clean;
+                }
+            }
+        }
+    }
+
+    /// Whether a get has keys that are still to be asked for.
+    fn has_more_steps(&self, id: u32) -> bool {
+        let exchange = &self.exchanges[id];
+        let is_more = exchange.get.gather.assigned() < exchange.get.keys.len();
+        is_more && exchange.error.is_empty() && exchange.is_wanted()
+    }
+
+    /// Ends a get: all its keys are answered, or after an error, or without its client, no more are asked for.
+    fn end_get(&mut self, id: u32) {
+        self.note_cost(id);
+        self.count_keys(id);
+        let exchange = &mut self.exchanges[id];
+        exchange.ending = Some(match (exchange.error.is_empty(), exchange.get.gather.hits()) {
+            (false, _) => Ending::Error,
+            (true, 0) => Ending::Null,
+            _ => Ending::Ok,
+        });
+        let error = std::mem::take(&mut exchange.error);
+        self.reply_to_client(id, if error.is_empty() { b"END\r\n" } else { &error });
+        self.exchanges[id].error = error;
+        self.finish(id);
+    }
+
+    /// Notes how long a get took, if its way was chosen by cost and all of it was asked and answered.
+    fn note_cost(&self, id: u32) {
+        let exchange = &self.exchanges[id];
+        let is_whole = exchange.get.gather.assigned() == exchange.get.keys.len() && exchange.error.is_empty();
+        let (Some(way), sent @ 1.., true) = (exchange.get.way, exchange.record.stamps.sent, is_whole) else {
+            return;
+        };
+        let Some(route) = self.route_of(id) else { return };
+        let costs = &self.table_of(id).pools[route.pool].costs;
+        costs.note(exchange.get.keys.len(), way, self.now.saturating_sub(sent));
+    }
+
+    /// Counts the hits and misses of a get among the keys that were asked for: after its client left, not all are.
+    /// Where a server did not answer, misses are unknown and not counted.
+    fn count_keys(&self, id: u32) {
+        let exchange = &self.exchanges[id];
+        let (asked, hits) = (exchange.get.gather.assigned() as u64, u64::from(exchange.get.gather.hits()));
+        // One of the two is mostly 0, and all threads share these counters.
+        if hits > 0 {
+            self.fleet.hits.fetch_add(hits, Ordering::Relaxed);
+        }
+        if asked > hits && exchange.error.is_empty() {
+            self.fleet.misses.fetch_add(asked - hits, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends an exchange, with the error that was noted, if any.
+    fn end(&mut self, id: u32) {
+        let error = std::mem::take(&mut self.exchanges[id].error);
+        if !error.is_empty() {
+            self.exchanges[id].ending = Some(Ending::Error);
+            self.reply_to_client(id, &error);
+        }
+        self.exchanges[id].error = error;
+        self.finish(id);
+    }
+
+    /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted.
+    fn end_fan(&mut self, id: u32) {
+        let exchange = &mut self.exchanges[id];
+        exchange.plan = Plan::Clean;
+        let (was_answered, is_refused) = (exchange.is_answered, exchange.ending == Some(Ending::Error));
+        let any = |verdict: Verdict| exchange.write.replies.iter().any(|reply| reply.verdict == verdict);
+        let (is_done, mut differ) = (any(Verdict::Done), any(Verdict::Error) && any(Verdict::Done));
+        let stores = exchange.request.is_some_and(|request| stores(&request));
+        if !was_answered {
+            match self.last_answer(id) {
+                Ok(reply) => self.answer_with(id, reply),
+                Err(words) => {
+                    // No server refused; those that did it were too few.
+                    differ |= is_done;
+                    self.answer(id, &words);
+                }
+            }
+        }
+        if differ && stores {
+            // A client that was told of success finds the value where it was stored; one told of an error finds none.
+            if was_answered && !is_refused {
+                self.delete_where(id, 0, |reply| reply.verdict == Verdict::Error);
+            } else {
+                self.each_copy(id, |router, server| router.delete(id, server));
+            }
+        }
+    }
+
+    /// Answers an exchange with what a server said.
+    pub(super) fn answer_with(&mut self, id: u32, reply: Reply) {
+        let bytes = std::mem::take(&mut self.exchanges[id].write.reply_bytes);
+        self.answer(id, &bytes[reply.start..reply.end]);
+        self.exchanges[id].write.reply_bytes = bytes;
+    }
+
+    /// Answers an exchange.
+    pub(super) fn answer(&mut self, id: u32, words: &[u8]) {
+        self.exchanges[id].ending = Some(ending(words));
+        self.reply_to_client(id, words);
+    }
+
+    /// Deletes the key on the servers whose replies `is_it` selects, leaving out the first `skipped` ones.
+    fn delete_where(&mut self, id: u32, skipped: usize, is_it: impl Fn(&Reply) -> bool) {
+        for place in skipped..self.exchanges[id].write.replies.len() {
+            let reply = self.exchanges[id].write.replies[place];
+            if is_it(&reply) {
+                self.delete(id, usize::from(reply.server));
+            }
+        }
+    }
+
+    /// Tells the other copies to follow after one replica has decided. If that one refused, see `undone.rs`.
+    fn end_decision(&mut self, id: u32) {
+        let exchange = &self.exchanges[id];
+        if exchange.is_wanted() {
+            self.answers.fence(exchange.client, false);
+        }
+        let Some(reply) = exchange.write.replies.first().copied() else {
+            self.exchanges[id].plan = Plan::Clean;
+            return;
+        };
+        let outcome = self.outcome(id);
+        let exchange = &mut self.exchanges[id];
+        exchange.plan = Plan::Follow;
+        let Some(request) = exchange.request else { return };
+        self.wait_for_followers(id);
+        if reply.verdict != Verdict::Done {
+            return self.note_undone(id, &request, reply);
+        }
+        let (most, now_s) = (self.most(self.exchanges[id].aim.expiry_s), self.now_s());
+        self.each_copy(id, |router, server| {
+            if server == usize::from(reply.server) {
+                return;
+            }
+            // What is sent now did not count in the request's weight, and may be all of a large value.
+            if router.is_crowded(server) {
+                return router.delete(id, server);
+            }
+            if router.can_send_else_note_missed(id, server) {
+                let bytes = &router.exchanges[id].bytes;
+                let outcome = outcome.as_deref().map(|outcome| (outcome, now_s));
+                let shape = follow::follow(&request, bytes, outcome, most, &mut router.lanes[server].output);
+                router.expect(id, server, Purpose::Request, shape);
+            }
+        });
+        self.forget_elsewhere(id);
+    }
+
+    /// Returns what the decider holds now, if it was asked: its second reply.
+    fn outcome(&mut self, id: u32) -> Option<Vec<u8>> {
+        let exchange = &mut self.exchanges[id];
+        let outcome =
+            exchange.write.replies.get(1).map(|reply| exchange.write.reply_bytes.split_off(reply.start));
+        // It may be large, and the others may take long to follow.
+        exchange.write.reply_bytes.shrink_to(limits::BUFFER_BYTES_KEPT);
+        let decider = usize::from(exchange.write.replies.first()?.server);
+        exchange.write.replies.truncate(1);
+        // A stale value must not be stored elsewhere as if it were fresh.
+        outcome.filter(|outcome| !self.give_back_if_won(id, decider, outcome))
+    }
+
+    /// Ends a decision. Replicas that did not do the same hold something else now: the key is deleted there, at once or
+    /// before they come back. A replica that lacked the key gets it. If too few did the same, the key is deleted everywhere
+    /// and the answer is an error.
+    fn end_following(&mut self, id: u32) {
+        self.exchanges[id].plan = Plan::Clean;
+        if let Some(words) = self.too_few_followed(id) {
+            // The client is told when the key is deleted.
+            self.exchanges[id].error = words;
+            return self.each_copy(id, |router, server| router.delete(id, server));
+        }
+        self.answer_decision(id);
+        self.delete_where(id, 1, |reply| reply.verdict == Verdict::Error);
+        self.fill_follower(id);
+    }
+}
