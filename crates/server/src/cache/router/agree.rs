@@ -38,7 +38,7 @@ impl Router {
     /// Answers a write that goes to all copies, if the replies so far are enough by its rule.
     pub(super) fn try_answer(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
-        if exchange.plan != Plan::Fan || exchange.is_answered {
+        if exchange.plan != Plan::FanOut || exchange.is_answered {
             return;
         }
         let answer = match self.rule(id) {

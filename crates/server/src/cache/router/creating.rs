@@ -23,7 +23,7 @@ impl Router {
         let Some(claim) = self.fleet.claims.claim_if_free(hash, self.who, self.now) else { return };
         let shape = follow::ask_size(&request, &exchange.bytes, &mut self.lanes[decider].output);
         let exchange = &mut self.exchanges[id];
-        (exchange.claim, exchange.plan) = (Some(claim), Plan::Create);
+        (exchange.claim, exchange.plan) = (Some(claim), Plan::ConfirmCreated);
         self.note_mark(id, true);
         self.expect(id, decider, Purpose::Outcome, shape);
     }
@@ -31,7 +31,7 @@ impl Router {
     /// Has the other copies create what was created, whatever they held, if the decider `said` that it still holds it.
     pub(super) fn create_if_kept(&mut self, id: u32, decider: usize, said: &[u8]) {
         let exchange = &mut self.exchanges[id];
-        exchange.plan = Plan::Clean;
+        exchange.plan = Plan::Drain;
         let Some(request) = exchange.request else { return };
         // With `R`, `W` may also mean that the client is to replace an old value, which the other copies hold too.
         let may_be_old = follow::has_flag(&request, &exchange.bytes, b'R');

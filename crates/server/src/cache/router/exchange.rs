@@ -14,6 +14,9 @@ use crate::cache::limits;
 pub(super) const NOBODY: usize = usize::MAX;
 
 /// What an exchange waits for, which decides what its replies mean.
+///
+/// Gets are asked in steps of `Gather`. Other requests are done after `Relay` (perhaps with `ConfirmCreated`), `FanOut`,
+/// `Decide` and `Follow`, or `Fetch`; `Drain` comes last where servers still have to reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Plan {
     /// A get: values are merged.
@@ -22,15 +25,15 @@ pub(super) enum Plan {
     /// One server's reply is the answer.
     Relay,
     /// All replicas are asked at once.
-    Fan,
+    FanOut,
     /// One replica decides.
     Decide,
     /// One replica has decided; the others are told to hold the same.
     Follow,
     /// An `mg` has created its key: the decider is asked whether it still holds that. The answer is known.
-    Create,
+    ConfirmCreated,
     /// No answer depends on what is still to come: replies to deletions, fills and shadow requests.
-    Clean,
+    Drain,
     /// A value is fetched, to be stored where it was missed.
     Fetch,
 }
@@ -144,7 +147,7 @@ impl Get {
     }
 }
 
-/// The part of an exchange that only a meta get uses (`Plan::Relay`, then perhaps `Plan::Create`), and a fetch.
+/// The part of an exchange that only a meta get uses (`Plan::Relay`, then perhaps `Plan::ConfirmCreated`), and a fetch.
 #[derive(Default)]
 pub(super) struct MetaGet {
     /// Whether what it creates on a miss must be copied to other servers.
@@ -155,7 +158,7 @@ pub(super) struct MetaGet {
     pub(super) missed_by: Option<MissedBy>,
 }
 
-/// The part of an exchange that only a write uses: `Plan::Fan`, or `Plan::Decide` and then `Plan::Follow`.
+/// The part of an exchange that only a write uses: `Plan::FanOut`, or `Plan::Decide` and then `Plan::Follow`.
 #[derive(Default)]
 pub(super) struct Write {
     /// How many servers are to hold the key.

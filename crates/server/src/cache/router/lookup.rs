@@ -321,13 +321,13 @@ impl Router {
     /// Stores a value that was fetched from `server` where it was missed, unless it expires now or is to be replaced.
     pub(super) fn store_fetched(&mut self, id: u32, server: usize, reply: &[u8]) {
         if self.give_back_if_won(id, server, reply) {
-            self.exchanges[id].plan = Plan::Clean;
+            self.exchanges[id].plan = Plan::Drain;
             return;
         }
         let Some((head, data)) = stored(reply, self.now_s()) else { return };
         let exchange = &self.exchanges[id];
         if exchange.table != self.current || self.generation != self.fleet.generation() {
-            self.exchanges[id].plan = Plan::Clean;
+            self.exchanges[id].plan = Plan::Drain;
             return;
         }
         let (Some(request), Some(missed_by)) = (exchange.request, exchange.meta_get.missed_by) else {
@@ -348,7 +348,7 @@ impl Router {
                 .for_each(|part| output.extend_from_slice(part));
             self.expect(id, server, Purpose::Unused, Shape::Meta);
         }
-        self.exchanges[id].plan = Plan::Clean;
+        self.exchanges[id].plan = Plan::Drain;
     }
 
     /// Gives back the right to replace a value, if `reply` grants it, so that the next reader gets it: a server grants

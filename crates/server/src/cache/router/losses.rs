@@ -223,15 +223,15 @@ impl Router {
                 None => self.note_absence(id, server),
             },
             // A replica that was left out is no longer asked: its key is noted.
-            Plan::Fan if !self.servers[server].health.is_live() => {}
-            Plan::Fan => {
+            Plan::FanOut if !self.servers[server].health.is_live() => {}
+            Plan::FanOut => {
                 let words = self.absence(server);
                 self.exchanges[id].write.note_reply(server, Verdict::Error, &words);
             }
             // A quiet decision, too, may have been answered already, all but its end.
             Plan::Decide if !self.exchanges[id].write.replies.is_empty() => {}
             Plan::Decide => self.note_absence(id, server),
-            Plan::Gather | Plan::Follow | Plan::Create | Plan::Clean | Plan::Fetch => {}
+            Plan::Gather | Plan::Follow | Plan::ConfirmCreated | Plan::Drain | Plan::Fetch => {}
         }
     }
 

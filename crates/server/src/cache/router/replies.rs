@@ -239,7 +239,7 @@ impl Router {
         if reply::is_error(bytes) {
             self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
         }
-        if self.exchanges[id].plan == Plan::Create {
+        if self.exchanges[id].plan == Plan::ConfirmCreated {
             return self.create_if_kept(id, server, bytes);
         }
         if is_miss(bytes) && self.look_up_whole(id, Some(server)) {
@@ -300,7 +300,9 @@ impl Router {
             return;
         }
         let spoke = exchange.write.replies.iter().any(|reply| usize::from(reply.server) == server);
-        if matches!(exchange.plan, Plan::Fan | Plan::Decide) && expected.purpose != Purpose::Unused && !spoke
+        if matches!(exchange.plan, Plan::FanOut | Plan::Decide)
+            && expected.purpose != Purpose::Unused
+            && !spoke
         {
             exchange.write.note_reply(server, Verdict::Done, b"");
             self.try_answer(id);

@@ -90,7 +90,7 @@ impl Router {
             match exchange.plan {
                 Plan::Relay => has_stand_in(),
                 Plan::Decide => has_stand_in() || table.decider(pool, key).health.is_live(),
-                Plan::Fan => {
+                Plan::FanOut => {
                     let mut is_any_live = false;
                     table.each_copy(pool, key, &mut |server| is_any_live |= server.health.is_live());
                     exchange.write.replies.is_empty() && !is_any_live && has_stand_in()

@@ -41,7 +41,7 @@ impl Router {
     }
 
     fn expect_unused(&mut self, server: usize, shape: Shape) {
-        let id = self.begin_own(Plan::Clean);
+        let id = self.begin_own(Plan::Drain);
         self.expect(id, server, Purpose::Unused, shape);
     }
 

@@ -23,14 +23,14 @@ impl Router {
                     self.ask_step(id);
                 }
                 Plan::Gather => return self.end_get(id),
-                Plan::Fan => self.end_fan(id),
+                Plan::FanOut => self.end_fan_out(id),
                 Plan::Decide => self.end_decision(id),
                 Plan::Follow => self.end_following(id),
-                Plan::Relay | Plan::Create | Plan::Clean | Plan::Fetch => {
+                Plan::Relay | Plan::ConfirmCreated | Plan::Drain | Plan::Fetch => {
                     if !self.forget_if_flushed(id) {
                         return self.end(id);
                     }
-                    self.exchanges[id].plan = Plan::Clean;
+                    self.exchanges[id].plan = Plan::Drain;
                 }
             }
         }
@@ -97,9 +97,9 @@ impl Router {
     }
 
     /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted.
-    fn end_fan(&mut self, id: u32) {
+    fn end_fan_out(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
-        exchange.plan = Plan::Clean;
+        exchange.plan = Plan::Drain;
         let (was_answered, is_refused) = (exchange.is_answered, exchange.ending == Some(Ending::Error));
         let any = |verdict: Verdict| exchange.write.replies.iter().any(|reply| reply.verdict == verdict);
         let (is_done, mut differ) = (any(Verdict::Done), any(Verdict::Error) && any(Verdict::Done));
@@ -154,7 +154,7 @@ impl Router {
             self.answers.fence(exchange.client, false);
         }
         let Some(reply) = exchange.write.replies.first().copied() else {
-            self.exchanges[id].plan = Plan::Clean;
+            self.exchanges[id].plan = Plan::Drain;
             return;
         };
         let outcome = self.outcome(id);
@@ -201,7 +201,7 @@ impl Router {
     /// before they come back. A replica that lacked the key gets it. If too few did the same, the key is deleted everywhere
     /// and the answer is an error.
     fn end_following(&mut self, id: u32) {
-        self.exchanges[id].plan = Plan::Clean;
+        self.exchanges[id].plan = Plan::Drain;
         if let Some(words) = self.too_few_followed(id) {
             // The client is told when the key is deleted.
             self.exchanges[id].error = words;

@@ -79,7 +79,7 @@ impl Router {
         };
         let id = self.begin(incoming, line);
         let exchange = &mut self.exchanges[id];
-        (exchange.claim, exchange.aim, exchange.plan) = (Some(claim), aim, Plan::Clean);
+        (exchange.claim, exchange.aim, exchange.plan) = (Some(claim), aim, Plan::Drain);
         exchange.error.extend_from_slice(TOO_LARGE);
         self.line_up(id);
         self.each_copy(id, |router, server| router.delete(id, server));
@@ -125,7 +125,7 @@ impl Router {
     /// Sends a write to all servers that are to have it.
     fn fan_out(&mut self, id: u32, input: &[u8]) {
         let exchange = &mut self.exchanges[id];
-        exchange.plan = Plan::Fan;
+        exchange.plan = Plan::FanOut;
         let Some(request) = exchange.request else { return };
         let most = self.most(self.exchanges[id].aim.expiry_s);
         let (mut copies, mut first) = (0, None);
@@ -315,7 +315,7 @@ impl Router {
         }) else {
             return;
         };
-        let own = self.begin_own(Plan::Clean);
+        let own = self.begin_own(Plan::Drain);
         let line = self.exchanges[id].bytes[..request.line.len as usize].to_vec();
         let exchange = &mut self.exchanges[own];
         (exchange.request, exchange.bytes) = (Some(request), line);
