@@ -39,7 +39,7 @@ impl Router {
         if !is_kept {
             return;
         }
-        let most = self.most(self.exchanges[id].aim.expiry_s);
+        let max_life = self.max_life(self.exchanges[id].aim.expiry_s);
         self.each_copy(id, |router, server| {
             if server == decider || !router.can_send_else_note_missed(id, server) {
                 return;
@@ -48,7 +48,7 @@ impl Router {
                 router.delete(id, server);
             }
             let bytes = &router.exchanges[id].bytes;
-            let shape = follow::create(&request, bytes, most, &mut router.lanes[server].output);
+            let shape = follow::create(&request, bytes, max_life, &mut router.lanes[server].output);
             router.expect(id, server, Purpose::Unused, shape);
         });
     }

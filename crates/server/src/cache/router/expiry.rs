@@ -21,38 +21,44 @@ pub(super) fn lasting(seconds: &[u8], now_s: u64) -> Cow<'_, [u8]> {
 
 /// How long what is stored may live, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Most {
+pub(super) struct MaxLife {
     /// Seconds.
     pub(super) seconds: u32,
     /// The current date, in Unix seconds: expiries of more than 30 days are dates.
     pub(super) now_s: u64,
 }
 
-impl Most {
+impl MaxLife {
     /// Returns the expiry to send for the one that a client wrote, read as servers read it. A past one stays past.
     pub(super) fn cap(self, expiry: &[u8]) -> Vec<u8> {
         // Not a number: the server says so.
         let Some(asked) = signed_32(expiry).map(i64::from) else { return expiry.to_vec() };
-        let (most, days_30, now_s) = (i64::from(self.seconds), LONGEST_EXPIRY_S as i64, self.now_s as i64);
+        let (max_s, days_30, now_s) = (i64::from(self.seconds), LONGEST_EXPIRY_S as i64, self.now_s as i64);
         let capped = match asked {
             // Negative: expired.
             ..=-1 => asked,
-            0 => most,
-            seconds if seconds <= days_30 => seconds.min(most),
+            0 => max_s,
+            seconds if seconds <= days_30 => seconds.min(max_s),
             date if date <= now_s => date,
-            date => (date - now_s).min(most),
+            date => (date - now_s).min(max_s),
         };
         capped.to_string().into_bytes()
     }
 }
 
-/// Returns the expiry to send for the one that a client wrote: cut down to `most`, if that is given.
-pub(super) fn capped(expiry: &[u8], most: Option<Most>) -> Cow<'_, [u8]> {
-    most.map_or(Cow::Borrowed(expiry), |most| most.cap(expiry).into())
+/// Returns the expiry to send for the one that a client wrote: cut down to `max_life`, if that is given.
+pub(super) fn capped(expiry: &[u8], max_life: Option<MaxLife>) -> Cow<'_, [u8]> {
+    max_life.map_or(Cow::Borrowed(expiry), |max_life| max_life.cap(expiry).into())
 }
 
 /// Writes the beginning of a request's line, up to `end`, with its expiry cut down. An `ms` without one gets one.
-pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out: &mut Vec<u8>) {
+pub(super) fn write_capped_line(
+    request: &Request,
+    bytes: &[u8],
+    end: usize,
+    max_life: MaxLife,
+    out: &mut Vec<u8>,
+) {
     let key_end = (request.key.start + request.key.len) as usize;
     let expiry_place = match request.verb {
         Verb::Touch => Some(0),
@@ -67,29 +73,29 @@ pub(super) fn line(request: &Request, bytes: &[u8], end: usize, most: Most, out:
         }
         out.push(b' ');
         match word.of(bytes) {
-            word if expiry_place == Some(place) => out.extend(most.cap(word)),
+            word if expiry_place == Some(place) => out.extend(max_life.cap(word)),
             // T is the time to live, N that of what a miss creates. Servers refuse a repeated flag, so it is left as it
             // is: cut down, it could make the line longer than servers take.
             [b'T', expiry @ ..] if is_meta && !has_ttl => {
                 has_ttl = true;
                 out.push(b'T');
-                out.extend(most.cap(expiry));
+                out.extend(max_life.cap(expiry));
             }
             [b'N', expiry @ ..] if is_meta && !creates => {
                 creates = true;
                 out.push(b'N');
-                out.extend(most.cap(expiry));
+                out.extend(max_life.cap(expiry));
             }
             word => out.extend_from_slice(word),
         }
     }
     if request.verb == Verb::MetaSet && !has_ttl {
-        out.extend_from_slice(format!(" T{}", most.seconds).as_bytes());
+        out.extend_from_slice(format!(" T{}", max_life.seconds).as_bytes());
     }
 }
 
-/// Whether a request has no room for the time to live that `line` adds.
-pub(super) fn is_full(request: &Request, bytes: &[u8]) -> bool {
+/// Whether a request has no room for the time to live that `write_capped_line` adds.
+pub(super) fn has_no_room_for_life(request: &Request, bytes: &[u8]) -> bool {
     let mut words = request.words_after_key(bytes).map(|word| word.of(bytes));
     // Two words more: the command and the key.
     request.verb == Verb::MetaSet
@@ -103,13 +109,13 @@ mod tests {
 
     use super::*;
 
-    const MOST: Most = Most { seconds: 10, now_s: 1_800_000_000 };
+    const MAX_LIFE: MaxLife = MaxLife { seconds: 10, now_s: 1_800_000_000 };
 
     fn capped(text: &str) -> String {
         let limits = Limits { value_bytes: 100, line_bytes: 1000 };
         let Decoded::Request(request, _) = decode(text.as_bytes(), &limits) else { panic!("{text}") };
         let mut out = Vec::new();
-        line(&request, text.as_bytes(), text.find('\r').unwrap(), MOST, &mut out);
+        write_capped_line(&request, text.as_bytes(), text.find('\r').unwrap(), MAX_LIFE, &mut out);
         String::from_utf8(out).unwrap()
     }
 

@@ -2,7 +2,7 @@
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::expiry::Most;
+use super::expiry::MaxLife;
 use super::lane::Shape;
 use super::lookup::stored;
 use crate::cache::deletion::Deletion;
@@ -13,7 +13,7 @@ pub(super) fn follow(
     request: &Request,
     bytes: &[u8],
     outcome: Option<(&[u8], u64)>,
-    most: Option<Most>,
+    max_life: Option<MaxLife>,
     output: &mut Vec<u8>,
 ) -> Shape {
     match request.verb {
@@ -23,8 +23,8 @@ pub(super) fn follow(
             output.extend_from_slice(request.key.of(bytes));
             for (place, word) in request.words_after_key(bytes).take(3).enumerate() {
                 output.push(b' ');
-                match most {
-                    Some(most) if place == 1 => output.extend(most.cap(word.of(bytes))),
+                match max_life {
+                    Some(max_life) if place == 1 => output.extend(max_life.cap(word.of(bytes))),
                     _ => output.extend_from_slice(word.of(bytes)),
                 }
             }
@@ -41,23 +41,23 @@ pub(super) fn follow(
                         .for_each(|part| output.extend_from_slice(part));
                     Shape::Meta
                 }
-                None => repeat(request, bytes, most, output),
+                None => repeat(request, bytes, max_life, output),
             }
         }
-        Verb::MetaSet => meta(request, bytes, b"bFTI", b"AP", most, output),
-        Verb::MetaDelete => meta(request, bytes, b"bFITx", b"", most, output),
-        _ => super::writes::command(request, bytes, most, output),
+        Verb::MetaSet => meta(request, bytes, b"bFTI", b"AP", max_life, output),
+        Verb::MetaDelete => meta(request, bytes, b"bFITx", b"", max_life, output),
+        _ => super::writes::write_command(request, bytes, max_life, output),
     }
 }
 
 /// Writes what follows a command with a hidden outcome when the decider did not tell it: it was lost meanwhile, or was not
 /// asked since a copy may not know `ms`. Arithmetic is repeated if it cannot have had another effect there, so that no
 /// counter is lost; otherwise the key is deleted.
-fn repeat(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {
+fn repeat(request: &Request, bytes: &[u8], max_life: Option<MaxLife>, output: &mut Vec<u8>) -> Shape {
     match request.verb {
-        Verb::Incr | Verb::Decr => super::writes::command(request, bytes, most, output),
+        Verb::Incr | Verb::Decr => super::writes::write_command(request, bytes, max_life, output),
         Verb::MetaArithmetic if !has_flag(request, bytes, b'N') && !has_flag(request, bytes, b'T') => {
-            meta(request, bytes, b"bD", b"IiDd+-", most, output)
+            meta(request, bytes, b"bD", b"IiDd+-", max_life, output)
         }
         _ => delete(request, bytes, output),
     }
@@ -79,8 +79,13 @@ pub(super) fn has_hidden_outcome(request: &Request, bytes: &[u8]) -> bool {
 }
 
 /// Writes the `mg` by which a replica that does not have a key creates it as the decider did.
-pub(super) fn create(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {
-    meta(request, bytes, b"bNT", b"", most, output)
+pub(super) fn create(
+    request: &Request,
+    bytes: &[u8],
+    max_life: Option<MaxLife>,
+    output: &mut Vec<u8>,
+) -> Shape {
+    meta(request, bytes, b"bNT", b"", max_life, output)
 }
 
 /// Writes the `mg` that asks whether the key has a value, and how large that is.
@@ -102,7 +107,7 @@ fn meta(
     bytes: &[u8],
     kept: &[u8],
     modes: &[u8],
-    most: Option<Most>,
+    max_life: Option<MaxLife>,
     output: &mut Vec<u8>,
 ) -> Shape {
     let end = (request.key.start + request.key.len) as usize;
@@ -119,17 +124,17 @@ fn meta(
         let is_mode = flag[0] == b'M' && flag.get(1).is_some_and(|mode| modes.contains(mode));
         if kept.contains(&flag[0]) || is_mode {
             output.push(b' ');
-            match most {
-                Some(most) if matches!(flag[0], b'T' | b'N') => {
+            match max_life {
+                Some(max_life) if matches!(flag[0], b'T' | b'N') => {
                     output.push(flag[0]);
-                    output.extend(most.cap(&flag[1..]));
+                    output.extend(max_life.cap(&flag[1..]));
                 }
                 _ => output.extend_from_slice(flag),
             }
         }
     }
-    if let Some(most) = most.filter(|_| request.verb == Verb::MetaSet && !has_ttl) {
-        output.extend_from_slice(format!(" T{}", most.seconds).as_bytes());
+    if let Some(max_life) = max_life.filter(|_| request.verb == Verb::MetaSet && !has_ttl) {
+        output.extend_from_slice(format!(" T{}", max_life.seconds).as_bytes());
     }
     output.extend_from_slice(b"\r\n");
     output.extend_from_slice(request.data.of(bytes));
@@ -154,11 +159,11 @@ fn flags<'a>(request: &Request, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8
 
 /// Writes a deletion of the request's key.
 pub(super) fn delete(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> Shape {
-    written(&Deletion::of(request.key.of(bytes), request.base64), output)
+    write_deletion(&Deletion::of(request.key.of(bytes), request.base64), output)
 }
 
 /// Writes a deletion, and says what the reply to it looks like.
-pub(super) fn written(deletion: &Deletion<'_>, output: &mut Vec<u8>) -> Shape {
+pub(super) fn write_deletion(deletion: &Deletion<'_>, output: &mut Vec<u8>) -> Shape {
     deletion.write(output);
     if matches!(deletion, Deletion::Meta(_)) { Shape::Meta } else { Shape::Line }
 }
@@ -173,11 +178,11 @@ mod tests {
         followed_for(text, None)
     }
 
-    fn followed_for(text: &str, most: Option<Most>) -> String {
+    fn followed_for(text: &str, max_life: Option<MaxLife>) -> String {
         let limits = Limits { value_bytes: 100, line_bytes: 1000 };
         let Decoded::Request(request, _) = decode(text.as_bytes(), &limits) else { panic!("{text}") };
         let mut output = Vec::new();
-        follow(&request, text.as_bytes(), None, most, &mut output);
+        follow(&request, text.as_bytes(), None, max_life, &mut output);
         String::from_utf8(output).unwrap()
     }
 
@@ -191,10 +196,10 @@ mod tests {
 
     #[test]
     fn what_follows_lives_no_longer_than_what_was_decided() {
-        let most = Some(Most { seconds: 10, now_s: 0 });
-        assert_eq!(followed_for("add k 7 0 2\r\nhi\r\n", most), "set k 7 10 2\r\nhi\r\n");
-        assert_eq!(followed_for("ms k 2 C9\r\nhi\r\n", most), "ms k 2 T10\r\nhi\r\n");
-        assert_eq!(followed_for("ms k 2 T60 ME\r\nhi\r\n", most), "ms k 2 T10\r\nhi\r\n");
+        let max_life = Some(MaxLife { seconds: 10, now_s: 0 });
+        assert_eq!(followed_for("add k 7 0 2\r\nhi\r\n", max_life), "set k 7 10 2\r\nhi\r\n");
+        assert_eq!(followed_for("ms k 2 C9\r\nhi\r\n", max_life), "ms k 2 T10\r\nhi\r\n");
+        assert_eq!(followed_for("ms k 2 T60 ME\r\nhi\r\n", max_life), "ms k 2 T10\r\nhi\r\n");
     }
 
     #[test]
@@ -222,7 +227,7 @@ mod tests {
         follow(&request, text, Some((b"VA 1 f0 t60 c7 b\r\n5\r\n", 0)), None, &mut output);
         assert_eq!(output, b"ms Zm9v 1 F0 T60 b\r\n5\r\n");
         output.clear();
-        create(&request, text, Some(Most { seconds: 10, now_s: 0 }), &mut output);
+        create(&request, text, Some(MaxLife { seconds: 10, now_s: 0 }), &mut output);
         assert_eq!(output, b"ma Zm9v b N10\r\n");
     }
 }

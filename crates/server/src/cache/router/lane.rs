@@ -272,7 +272,7 @@ impl Router {
         let exchange = &self.exchanges[id];
         let deletion = Deletion::of(request.key.of(&exchange.bytes), request.base64);
         if deletion.concerns(&self.servers[server].dialect) {
-            let shape = follow::written(&deletion, &mut self.lanes[server].output);
+            let shape = follow::write_deletion(&deletion, &mut self.lanes[server].output);
             self.expect(id, server, Purpose::Unused, shape);
         }
     }

@@ -68,7 +68,7 @@ use super::limits;
 use super::table::Route;
 use exchange::{NOBODY, Plan};
 use exchanges::Exchanges;
-use expiry::Most;
+use expiry::MaxLife;
 use lane::Lane;
 pub use replies::Broken;
 pub use shadow::shadows_key;
@@ -302,8 +302,8 @@ impl Router {
     }
 
     /// Returns the limit on the life of what is stored, if there is one.
-    fn most(&self, expiry_s: Option<u32>) -> Option<Most> {
-        expiry_s.map(|seconds| Most { seconds, now_s: self.now_s() })
+    fn max_life(&self, expiry_s: Option<u32>) -> Option<MaxLife> {
+        expiry_s.map(|seconds| MaxLife { seconds, now_s: self.now_s() })
     }
 
     /// The current date, in Unix seconds.

@@ -261,7 +261,7 @@ impl Router {
     fn write_share(&mut self, id: u32, server: usize, share: u16, request: &Request) {
         let exchange = &self.exchanges[id];
         let target = exchange.get.shares[usize::from(share)];
-        let most = self.most(target.expiry_s);
+        let max_life = self.max_life(target.expiry_s);
         let table = &self.tables[usize::from(exchange.table)].table;
         let renaming = &table.routes[usize::from(target.route)].renaming;
         let output = &mut self.lanes[server].output;
@@ -272,7 +272,7 @@ impl Router {
         });
         if let Some(expiry) = exchange.new_expiry() {
             output.push(b' ');
-            output.extend_from_slice(&capped(expiry, most));
+            output.extend_from_slice(&capped(expiry, max_life));
         }
         for place in exchange.get.gather.keys(share) {
             output.push(b' ');
@@ -298,7 +298,7 @@ impl Router {
             let exchange = &self.exchanges[id];
             let Some(expiry) = exchange.new_expiry() else { return };
             let table = self.table_of(id);
-            let expiry = capped(expiry, self.most(target.expiry_s));
+            let expiry = capped(expiry, self.max_life(target.expiry_s));
             let key = exchange.get.keys[*place as usize].of(&exchange.bytes);
             let key = table.routes[usize::from(target.route)].renaming.server_key(key);
             let touch = [b"touch ", &key[..], b" ", &expiry, b"\r\n"].concat();
@@ -398,7 +398,7 @@ impl Router {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let Some(expiry) = new_expiry(&request, &exchange.bytes) else { return };
-        let expiry = capped(&expiry.of(&exchange.bytes)[1..], self.most(exchange.aim.expiry_s));
+        let expiry = capped(&expiry.of(&exchange.bytes)[1..], self.max_life(exchange.aim.expiry_s));
         let base64: &[u8] = if request.base64 { b" b" } else { b"" };
         let key = request.key.of(&exchange.bytes);
         let touch = [b"mg ", key, b" T", &expiry, base64, b"\r\n"].concat();
@@ -420,8 +420,9 @@ impl Router {
             return false;
         }
         let exchange = &self.exchanges[id];
-        let most = self.most(exchange.aim.expiry_s);
-        let shape = writes::command(&request, &exchange.bytes, most, &mut self.lanes[server].output);
+        let max_life = self.max_life(exchange.aim.expiry_s);
+        let shape =
+            writes::write_command(&request, &exchange.bytes, max_life, &mut self.lanes[server].output);
         if matches!(request.verb, Verb::MetaGet | Verb::MetaDebug) {
             self.servers[server].counts.keys.fetch_add(1, Ordering::Relaxed);
         }

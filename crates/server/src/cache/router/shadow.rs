@@ -26,7 +26,7 @@ impl Router {
         // A server that has not told its version may take the data for commands, at the cost of others' replies.
         servers.retain(|server| !request.verb.is_meta() || self.servers[*server].dialect.is_todays());
         for server in servers {
-            let shape = writes::command(request, input, None, &mut self.lanes[server].output);
+            let shape = writes::write_command(request, input, None, &mut self.lanes[server].output);
             self.expect_unused(server, shape);
         }
     }

@@ -165,7 +165,7 @@ impl Router {
         if reply.verdict != Verdict::Done {
             return self.note_undone(id, &request, reply);
         }
-        let (most, now_s) = (self.most(self.exchanges[id].aim.expiry_s), self.now_s());
+        let (max_life, now_s) = (self.max_life(self.exchanges[id].aim.expiry_s), self.now_s());
         self.each_copy(id, |router, server| {
             if server == usize::from(reply.server) {
                 return;
@@ -177,7 +177,8 @@ impl Router {
             if router.can_send_else_note_missed(id, server) {
                 let bytes = &router.exchanges[id].bytes;
                 let outcome = outcome.as_deref().map(|outcome| (outcome, now_s));
-                let shape = follow::follow(&request, bytes, outcome, most, &mut router.lanes[server].output);
+                let shape =
+                    follow::follow(&request, bytes, outcome, max_life, &mut router.lanes[server].output);
                 router.expect(id, server, Purpose::Request, shape);
             }
         });

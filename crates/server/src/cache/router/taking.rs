@@ -148,7 +148,9 @@ impl Router {
         if self.is_foreign(route, request, input) {
             return self.refuse(incoming, TOO_OLD);
         }
-        if self.table().limits_lives(self.table().routes[route].pool) && expiry::is_full(request, input) {
+        if self.table().limits_lives(self.table().routes[route].pool)
+            && expiry::has_no_room_for_life(request, input)
+        {
             return self.refuse(incoming, NO_ROOM);
         }
         if is_refused_when_done(request, input) {

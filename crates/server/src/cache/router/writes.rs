@@ -13,7 +13,7 @@ use posthaste_wire::memcached::signed_32;
 
 use super::agree::too_few;
 use super::exchange::{Aim, NOBODY, Plan};
-use super::expiry::{self, Most};
+use super::expiry::{self, MaxLife};
 use super::lane::{Purpose, Shape};
 use super::taking::Incoming;
 use super::{Asked, Router, follow};
@@ -127,7 +127,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::FanOut;
         let Some(request) = exchange.request else { return };
-        let most = self.most(self.exchanges[id].aim.expiry_s);
+        let max_life = self.max_life(self.exchanges[id].aim.expiry_s);
         let (mut copies, mut first) = (0, None);
         self.each_copy(id, |_, _| copies += 1);
         // A full server refuses only what leaves the copies alike: a write to a single copy, or one that stores a
@@ -138,7 +138,7 @@ impl Router {
             let is_refused = is_live && may_be_refused && router.is_full(server);
             if !is_refused && router.can_send_else_note_missed(id, server) {
                 first.get_or_insert(server);
-                let shape = command(&request, input, most, &mut router.lanes[server].output);
+                let shape = write_command(&request, input, max_life, &mut router.lanes[server].output);
                 router.expect(id, server, Purpose::Request, shape);
             } else if is_live {
                 first.get_or_insert(server);
@@ -220,7 +220,7 @@ impl Router {
         self.tables[usize::from(self.current)].unclaimed += 1;
         self.line_up(id);
         if !self.is_full(owner) && self.can_send_else_note_missed(id, owner) {
-            let shape = command(request, input, None, &mut self.lanes[owner].output);
+            let shape = write_command(request, input, None, &mut self.lanes[owner].output);
             self.expect(id, owner, Purpose::Request, shape);
         } else {
             self.fail_whole(id, owner);
@@ -299,7 +299,7 @@ impl Router {
                 && let Some(request) = router.exchanges[id].request
             {
                 let bytes = &router.exchanges[id].bytes;
-                let shape = command(&request, bytes, None, &mut router.lanes[server].output);
+                let shape = write_command(&request, bytes, None, &mut router.lanes[server].output);
                 router.expect(id, server, Purpose::Unused, shape);
             }
         });
@@ -416,15 +416,20 @@ pub(super) fn decides(request: &Request, input: &[u8]) -> bool {
 }
 
 /// Writes a request as it is sent to a server: without `noreply`, and a quiet one with an `mn` after it, so that the
-/// server itself decides what it says and its end is seen. What it stores lives at most as long as `most` says.
-pub(super) fn command(request: &Request, bytes: &[u8], most: Option<Most>, output: &mut Vec<u8>) -> Shape {
+/// server itself decides what it says and its end is seen. What it stores lives no longer than `max_life` says.
+pub(super) fn write_command(
+    request: &Request,
+    bytes: &[u8],
+    max_life: Option<MaxLife>,
+    output: &mut Vec<u8>,
+) -> Shape {
     if request.verb == Verb::Delete {
         return follow::delete(request, bytes, output);
     }
     let line = request.line.of(bytes);
     let end = request.noreply.map_or(line.len(), |word| word.start as usize);
-    match most {
-        Some(most) => expiry::line(request, bytes, end, most, output),
+    match max_life {
+        Some(max_life) => expiry::write_capped_line(request, bytes, end, max_life, output),
         None => output.extend_from_slice(&line[..end]),
     }
     output.extend_from_slice(b"\r\n");
