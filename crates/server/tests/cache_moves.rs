@@ -32,21 +32,21 @@ fn send_all(router: &mut Router) {
 #[test]
 fn what_waits_goes_another_way_when_all_that_was_sent_is_answered_and_not_before() {
     let mut router = router();
-    assert!(router.is_even(0), "nothing was sent");
+    assert!(router.is_caught_up(0), "nothing was sent");
     ask(&mut router, 0, "set a 0 0 1\r\nx\r\n");
-    assert!(router.is_even(0), "nothing was sent yet");
+    assert!(router.is_caught_up(0), "nothing was sent yet");
     send_all(&mut router);
-    assert!(!router.is_even(0));
+    assert!(!router.is_caught_up(0));
     // New requests keep coming, and wait.
     ask(&mut router, 1, "set b 0 0 1\r\nx\r\n");
-    assert!(!router.is_even(0) && !router.is_cut(0));
+    assert!(!router.is_caught_up(0) && !router.is_cut(0));
     router.feed(0, b"STORED\r\n").unwrap();
-    assert!(router.is_even(0), "only what was not sent is to be answered");
-    router.begins_anew(0);
+    assert!(router.is_caught_up(0), "only what was not sent is to be answered");
+    router.begins_new_connection(0);
     assert_eq!((router.owes(0), router.unsent(0)), (false, &b"set b 0 0 1\r\nx\r\n"[..]));
     send_all(&mut router);
     router.feed(0, b"STORED\r\n").unwrap();
-    assert!(router.is_even(0));
+    assert!(router.is_caught_up(0));
     assert_eq!(router.answers.unwritten(1), b"STORED\r\n");
 }
 
@@ -57,13 +57,13 @@ fn a_command_that_was_sent_in_part_is_sent_to_its_end_first() {
     ask(&mut router, 1, "set b 0 0 1\r\nx\r\n");
     router.sends(0);
     router.sent(0, 20);
-    assert!(router.is_cut(0) && !router.is_even(0));
+    assert!(router.is_cut(0) && !router.is_caught_up(0));
     router.feed(0, b"STORED\r\n").unwrap();
-    assert!(router.is_cut(0) && !router.is_even(0), "the rest of the second is still to go there");
+    assert!(router.is_cut(0) && !router.is_caught_up(0), "the rest of the second is still to go there");
     send_all(&mut router);
-    assert!(!router.is_cut(0) && !router.is_even(0));
+    assert!(!router.is_cut(0) && !router.is_caught_up(0));
     router.feed(0, b"STORED\r\n").unwrap();
-    assert!(router.is_even(0));
+    assert!(router.is_caught_up(0));
 }
 
 #[test]
@@ -73,14 +73,14 @@ fn what_was_asked_for_since_a_command_was_sent_in_part_is_no_part_of_what_still_
     router.sends(0);
     router.sent(0, 5);
     ask(&mut router, 1, "set b 0 0 1\r\nx\r\n");
-    assert_eq!(router.begun(0), b" 0 0 1\r\nx\r\n".as_slice());
+    assert_eq!(router.rest_of_cut(0), b" 0 0 1\r\nx\r\n".as_slice());
     router.sent(0, 3);
     assert!(router.is_cut(0));
-    let bytes = router.begun(0).len();
+    let bytes = router.rest_of_cut(0).len();
     router.sent(0, bytes);
-    assert!(!router.is_cut(0) && !router.is_even(0), "its answer is to come");
+    assert!(!router.is_cut(0) && !router.is_caught_up(0), "its answer is to come");
     router.feed(0, b"STORED\r\n").unwrap();
-    assert!(router.is_even(0));
+    assert!(router.is_caught_up(0));
     assert_eq!(router.unsent(0), b"set b 0 0 1\r\nx\r\n");
 }
 

@@ -54,17 +54,17 @@ impl Pipelined {
             drop(link.close(registry));
         }
         let its = &self.router.servers()[server];
-        let mut is_left = false;
+        let mut sends_rest_only = false;
         if link.is_outdated(&its.backend) {
-            match self.router.is_even(server) {
+            match self.router.is_caught_up(server) {
                 true => drop(link.close(registry)),
                 // The rest of a command goes where its beginning went; later commands wait for what is under way.
                 false if !self.router.is_cut(server) => return Ok(()),
-                false => is_left = true,
+                false => sends_rest_only = true,
             }
         }
         if !link.is_open() {
-            self.router.begins_anew(server);
+            self.router.begins_new_connection(server);
             let its = &self.router.servers()[server];
             link.open(&its.backend, its.patience.get(), Token(FIRST_OF_TIER + server), registry)?;
             if its.health.has_run() {
@@ -75,7 +75,8 @@ impl Pipelined {
         if link.is_ready() {
             self.router.sends(server);
         }
-        let bytes = if is_left { self.router.begun(server) } else { self.router.unsent(server) };
+        let bytes =
+            if sends_rest_only { self.router.rest_of_cut(server) } else { self.router.unsent(server) };
         let sent = link.send(bytes)?;
         self.router.sent(server, sent);
         Ok(())
@@ -140,7 +141,7 @@ impl Pipelined {
             if is_unused && its.health.is_away() {
                 self.lose(server, &"nobody uses it", registry);
             } else if is_unused
-                && (self.links[server].is_outdated(&its.backend) || !self.router.names(server))
+                && (self.links[server].is_outdated(&its.backend) || !self.router.has_server(server))
             {
                 drop(self.links[server].close(registry));
                 self.router.let_go(server);

@@ -119,7 +119,7 @@ impl Worker {
     fn close_outdated(&mut self) {
         for (slot, (server, link)) in self.router.servers().iter().zip(&mut self.links).enumerate() {
             link.take_if(|link| {
-                !self.router.names(slot)
+                !self.router.has_server(slot)
                     || link.lost_before != server.health.connections_lost()
                     || link.moves != server.backend.moves()
                     || link.patience != server.patience.get()

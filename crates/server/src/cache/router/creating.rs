@@ -20,7 +20,7 @@ impl Router {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let hash = plain_key(&request, &exchange.bytes, hash);
-        let Some(claim) = self.fleet.claims.claim_if_free(hash, self.who, self.now) else { return };
+        let Some(claim) = self.fleet.claims.claim_if_free(hash, self.number, self.now) else { return };
         let shape = follow::ask_size(&request, &exchange.bytes, &mut self.lanes[decider].output);
         let exchange = &mut self.exchanges[id];
         (exchange.claim, exchange.plan) = (Some(claim), Plan::ConfirmCreated);

@@ -11,7 +11,7 @@ use crate::cache::gather::Gather;
 use crate::cache::limits;
 
 /// Stands for the client of an exchange whose client has left, or that never had one.
-pub(super) const NOBODY: usize = usize::MAX;
+pub(super) const NO_CLIENT: usize = usize::MAX;
 
 /// What an exchange waits for, which decides what its replies mean.
 ///
@@ -58,13 +58,13 @@ pub(super) struct Share {
     pub(super) pool: u16,
     /// Longest life, in seconds, of what a `gat` sets; `None`: no limit.
     pub(super) expiry_s: Option<u32>,
-    /// In a lookup elsewhere: who missed these keys, or could not be asked for them.
+    /// In a lookup elsewhere: which servers missed these keys, or could not be asked for them.
     pub(super) missed_by: Option<MissedBy>,
     /// Bytes that its keys take in a command line, with the space before each.
     pub(super) bytes: u32,
 }
 
-/// Why something is looked up elsewhere, and who gets what is found.
+/// Why something is looked up elsewhere, and which servers get what is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MissedBy {
     /// The pool of the route has missed it.
@@ -198,7 +198,7 @@ impl Write {
 /// side, and are no enum.
 #[derive(Default)]
 pub(super) struct Exchange {
-    /// Its client's slot, or `NOBODY`.
+    /// Its client's slot, or `NO_CLIENT`.
     pub(super) client: usize,
     /// Index of the table that it goes by in `Router::tables`.
     pub(super) table: u16,
@@ -284,7 +284,7 @@ impl Exchange {
 
     /// Whether a client waits for what is still to come.
     pub(super) fn is_wanted(&self) -> bool {
-        self.client != NOBODY && !self.is_answered
+        self.client != NO_CLIENT && !self.is_answered
     }
 
     /// Returns how many bytes its request takes while it is under way.

@@ -114,7 +114,7 @@ impl Router {
     /// Returns the first part of what is to be sent to a server: the rest of a command that was sent in part, and the
     /// commands that waited behind it then.
     #[must_use]
-    pub fn begun(&self, server: usize) -> &[u8] {
+    pub fn rest_of_cut(&self, server: usize) -> &[u8] {
         let lane = &self.lanes[server];
         &lane.output[..lane.sending.cut_bytes]
     }
@@ -132,7 +132,7 @@ impl Router {
 
     /// Whether a server was sent whole commands and has answered them all: what waits can use another connection.
     #[must_use]
-    pub fn is_even(&self, server: usize) -> bool {
+    pub fn is_caught_up(&self, server: usize) -> bool {
         let lane = &self.lanes[server];
         !lane.sending.is_cut && lane.expected.len() <= lane.sending.added
     }
@@ -144,7 +144,7 @@ impl Router {
     }
 
     /// Notes that a new connection gets all that waits for a server, since no reply is to come over the old one.
-    pub fn begins_anew(&mut self, server: usize) {
+    pub fn begins_new_connection(&mut self, server: usize) {
         self.lanes[server].owes = false;
     }
 

@@ -235,7 +235,7 @@ impl Router {
             return;
         }
         if let Some(claim) =
-            plain_key(&request, key, |key| self.fleet.claims.claim_if_free(hash(key), self.who, self.now))
+            plain_key(&request, key, |key| self.fleet.claims.claim_if_free(hash(key), self.number, self.now))
         {
             let mark = self.fleet.flushes.mark(&self.flushes, true);
             self.fetch(request, key, aim, server, missed_by, (claim, mark));

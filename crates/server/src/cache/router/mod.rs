@@ -66,7 +66,7 @@ use super::handover::Party;
 use super::kind;
 use super::limits;
 use super::table::Route;
-use exchange::{NOBODY, Plan};
+use exchange::{NO_CLIENT, Plan};
 use exchanges::Exchanges;
 use expiry::MaxLife;
 use lane::Lane;
@@ -127,7 +127,9 @@ struct Scratch {
 /// The router.
 pub struct Router {
     fleet: Arc<Fleet>,
-    who: u16,
+    /// Tells the threads of a fleet apart.
+    number: u16,
+    /// That of the current table.
     generation: u64,
     /// Tells the other routers by which tables this one writes.
     party: Party,
@@ -138,6 +140,7 @@ pub struct Router {
     /// All servers, by slot.
     servers: Vec<Arc<Server>>,
     tables: Vec<InUse>,
+    /// Index in `tables` of the one that new requests go by.
     current: u16,
     /// Answers to clients, by slot.
     pub answers: Answers,
@@ -168,13 +171,13 @@ pub struct Router {
 }
 
 impl Router {
-    /// Creates the router of a thread; `who` is the number that tells the threads of a fleet apart.
+    /// Creates the router of a thread; `number` tells the threads of a fleet apart.
     #[must_use]
-    pub fn new(fleet: Arc<Fleet>, who: u16) -> Self {
+    pub fn new(fleet: Arc<Fleet>, number: u16) -> Self {
         let party = fleet.handover.join();
         let mut router = Self {
             fleet,
-            who,
+            number,
             generation: 0,
             party,
             handed_over: 0,
@@ -215,7 +218,7 @@ impl Router {
     /// Removes a client. Its requests run to their end, for the sake of the servers, and their answers are dropped.
     pub fn leave(&mut self, client: usize) {
         for id in self.answers.leave(client) {
-            self.exchanges[id].client = NOBODY;
+            self.exchanges[id].client = NO_CLIENT;
             if self.exchanges[id].is_over {
                 self.recycle(id);
             }
@@ -227,7 +230,7 @@ impl Router {
     pub fn can_resume(&self) -> bool {
         self.paused.iter().any(|id| {
             let client = self.exchanges[*id].client;
-            client == NOBODY || self.answers.held_for(client) <= limits::OUTPUT_BYTES_PAUSE
+            client == NO_CLIENT || self.answers.held_for(client) <= limits::OUTPUT_BYTES_PAUSE
         })
     }
 
@@ -283,7 +286,7 @@ impl Router {
     fn begin_own(&mut self, plan: Plan) -> u32 {
         let id = self.new_exchange();
         let exchange = &mut self.exchanges[id];
-        (exchange.client, exchange.plan, exchange.is_own) = (NOBODY, plan, true);
+        (exchange.client, exchange.plan, exchange.is_own) = (NO_CLIENT, plan, true);
         id
     }
 
@@ -329,17 +332,16 @@ impl Router {
                 kind: exchange.record.kind,
                 ending: exchange.ending.unwrap_or(Ending::Ok),
                 stamps: exchange.record.stamps,
-                slot: (exchange.client != NOBODY).then_some(exchange.client),
+                slot: (exchange.client != NO_CLIENT).then_some(exchange.client),
                 client: exchange.record.client_number,
                 request_bytes: exchange.record.request_bytes,
                 answer_bytes: exchange.record.answer_bytes,
                 server_reads: exchange.record.server_reads,
             });
         }
-        match self.exchanges[id].client {
-            NOBODY => {}
-            client if self.answers.is_first(client, id) => self.pass_on(client, id),
-            _ => {}
+        let client = self.exchanges[id].client;
+        if client != NO_CLIENT && self.answers.is_first(client, id) {
+            self.pass_on(client, id);
         }
     }
 
@@ -355,7 +357,7 @@ impl Router {
     fn finish(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.is_over = true;
-        let (has_no_client, is_own) = (exchange.client == NOBODY, exchange.is_own);
+        let (has_no_client, is_own) = (exchange.client == NO_CLIENT, exchange.is_own);
         if let Some(claim) = exchange.claim.take() {
             // Of the router's own exchanges only fills have claims.
             self.fills -= usize::from(is_own);
@@ -392,7 +394,7 @@ impl Router {
             if exchange.is_over {
                 self.recycle(id);
             } else {
-                exchange.client = NOBODY;
+                exchange.client = NO_CLIENT;
             }
         }
     }

@@ -9,7 +9,7 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::Router;
 use super::creating::is_new;
-use super::exchange::{NOBODY, Plan, Share, Verdict};
+use super::exchange::{NO_CLIENT, Plan, Share, Verdict};
 use super::lane::{Expected, Purpose, Shape};
 use crate::cache::limits;
 use crate::front::buffers::empty;
@@ -262,7 +262,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         exchange.ending = Some(ending(bytes));
         let (client, creates) = (exchange.client, exchange.meta_get.creates);
-        if client != NOBODY && bytes.starts_with(b"VA ") {
+        if client != NO_CLIENT && bytes.starts_with(b"VA ") {
             self.answers.note_value(client, bytes.len());
         }
         self.reply_to_client(id, bytes);

@@ -88,7 +88,7 @@ impl Router {
 
     /// Whether some pool of the current table has this server.
     #[must_use]
-    pub fn names(&self, server: usize) -> bool {
+    pub fn has_server(&self, server: usize) -> bool {
         self.table().in_use().binary_search(&server).is_ok()
     }
 

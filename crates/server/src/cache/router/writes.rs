@@ -12,7 +12,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::memcached::signed_32;
 
 use super::agree::too_few;
-use super::exchange::{Aim, NOBODY, Plan};
+use super::exchange::{Aim, NO_CLIENT, Plan};
 use super::expiry::{self, MaxLife};
 use super::lane::{Purpose, Shape};
 use super::taking::Incoming;
@@ -56,7 +56,7 @@ impl Router {
         let (pool, client) = (usize::from(exchange.aim.pool), exchange.client);
         let decider = plain_key(request, input, |key| table.decider(pool, key).slot);
         self.exchanges[id].plan = Plan::Decide;
-        if client != NOBODY {
+        if client != NO_CLIENT {
             // The client's next request may read another replica, which has not heard of this yet.
             self.answers.fence(client, true);
         }
@@ -103,7 +103,7 @@ impl Router {
         if is_held_up || self.fleet.are_writes_paused() || !self.is_handed_over() {
             return None;
         }
-        let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.who, alone, self.now)?;
+        let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.number, alone, self.now)?;
         let Some(aim) = self.aim(route, request, input) else {
             self.claim_released |= self.fleet.claims.release(claim, self.now);
             return None;
