@@ -212,7 +212,7 @@ impl Connection {
                 break;
             }
             args.clear();
-            if !self.parse_one(&mut parsing, &mut args, turn) {
+            if self.parse_one(&mut parsing, &mut args, turn) == Next::Stop {
                 break;
             }
         }
@@ -228,16 +228,15 @@ impl Connection {
         at
     }
 
-    /// Handles the next request. Returns false when parsing has to stop: more bytes are needed, or a bundle must come
-    /// back first.
-    fn parse_one(&mut self, parsing: &mut Parsing<'_>, args: &mut Vec<Span>, turn: &mut Turn<'_>) -> bool {
+    /// Handles the next request.
+    fn parse_one(&mut self, parsing: &mut Parsing<'_>, args: &mut Vec<Span>, turn: &mut Turn<'_>) -> Next {
         let input = &parsing.input[parsing.base..];
         let decoded = self.decoder.decode(input, parsing.at - parsing.base, args);
         if !self.session.is_admitted() && parsing.at_least(&decoded) > UNAUTHENTICATED_BYTES_MAX {
             turn.house.gate.newcomers.refuse(Reason::Oversized);
             self.refuse_for_good(&Fault::new(Word::NoAuth, "log in before sending this much"), true, turn);
             self.peer.holds_requests = false;
-            return false;
+            return Next::Stop;
         }
         match decoded {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
@@ -245,7 +244,7 @@ impl Connection {
             Decoded::Typed { end, bytes } => return self.handle_typed(end, &bytes, args, parsing, turn),
             Decoded::NeedBytes(_) => {
                 self.peer.holds_requests = false;
-                return false;
+                return Next::Stop;
             }
             Decoded::Discard(n) => parsing.skip_to(parsing.at - parsing.base + n),
             Decoded::TooBig { end, fault } => {
@@ -254,11 +253,11 @@ impl Connection {
             }
             Decoded::Malformed(fault) => return self.refuse_in_turn(fault, true, parsing, turn),
         }
-        true
+        Next::Continue
     }
 
     /// Handles an inline command whose arguments are spans of `bytes`, not of the input. It travels alone if it needs
-    /// the store, so that all spans of a bundle refer to the same bytes. Returns false when parsing has to stop.
+    /// the store, so that all spans of a bundle refer to the same bytes.
     fn handle_typed(
         &mut self,
         end: usize,
@@ -266,22 +265,22 @@ impl Connection {
         args: &[Span],
         parsing: &mut Parsing<'_>,
         turn: &mut Turn<'_>,
-    ) -> bool {
+    ) -> Next {
         if parsing.bundle.is_some() {
             // The line waits until the bundle is back, and is decoded again then.
-            return false;
+            return Next::Stop;
         }
         let mut alone = Parsing { input: bytes, base: 0, at: 0, bundle: None, reads: 0 };
-        let may_go_on = self.handle(parsing.length_to(end), args, &mut alone, turn);
+        let next = self.handle(parsing.length_to(end), args, &mut alone, turn);
         parsing.skip_to(end);
-        let Some(mut bundle) = alone.bundle else { return may_go_on };
+        let Some(mut bundle) = alone.bundle else { return next };
         bundle.bytes.extend_from_slice(bytes);
         parsing.bundle = Some(bundle);
-        false
+        Next::Stop
     }
 
-    /// Handles a whole request. Returns false when parsing has to stop.
-    fn handle(&mut self, end: usize, args: &[Span], parsing: &mut Parsing<'_>, turn: &mut Turn<'_>) -> bool {
+    /// Handles a whole request.
+    fn handle(&mut self, end: usize, args: &[Span], parsing: &mut Parsing<'_>, turn: &mut Turn<'_>) -> Next {
         let bytes = &parsing.input[parsing.base..];
         let mut parsed = command::parse(args, bytes, turn.house.message_bytes_max);
         if let (Some(grants), Ok(Command::Store(operation))) = (self.session.grants(), &parsed)
@@ -291,7 +290,7 @@ impl Connection {
         }
         if parsing.bundle.is_some() && !travels_with_others(&parsed) {
             // The request waits until the bundle is back.
-            return false;
+            return Next::Stop;
         }
         self.peer.requests += 1;
         match parsed {
@@ -304,24 +303,23 @@ impl Connection {
             }
         }
         parsing.skip_to(end);
-        true
+        Next::Continue
     }
 
-    /// Answers a request to the store on the spot when possible, else adds it to the bundle. Returns whether parsing
-    /// may go on.
+    /// Answers a request to the store on the spot when possible, else adds it to the bundle.
     fn ask(
         &mut self,
         operation: Operation,
         end: usize,
         parsing: &mut Parsing<'_>,
         turn: &mut Turn<'_>,
-    ) -> bool {
+    ) -> Next {
         let account = match self.session.account() {
             Ok(account) => account,
             Err(fault) => {
                 self.refuse(&fault, parsing.length_to(end), turn);
                 parsing.skip_to(end);
-                return true;
+                return Next::Continue;
             }
         };
         let (kind, request_bytes) = (operation.kind(), parsing.length_to(end));
@@ -330,7 +328,7 @@ impl Connection {
             if let Some((outcome, answer_bytes)) = self.answer_at_once(ask, turn) {
                 turn.answered_at_once(self.last_request(), kind, outcome, [request_bytes, answer_bytes]);
                 parsing.skip_to(end);
-                return true;
+                return Next::Continue;
             }
         }
         let is_alone = operation.may_answer_much() || operation.comes_in_pieces();
@@ -346,10 +344,9 @@ impl Connection {
         let request = Request::new(operation, kind, turn.parsed_at);
         bundle.requests.push(Request { request_bytes: length(request_bytes), ..request });
         parsing.at = parsing.base + end;
-        !self.blocked
-            && !is_last
-            && bundle.requests.len() < turn.house.bundle_requests_max
-            && parsing.reads < turn.house.bundle_reads_max
+        let is_full = bundle.requests.len() >= turn.house.bundle_requests_max
+            || parsing.reads >= turn.house.bundle_reads_max;
+        if self.blocked || is_last || is_full { Next::Stop } else { Next::Continue }
     }
 
     /// Answers without a worker if the store can, and returns the outcome and the length of the answer then.
@@ -427,21 +424,20 @@ impl Connection {
         self.session.account().err().unwrap_or(fault)
     }
 
-    /// Answers an error in the byte stream, or keeps it until the bundle before it is back. Returns whether parsing may
-    /// go on.
+    /// Answers an error in the byte stream, or keeps it until the bundle before it is back.
     fn refuse_in_turn(
         &mut self,
         fault: Fault,
         last: bool,
         parsing: &Parsing<'_>,
         turn: &mut Turn<'_>,
-    ) -> bool {
+    ) -> Next {
         if parsing.bundle.is_some() {
             self.owed = Some((fault, last));
-            return false;
+            return Next::Stop;
         }
         self.refuse_for_good(&fault, last, turn);
-        !last
+        if last { Next::Stop } else { Next::Continue }
     }
 
     fn refuse_for_good(&mut self, fault: &Fault, last: bool, turn: &mut Turn<'_>) {
@@ -461,6 +457,14 @@ fn travels_with_others(parsed: &Result<Command, Fault>) -> bool {
 /// answered when they are durable, not when the wait ends.
 fn may_block(operation: &Operation) -> bool {
     matches!(operation, Operation::Pop(pop) if pop.block_ms > 0)
+}
+
+/// Whether parsing goes on after a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Continue,
+    /// More bytes are needed, a bundle must come back first, or the connection ends.
+    Stop,
 }
 
 /// The progress of one call of `parse`. Spans count from `base`, where the bundle's bytes begin.
