@@ -326,7 +326,7 @@ fn the_time_that_a_list_in_pieces_takes_is_all_in_its_stages() {
         desk.hand.set(at * MS);
         worker.do_here(&mut vec![list], 0);
         list = worker.next_done_here().expect("a piece");
-        assert_eq!(list.lacks_pieces(), !is_last);
+        assert_eq!(list.absorb_piece(), !is_last);
     }
     let Stamps { received, sent, answered, .. } = list.requests[0].stamps;
     assert_eq!([received, sent, answered].map(|ns| ns / MS), [0, 3, 9]);

@@ -160,7 +160,7 @@ impl Connection {
         self.under_way = rest.is_some();
         self.rest = rest;
         self.blocked = false;
-        if self.session.is_muted() && !self.session.answers() {
+        if self.session.is_muted() && !self.session.take_answer_wanted() {
             bundle.answers.clear();
         }
         if self.output.is_empty() {
@@ -359,7 +359,7 @@ impl Connection {
         let output = self.output(turn);
         let before = output.len();
         let outcome = house.store.answer(ask, &mut Answer::new(output, protocol));
-        if outcome.is_some() && self.session.is_muted() && !self.session.answers() {
+        if outcome.is_some() && self.session.is_muted() && !self.session.take_answer_wanted() {
             self.unwanted += self.output.len() - before;
             self.output.truncate(before);
         }
@@ -375,7 +375,7 @@ impl Connection {
             let step = session.execute(command, bytes, client, house, output);
             let outcome = if output.get(before) == Some(&b'-') { Outcome::Error } else { Outcome::Ok };
             let made = output.len();
-            if muted && !session.answers() {
+            if muted && !session.take_answer_wanted() {
                 output.truncate(before);
             }
             (step, outcome, made - output.len())
@@ -400,7 +400,7 @@ impl Connection {
 
     /// Answers with an error that is counted as `outcome`.
     fn refuse_as(&mut self, outcome: Outcome, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
-        let (protocol, is_wanted) = (self.session.protocol, self.session.answers());
+        let (protocol, is_wanted) = (self.session.protocol, self.session.take_answer_wanted());
         let output = self.output(turn);
         let before = output.len();
         if is_wanted {

@@ -35,36 +35,36 @@ pub(super) struct Pieces {
     /// How many dead letters were moved so far.
     moved: u64,
     /// Whether the request is lined up again for its next piece.
-    go_on: bool,
+    awaits_next: bool,
 }
 
 impl Bundle {
-    /// Takes in a piece. Returns whether the bundle must be lined up again for the next one; if not, it holds its
-    /// answers.
-    pub fn lacks_pieces(&mut self) -> bool {
-        self.pieces.go_on = self.takes_in_a_piece();
-        self.pieces.go_on
+    /// Moves the answer just made into the pieces so far. Returns whether the bundle must be lined up again for the next
+    /// piece; if not, it holds its answers.
+    pub fn absorb_piece(&mut self) -> bool {
+        self.pieces.awaits_next = self.absorb_by_kind();
+        self.pieces.awaits_next
     }
 
     /// Returns whether the bundle is lined up for another piece. Its stamps stay those of the first piece.
     #[must_use]
-    pub fn goes_on(&self) -> bool {
-        self.pieces.go_on
+    pub fn awaits_next_piece(&self) -> bool {
+        self.pieces.awaits_next
     }
 
-    fn takes_in_a_piece(&mut self) -> bool {
+    fn absorb_by_kind(&mut self) -> bool {
         match &*self.requests {
             [Request { outcome: Outcome::Ok, operation: Operation::ListQueues { .. }, .. }] => {
-                self.lacks_queues()
+                self.absorb_queues()
             }
             [Request { outcome: Outcome::Ok, operation: Operation::Redrive { .. }, .. }] => {
-                self.lacks_letters()
+                self.absorb_letters()
             }
             _ => false,
         }
     }
 
-    fn lacks_letters(&mut self) -> bool {
+    fn absorb_letters(&mut self) -> bool {
         let [Request { operation: Operation::Redrive { after, .. }, .. }] = &mut *self.requests else {
             return false;
         };
@@ -83,7 +83,7 @@ impl Bundle {
         last.is_some()
     }
 
-    fn lacks_queues(&mut self) -> bool {
+    fn absorb_queues(&mut self) -> bool {
         let [Request { operation: Operation::ListQueues { after }, .. }] = &mut *self.requests else {
             return false;
         };
@@ -181,7 +181,7 @@ mod tests {
                 while {
                     answer(&mut bundle, &queues);
                     turns += 1;
-                    bundle.lacks_pieces()
+                    bundle.absorb_piece()
                 } {
                     assert!(!bundle.is_done() && bundle.answers.is_empty(), "nothing is told yet");
                 }
@@ -211,7 +211,7 @@ mod tests {
                 answer.integer(ids[ids.len() - 1]);
             }
             bundle.finish_one(Outcome::Ok);
-            assert_eq!(bundle.lacks_pieces(), goes_on);
+            assert_eq!(bundle.absorb_piece(), goes_on);
             let after = |operation: &Operation| matches!(operation, Operation::ListQueues { after } if Some(after) == ids.last());
             assert!(!goes_on || after(&bundle.requests[0].operation));
         }
@@ -239,14 +239,14 @@ mod tests {
                 answer.integer(moved);
                 let outcome = answer.integer(last);
                 bundle.finish_one(outcome);
-                assert!(bundle.lacks_pieces() && !bundle.is_done() && bundle.answers.is_empty());
-                assert!(bundle.goes_on());
+                assert!(bundle.absorb_piece() && !bundle.is_done() && bundle.answers.is_empty());
+                assert!(bundle.awaits_next_piece());
                 before = last;
             }
             assert_eq!(come_to(&mut bundle), before);
             let outcome = bundle.next_ask().expect("the last piece").1.integer(7);
             bundle.finish_one(outcome);
-            assert!(!bundle.lacks_pieces() && bundle.is_done() && !bundle.goes_on());
+            assert!(!bundle.absorb_piece() && bundle.is_done() && !bundle.awaits_next_piece());
             assert_eq!(bundle.answers, format!(":{expected}\r\n").as_bytes());
             assert_eq!(bundle.requests[0].answer_bytes as usize, bundle.answers.len());
         }
@@ -264,9 +264,9 @@ mod tests {
         let queues: Vec<u64> = (1..=2 * LIST_PIECE as u64).collect();
         let mut bundle = asked(Protocol::Resp3);
         answer(&mut bundle, &queues);
-        assert!(bundle.lacks_pieces());
+        assert!(bundle.absorb_piece());
         bundle.refuse_all(&Fault::new(Word::Busy, "the waiting line is full; try again"));
-        assert!(!bundle.lacks_pieces());
+        assert!(!bundle.absorb_piece());
         assert!(bundle.answers.starts_with(b"-BUSY"));
     }
 }

@@ -113,8 +113,8 @@ impl Session {
         self.account.is_some()
     }
 
-    /// Whether the next answer is wanted (CLIENT REPLY); a single skip is used up by asking.
-    pub fn answers(&mut self) -> bool {
+    /// Returns whether the next answer is wanted (CLIENT REPLY), and uses up a single skip.
+    pub fn take_answer_wanted(&mut self) -> bool {
         match self.mute {
             Mute::No => true,
             Mute::Always => false,
@@ -310,7 +310,7 @@ impl Session {
     }
 
     fn log_in(&mut self, greeting: Greeting, account: &[u8], secret: &[u8]) -> Step {
-        let is_wanted = self.answers();
+        let is_wanted = self.take_answer_wanted();
         self.arriving = Some(Arriving { greeting, name: account.to_vec(), grants: None, is_wanted });
         Step::Login { account: account.to_vec(), secret: secret.to_vec() }
     }

@@ -202,7 +202,7 @@ impl QueueTier {
             bundle.passages = trace::passages(&bundle);
         }
         if let Some(connection) = connections.find(address.slot, address.client) {
-            if bundle.lacks_pieces() {
+            if bundle.absorb_piece() {
                 return self.going_on.push(bundle);
             }
             let mut turn = self.bench.turn(&self.house);
@@ -291,7 +291,7 @@ impl QueueTier {
         let mut outgoing = std::mem::take(&mut self.bench.outgoing);
         let enqueued = self.house.clock.stamp();
         for bundle in &mut outgoing {
-            if !bundle.goes_on() {
+            if !bundle.awaits_next_piece() {
                 bundle.stamp(|stamps| stamps.enqueued = enqueued);
             }
             self.keep_from_waiting(bundle, connections);

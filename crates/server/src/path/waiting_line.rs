@@ -146,15 +146,16 @@ impl WaitingLine {
     /// Wakes a worker if there is something for it to do. The lock is released before: the first thing a woken worker
     /// does is to take it, and it would only sleep again.
     fn call_worker(&self, mut state: MutexGuard<'_, State>) {
-        if self.wants_worker(&mut state) {
+        if self.claim_wake_up(&mut state) {
             let called = state.next_called();
             drop(state);
             called.iter().for_each(Thread::unpark);
         }
     }
 
-    /// Returns whether an idle worker has something to do: take what waits, or watch how long it waits.
-    fn wants_worker(&self, state: &mut State) -> bool {
+    /// Returns whether the caller must wake an idle worker, to take what waits or to watch how long it waits. Only one
+    /// worker is called to watch, so asking takes note of that call.
+    fn claim_wake_up(&self, state: &mut State) -> bool {
         let batch = state.batch;
         state.idle_workers > 0
             && state.requests > 0
@@ -254,7 +255,7 @@ impl WaitingLine {
         }
         state.working += 1;
         state.waiting_since = (state.requests > 0).then(|| self.clock.instant());
-        if self.wants_worker(state) {
+        if self.claim_wake_up(state) {
             state.call_one();
         }
         self.leave_word(state, until);

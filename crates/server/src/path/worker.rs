@@ -182,7 +182,7 @@ impl Worker {
     fn stamp(&mut self) {
         self.batch.told_ns = 0;
         self.taken_at = self.clock.stamp();
-        for bundle in self.batch.waiting.iter_mut().filter(|bundle| !bundle.goes_on()) {
+        for bundle in self.batch.waiting.iter_mut().filter(|bundle| !bundle.awaits_next_piece()) {
             bundle.stamp(|stamps| {
                 stamps.dequeued = self.taken_at;
                 stamps.sent = self.taken_at;
@@ -194,7 +194,7 @@ impl Worker {
         for mut bundle in self.batch.finished.drain(..) {
             // Pops of an earlier batch may end with this one: their wait is not measured. The stamps of a list in
             // pieces stay.
-            if !bundle.goes_on() {
+            if !bundle.awaits_next_piece() {
                 bundle.end_wait(self.taken_at);
             }
             bundle.stamp(|stamps| stamps.answered = self.batch.answered_at);
