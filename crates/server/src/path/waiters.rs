@@ -112,7 +112,7 @@ impl Waiters {
 
     /// Returns whether any connection with a pop under way has left.
     #[must_use]
-    pub fn somebody_left(&self) -> bool {
+    pub fn has_departed_clients(&self) -> bool {
         !self.left.is_empty()
     }
 

@@ -9,7 +9,7 @@ impl Postgres {
     /// Ends pops that may wait and whose clients have left. Requests in front of such a pop are done without it.
     pub(super) fn leave_departed(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
         let mut parked = self.shared.parked();
-        if !parked.somebody_left() {
+        if !parked.has_departed_clients() {
             return called;
         }
         let mut others = Vec::with_capacity(called.len());

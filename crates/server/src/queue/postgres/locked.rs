@@ -216,7 +216,7 @@ fn go_on(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
         parked.go_on(waiting.bundle);
     }
     if !free.0.is_empty() {
-        parked.call_all();
+        parked.wake_all();
     }
     drop(parked);
     shared.nudge();

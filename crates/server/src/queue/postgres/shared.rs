@@ -71,7 +71,7 @@ impl Shared {
     pub(super) fn end_era(&self, era: &Arc<Era>) {
         self.era.end(era);
         // What they wait for may be there already.
-        self.parked().call_all();
+        self.parked().wake_all();
     }
 
     /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over

@@ -198,7 +198,7 @@ impl Postgres {
     /// Executes bundles that fit into one call, with the waiting pops that their SENDs would satisfy.
     fn execute_together(&self, mut called: Vec<Called>, batch: &mut Batch) {
         let since = self.shared.begin(called.iter().any(|(seat, _)| seat.is_some()));
-        self.call_waiters(&mut called);
+        self.take_along_waiters(&mut called);
         called.sort_by_key(parked::arrival);
         match self.unbatched {
             None => self.attempt(called, Attempt::first(since), batch),
@@ -210,7 +210,7 @@ impl Postgres {
     }
 
     /// Takes along the waiting pops that the batch's SENDs would satisfy.
-    fn call_waiters(&self, called: &mut Vec<Called>) {
+    fn take_along_waiters(&self, called: &mut Vec<Called>) {
         let mut parked = self.shared.parked();
         if parked.len() == 0 {
             return;
@@ -231,7 +231,7 @@ impl Postgres {
             };
             Some(std::iter::repeat_n((queue.of(&bundle.bytes), accounts.number(bundle), recipient), messages))
         });
-        let along = parked.called_by(sent.flatten());
+        let along = parked.wake_for_sends(sent.flatten());
         called.extend(along);
     }
 

@@ -152,7 +152,7 @@ fn redrive_of(bundle: &mut Bundle, shared: &Shared, link: &mut Link, from: Span,
         Err(failure) => bundle.refuse_one(&not_all(&failure, moved, "moved")),
     }
     // Other middlewares are told by the database.
-    shared.parked().call_all();
+    shared.parked().wake_all();
 }
 
 /// Moves dead letters, except those that others are taking, and counts them.

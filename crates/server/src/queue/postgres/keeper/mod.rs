@@ -171,7 +171,7 @@ impl Round {
         self.ticks.look(shared, link, &self.outbox);
         self.listener.tell(shared, link, &self.outbox);
         self.listener.watch(shared, link);
-        self.call_to_look();
+        self.wake_to_look();
         let (shared, link) = (&self.shared, &mut self.link);
         self.floor.look(shared, link);
         self.checkpoints.look(shared, link);
@@ -196,7 +196,7 @@ impl Round {
     }
 
     /// Has those who wait look for themselves, once in a while.
-    fn call_to_look(&mut self) {
+    fn wake_to_look(&mut self) {
         if self.looked.elapsed() < LOOK {
             return;
         }
@@ -206,6 +206,6 @@ impl Round {
             self.meet_server();
         }
         let most = if is_own_session { LOOKS_MAX } else { usize::MAX };
-        self.shared.wake(|parked| parked.call_to_look(most));
+        self.shared.wake(|parked| parked.wake_to_look(most));
     }
 }

@@ -135,7 +135,7 @@ impl Listener {
         if link.ask_prepared("SELECT posthaste.watch_news($1, $2)", &arguments).is_ok() {
             self.watched = Some(Instant::now());
             if first {
-                shared.wake(Parked::call_all_to_look);
+                shared.wake(Parked::wake_all_to_look);
             }
         }
     }
@@ -147,7 +147,7 @@ fn is_own_session(link: &mut Link) -> bool {
     link.ask(OWN_SESSION, &[]).is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0)))
 }
 
-/// Calls those who wait here for what is news.
+/// WakeUps those who wait here for what is news.
 pub(super) fn pass_on(shared: &Shared, news: &[News]) {
     shared.wake(|parked| news.iter().for_each(|news| parked.tell(*news)));
 }
@@ -155,7 +155,7 @@ pub(super) fn pass_on(shared: &Shared, news: &[News]) {
 /// The same with what others wrote; "*": anything may have happened.
 fn pass_on_text(shared: &Shared, text: &str) {
     if text == "*" {
-        shared.wake(Parked::call_all_to_look);
+        shared.wake(Parked::wake_all_to_look);
     } else {
         let news: Vec<News> = text.split(';').filter_map(parse).collect();
         pass_on(shared, &news);

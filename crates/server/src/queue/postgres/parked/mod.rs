@@ -32,20 +32,33 @@ use crate::queue::rules::{Interest, Millis, News, QueueId};
 /// A bundle to be executed, with its seat among the waiting pops if it had one.
 pub(super) type Called = (Option<Seat>, Box<Bundle>);
 
-/// What a waiting pop keeps while it is executed: its place, what it waits for, its deadline, and what woke it up:
-/// news, or that it was its turn to look.
+/// What a waiting pop keeps while it is executed: its place, what it waits for, its deadline, and why it is executed.
 #[derive(Clone, Copy)]
 pub(super) struct Seat {
     ticket: Ticket,
     interest: Interest,
-    until: Millis,
-    summons: Option<Summons>,
-    looks: bool,
+    deadline: Millis,
+    reason: Reason,
+}
+
+/// Why a waiting pop is executed.
+#[derive(Clone, Copy)]
+enum Reason {
+    /// News woke it; if it gets something, this wakes the next ones.
+    News(WakeUp),
+    /// It looks in case news was lost; if it gets something, the news that it missed wakes the next ones.
+    Look,
     /// Its deadline has passed: it looks once more, and gives up if it finds nothing.
-    is_over: bool,
+    Expired,
+    /// Messages are sent by the same call, its queue is gone, or all pops are woken: it need not wake others.
+    Other,
 }
 
 impl Seat {
+    fn is_expired(&self) -> bool {
+        matches!(self.reason, Reason::Expired)
+    }
+
     /// Returns the id of the queue that it waits for, in SQL's type: the name may belong to another queue by now.
     pub(super) fn queue(&self) -> Option<i64> {
         self.interest.queue.map(u64::cast_signed)
@@ -60,28 +73,28 @@ pub(super) fn arrival((seat, _): &Called) -> Ticket {
 /// A pop that was taken out to be executed and has neither been parked again nor answered yet.
 struct Away {
     interest: Interest,
-    left: Calls,
+    left: WakeUps,
 }
 
 /// News, and how many pops each piece wakes at once.
-type Calls = BTreeMap<News, usize>;
+type WakeUps = BTreeMap<News, usize>;
 
 /// News that wakes pops, and how many at once: twice as many each time, because a pop that finds nothing costs less
 /// than one that waits behind a long row of others.
 #[derive(Clone, Copy)]
-struct Summons {
+struct WakeUp {
     news: News,
     pops: usize,
 }
 
-impl Summons {
+impl WakeUp {
     fn next(self) -> Self {
-        Self { pops: (self.pops * 2).min(CALLED_MAX), ..self }
+        Self { pops: (self.pops * 2).min(WOKEN_MAX), ..self }
     }
 }
 
 /// Most pops that are woken at once because another one got something.
-const CALLED_MAX: usize = 8;
+const WOKEN_MAX: usize = 8;
 
 /// Queue names kept beyond the number of waiting pops; then all are forgotten, and come back with each wait.
 const AWAITED_SPARE: usize = 4096;
@@ -124,36 +137,36 @@ impl Parked {
     }
 
     /// Parks a bundle whose next request is a pop that found nothing, and repeats the news that it missed: that wakes
-    /// the first pop it matches. `until` is the deadline of a pop that has not waited yet. Returns the bundle instead
+    /// the first pop it matches. `deadline` is that of a pop that has not waited yet. Returns the bundle instead
     /// if its client has left or its deadline has passed.
     pub(super) fn park(
         &mut self,
         (seat, bundle): Called,
         interest: Interest,
-        until: Millis,
+        deadline: Millis,
         since: Since,
     ) -> Option<Box<Bundle>> {
         let missed = match seat {
             Some(seat) => self.come_back(seat),
             None => self.told_since(since, interest),
         };
-        if self.waiters.has_left(bundle.address) || seat.is_some_and(|seat| seat.is_over) {
-            self.call_for(missed);
+        if self.waiters.has_left(bundle.address) || seat.is_some_and(|seat| seat.is_expired()) {
+            self.wake_for(missed);
             return Some(bundle);
         }
         self.await_name(&bundle, interest);
         match seat {
-            Some(seat) => {
-                self.waiters.put_back(seat.ticket, Waiting { bundle, interest, until: seat.until });
+            Some(Seat { ticket, deadline, .. }) => {
+                self.waiters.put_back(ticket, Waiting { bundle, interest, until: deadline });
             }
-            None => self.waiters.park(Waiting { bundle, interest, until }),
+            None => self.waiters.park(Waiting { bundle, interest, until: deadline }),
         }
-        self.call_for(missed);
+        self.wake_for(missed);
         None
     }
 
     /// Returns the news since then that concerns a pop which was not parked yet.
-    fn told_since(&self, since: Since, interest: Interest) -> Calls {
+    fn told_since(&self, since: Since, interest: Interest) -> WakeUps {
         let seen = usize::try_from(since.news.saturating_sub(self.first_recent)).unwrap_or(usize::MAX);
         let told = self.recent.iter().skip(seen).filter(|news| interest.matches(**news));
         told.map(|news| (*news, 1)).collect()
@@ -174,34 +187,37 @@ impl Parked {
     /// passed.
     pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
         let missed = self.come_back(seat);
-        let given_back = if self.waiters.has_left(bundle.address) || seat.is_over {
+        let given_back = if self.waiters.has_left(bundle.address) || seat.is_expired() {
             Some(bundle)
         } else {
-            let Seat { ticket, interest, until, .. } = seat;
-            self.waiters.put_back(ticket, Waiting { bundle, interest, until });
+            let Seat { ticket, interest, deadline, .. } = seat;
+            self.waiters.put_back(ticket, Waiting { bundle, interest, until: deadline });
             None
         };
-        self.call_for(missed);
+        self.wake_for(missed);
         given_back
     }
 
     /// Notes that a pop that waited has its answer: what woke it up now wakes the next ones.
     pub(super) fn done(&mut self, seat: Seat) {
-        let mut calls = self.come_back(seat);
-        if let Some(Summons { news, pops }) = seat.summons {
-            let most = calls.entry(news).or_default();
-            *most = pops.max(*most);
-        }
-        if seat.looks {
-            for news in news_for(seat.interest) {
-                calls.entry(news).or_insert(1);
+        let mut wake_ups = self.come_back(seat);
+        match seat.reason {
+            Reason::News(WakeUp { news, pops }) => {
+                let most = wake_ups.entry(news).or_default();
+                *most = pops.max(*most);
             }
+            Reason::Look => {
+                for news in news_for(seat.interest) {
+                    wake_ups.entry(news).or_insert(1);
+                }
+            }
+            Reason::Expired | Reason::Other => {}
         }
-        self.call_for(calls);
+        self.wake_for(wake_ups);
     }
 
     /// Ends a pop's absence, and returns the news that was left with it.
-    fn come_back(&mut self, seat: Seat) -> Calls {
+    fn come_back(&mut self, seat: Seat) -> WakeUps {
         self.away.remove(&seat.ticket).map(|away| away.left).unwrap_or_default()
     }
 
@@ -221,28 +237,29 @@ impl Parked {
         if self.under_way.len() > 0 {
             self.recent.push_back(news);
         }
-        self.call_for(Calls::from([(news, 1)]));
+        self.wake_for(WakeUps::from([(news, 1)]));
     }
 
-    fn call_for(&mut self, calls: Calls) {
-        for (news, pops) in calls {
+    fn wake_for(&mut self, wake_ups: WakeUps) {
+        for (news, pops) in wake_ups {
             match news {
-                News::Available { .. } => self.summon(Summons { news, pops }),
+                News::Available { .. } => self.wake_first(WakeUp { news, pops }),
                 News::QueueGone(_) => self.end_waits(news),
             }
         }
     }
 
-    fn summon(&mut self, summons: Summons) {
-        for _ in 0..summons.pops {
-            let Some(ticket) = self.first_match(summons.news) else { return };
+    /// Wakes the first pops that the news matches; news for a pop that is away is left with it.
+    fn wake_first(&mut self, wake_up: WakeUp) {
+        for _ in 0..wake_up.pops {
+            let Some(ticket) = self.first_match(wake_up.news) else { return };
             if let Some(away) = self.away.get_mut(&ticket) {
-                let pops = away.left.entry(summons.news).or_default();
-                *pops = summons.pops.max(*pops);
+                let pops = away.left.entry(wake_up.news).or_default();
+                *pops = wake_up.pops.max(*pops);
                 return;
             }
             let Some(waiting) = self.waiters.take(ticket) else { return };
-            self.woken.push(seated(ticket, waiting, Some(summons.next())));
+            self.woken.push(seated(ticket, waiting, Reason::News(wake_up.next())));
         }
     }
 
@@ -258,13 +275,13 @@ impl Parked {
             away.left.insert(gone, 1);
         }
         while let Some((ticket, waiting)) = self.waiters.take_match(gone) {
-            self.woken.push(seated(ticket, waiting, None));
+            self.woken.push(seated(ticket, waiting, Reason::Other));
         }
     }
 
     /// Takes out the waiting pops that messages about to be sent would satisfy: they join the same call, so that no
     /// other pop gets in first. `sent` gives each message's queue, sender and recipient.
-    pub(super) fn called_by<'a>(
+    pub(super) fn wake_for_sends<'a>(
         &mut self,
         sent: impl Iterator<Item = (&'a [u8], u32, Option<u32>)>,
     ) -> Vec<Called> {
@@ -274,7 +291,7 @@ impl Parked {
             let first = self.first_match(News::Available { queue, sender, recipient });
             if let Some((ticket, waiting)) = first.and_then(|first| Some((first, self.waiters.take(first)?)))
             {
-                along.push(seated(ticket, waiting, None));
+                along.push(seated(ticket, waiting, Reason::Other));
             }
         }
         self.go_away(&along);
@@ -284,19 +301,19 @@ impl Parked {
     /// Marks the pops among these as away: they are going to be executed.
     fn go_away(&mut self, called: &[Called]) {
         for seat in called.iter().filter_map(|(seat, _)| *seat) {
-            self.away.insert(seat.ticket, Away { interest: seat.interest, left: Calls::new() });
+            self.away.insert(seat.ticket, Away { interest: seat.interest, left: WakeUps::new() });
         }
     }
 
     /// Wakes all waiting pops, in case news was lost.
-    pub(super) fn call_all(&mut self) {
+    pub(super) fn wake_all(&mut self) {
         let all = self.waiters.take_all();
-        self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting, None)));
+        self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting, Reason::Other)));
     }
 
     /// Wakes the next pops whose turn it is to look (see `looks`) in case news was lost: at most `most`, and those
     /// ahead.
-    pub(super) fn call_to_look(&mut self, most: usize) {
+    pub(super) fn wake_to_look(&mut self, most: usize) {
         let away: FxHashSet<Interest> = self.away.values().map(|away| same(away.interest)).collect();
         let next = self.looks.next(&self.waiters, &away, most);
         // No pop may look before the longest waiting one that the same news would wake.
@@ -307,15 +324,14 @@ impl Parked {
         let tickets: BTreeSet<Ticket> = next.into_iter().flat_map(with_first).collect();
         for ticket in tickets {
             let Some(waiting) = self.waiters.take(ticket) else { continue };
-            let (seat, bundle) = seated(ticket, waiting, None);
-            self.woken.push((seat.map(|seat| Seat { looks: true, ..seat }), bundle));
+            self.woken.push(seated(ticket, waiting, Reason::Look));
         }
     }
 
     /// Begins a new round of looks, and wakes all its pops at once.
-    pub(super) fn call_all_to_look(&mut self) {
+    pub(super) fn wake_all_to_look(&mut self) {
         self.looks = Looks::default();
-        self.call_to_look(usize::MAX);
+        self.wake_to_look(usize::MAX);
     }
 
     /// Takes out at most `most` of the woken bundles, to be executed. The pops left in `in_turn` count as away too, so
@@ -334,14 +350,14 @@ impl Parked {
 
     /// Takes out a pop whose deadline has passed.
     pub(super) fn take_expired(&mut self, now: Millis) -> Option<(Seat, Box<Bundle>)> {
-        let (ticket, Waiting { bundle, interest, until }) = self.waiters.take_expired(now)?;
-        Some((Seat { ticket, interest, until, summons: None, looks: false, is_over: true }, bundle))
+        let (ticket, Waiting { bundle, interest, until: deadline }) = self.waiters.take_expired(now)?;
+        Some((Seat { ticket, interest, deadline, reason: Reason::Expired }, bundle))
     }
 
     /// Takes out the pop of a client that has left. If it is just being executed the client is noted instead, and the
     /// pop given back when it would be parked.
     pub(super) fn leave(&mut self, address: Address) -> Option<Box<Bundle>> {
-        if let Some((seat, bundle)) = self.take_called(address) {
+        if let Some((seat, bundle)) = self.take_unexecuted(address) {
             if let Some(seat) = seat {
                 self.done(seat);
             }
@@ -351,7 +367,7 @@ impl Parked {
     }
 
     /// Takes out a bundle that was woken and is not executed yet.
-    fn take_called(&mut self, address: Address) -> Option<Called> {
+    fn take_unexecuted(&mut self, address: Address) -> Option<Called> {
         // Requests in front of a pop are still executed, so without a seat only a lone pop is taken.
         let is_it =
             |(seat, bundle): &Called| bundle.address == address && (seat.is_some() || bundle.only_waits());
@@ -367,9 +383,9 @@ impl Parked {
         self.waiters.has_left(address)
     }
 
-    /// Returns whether the client of any such pop has left.
-    pub(super) fn somebody_left(&self) -> bool {
-        self.waiters.somebody_left()
+    /// Returns whether the client of any pop that is about to be executed has left.
+    pub(super) fn has_departed_clients(&self) -> bool {
+        self.waiters.has_departed_clients()
     }
 
     /// Forgets that a client has left: its pop is back.
@@ -388,7 +404,7 @@ impl Parked {
     }
 }
 
-fn seated(ticket: Ticket, waiting: Waiting, summons: Option<Summons>) -> Called {
-    let Waiting { bundle, interest, until } = waiting;
-    (Some(Seat { ticket, interest, until, summons, looks: false, is_over: false }), bundle)
+fn seated(ticket: Ticket, waiting: Waiting, reason: Reason) -> Called {
+    let Waiting { bundle, interest, until: deadline } = waiting;
+    (Some(Seat { ticket, interest, deadline, reason }), bundle)
 }

@@ -78,7 +78,7 @@ fn nobody_is_called_in_the_stead_of_one_who_came_before_and_is_away() {
     let first = woken(&mut parked);
     assert_eq!(names(&first), [1]);
     let send = || std::iter::once((&b"q"[..], 9, None));
-    assert!(parked.called_by(send()).is_empty(), "the first one may take it");
+    assert!(parked.wake_for_sends(send()).is_empty(), "the first one may take it");
     parked.tell(NEWS);
     assert!(!parked.has_woken());
     park_again(&mut parked, first[0]);
@@ -93,13 +93,13 @@ fn messages_of_one_batch_take_along_as_many_who_wait() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=3);
     let send = (&b"q"[..], 9, None);
-    let along = parked.called_by([send; 2].into_iter());
+    let along = parked.wake_for_sends([send; 2].into_iter());
     let clients: Vec<u64> = along.iter().map(|(_, bundle)| bundle.address.client).collect();
     assert_eq!(clients, [1, 2]);
-    assert!(parked.called_by([send].into_iter()).is_empty());
+    assert!(parked.wake_for_sends([send].into_iter()).is_empty());
     along.into_iter().for_each(|(seat, _)| parked.done(seat.expect("it waited")));
     assert!(!parked.has_woken(), "who was taken along has what came along");
-    assert_eq!(parked.called_by([send].into_iter()).len(), 1);
+    assert_eq!(parked.wake_for_sends([send].into_iter()).len(), 1);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn who_is_away_when_its_queue_goes_looks_once_more_when_it_is_back() {
 fn nobody_stays_away_for_ever() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=4);
-    parked.call_all();
+    parked.wake_all();
     for (client, seat) in woken(&mut parked) {
         match client {
             1 => assert!(parked.put_back(seat, bundle(client, "q")).is_none()),
@@ -202,11 +202,11 @@ fn names_of_queues_that_nobody_waits_for_are_not_kept_for_ever() {
 fn the_first_of_those_who_wait_for_the_same_looks_for_all() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=20);
-    parked.call_to_look(usize::MAX);
+    parked.wake_to_look(usize::MAX);
     let mut called = woken(&mut parked);
     assert_eq!(names(&called), [1]);
     park_again(&mut parked, called[0]);
-    parked.call_to_look(usize::MAX);
+    parked.wake_to_look(usize::MAX);
     called = woken(&mut parked);
     let mut found = Vec::new();
     while !called.is_empty() {
@@ -240,14 +240,14 @@ fn a_look_is_of_a_few_and_the_next_one_goes_on_behind_them() {
     (1..=5).for_each(|reader| park_reader(&mut parked, reader));
     let mut looked = Vec::new();
     for _ in 0..4 {
-        parked.call_to_look(2);
+        parked.wake_to_look(2);
         let called = woken(&mut parked);
         looked.push(names(&called));
         park_all_again(&mut parked, called);
     }
     // Client 1 waits longest and may take what any of the others looks for, so it looks with them.
     assert_eq!(looked, [vec![1, 2], vec![1, 3, 4], vec![1, 5], vec![1, 2]]);
-    parked.call_all_to_look();
+    parked.wake_all_to_look();
     assert_eq!(names(&woken(&mut parked)), [1, 2, 3, 4, 5]);
 }
 
@@ -255,13 +255,13 @@ fn a_look_is_of_a_few_and_the_next_one_goes_on_behind_them() {
 fn those_who_are_more_than_a_call_takes_wait_for_their_turn_and_are_away() {
     let mut parked = Parked::default();
     (1..=3).for_each(|reader| park_reader(&mut parked, reader));
-    parked.call_all();
+    parked.wake_all();
     let first = parked.take_woken(2);
     assert_eq!(first.len(), 2);
     assert!(parked.has_woken() && parked.len() == 3);
     park_reader(&mut parked, 4);
     let send = std::iter::once((&b"q"[..], 9, None));
-    assert!(parked.called_by(send).is_empty(), "all three came before");
+    assert!(parked.wake_for_sends(send).is_empty(), "all three came before");
     for (seat, _) in first {
         parked.done(seat.expect("it waited"));
     }
