@@ -82,6 +82,7 @@ impl Gets {
     }
 
     /// Adds a key to the last command, or begins a command with it if it `is_first`.
+    #[inline]
     fn add(&mut self, key: &[u8], is_first: bool) {
         if is_first {
             (self.last, self.keys) = (self.bytes.len(), Keys::default());
@@ -94,6 +95,7 @@ impl Gets {
     }
 
     /// Whether the last command asks for a key.
+    #[inline]
     fn asks_for(&self, key: &[u8]) -> bool {
         let mut words = self.bytes[self.last..].trim_ascii_end().split(|byte| *byte == b' ');
         self.keys.may_have(key) && words.any(|word| word == key)
