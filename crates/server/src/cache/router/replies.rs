@@ -9,7 +9,7 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::Router;
 use super::creating::is_new;
-use super::exchange::{NO_CLIENT, Plan, Share, Verdict};
+use super::exchange::{NO_CLIENT, Plan, Reply, Share, Verdict};
 use super::lane::{Expected, Purpose, Shape};
 use crate::cache::limits;
 use crate::front::buffers::empty;
@@ -239,19 +239,16 @@ impl Router {
         if reply::is_error(bytes) {
             self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
         }
-        if self.exchanges[id].plan == Plan::ConfirmCreated {
-            return self.create_if_kept(id, server, bytes);
-        }
-        if is_miss(bytes) && self.look_up_whole(id, Some(server)) {
-            return;
-        }
-        let exchange = &mut self.exchanges[id];
-        match exchange.plan {
+        let plan = self.exchanges[id].plan;
+        match plan {
+            Plan::ConfirmCreated => self.create_if_kept(id, server, bytes),
+            // A miss that is looked up elsewhere is not the answer.
+            _ if is_miss(bytes) && self.look_up_whole(id, Some(server)) => {}
             Plan::Relay => self.take_relayed(id, server, bytes),
             Plan::Fetch => self.store_fetched(id, server, bytes),
             Plan::Follow => self.take_follower(id, server, bytes),
             _ => {
-                exchange.write.note_reply(server, verdict(bytes), bytes);
+                self.exchanges[id].write.note_reply(server, verdict(bytes), bytes);
                 self.try_answer(id);
             }
         }
@@ -290,22 +287,26 @@ impl Router {
     /// Ends a quiet command: if it said nothing, it did what it was to do.
     fn end_quiet(&mut self, server: usize, expected: Expected) {
         let id = expected.exchange;
-        let exchange = &mut self.exchanges[id];
-        if exchange.plan == Plan::Relay && expected.purpose != Purpose::Unused && exchange.ending.is_none() {
-            // A get that says nothing is a miss.
-            let is_get = exchange.request.is_some_and(|request| request.verb == Verb::MetaGet);
-            if !self.look_up_whole(id, Some(server)) && is_get {
-                self.exchanges[id].ending = Some(Ending::Null);
-            }
+        if expected.purpose == Purpose::Unused {
             return;
         }
-        let spoke = exchange.write.replies.iter().any(|reply| usize::from(reply.server) == server);
-        if matches!(exchange.plan, Plan::FanOut | Plan::Decide)
-            && expected.purpose != Purpose::Unused
-            && !spoke
-        {
-            exchange.write.note_reply(server, Verdict::Done, b"");
-            self.try_answer(id);
+        let exchange = &mut self.exchanges[id];
+        match exchange.plan {
+            Plan::Relay if exchange.ending.is_none() => {
+                // A get that says nothing is a miss.
+                let is_get = exchange.request.is_some_and(|request| request.verb == Verb::MetaGet);
+                if !self.look_up_whole(id, Some(server)) && is_get {
+                    self.exchanges[id].ending = Some(Ending::Null);
+                }
+            }
+            Plan::FanOut | Plan::Decide => {
+                let has_replied = |reply: &Reply| usize::from(reply.server) == server;
+                if !exchange.write.replies.iter().any(has_replied) {
+                    exchange.write.note_reply(server, Verdict::Done, b"");
+                    self.try_answer(id);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -17,6 +17,7 @@ impl Router {
         while self.exchanges[id].pending == 0 {
             match self.exchanges[id].plan {
                 Plan::Gather if self.has_more_steps(id) => {
+                    // Its client has to read more first.
                     if self.answers.held_for(self.exchanges[id].client) > limits::OUTPUT_BYTES_PAUSE {
                         return self.paused.push(id);
                     }
@@ -27,6 +28,7 @@ impl Router {
                 Plan::Decide => self.end_decision(id),
                 Plan::Follow => self.end_following(id),
                 Plan::Relay | Plan::ConfirmCreated | Plan::Drain | Plan::Fetch => {
+                    // After a flush meanwhile, the key is deleted first.
                     if !self.forget_if_flushed(id) {
                         return self.end(id);
                     }
