@@ -47,8 +47,15 @@ pub struct Connection {
     owed: Option<(Fault, bool)>,
     /// What is left of the bundle under way, while its first answers wait to be read.
     rest: Option<Box<Bundle>>,
-    /// The login under way: when its request was whole, and the request's length in bytes.
-    login: (u64, usize),
+    /// The request of the login under way, or of the last one.
+    login: LoginRequest,
+}
+
+#[derive(Clone, Copy, Default)]
+struct LoginRequest {
+    /// Stamp at which the request was whole.
+    received: u64,
+    request_bytes: usize,
 }
 
 impl AsRef<Peer> for Connection {
@@ -79,7 +86,7 @@ impl Connection {
             unwanted: 0,
             owed: None,
             rest: None,
-            login: (0, 0),
+            login: LoginRequest::default(),
         }
     }
 
@@ -130,8 +137,8 @@ impl Connection {
     /// Returns the login under way as a request that travels to the store.
     #[must_use]
     pub fn login_request(&self, operation: Operation) -> Request {
-        let (received, bytes) = self.login;
-        Request { request_bytes: length(bytes), ..Request::new(operation, Kind::Login, received) }
+        let LoginRequest { received, request_bytes } = self.login;
+        Request { request_bytes: length(request_bytes), ..Request::new(operation, Kind::Login, received) }
     }
 
     /// Ends the login with the account's number or an encoded error, and returns the length of the answer.
@@ -148,7 +155,8 @@ impl Connection {
     pub fn end_login_here(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) {
         let outcome = if account.is_ok() { Outcome::Ok } else { Outcome::Error };
         let answer_bytes = self.end_login(account, turn);
-        let ((received, request_bytes), before) = (self.login, turn.at_once.len());
+        let before = turn.at_once.len();
+        let LoginRequest { received, request_bytes } = self.login;
         turn.parsed_at = received;
         turn.answered_at_once(self.last_request(), Kind::Login, outcome, [request_bytes, answer_bytes]);
         stamp_answered(&mut turn.at_once[before..], turn.house.clock);
@@ -383,7 +391,7 @@ impl Connection {
         self.unwanted += unwanted;
         if let Step::Login { account, secret } = step {
             self.under_way = true;
-            self.login = (turn.parsed_at, request_bytes);
+            self.login = LoginRequest { received: turn.parsed_at, request_bytes };
             return turn.log_in(&self.client, &account, &secret);
         }
         turn.answered_at_once(self.last_request(), Kind::Session, outcome, [request_bytes, answer_bytes]);
