@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use super::asking::Asked;
 use super::names::Accounts;
-use super::parked::{Called, Seat};
+use super::parked::{Due, Seat};
 use super::store::Postgres;
 use super::under_way::Since;
 use crate::path::bundle::Bundle;
@@ -88,23 +88,17 @@ impl<'a> Answers<'a> {
 
 impl Postgres {
     /// Writes every answer; pops that found nothing and may wait are parked.
-    pub(super) fn answer(
-        &self,
-        called: Vec<Called>,
-        asked: &Asked,
-        since: Since,
-        finished: &mut Vec<Box<Bundle>>,
-    ) {
+    pub(super) fn answer(&self, due: Vec<Due>, asked: &Asked, since: Since, finished: &mut Vec<Box<Bundle>>) {
         let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
         let mut parked = self.shared.parked();
         let mut answers = Answers::new(asked);
-        for (number, (mut seat, mut bundle)) in called.into_iter().enumerate() {
+        for (number, Due { mut seat, mut bundle }) in due.into_iter().enumerate() {
             let Some(interest) = answers.write(number, &mut seat, &mut bundle) else {
                 finished.push(bundle);
                 continue;
             };
             let until = bundle.gives_up_at(now, stamp);
-            if let Some(mut over) = parked.park((seat, bundle), interest, until, since) {
+            if let Some(mut over) = parked.park(Due { seat, bundle }, interest, until, since) {
                 over.answer_empty();
                 match over.is_done() {
                     true => finished.push(over),

@@ -13,7 +13,7 @@ use super::call::{Call, Knowledge};
 use super::era::Era;
 use super::floors::Source;
 use super::link::{ANSWER_WITHIN, Argument, Failure, Link};
-use super::parked::{Called, Seat};
+use super::parked::{Due, Seat};
 use super::replies::Replies;
 use super::steps::{Position, Step};
 use super::store::Postgres;
@@ -33,10 +33,10 @@ pub(super) struct Asked {
 
 impl Postgres {
     /// Makes a call for all open requests of the bundles; the database is told to stop after `within`.
-    pub(super) fn call(&self, called: &[Called], within: Duration) -> Result<Asked, Failure> {
+    pub(super) fn call(&self, due: &[Due], within: Duration) -> Result<Asked, Failure> {
         let call = |link: &mut Link| {
             link.wait_for(within);
-            let asked = self.remembering(link, |link, era| self.call_in(era, link, called));
+            let asked = self.remembering(link, |link, era| self.call_in(era, link, due));
             link.wait_for(ANSWER_WITHIN);
             asked
         };
@@ -45,7 +45,7 @@ impl Postgres {
             // The next attempt may get another connection than the one that broke.
             match self.links.with(call) {
                 Err(Failure::Refused(error)) if again && is_transient(&error) => again = false,
-                Err(Failure::Broken(_)) if again && only_reads(called) => again = false,
+                Err(Failure::Broken(_)) if again && only_reads(due) => again = false,
                 // The connection ended before anything was sent.
                 Err(Failure::Unreachable(_)) if again => again = false,
                 asked => return asked,
@@ -69,16 +69,16 @@ impl Postgres {
         Err(Failure::Elsewhere)
     }
 
-    fn call_in(&self, era: &Arc<Era>, link: &mut Link, called: &[Called]) -> Result<Asked, Failure> {
+    fn call_in(&self, era: &Arc<Era>, link: &mut Link, due: &[Due]) -> Result<Asked, Failure> {
         let server = Source { server: era.server, made: self.shared.reach.connections_made() };
-        self.meet_again(link, era, called)?;
-        let answered = match self.call_unbatched(link, called, era) {
+        self.meet_again(link, era, due)?;
+        let answered = match self.call_unbatched(link, due, era) {
             Some(answered) => answered,
             None => {
                 self.shared.floors().belong_to(server);
-                match self.call_alone(link, called, era, server) {
+                match self.call_alone(link, due, era, server) {
                     Some(answered) => answered,
-                    None => self.call_together(link, called, era, server),
+                    None => self.call_together(link, due, era, server),
                 }
             }
         };
@@ -104,8 +104,8 @@ impl Postgres {
     }
 
     /// Logs in, at this server, those of the bundles' accounts that so far have only logged in at an earlier one.
-    fn meet_again(&self, link: &mut Link, era: &Era, called: &[Called]) -> Result<(), Failure> {
-        for (_, bundle) in called {
+    fn meet_again(&self, link: &mut Link, era: &Era, due: &[Due]) -> Result<(), Failure> {
+        for Due { bundle, .. } in due {
             if era.accounts().of_session(bundle.account).is_some() {
                 continue;
             }
@@ -143,12 +143,12 @@ impl Postgres {
     fn call_together(
         &self,
         link: &mut Link,
-        called: &[Called],
+        due: &[Due],
         era: &Era,
         server: Source,
     ) -> Result<(Replies, Vec<Position>), Failure> {
-        let bundles: Vec<&Bundle> = called.iter().map(|(_, bundle)| &**bundle).collect();
-        let waiting: Vec<Seat> = called.iter().map_while(|(seat, _)| *seat).collect();
+        let bundles: Vec<&Bundle> = due.iter().map(|one| &*one.bundle).collect();
+        let waiting: Vec<Seat> = due.iter().map_while(|one| one.seat).collect();
         let call = self.knowing(era, |known| Call::new(&bundles, &waiting, known, self.shared.now_ms()));
         let rows = link.ask_of(era.server, &self.apply, &call.columns.arguments())?;
         let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
@@ -160,11 +160,11 @@ impl Postgres {
     fn call_alone(
         &self,
         link: &mut Link,
-        called: &[Called],
+        due: &[Due],
         era: &Era,
         server: Source,
     ) -> Option<Result<(Replies, Vec<Position>), Failure>> {
-        let (ask, awaited, position) = only_request(called, era).filter(|_| self.unbatched.is_none())?;
+        let (ask, awaited, position) = only_request(due, era).filter(|_| self.unbatched.is_none())?;
         let alone = self.knowing(era, |known| Alone::of(ask, awaited, known))?;
         let answered = alone.ask(link, era.server, self.shared.now_ms()).map(|rows| {
             let replies = Replies::new(rows, &[0], &[]);
@@ -180,11 +180,11 @@ impl Postgres {
     fn call_unbatched(
         &self,
         link: &mut Link,
-        called: &[Called],
+        due: &[Due],
         era: &Era,
     ) -> Option<Result<(Replies, Vec<Position>), Failure>> {
         let popping = self.unbatched?;
-        let (ask, awaited, position) = only_request(called, era)?;
+        let (ask, awaited, position) = only_request(due, era)?;
         let request = Unbatched::of(ask, awaited, &era.accounts())?;
         let answered = request.ask(link, era.server, popping, self.shared.now_ms());
         Some(answered.map(|rows| (Replies::new(rows, &[], &[]), vec![position])))
@@ -240,8 +240,8 @@ fn names(link: &mut Link, era: &Era, ids: &[i32]) -> Result<Vec<Row>, Failure> {
 }
 
 /// Returns the request of a batch that has no other, the id of the queue that it has waited for, and its position.
-fn only_request<'a>(called: &'a [Called], era: &Era) -> Option<(Ask<'a>, Option<i64>, Position)> {
-    let [(seat, bundle)] = called else { return None };
+fn only_request<'a>(due: &'a [Due], era: &Era) -> Option<(Ask<'a>, Option<i64>, Position)> {
+    let [Due { seat, bundle }] = due else { return None };
     let [request] = &bundle.requests[bundle.open()] else { return None };
     let account = era.accounts().number(bundle);
     let ask = Ask { account, operation: &request.operation, bytes: &bundle.bytes };
@@ -254,6 +254,6 @@ fn is_transient(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
 }
 
-fn only_reads(called: &[Called]) -> bool {
-    called.iter().all(|(_, bundle)| bundle.requests[bundle.open()].iter().all(|r| r.operation.is_read()))
+fn only_reads(due: &[Due]) -> bool {
+    due.iter().all(|Due { bundle, .. }| bundle.requests[bundle.open()].iter().all(|r| r.operation.is_read()))
 }

@@ -7,7 +7,7 @@
 
 use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 
-use super::parked::Called;
+use super::parked::Due;
 use crate::path::bundle::{Bundle, Request};
 use crate::path::limits::BUNDLE_ANSWER_BYTES;
 
@@ -68,9 +68,9 @@ impl Load {
 
 /// Returns how many bundles, from the first on, go into one call, where a message for everyone is stored as `copies`
 /// messages. The first one goes in any case, and those of its requests that are too much are held back.
-pub(super) fn fitting(called: &mut [Called], copies: usize) -> usize {
+pub(super) fn fitting(due: &mut [Due], copies: usize) -> usize {
     let mut load = Load::default();
-    for (number, (seat, bundle)) in called.iter_mut().take(CALL_BUNDLES_MAX).enumerate() {
+    for (number, Due { seat, bundle }) in due.iter_mut().take(CALL_BUNDLES_MAX).enumerate() {
         if seat.is_some() {
             continue;
         }
@@ -81,7 +81,7 @@ pub(super) fn fitting(called: &mut [Called], copies: usize) -> usize {
             return number.max(1);
         }
     }
-    called.len().min(CALL_BUNDLES_MAX)
+    due.len().min(CALL_BUNDLES_MAX)
 }
 
 /// Adds a bundle's requests to `load`; returns the place from which they are too much. `begins`: the first of them goes
@@ -104,10 +104,10 @@ mod tests {
     const QUEUE: Span = Span { start: 0, len: 1 };
     const ACCOUNTS: usize = 10_000;
 
-    fn bundle(operations: Vec<Operation>) -> Called {
+    fn bundle(operations: Vec<Operation>) -> Due {
         let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 0 });
         bundle.requests = operations.into_iter().map(|one| Request::new(one, Kind::Pop, 0)).collect();
-        (None, Box::new(bundle))
+        Due { seat: None, bundle: Box::new(bundle) }
     }
 
     fn pop(count: u32) -> Operation {
@@ -120,9 +120,9 @@ mod tests {
     }
 
     /// How many fit, and where the first of them is cut.
-    fn fit(mut called: Vec<Called>, copies: usize) -> (usize, Option<usize>) {
-        let fit = fitting(&mut called, copies);
-        (fit, called[0].1.held_back)
+    fn fit(mut due: Vec<Due>, copies: usize) -> (usize, Option<usize>) {
+        let fit = fitting(&mut due, copies);
+        (fit, due[0].bundle.held_back)
     }
 
     #[test]
@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn a_single_request_goes_however_much_it_is() {
         assert_eq!(fit(vec![bundle(vec![pop(50_000)]), bundle(vec![pop(1)])], 0), (1, None));
-        let (_, mut half_done) = bundle(vec![pop(1), pop(50_000), pop(1)]);
-        half_done.answered = 1;
-        assert_eq!(fit(vec![(None, half_done)], 0), (1, Some(2)));
+        let mut half_done = bundle(vec![pop(1), pop(50_000), pop(1)]);
+        half_done.bundle.answered = 1;
+        assert_eq!(fit(vec![half_done], 0), (1, Some(2)));
     }
 }

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::attempt::Attempt;
 use super::link::Failure;
-use super::parked::Called;
+use super::parked::Due;
 use super::store::Postgres;
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
@@ -85,28 +85,22 @@ impl KeptNames {
 impl Postgres {
     /// Handles a call that did nothing because other transactions keep accounts: requests that name one are refused,
     /// and the others are tried again.
-    pub(super) fn refuse_names(
-        &self,
-        called: Vec<Called>,
-        failure: &Failure,
-        attempt: Attempt,
-        batch: &mut Batch,
-    ) {
+    pub(super) fn refuse_names(&self, due: Vec<Due>, failure: &Failure, attempt: Attempt, batch: &mut Batch) {
         let names: Vec<Box<str>> = kept_names(failure).lines().map(Into::into).collect();
         names.iter().for_each(|name| self.names.note(name));
         let (_, rest) = attempt.in_parts(failure);
-        let others = self.refuse_who_names(called, &names, batch);
+        let others = self.refuse_who_names(due, &names, batch);
         if !others.is_empty() {
             self.attempt(others, rest, batch);
         }
     }
 
     /// Asks on its own for each account found kept lately and named here; refuses requests naming one that still is.
-    pub(super) fn leave_names(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
+    pub(super) fn leave_names(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
         let mut names = self.names.recent();
-        names.retain(|name| called.iter().any(|(_, bundle)| self.place_of(bundle, name).is_some()));
+        names.retain(|name| due.iter().any(|Due { bundle, .. }| self.place_of(bundle, name).is_some()));
         if names.is_empty() {
-            return called;
+            return due;
         }
         let (kept, free): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| {
             let met = self.links.with(|link| {
@@ -115,7 +109,7 @@ impl Postgres {
             met.is_err_and(|failure| is_kept(&failure))
         });
         self.names.are_free(&free);
-        self.refuse_who_names(called, &kept, batch)
+        self.refuse_who_names(due, &kept, batch)
     }
 
     /// Returns the refusal of a LOGIN whose account is kept; None: it failed for another reason.
@@ -126,9 +120,9 @@ impl Postgres {
 
     /// Refuses requests at the front of bundles that name one of these accounts; such requests behind others are held
     /// back until those are done. Returns the bundles with requests left for this turn.
-    fn refuse_who_names(&self, called: Vec<Called>, names: &[Box<str>], batch: &mut Batch) -> Vec<Called> {
-        let mut others = Vec::with_capacity(called.len());
-        for (mut seat, mut bundle) in called {
+    fn refuse_who_names(&self, due: Vec<Due>, names: &[Box<str>], batch: &mut Batch) -> Vec<Due> {
+        let mut others = Vec::with_capacity(due.len());
+        for Due { mut seat, mut bundle } in due {
             let first = |bundle: &Bundle| names.iter().filter_map(|name| self.place_of(bundle, name)).min();
             while first(&bundle).is_some_and(|place| place == bundle.answered) {
                 seat.take().into_iter().for_each(|seat| self.shared.parked().done(seat));
@@ -139,7 +133,7 @@ impl Postgres {
                 continue;
             }
             bundle.held_back = first(&bundle).or(bundle.held_back);
-            others.push((seat, bundle));
+            others.push(Due { seat, bundle });
         }
         others
     }

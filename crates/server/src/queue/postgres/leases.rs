@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 
 use super::attempt::Attempt;
 use super::link::Failure;
-use super::parked::Called;
+use super::parked::Due;
 use super::store::{Postgres, only_counts};
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
@@ -34,29 +34,29 @@ impl Postgres {
     /// others are tried again. If no lease is locked it was another row, and all are tried in parts or refused.
     pub(super) fn refuse_kept(
         &self,
-        mut called: Vec<Called>,
+        mut due: Vec<Due>,
         failure: &Failure,
         attempt: Attempt,
         batch: &mut Batch,
     ) {
-        let kept = self.kept_of(&called).unwrap_or_default();
-        let refused: Vec<Called> = called
-            .extract_if(.., |(_, bundle)| leases_of(bundle).any(|lease| kept.contains(&lease)))
+        let kept = self.kept_of(&due).unwrap_or_default();
+        let refused: Vec<Due> = due
+            .extract_if(.., |Due { bundle, .. }| leases_of(bundle).any(|lease| kept.contains(&lease)))
             .collect();
         if refused.is_empty() {
-            return self.attempt_in_parts_or_give_up(called, failure, attempt, batch);
+            return self.attempt_in_parts_or_give_up(due, failure, attempt, batch);
         }
         self.leases.apart_until_ms.store(self.shared.time.millis() + APART_MS, Ordering::Relaxed);
         self.give_up(refused, failure, batch);
-        if !called.is_empty() {
+        if !due.is_empty() {
             let (_, others) = attempt.in_parts(failure);
-            self.attempt(called, others, batch);
+            self.attempt(due, others, batch);
         }
     }
 
     /// Asks the database which of the leases named in these bundles are locked.
-    fn kept_of(&self, called: &[Called]) -> Result<FxHashSet<i64>, Failure> {
-        let named: Vec<i64> = called.iter().flat_map(|(_, bundle)| leases_of(bundle)).collect();
+    fn kept_of(&self, due: &[Due]) -> Result<FxHashSet<i64>, Failure> {
+        let named: Vec<i64> = due.iter().flat_map(|Due { bundle, .. }| leases_of(bundle)).collect();
         let now = self.shared.now_ms();
         let rows = self.links.with(|link| {
             let kept = "SELECT posthaste.kept_leases($1, $2)";
@@ -66,13 +66,13 @@ impl Postgres {
     }
 
     /// Leaves new bundles that name a lease for another call if one was found locked lately, unless all bundles do.
-    pub(super) fn leave_leases(&self, mut called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
-        if !self.keeps_leases_apart() || called.iter().all(|(_, bundle)| names_lease(bundle)) {
-            return called;
+    pub(super) fn leave_leases(&self, mut due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
+        if !self.keeps_leases_apart() || due.iter().all(|Due { bundle, .. }| names_lease(bundle)) {
+            return due;
         }
-        let apart = called.extract_if(.., |(seat, bundle)| seat.is_none() && names_lease(bundle));
-        batch.waiting.extend(apart.map(|(_, bundle)| bundle));
-        called
+        let apart = due.extract_if(.., |Due { seat, bundle }| seat.is_none() && names_lease(bundle));
+        batch.waiting.extend(apart.map(|one| one.bundle));
+        due
     }
 
     /// Returns whether these bundles go without woken and expired pops, which would wait for a locked lease with them.
@@ -89,9 +89,9 @@ impl Postgres {
 }
 
 /// Returns whether the call was refused because of a locked row, perhaps that of a lease named in these bundles.
-pub(super) fn may_be_kept(called: &[Called], failure: &Failure) -> bool {
+pub(super) fn may_be_kept(due: &[Due], failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
-        && called.iter().any(|(_, bundle)| names_lease(bundle))
+        && due.iter().any(|Due { bundle, .. }| names_lease(bundle))
 }
 
 fn names_lease(bundle: &Bundle) -> bool {

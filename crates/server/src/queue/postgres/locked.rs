@@ -18,7 +18,7 @@ use tokio_postgres::types::Type;
 
 use super::attempt::Attempt;
 use super::link::{ANSWER_WITHIN, Failure, Link};
-use super::parked::Called;
+use super::parked::Due;
 use super::shared::Shared;
 use super::store::Postgres;
 use crate::path::bundle::{Address, Bundle};
@@ -90,16 +90,16 @@ impl Free {
 impl Postgres {
     /// Handles a call that did nothing because other transactions lock the rows of `queues`: requests for these wait
     /// apart, and the other bundles are tried again.
-    pub(super) fn wait_apart(&self, called: Vec<Called>, queues: &str, attempt: Attempt, batch: &mut Batch) {
+    pub(super) fn wait_apart(&self, due: Vec<Due>, queues: &str, attempt: Attempt, batch: &mut Batch) {
         for queue in queues.lines() {
             if let Err(error) = self.locked.note(&self.shared, queue) {
                 let why = format!(
                     "another transaction holds a lock on queue '{queue}', and no thread could be started to wait for it: {error}"
                 );
-                return self.give_up(called, &Failure::Unreachable(why), batch);
+                return self.give_up(due, &Failure::Unreachable(why), batch);
             }
         }
-        let others = self.leave_out(called, batch);
+        let others = self.leave_out(due, batch);
         if !others.is_empty() {
             self.attempt(others, attempt, batch);
         }
@@ -107,19 +107,19 @@ impl Postgres {
 
     /// Sets aside the bundles whose next request needs a locked queue, and holds back such requests further behind.
     /// Returns the bundles that can be executed.
-    pub(super) fn leave_out(&self, called: Vec<Called>, batch: &mut Batch) -> Vec<Called> {
+    pub(super) fn leave_out(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
         if !self.locked.any.load(Ordering::Acquire) {
-            return called;
+            return due;
         }
         let mut line = lock(&self.locked.line);
         let mut others = Vec::new();
-        for (seat, mut bundle) in called {
+        for Due { seat, mut bundle } in due {
             let first = line.queues.iter().filter_map(|queue| Some((place_of(&bundle, queue)?, queue))).min();
             match (first, seat) {
-                (None, _) => others.push((seat, bundle)),
+                (None, _) => others.push(Due { seat, bundle }),
                 (Some((place, _)), _) if place > bundle.answered => {
                     bundle.held_back = Some(place);
-                    others.push((seat, bundle));
+                    others.push(Due { seat, bundle });
                 }
                 // A parked pop goes on waiting for a message; all are woken when a row is free.
                 (Some(_), Some(seat)) => {
@@ -248,8 +248,8 @@ pub(super) fn locked_queues(failure: &Failure) -> &str {
 }
 
 /// Returns whether the call was refused because one of these bundles needs a row that is locked.
-pub(super) fn is_asked_for(called: &[Called], failure: &Failure) -> bool {
-    let is_wanted = |queue| called.iter().any(|(_, bundle)| place_of(bundle, queue).is_some());
+pub(super) fn is_asked_for(due: &[Due], failure: &Failure) -> bool {
+    let is_wanted = |queue| due.iter().any(|Due { bundle, .. }| place_of(bundle, queue).is_some());
     locked_queues(failure).lines().any(is_wanted)
 }
 

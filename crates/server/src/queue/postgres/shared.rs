@@ -81,13 +81,13 @@ impl Shared {
         (self.server() == Some(server) && floors.are_of(server)).then_some(floors)
     }
 
-    /// Does something to those who wait, and has a worker come if anybody is called then.
-    pub(super) fn wake(&self, call: impl FnOnce(&mut Parked)) {
+    /// Does something to the waiting pops, and has a worker come if any is woken then.
+    pub(super) fn wake(&self, act: impl FnOnce(&mut Parked)) {
         let mut parked = self.parked();
-        call(&mut parked);
-        let called = parked.has_woken();
+        act(&mut parked);
+        let has_woken = parked.has_woken();
         drop(parked);
-        if called {
+        if has_woken {
             self.nudge();
         }
     }
@@ -104,7 +104,7 @@ impl Shared {
         Builder::new().name(name.into()).spawn(move || work(&shared, link)).map(drop)
     }
 
-    /// Has a worker come for those who were called.
+    /// Has a worker come for woken pops.
     pub(super) fn nudge(&self) {
         if let Some(line) = self.line.get() {
             line.come_by(Instant::now());

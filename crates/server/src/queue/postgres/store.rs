@@ -21,7 +21,7 @@ use super::link::{Failure, Link};
 use super::links::Links;
 use super::locked::{self, LockedQueues};
 use super::names::Sessions;
-use super::parked::{self, Called};
+use super::parked::{self, Due};
 use super::reach::Reach;
 use super::replies::Replies;
 use super::shared::Shared;
@@ -146,9 +146,9 @@ impl Postgres {
     }
 
     /// Answers LOGINs at the front of bundles, one account at a time: the batch then finds the accounts known.
-    fn log_in(&self, bundles: &mut Vec<Called>, finished: &mut Vec<Box<Bundle>>) {
+    fn log_in(&self, bundles: &mut Vec<Due>, finished: &mut Vec<Box<Bundle>>) {
         let is_login = |bundle: &Bundle| matches!(bundle.next_operation(), Some(Operation::Login { .. }));
-        for (_, mut bundle) in bundles.extract_if(.., |(_, bundle)| is_login(bundle)) {
+        for Due { mut bundle, .. } in bundles.extract_if(.., |Due { bundle, .. }| is_login(bundle)) {
             while is_login(&bundle) {
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
                 let Operation::Login { account } = ask.operation else { break };
@@ -177,49 +177,47 @@ impl Postgres {
 
     /// Executes bundles: each is then finished, parked or left for another turn. Pops woken by this batch run in the
     /// next turn, so that no answer of this one waits for them.
-    fn execute(&self, mut called: Vec<Called>, batch: &mut Batch) {
-        self.log_in(&mut called, &mut batch.finished);
-        called = self.leave_out(called, batch);
-        called = self.leave_leases(called, batch);
-        called = self.leave_names(called, batch);
+    fn execute(&self, mut due: Vec<Due>, batch: &mut Batch) {
+        self.log_in(&mut due, &mut batch.finished);
+        due = self.leave_out(due, batch);
+        due = self.leave_leases(due, batch);
+        due = self.leave_names(due, batch);
         // Pops that waited go before new requests.
-        called.sort_by_key(parked::arrival);
-        while !called.is_empty() {
+        due.sort_by_key(parked::arrival);
+        while !due.is_empty() {
             let copies = self.shared.era.get().map_or(usize::MAX, |era| era.copies());
-            let fit = fitting(&mut called, copies);
-            let others = called.split_off(fit);
-            self.execute_together(std::mem::replace(&mut called, others), batch);
+            let fit = fitting(&mut due, copies);
+            let others = due.split_off(fit);
+            self.execute_together(std::mem::replace(&mut due, others), batch);
             // New bundles that did not fit have another turn, so that these answers need not wait for them.
-            let newcomers = called.extract_if(.., |(seat, _)| seat.is_none()).map(|(_, bundle)| bundle);
+            let newcomers = due.extract_if(.., |one| one.seat.is_none()).map(|one| one.bundle);
             batch.waiting.splice(0..0, newcomers);
         }
     }
 
     /// Executes bundles that fit into one call, with the waiting pops that their SENDs would satisfy.
-    fn execute_together(&self, mut called: Vec<Called>, batch: &mut Batch) {
-        let since = self.shared.begin(called.iter().any(|(seat, _)| seat.is_some()));
-        self.take_along_waiters(&mut called);
-        called.sort_by_key(parked::arrival);
+    fn execute_together(&self, mut due: Vec<Due>, batch: &mut Batch) {
+        let since = self.shared.begin(due.iter().any(|one| one.seat.is_some()));
+        self.take_along_waiters(&mut due);
+        due.sort_by_key(parked::arrival);
         match self.unbatched {
-            None => self.attempt(called, Attempt::first(since), batch),
-            Some(_) => {
-                called.into_iter().for_each(|one| self.attempt(vec![one], Attempt::first(since), batch))
-            }
+            None => self.attempt(due, Attempt::first(since), batch),
+            Some(_) => due.into_iter().for_each(|one| self.attempt(vec![one], Attempt::first(since), batch)),
         }
         self.shared.end(since);
     }
 
     /// Takes along the waiting pops that the batch's SENDs would satisfy.
-    fn take_along_waiters(&self, called: &mut Vec<Called>) {
+    fn take_along_waiters(&self, due: &mut Vec<Due>) {
         let mut parked = self.shared.parked();
         if parked.len() == 0 {
             return;
         }
         let Some(era) = self.shared.era.get() else { return };
         let accounts = era.accounts();
-        let requests = called
-            .iter()
-            .flat_map(|(_, bundle)| bundle.requests[bundle.open()].iter().map(move |one| (bundle, one)));
+        let requests = due.iter().flat_map(|Due { bundle, .. }| {
+            bundle.requests[bundle.open()].iter().map(move |one| (bundle, one))
+        });
         let sent = requests.filter_map(|(bundle, request)| {
             let (queue, recipient, messages) = match &request.operation {
                 Operation::Send(send) if send.delay_ms == 0 => match send.to {
@@ -232,79 +230,73 @@ impl Postgres {
             Some(std::iter::repeat_n((queue.of(&bundle.bytes), accounts.number(bundle), recipient), messages))
         });
         let along = parked.wake_for_sends(sent.flatten());
-        called.extend(along);
+        due.extend(along);
     }
 
     /// Makes one call for all bundles. If the database refuses it or takes too long, it is tried again in halves, down
     /// to the bundle or request that is to blame.
-    pub(super) fn attempt(&self, called: Vec<Called>, attempt: Attempt, batch: &mut Batch) {
-        let called = self.leave_departed(called, batch);
-        if called.is_empty() {
+    pub(super) fn attempt(&self, due: Vec<Due>, attempt: Attempt, batch: &mut Batch) {
+        let due = self.leave_departed(due, batch);
+        if due.is_empty() {
             return;
         }
         let asked =
-            attempt.within().ok_or_else(Failure::told_to_stop).and_then(|within| self.call(&called, within));
+            attempt.within().ok_or_else(Failure::told_to_stop).and_then(|within| self.call(&due, within));
         match asked {
             Ok(asked) => {
                 batch.shift = None;
                 batch.told_ns += asked.replies.statement_ns;
-                self.answer(called, &asked, attempt.since, &mut batch.finished);
+                self.answer(due, &asked, attempt.since, &mut batch.finished);
             }
-            Err(failure) if sweeper::was_refused_as_large(&called, &failure) => {
-                self.sweep_first(called, sweeper::large_queue(&failure), attempt, batch);
+            Err(failure) if sweeper::was_refused_as_large(&due, &failure) => {
+                self.sweep_first(due, sweeper::large_queue(&failure), attempt, batch);
             }
-            Err(failure) if locked::is_asked_for(&called, &failure) => {
-                self.wait_apart(called, locked::locked_queues(&failure), attempt, batch);
+            Err(failure) if locked::is_asked_for(&due, &failure) => {
+                self.wait_apart(due, locked::locked_queues(&failure), attempt, batch);
             }
-            Err(failure) if leases::may_be_kept(&called, &failure) => {
-                self.refuse_kept(called, &failure, attempt, batch);
+            Err(failure) if leases::may_be_kept(&due, &failure) => {
+                self.refuse_kept(due, &failure, attempt, batch);
             }
             Err(failure) if kept_names::is_kept(&failure) => {
-                self.refuse_names(called, &failure, attempt, batch);
+                self.refuse_names(due, &failure, attempt, batch);
             }
-            Err(failure) => self.attempt_in_parts_or_give_up(called, &failure, attempt, batch),
+            Err(failure) => self.attempt_in_parts_or_give_up(due, &failure, attempt, batch),
         }
     }
 
     /// Tries a failed batch again in parts if that may help, and otherwise answers with the error.
     pub(super) fn attempt_in_parts_or_give_up(
         &self,
-        called: Vec<Called>,
+        due: Vec<Due>,
         failure: &Failure,
         attempt: Attempt,
         batch: &mut Batch,
     ) {
-        match attempt.within().is_some() && is_worth_parts(&called, failure) {
-            true => self.attempt_in_parts(called, failure, attempt, batch),
-            false => self.give_up(called, failure, batch),
+        match attempt.within().is_some() && is_worth_parts(&due, failure) {
+            true => self.attempt_in_parts(due, failure, attempt, batch),
+            false => self.give_up(due, failure, batch),
         }
     }
 
     /// Tries half of the bundles and then the others, or half of a single bundle's requests; the rest has another turn.
-    fn attempt_in_parts(
-        &self,
-        mut called: Vec<Called>,
-        failure: &Failure,
-        attempt: Attempt,
-        batch: &mut Batch,
-    ) {
-        tracing::warn!(requests = names(&called), "a batch is tried in parts: {failure}");
+    fn attempt_in_parts(&self, mut due: Vec<Due>, failure: &Failure, attempt: Attempt, batch: &mut Batch) {
+        tracing::warn!(requests = names(&due), "a batch is tried in parts: {failure}");
         let (first, rest) = attempt.in_parts(failure);
-        if let [(_, bundle)] = &mut called[..] {
+        if let [Due { bundle, .. }] = &mut due[..] {
             bundle.held_back = Some(bundle.answered + bundle.open().len() / 2);
-            return self.attempt(called, rest, batch);
+            return self.attempt(due, rest, batch);
         }
-        let others = called.split_off(called.len() / 2);
-        self.attempt(called, first, batch);
+        let others = due.split_off(due.len() / 2);
+        self.attempt(due, first, batch);
         self.attempt(others, rest, batch);
     }
 
     /// Answers with an error the requests that cannot be executed or whose outcome is unknown; pops of which nothing
     /// happened are parked again.
-    pub(super) fn give_up(&self, called: Vec<Called>, failure: &Failure, batch: &mut Batch) {
+    pub(super) fn give_up(&self, due: Vec<Due>, failure: &Failure, batch: &mut Batch) {
         let fault = store_fault(failure);
         if !matches!(failure, Failure::Unreachable(_)) {
-            tracing::warn!(requests = names(&called), "{failure}");
+            tracing::warn!(requests = names(&due), "{failure}");
         }
         self.shared.floors().forget();
         let undone = match failure {
@@ -312,7 +304,7 @@ impl Postgres {
             Failure::Refused(error) => !may_be_one_request(error),
             Failure::Broken(_) => false,
         };
-        for (seat, mut bundle) in called {
+        for Due { seat, mut bundle } in due {
             if let Some(seat) = seat.filter(|_| undone) {
                 // Its client need not know: the pop goes on waiting.
                 let Some(left) = self.shared.parked().put_back(seat, bundle) else { continue };
@@ -341,11 +333,11 @@ pub(super) fn only_counts(bundle: &Bundle) -> bool {
 }
 
 /// Returns the ids of the requests for the log: the first one of each bundle, of at most `NAMES_MAX` bundles.
-fn names(called: &[Called]) -> String {
+fn names(due: &[Due]) -> String {
     const NAMES_MAX: usize = 8;
-    let names = called.iter().take(NAMES_MAX).map(|(_, bundle)| bundle.id(bundle.answered).to_string());
+    let names = due.iter().take(NAMES_MAX).map(|Due { bundle, .. }| bundle.id(bundle.answered).to_string());
     let mut text = names.collect::<Vec<_>>().join(" ");
-    if called.len() > NAMES_MAX {
+    if due.len() > NAMES_MAX {
         text.push_str(" …");
     }
     text
@@ -358,10 +350,10 @@ fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Returns whether some of the requests may succeed without the rest. A single bundle is split only if it was too much.
-fn is_worth_parts(called: &[Called], failure: &Failure) -> bool {
+fn is_worth_parts(due: &[Due], failure: &Failure) -> bool {
     let may_be_one = matches!(failure, Failure::Refused(error) if may_be_one_request(error));
-    match called {
-        [(_, bundle)] => bundle.open().len() > 1 && was_too_much(failure),
+    match due {
+        [Due { bundle, .. }] => bundle.open().len() > 1 && was_too_much(failure),
         _ => was_too_much(failure) || may_be_one,
     }
 }
@@ -378,7 +370,7 @@ fn store_fault(failure: &Failure) -> Fault {
 
 impl Store for Postgres {
     fn run(&self, batch: &mut Batch) {
-        let mut called: Vec<Called> = Vec::new();
+        let mut due: Vec<Due> = Vec::new();
         if self.go_apart(&batch.waiting) {
             // Another worker executes the pops.
             self.shared.nudge();
@@ -389,26 +381,26 @@ impl Store for Postgres {
             while let Some((seat, mut bundle)) = parked.take_expired(now) {
                 if !hears_news {
                     // Without notifications a message may have become available unnoticed: it looks once more.
-                    called.push((Some(seat), bundle));
+                    due.push(Due { seat: Some(seat), bundle });
                     continue;
                 }
                 bundle.answer_empty();
                 match bundle.is_done() {
                     true => batch.finished.push(bundle),
-                    false => called.push((None, bundle)),
+                    false => due.push(Due { seat: None, bundle }),
                 }
             }
-            called.extend(parked.take_woken(CALL_BUNDLES_MAX));
+            due.extend(parked.take_woken(CALL_BUNDLES_MAX));
         }
         // Counting messages may take long: all other requests are answered first.
         let mut later: Vec<_> = batch.waiting.extract_if(.., |bundle| only_counts(bundle)).collect();
-        if called.is_empty() && batch.waiting.is_empty() {
+        if due.is_empty() && batch.waiting.is_empty() {
             std::mem::swap(&mut batch.waiting, &mut later);
         }
-        called.extend(batch.waiting.drain(..).map(|bundle| (None, bundle)));
+        due.extend(batch.waiting.drain(..).map(|bundle| Due { seat: None, bundle }));
         batch.waiting = later;
-        if !called.is_empty() {
-            self.execute(called, batch);
+        if !due.is_empty() {
+            self.execute(due, batch);
         }
         batch.answered_at = self.clock.stamp();
     }
@@ -448,9 +440,9 @@ impl Store for Postgres {
         }
         let mut parked = self.shared.parked();
         let mut bundle = parked.leave(address)?;
-        let called = parked.has_woken();
+        let has_woken = parked.has_woken();
         drop(parked);
-        if called {
+        if has_woken {
             self.shared.nudge();
         }
         bundle.answer_empty();

@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 
 use super::attempt::Attempt;
 use super::link::{Argument, Failure, Link};
-use super::parked::Called;
+use super::parked::Due;
 use super::rows::in_use;
 use super::shared::Shared;
 use super::store::Postgres;
@@ -48,15 +48,15 @@ struct Line {
 impl Postgres {
     /// Handles a call that did nothing because a request removes or moves all that a large queue holds: it waits until
     /// the queue has been swept, and the others are tried again. Requests in front of it in its bundle are done first.
-    pub(super) fn sweep_first(&self, called: Vec<Called>, queue: &str, attempt: Attempt, batch: &mut Batch) {
+    pub(super) fn sweep_first(&self, due: Vec<Due>, queue: &str, attempt: Attempt, batch: &mut Batch) {
         let mut others = Vec::new();
-        for (seat, mut bundle) in called {
+        for Due { seat, mut bundle } in due {
             match first_in_parts(&bundle, queue) {
                 // Pops that waited come last in their bundles, so this one has no seat.
                 Some(place) if place == bundle.answered => {
                     if bundle.found_nothing {
                         bundle.refuse_one(&in_use(queue.as_bytes(), bundle.removed));
-                        others.push((seat, bundle));
+                        others.push(Due { seat, bundle });
                     } else {
                         batch.finished.extend(self.sweeper.take(&self.shared, bundle));
                     }
@@ -64,12 +64,12 @@ impl Postgres {
                 place => {
                     // Another large queue may hold it back already, further on.
                     bundle.held_back = place.or(bundle.held_back);
-                    others.push((seat, bundle));
+                    others.push(Due { seat, bundle });
                 }
             }
         }
-        let done = others.extract_if(.., |(_, bundle)| bundle.is_done());
-        batch.finished.extend(done.map(|(_, bundle)| bundle));
+        let done = others.extract_if(.., |Due { bundle, .. }| bundle.is_done());
+        batch.finished.extend(done.map(|one| one.bundle));
         if !others.is_empty() {
             self.attempt(others, attempt, batch);
         }
@@ -209,9 +209,9 @@ pub(super) fn large_queue(failure: &Failure) -> &str {
 }
 
 /// Returns whether the call was refused because one of these bundles empties a large queue, or moves its letters.
-pub(super) fn was_refused_as_large(called: &[Called], failure: &Failure) -> bool {
+pub(super) fn was_refused_as_large(due: &[Due], failure: &Failure) -> bool {
     let queue = large_queue(failure);
-    called.iter().any(|(_, bundle)| first_in_parts(bundle, queue).is_some())
+    due.iter().any(|Due { bundle, .. }| first_in_parts(bundle, queue).is_some())
 }
 
 /// Returns the place of the first request in a bundle's turn that empties this queue, or moves its letters.

@@ -135,7 +135,7 @@ struct Round {
     introduced: u64,
     /// The server that is asked.
     server: Option<Server>,
-    /// When those who wait were last called to look.
+    /// When waiting pops were last woken to look.
     looked: Instant,
     outbox: Outbox,
     listener: Listener,
@@ -195,7 +195,7 @@ impl Round {
         }
     }
 
-    /// Has those who wait look for themselves, once in a while.
+    /// Wakes waiting pops to look, once in a while.
     fn wake_to_look(&mut self) {
         if self.looked.elapsed() < LOOK {
             return;

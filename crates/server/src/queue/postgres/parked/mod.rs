@@ -30,7 +30,10 @@ use crate::path::waiters::{Ticket, Waiters, Waiting};
 use crate::queue::rules::{Interest, Millis, News, QueueId};
 
 /// A bundle to be executed, with its seat among the waiting pops if it had one.
-pub(super) type Called = (Option<Seat>, Box<Bundle>);
+pub(super) struct Due {
+    pub(super) seat: Option<Seat>,
+    pub(super) bundle: Box<Bundle>,
+}
 
 /// What a waiting pop keeps while it is executed: its place, what it waits for, its deadline, and why it is executed.
 #[derive(Clone, Copy)]
@@ -66,8 +69,8 @@ impl Seat {
 }
 
 /// Returns the order in which pops came to wait; a bundle that has not waited comes last.
-pub(super) fn arrival((seat, _): &Called) -> Ticket {
-    seat.map_or(Ticket::MAX, |seat| seat.ticket)
+pub(super) fn arrival(due: &Due) -> Ticket {
+    due.seat.map_or(Ticket::MAX, |seat| seat.ticket)
 }
 
 /// A pop that was taken out to be executed and has neither been parked again nor answered yet.
@@ -103,9 +106,9 @@ const AWAITED_SPARE: usize = 4096;
 #[derive(Default)]
 pub(super) struct Parked {
     waiters: Waiters,
-    woken: Vec<Called>,
+    woken: Vec<Due>,
     /// Woken bundles beyond those that fit into one call.
-    in_turn: VecDeque<Called>,
+    in_turn: VecDeque<Due>,
     /// Pops being executed or in `in_turn`, by their tickets.
     away: BTreeMap<Ticket, Away>,
     recent: VecDeque<News>,
@@ -141,7 +144,7 @@ impl Parked {
     /// if its client has left or its deadline has passed.
     pub(super) fn park(
         &mut self,
-        (seat, bundle): Called,
+        Due { seat, bundle }: Due,
         interest: Interest,
         deadline: Millis,
         since: Since,
@@ -223,7 +226,7 @@ impl Parked {
 
     /// Has a bundle executed, without a seat: its next request has not waited for a message.
     pub(super) fn go_on(&mut self, bundle: Box<Bundle>) {
-        self.woken.push((None, bundle));
+        self.woken.push(Due { seat: None, bundle });
     }
 
     /// Returns whether news matters here: to a waiting pop, or to another call under way, which may yet park one.
@@ -284,7 +287,7 @@ impl Parked {
     pub(super) fn wake_for_sends<'a>(
         &mut self,
         sent: impl Iterator<Item = (&'a [u8], u32, Option<u32>)>,
-    ) -> Vec<Called> {
+    ) -> Vec<Due> {
         let mut along = Vec::new();
         for (queue, sender, recipient) in sent {
             let queue = self.awaited.get(queue).copied().unwrap_or(0);
@@ -299,8 +302,8 @@ impl Parked {
     }
 
     /// Marks the pops among these as away: they are going to be executed.
-    fn go_away(&mut self, called: &[Called]) {
-        for seat in called.iter().filter_map(|(seat, _)| *seat) {
+    fn go_away(&mut self, due: &[Due]) {
+        for seat in due.iter().filter_map(|due| due.seat) {
             self.away.insert(seat.ticket, Away { interest: seat.interest, left: WakeUps::new() });
         }
     }
@@ -336,7 +339,7 @@ impl Parked {
 
     /// Takes out at most `most` of the woken bundles, to be executed. The pops left in `in_turn` count as away too, so
     /// that no later pop overtakes them.
-    pub(super) fn take_woken(&mut self, most: usize) -> Vec<Called> {
+    pub(super) fn take_woken(&mut self, most: usize) -> Vec<Due> {
         let woken = std::mem::take(&mut self.woken);
         self.go_away(&woken);
         self.in_turn.extend(woken);
@@ -357,7 +360,7 @@ impl Parked {
     /// Takes out the pop of a client that has left. If it is just being executed the client is noted instead, and the
     /// pop given back when it would be parked.
     pub(super) fn leave(&mut self, address: Address) -> Option<Box<Bundle>> {
-        if let Some((seat, bundle)) = self.take_unexecuted(address) {
+        if let Some(Due { seat, bundle }) = self.take_unexecuted(address) {
             if let Some(seat) = seat {
                 self.done(seat);
             }
@@ -367,10 +370,10 @@ impl Parked {
     }
 
     /// Takes out a bundle that was woken and is not executed yet.
-    fn take_unexecuted(&mut self, address: Address) -> Option<Called> {
+    fn take_unexecuted(&mut self, address: Address) -> Option<Due> {
         // Requests in front of a pop are still executed, so without a seat only a lone pop is taken.
         let is_it =
-            |(seat, bundle): &Called| bundle.address == address && (seat.is_some() || bundle.only_waits());
+            |Due { seat, bundle }: &Due| bundle.address == address && (seat.is_some() || bundle.only_waits());
         if let Some(at) = self.woken.iter().position(is_it) {
             return Some(self.woken.remove(at));
         }
@@ -404,7 +407,7 @@ impl Parked {
     }
 }
 
-fn seated(ticket: Ticket, waiting: Waiting, reason: Reason) -> Called {
+fn seated(ticket: Ticket, waiting: Waiting, reason: Reason) -> Due {
     let Waiting { bundle, interest, until: deadline } = waiting;
-    (Some(Seat { ticket, interest, deadline, reason }), bundle)
+    Due { seat: Some(Seat { ticket, interest, deadline, reason }), bundle }
 }

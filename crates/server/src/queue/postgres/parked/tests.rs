@@ -30,18 +30,28 @@ fn interest() -> Interest {
     Interest { reader: 1, queue: Some(7), sender: None, not_own: false, broadcast: false }
 }
 
+/// A bundle that has not waited.
+fn fresh(bundle: Box<Bundle>) -> Due {
+    Due { seat: None, bundle }
+}
+
+/// The pop of a client, executed, with the seat that it had.
+fn returning(client: u64, seat: Seat) -> Due {
+    Due { seat: Some(seat), bundle: bundle(client, "q") }
+}
+
 /// Parks pops that found nothing in one call.
 fn park(parked: &mut Parked, clients: impl Iterator<Item = u64>) {
     let since = parked.begin(false);
     for client in clients {
-        assert!(parked.park((None, bundle(client, "q")), interest(), 1000, since).is_none());
+        assert!(parked.park(fresh(bundle(client, "q")), interest(), 1000, since).is_none());
     }
     parked.end(since);
 }
 
 fn woken(parked: &mut Parked) -> Vec<(u64, Seat)> {
-    let called = parked.take_woken(usize::MAX);
-    called.into_iter().map(|(seat, bundle)| (bundle.address.client, seat.expect("it waited"))).collect()
+    let due = parked.take_woken(usize::MAX);
+    due.into_iter().map(|Due { seat, bundle }| (bundle.address.client, seat.expect("it waited"))).collect()
 }
 
 #[test]
@@ -49,24 +59,24 @@ fn a_piece_of_news_calls_one_and_more_with_each_that_got_something() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=20);
     parked.tell(NEWS);
-    let mut called = woken(&mut parked);
-    let mut waves = vec![called.len()];
-    while !called.is_empty() {
-        called.into_iter().for_each(|(_, seat)| parked.done(seat));
-        called = woken(&mut parked);
-        waves.push(called.len());
+    let mut due = woken(&mut parked);
+    let mut waves = vec![due.len()];
+    while !due.is_empty() {
+        due.into_iter().for_each(|(_, seat)| parked.done(seat));
+        due = woken(&mut parked);
+        waves.push(due.len());
     }
     assert_eq!(waves, [1, 2, 4, 8, 5, 0], "twice as many each time, then who is left");
 }
 
-fn names(called: &[(u64, Seat)]) -> Vec<u64> {
-    called.iter().map(|(client, _)| *client).collect()
+fn names(due: &[(u64, Seat)]) -> Vec<u64> {
+    due.iter().map(|(client, _)| *client).collect()
 }
 
 /// Parks a woken pop again that found nothing.
 fn park_again(parked: &mut Parked, (client, seat): (u64, Seat)) {
     let since = parked.begin(false);
-    assert!(parked.park((Some(seat), bundle(client, "q")), interest(), 0, since).is_none());
+    assert!(parked.park(returning(client, seat), interest(), 0, since).is_none());
     parked.end(since);
 }
 
@@ -94,10 +104,10 @@ fn messages_of_one_batch_take_along_as_many_who_wait() {
     park(&mut parked, 1..=3);
     let send = (&b"q"[..], 9, None);
     let along = parked.wake_for_sends([send; 2].into_iter());
-    let clients: Vec<u64> = along.iter().map(|(_, bundle)| bundle.address.client).collect();
+    let clients: Vec<u64> = along.iter().map(|Due { bundle, .. }| bundle.address.client).collect();
     assert_eq!(clients, [1, 2]);
     assert!(parked.wake_for_sends([send].into_iter()).is_empty());
-    along.into_iter().for_each(|(seat, _)| parked.done(seat.expect("it waited")));
+    along.into_iter().for_each(|Due { seat, .. }| parked.done(seat.expect("it waited")));
     assert!(!parked.has_woken(), "who was taken along has what came along");
     assert_eq!(parked.wake_for_sends([send].into_iter()).len(), 1);
 }
@@ -119,7 +129,7 @@ fn who_is_away_when_its_queue_goes_looks_once_more_when_it_is_back() {
     park(&mut parked, 1..=1);
     parked.tell(NEWS);
     let away = woken(&mut parked)[0];
-    assert!(parked.is_curious(0), "who is called has not looked yet");
+    assert!(parked.is_curious(0), "who is due has not looked yet");
     parked.tell(News::QueueGone(7));
     park_again(&mut parked, away);
     assert_eq!(names(&woken(&mut parked)), [1]);
@@ -138,7 +148,7 @@ fn nobody_stays_away_for_ever() {
             _ => {
                 assert!(parked.leave(address(client)).is_none(), "it is away");
                 let since = parked.begin(false);
-                assert!(parked.park((Some(seat), bundle(client, "q")), interest(), 0, since).is_some());
+                assert!(parked.park(returning(client, seat), interest(), 0, since).is_some());
                 parked.end(since);
             }
         }
@@ -162,9 +172,9 @@ fn what_was_told_while_a_pop_found_nothing_calls_it_though_nobody_waited() {
     assert!(parked.is_curious(1), "another call is under way");
     parked.tell(NEWS);
     parked.end(mine);
-    assert!(parked.park((None, bundle(1, "q")), interest(), 1000, of_the_pop).is_none());
+    assert!(parked.park(fresh(bundle(1, "q")), interest(), 1000, of_the_pop).is_none());
     parked.end(of_the_pop);
-    let [(Some(seat), _)] = parked.take_woken(usize::MAX)[..] else { panic!("nobody is called") };
+    let [Due { seat: Some(seat), .. }] = parked.take_woken(usize::MAX)[..] else { panic!("nobody is due") };
     parked.done(seat);
     assert!(!parked.is_curious(0));
 }
@@ -190,7 +200,7 @@ fn names_of_queues_that_nobody_waits_for_are_not_kept_for_ever() {
     for number in 0..20_000 {
         let since = parked.begin(false);
         let bundle = bundle(number, &format!("queue {number}"));
-        assert!(parked.park((None, bundle), interest(), 1, since).is_none());
+        assert!(parked.park(fresh(bundle), interest(), 1, since).is_none());
         parked.end(since);
         assert!(parked.take_expired(1).is_some());
     }
@@ -203,16 +213,16 @@ fn the_first_of_those_who_wait_for_the_same_looks_for_all() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=20);
     parked.wake_to_look(usize::MAX);
-    let mut called = woken(&mut parked);
-    assert_eq!(names(&called), [1]);
-    park_again(&mut parked, called[0]);
+    let mut due = woken(&mut parked);
+    assert_eq!(names(&due), [1]);
+    park_again(&mut parked, due[0]);
     parked.wake_to_look(usize::MAX);
-    called = woken(&mut parked);
+    due = woken(&mut parked);
     let mut found = Vec::new();
-    while !called.is_empty() {
-        found.extend(names(&called));
-        called.into_iter().for_each(|(_, seat)| parked.done(seat));
-        called = woken(&mut parked);
+    while !due.is_empty() {
+        found.extend(names(&due));
+        due.into_iter().for_each(|(_, seat)| parked.done(seat));
+        due = woken(&mut parked);
     }
     found.sort_unstable();
     assert_eq!(found, (1..=20).collect::<Vec<u64>>());
@@ -222,14 +232,14 @@ fn the_first_of_those_who_wait_for_the_same_looks_for_all() {
 fn park_reader(parked: &mut Parked, reader: u32) {
     let since = parked.begin(false);
     let waits = Interest { reader, ..interest() };
-    assert!(parked.park((None, bundle(reader.into(), "q")), waits, 1000, since).is_none());
+    assert!(parked.park(fresh(bundle(reader.into(), "q")), waits, 1000, since).is_none());
     parked.end(since);
 }
 
-fn park_all_again(parked: &mut Parked, called: Vec<(u64, Seat)>) {
+fn park_all_again(parked: &mut Parked, due: Vec<(u64, Seat)>) {
     let since = parked.begin(false);
-    for (client, seat) in called {
-        assert!(parked.park((Some(seat), bundle(client, "q")), seat.interest, 0, since).is_none());
+    for (client, seat) in due {
+        assert!(parked.park(returning(client, seat), seat.interest, 0, since).is_none());
     }
     parked.end(since);
 }
@@ -241,9 +251,9 @@ fn a_look_is_of_a_few_and_the_next_one_goes_on_behind_them() {
     let mut looked = Vec::new();
     for _ in 0..4 {
         parked.wake_to_look(2);
-        let called = woken(&mut parked);
-        looked.push(names(&called));
-        park_all_again(&mut parked, called);
+        let due = woken(&mut parked);
+        looked.push(names(&due));
+        park_all_again(&mut parked, due);
     }
     // Client 1 waits longest and may take what any of the others looks for, so it looks with them.
     assert_eq!(looked, [vec![1, 2], vec![1, 3, 4], vec![1, 5], vec![1, 2]]);
@@ -262,7 +272,7 @@ fn those_who_are_more_than_a_call_takes_wait_for_their_turn_and_are_away() {
     park_reader(&mut parked, 4);
     let send = std::iter::once((&b"q"[..], 9, None));
     assert!(parked.wake_for_sends(send).is_empty(), "all three came before");
-    for (seat, _) in first {
+    for Due { seat, .. } in first {
         parked.done(seat.expect("it waited"));
     }
     assert!(parked.leave(address(3)).is_some(), "it is not executed yet");
