@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 
-use super::kept_names::is_kept;
+use super::kept_names;
 use super::link::{ANSWER_WITHIN, Failure};
 use super::under_way::Since;
 
@@ -44,7 +44,9 @@ impl Attempt {
 fn waited(failure: &Failure) -> bool {
     match failure {
         Failure::Stopped(_) => true,
-        Failure::Refused(error) => error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) || is_kept(failure),
+        Failure::Refused(error) => {
+            error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) || kept_names::is_cause(failure)
+        }
         Failure::Unreachable(_) | Failure::Elsewhere | Failure::Broken(_) => false,
     }
 }

@@ -7,7 +7,7 @@ use crate::path::worker::Batch;
 
 impl Postgres {
     /// Ends pops that may wait and whose clients have left. Requests in front of such a pop are done without it.
-    pub(super) fn leave_departed(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
+    pub(super) fn end_departed(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
         let mut parked = self.shared.parked();
         if !parked.has_departed_clients() {
             return due;

@@ -85,18 +85,24 @@ impl KeptNames {
 impl Postgres {
     /// Handles a call that did nothing because other transactions keep accounts: requests that name one are refused,
     /// and the others are tried again.
-    pub(super) fn refuse_names(&self, due: Vec<Due>, failure: &Failure, attempt: Attempt, batch: &mut Batch) {
+    pub(super) fn retry_without_kept_names(
+        &self,
+        due: Vec<Due>,
+        failure: &Failure,
+        attempt: Attempt,
+        batch: &mut Batch,
+    ) {
         let names: Vec<Box<str>> = kept_names(failure).lines().map(Into::into).collect();
         names.iter().for_each(|name| self.names.note(name));
         let (_, rest) = attempt.in_parts(failure);
-        let others = self.refuse_who_names(due, &names, batch);
+        let others = self.refuse_requests_naming(due, &names, batch);
         if !others.is_empty() {
             self.attempt(others, rest, batch);
         }
     }
 
     /// Asks on its own for each account found kept lately and named here; refuses requests naming one that still is.
-    pub(super) fn leave_names(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
+    pub(super) fn refuse_kept_names(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
         let mut names = self.names.recent();
         names.retain(|name| due.iter().any(|Due { bundle, .. }| self.place_of(bundle, name).is_some()));
         if names.is_empty() {
@@ -106,21 +112,21 @@ impl Postgres {
             let met = self.links.with(|link| {
                 self.remembering(link, |link, era| self.meet_at(link, era, name.as_bytes(), false))
             });
-            met.is_err_and(|failure| is_kept(&failure))
+            met.is_err_and(|failure| is_cause(&failure))
         });
         self.names.are_free(&free);
-        self.refuse_who_names(due, &kept, batch)
+        self.refuse_requests_naming(due, &kept, batch)
     }
 
     /// Returns the refusal of a LOGIN whose account is kept; None: it failed for another reason.
     pub(super) fn refusal_of_login(&self, failure: &Failure) -> Option<Fault> {
         kept_names(failure).lines().for_each(|name| self.names.note(name));
-        is_kept(failure).then_some(FAULT)
+        is_cause(failure).then_some(FAULT)
     }
 
     /// Refuses requests at the front of bundles that name one of these accounts; such requests behind others are held
     /// back until those are done. Returns the bundles with requests left for this turn.
-    fn refuse_who_names(&self, due: Vec<Due>, names: &[Box<str>], batch: &mut Batch) -> Vec<Due> {
+    fn refuse_requests_naming(&self, due: Vec<Due>, names: &[Box<str>], batch: &mut Batch) -> Vec<Due> {
         let mut others = Vec::with_capacity(due.len());
         for Due { mut seat, mut bundle } in due {
             let first = |bundle: &Bundle| names.iter().filter_map(|name| self.place_of(bundle, name)).min();
@@ -163,6 +169,6 @@ fn kept_names(failure: &Failure) -> &str {
 }
 
 /// Returns whether a call was refused because another transaction keeps an account.
-pub(super) fn is_kept(failure: &Failure) -> bool {
+pub(super) fn is_cause(failure: &Failure) -> bool {
     !kept_names(failure).is_empty()
 }

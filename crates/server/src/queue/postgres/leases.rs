@@ -32,7 +32,7 @@ pub(super) struct KeptLeases {
 impl Postgres {
     /// Handles a call that did nothing because a row was locked: bundles that name a locked lease are refused, and the
     /// others are tried again. If no lease is locked it was another row, and all are tried in parts or refused.
-    pub(super) fn refuse_kept(
+    pub(super) fn retry_without_locked_leases(
         &self,
         mut due: Vec<Due>,
         failure: &Failure,
@@ -66,7 +66,7 @@ impl Postgres {
     }
 
     /// Leaves new bundles that name a lease for another call if one was found locked lately, unless all bundles do.
-    pub(super) fn leave_leases(&self, mut due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
+    pub(super) fn set_aside_leases(&self, mut due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
         if !self.keeps_leases_apart() || due.iter().all(|Due { bundle, .. }| names_lease(bundle)) {
             return due;
         }
@@ -89,7 +89,7 @@ impl Postgres {
 }
 
 /// Returns whether the call was refused because of a locked row, perhaps that of a lease named in these bundles.
-pub(super) fn may_be_kept(due: &[Due], failure: &Failure) -> bool {
+pub(super) fn may_be_cause(due: &[Due], failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
         && due.iter().any(|Due { bundle, .. }| names_lease(bundle))
 }

@@ -90,7 +90,13 @@ impl Free {
 impl Postgres {
     /// Handles a call that did nothing because other transactions lock the rows of `queues`: requests for these wait
     /// apart, and the other bundles are tried again.
-    pub(super) fn wait_apart(&self, due: Vec<Due>, queues: &str, attempt: Attempt, batch: &mut Batch) {
+    pub(super) fn retry_without_locked_queues(
+        &self,
+        due: Vec<Due>,
+        queues: &str,
+        attempt: Attempt,
+        batch: &mut Batch,
+    ) {
         for queue in queues.lines() {
             if let Err(error) = self.locked.note(&self.shared, queue) {
                 let why = format!(
@@ -99,7 +105,7 @@ impl Postgres {
                 return self.give_up(due, &Failure::Unreachable(why), batch);
             }
         }
-        let others = self.leave_out(due, batch);
+        let others = self.set_aside_locked_queues(due, batch);
         if !others.is_empty() {
             self.attempt(others, attempt, batch);
         }
@@ -107,7 +113,7 @@ impl Postgres {
 
     /// Sets aside the bundles whose next request needs a locked queue, and holds back such requests further behind.
     /// Returns the bundles that can be executed.
-    pub(super) fn leave_out(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
+    pub(super) fn set_aside_locked_queues(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
         if !self.locked.any.load(Ordering::Acquire) {
             return due;
         }
@@ -248,7 +254,7 @@ pub(super) fn locked_queues(failure: &Failure) -> &str {
 }
 
 /// Returns whether the call was refused because one of these bundles needs a row that is locked.
-pub(super) fn is_asked_for(due: &[Due], failure: &Failure) -> bool {
+pub(super) fn is_cause(due: &[Due], failure: &Failure) -> bool {
     let is_wanted = |queue| due.iter().any(|Due { bundle, .. }| place_of(bundle, queue).is_some());
     locked_queues(failure).lines().any(is_wanted)
 }

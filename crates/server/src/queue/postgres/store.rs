@@ -179,9 +179,9 @@ impl Postgres {
     /// next turn, so that no answer of this one waits for them.
     fn execute(&self, mut due: Vec<Due>, batch: &mut Batch) {
         self.log_in(&mut due, &mut batch.finished);
-        due = self.leave_out(due, batch);
-        due = self.leave_leases(due, batch);
-        due = self.leave_names(due, batch);
+        due = self.set_aside_locked_queues(due, batch);
+        due = self.set_aside_leases(due, batch);
+        due = self.refuse_kept_names(due, batch);
         // Pops that waited go before new requests.
         due.sort_by_key(parked::arrival);
         while !due.is_empty() {
@@ -236,7 +236,7 @@ impl Postgres {
     /// Makes one call for all bundles. If the database refuses it or takes too long, it is tried again in halves, down
     /// to the bundle or request that is to blame.
     pub(super) fn attempt(&self, due: Vec<Due>, attempt: Attempt, batch: &mut Batch) {
-        let due = self.leave_departed(due, batch);
+        let due = self.end_departed(due, batch);
         if due.is_empty() {
             return;
         }
@@ -248,17 +248,17 @@ impl Postgres {
                 batch.told_ns += asked.replies.statement_ns;
                 self.answer(due, &asked, attempt.since, &mut batch.finished);
             }
-            Err(failure) if sweeper::was_refused_as_large(&due, &failure) => {
-                self.sweep_first(due, sweeper::large_queue(&failure), attempt, batch);
+            Err(failure) if sweeper::is_cause(&due, &failure) => {
+                self.retry_without_large_queue(due, sweeper::large_queue(&failure), attempt, batch);
             }
-            Err(failure) if locked::is_asked_for(&due, &failure) => {
-                self.wait_apart(due, locked::locked_queues(&failure), attempt, batch);
+            Err(failure) if locked::is_cause(&due, &failure) => {
+                self.retry_without_locked_queues(due, locked::locked_queues(&failure), attempt, batch);
             }
-            Err(failure) if leases::may_be_kept(&due, &failure) => {
-                self.refuse_kept(due, &failure, attempt, batch);
+            Err(failure) if leases::may_be_cause(&due, &failure) => {
+                self.retry_without_locked_leases(due, &failure, attempt, batch);
             }
-            Err(failure) if kept_names::is_kept(&failure) => {
-                self.refuse_names(due, &failure, attempt, batch);
+            Err(failure) if kept_names::is_cause(&failure) => {
+                self.retry_without_kept_names(due, &failure, attempt, batch);
             }
             Err(failure) => self.attempt_in_parts_or_give_up(due, &failure, attempt, batch),
         }

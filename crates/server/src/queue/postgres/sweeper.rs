@@ -48,7 +48,13 @@ struct Line {
 impl Postgres {
     /// Handles a call that did nothing because a request removes or moves all that a large queue holds: it waits until
     /// the queue has been swept, and the others are tried again. Requests in front of it in its bundle are done first.
-    pub(super) fn sweep_first(&self, due: Vec<Due>, queue: &str, attempt: Attempt, batch: &mut Batch) {
+    pub(super) fn retry_without_large_queue(
+        &self,
+        due: Vec<Due>,
+        queue: &str,
+        attempt: Attempt,
+        batch: &mut Batch,
+    ) {
         let mut others = Vec::new();
         for Due { seat, mut bundle } in due {
             match first_in_parts(&bundle, queue) {
@@ -209,7 +215,7 @@ pub(super) fn large_queue(failure: &Failure) -> &str {
 }
 
 /// Returns whether the call was refused because one of these bundles empties a large queue, or moves its letters.
-pub(super) fn was_refused_as_large(due: &[Due], failure: &Failure) -> bool {
+pub(super) fn is_cause(due: &[Due], failure: &Failure) -> bool {
     let queue = large_queue(failure);
     due.iter().any(|Due { bundle, .. }| first_in_parts(bundle, queue).is_some())
 }
