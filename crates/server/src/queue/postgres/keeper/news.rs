@@ -147,12 +147,12 @@ fn is_own_session(link: &mut Link) -> bool {
     link.ask(OWN_SESSION, &[]).is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0)))
 }
 
-/// WakeUps those who wait here for what is news.
+/// Wakes the pops here that wait for what is news.
 pub(super) fn pass_on(shared: &Shared, news: &[News]) {
     shared.wake(|parked| news.iter().for_each(|news| parked.tell(*news)));
 }
 
-/// The same with what others wrote; "*": anything may have happened.
+/// Wakes the pops that wait for news that other servers wrote; "*": anything may have happened.
 fn pass_on_text(shared: &Shared, text: &str) {
     if text == "*" {
         shared.wake(Parked::wake_all_to_look);
