@@ -373,7 +373,8 @@ def test_an_interruption_leaves_nothing_running_and_the_run_can_go_on(
     slow = text.replace('duration = "500ms"', 'duration = "20s"')
     path, out = write(tmp_path, slow), tmp_path / "out"
     environment = os.environ | {"POSTHASTE": str(program())}
-    command = lab_command("run", path, "--out", out, "--scratch", scratch)
+    # Under nohup SIGHUP is ignored, and what the tests start would inherit that.
+    command = ["env", "--default-signal=HUP", *lab_command("run", path, "--out", out, "--scratch", scratch)]
     running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     first = json.loads(_when_there(out / "plan.json"))["trials"][0]["name"]
     wait_for(out / "trials" / first / "load" / "stderr.log")
