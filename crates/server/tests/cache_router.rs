@@ -137,7 +137,7 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
             assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
         }
     }
-    // MissedWrite there, found here, and on its way from here to there.
+    // Missed there, found here, and on its way from here to there.
     assert_eq!(router.feed(0, b"EN\r\n"), Ok(4));
     assert_eq!(sent(&mut router, 1), "mg k v\r\n");
     assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
@@ -176,7 +176,7 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
     fleet.load(&layout).expect("it is good");
     new.take_up();
     let home = fleet.table().pools[0].owner(b"k").slot;
-    // MissedWrite in the new pool, and found in the old.
+    // Missed in the new pool, and found in the old.
     let look_up = |new: &mut Router, said: &str| {
         assert_eq!(ask(new, "get k\r\n"), Asked::Taken);
         assert_eq!(sent(new, home), "get k\r\n");
