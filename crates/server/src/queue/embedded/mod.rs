@@ -41,7 +41,6 @@ mod replay;
 mod selection;
 mod stock;
 
-use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,7 +55,6 @@ pub use self::log::OpenError;
 use self::log::disk::Disk;
 use self::log::{Frame, Log, LogError, Options, Purpose};
 use self::message::Home;
-use self::opening::Opening;
 use self::reclaim::Reclaim;
 use self::replay::Replay;
 use self::stock::Stock;
@@ -166,33 +164,19 @@ impl Embedded {
     /// # Errors
     /// The directory is in use, damaged or of another version, or the disk refused. Nothing was changed.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
-        let replay = RefCell::new(Replay::default());
-        let mut apply = |at, bytes: &[u8]| replay.borrow_mut().apply(at, bytes);
-        let whole = || replay.borrow().stock.is_whole();
-        let mut opening = Opening::begun(options.clock);
-        let log =
-            Log::open(directory, options.log(), &mut apply, &whole, &mut |reached| opening.tell(reached))?;
-        let Replay { stock, last_sent_ms, .. } = replay.into_inner();
-        opening.tell_end(stock.queues.messages(), stock.queues.len());
-        opening.tell_of_time(last_sent_ms);
-        Ok(Self::of(log, stock, options))
+        let mut replay = Replay::begin(options.clock);
+        let log = Log::open(directory, options.log(), &mut replay)?;
+        Ok(Self::of(log, replay.finish(), options))
     }
 
-    /// Opens the store on a disk that need not be the system's, without a thread of its own.
+    /// Opens a store like [`Embedded::open`], on any disk and without a thread of its own: for tests.
     ///
     /// # Errors
     /// As for [`Embedded::open`].
     pub fn open_on(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, OpenError> {
-        let replay = RefCell::new(Replay::default());
-        let mut apply = |at, bytes: &[u8]| replay.borrow_mut().apply(at, bytes);
-        let whole = || replay.borrow().stock.is_whole();
-        let mut opening = Opening::begun(options.clock);
-        let mut told = |reached| opening.tell(reached);
-        let log = Log::open_on(disk, options.log(), false, None, &mut apply, &whole, &mut told)?;
-        let Replay { stock, last_sent_ms, .. } = replay.into_inner();
-        opening.tell_end(stock.queues.messages(), stock.queues.len());
-        opening.tell_of_time(last_sent_ms);
-        Ok(Self::of(log, stock, options))
+        let mut replay = Replay::begin(options.clock);
+        let log = Log::open_on(disk, Options { prepares_ahead: false, ..options.log() }, &mut replay)?;
+        Ok(Self::of(log, replay.finish(), options))
     }
 
     /// Returns the store that consists of this log and the state read from it.

@@ -4,7 +4,7 @@
 
 use posthaste_measure::Clock;
 
-use super::log::Reached;
+use super::log::Progress;
 use crate::queue::rules::Millis;
 
 /// Size from which on a store is announced before it is read: at 200 MB a second reading takes five seconds.
@@ -16,41 +16,41 @@ const EVERY_NS: u64 = 5_000_000_000;
 /// A clock that is this far behind was set wrong, and not just corrected.
 const BEHIND_MS: Millis = 60_000;
 
-/// A store that is being opened.
-pub(super) struct Opening {
+/// Messages about one opening of a store.
+pub(super) struct OpeningLog {
     clock: Option<Clock>,
     began_ns: u64,
     /// When something was last logged, or opening began.
-    told_ns: u64,
-    has_told: bool,
+    logged_ns: u64,
+    has_logged: bool,
 }
 
-impl Opening {
+impl OpeningLog {
     /// Begins now; without a clock nothing is logged.
-    pub(super) fn begun(clock: Option<Clock>) -> Self {
+    pub(super) fn begin(clock: Option<Clock>) -> Self {
         let now = clock.map_or(0, |clock| clock.now());
-        Self { clock, began_ns: now, told_ns: now, has_told: false }
+        Self { clock, began_ns: now, logged_ns: now, has_logged: false }
     }
 
     /// Logs the progress, if a message is due.
-    pub(super) fn tell(&mut self, reached: Reached) {
+    pub(super) fn log_progress(&mut self, progress: Progress) {
         let Some(now) = self.clock.map(|clock| clock.now()) else { return };
-        let Reached { files, bytes, done } = reached;
+        let Progress { files, bytes, done } = progress;
         if done == 0 && bytes >= ANNOUNCED_BYTES {
             tracing::info!("reading the store: {files} files, {} MiB", bytes >> 20);
-        } else if now - self.told_ns >= EVERY_NS {
+        } else if now - self.logged_ns >= EVERY_NS {
             let percent = u128::from(done) * 100 / u128::from(bytes.max(1));
             let seconds = (now - self.began_ns) / 1_000_000_000;
             tracing::info!("reading the store: {percent} % of {} MiB after {seconds} s", bytes >> 20);
         } else {
             return;
         }
-        (self.told_ns, self.has_told) = (now, true);
+        (self.logged_ns, self.has_logged) = (now, true);
     }
 
     /// Logs what was read, if anything was logged before.
-    pub(super) fn tell_end(&self, messages: u64, queues: usize) {
-        let Some(clock) = self.clock.filter(|_| self.has_told) else { return };
+    pub(super) fn log_end(&self, messages: u64, queues: usize) {
+        let Some(clock) = self.clock.filter(|_| self.has_logged) else { return };
         let tenths = (clock.now() - self.began_ns) / 100_000_000;
         let (seconds, tenth) = (tenths / 10, tenths % 10);
         tracing::info!("the store is read: {messages} messages in {queues} queues, in {seconds}.{tenth} s");
@@ -58,7 +58,7 @@ impl Opening {
 
     /// Warns if this machine's clock is behind the last message of the store: leases, delays and TTLs then end so
     /// much later, even if the clock is corrected, because a server goes by the time with which it started.
-    pub(super) fn tell_of_time(&self, last_sent_ms: Millis) {
+    pub(super) fn warn_of_late_clock(&self, last_sent_ms: Millis) {
         let Some(clock) = self.clock else { return };
         let behind_ms = last_sent_ms.saturating_sub((clock.started_unix_ns() + clock.now()) / 1_000_000);
         if behind_ms >= BEHIND_MS {
@@ -83,14 +83,14 @@ mod tests {
     /// Returns what is logged for a store of `mib` MiB that is read in tenths, each in `seconds`.
     fn told(mib: u64, seconds: u64) -> Vec<String> {
         let hand = Hand::at_zero();
-        let mut opening = Opening::begun(Some(Clock::by_hand(hand, 0)));
+        let mut opening = OpeningLog::begin(Some(Clock::by_hand(hand, 0)));
         heard(|| {
             for tenth in 0..=10 {
                 let bytes = mib << 20;
                 hand.set(tenth * seconds * SECOND + tenth * SECOND / 20);
-                opening.tell(Reached { files: 7, bytes, done: bytes / 10 * tenth });
+                opening.log_progress(Progress { files: 7, bytes, done: bytes / 10 * tenth });
             }
-            opening.tell_end(3, 2);
+            opening.log_end(3, 2);
         })
     }
 
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn a_clock_that_is_behind_the_store_is_told() {
         let told = |last_sent_ms| {
-            let opening = Opening::begun(Some(Clock::by_hand(Hand::at_zero(), 5_000 * SECOND)));
-            heard(|| opening.tell_of_time(last_sent_ms))
+            let opening = OpeningLog::begin(Some(Clock::by_hand(Hand::at_zero(), 5_000 * SECOND)));
+            heard(|| opening.warn_of_late_clock(last_sent_ms))
         };
         assert!(told(0).is_empty() && told(5_059_999).is_empty());
         let lines = told(8_600_500);

@@ -1,37 +1,58 @@
 //! Rebuilds the state from the records of a log, one after the other.
 
+use posthaste_measure::Clock;
 use rustc_hash::FxHashMap;
 
 use super::effect::Effect;
-use super::log::Location;
+use super::log::{Location, Owner, Progress};
 use super::message::{Home, Place};
+use super::opening::OpeningLog;
 use super::stock::Stock;
 use crate::queue::rules::{MessageId, Millis};
 
 /// The state as rebuilt so far.
-#[derive(Default)]
 pub(super) struct Replay {
-    pub(super) stock: Stock,
+    stock: Stock,
     /// When the most recent message was sent.
-    pub(super) last_sent_ms: Millis,
+    last_sent_ms: Millis,
     numbers: Numbers,
+    opening: OpeningLog,
 }
 
-impl Replay {
-    /// Applies one record.
-    ///
-    /// # Errors
-    /// Says why it makes no sense.
-    pub(super) fn apply(&mut self, at: Location, bytes: &[u8]) -> Result<(), String> {
-        let effect = Effect::decode(bytes)?;
+impl Owner for Replay {
+    fn replay(&mut self, at: Location, record: &[u8]) -> Result<(), String> {
+        let effect = Effect::decode(record)?;
         self.stock.can_be(&effect)?;
         if let Effect::Message(written) = &effect {
             self.can_come(&written.place)?;
             self.last_sent_ms = self.last_sent_ms.max(written.sent_ms);
         }
-        let len = u32::try_from(bytes.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
+        let len = u32::try_from(record.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
         self.stock.apply(&effect, Home { at, len });
         Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.stock.is_whole()
+    }
+
+    fn note_progress(&mut self, progress: Progress) {
+        self.opening.log_progress(progress);
+    }
+}
+
+impl Replay {
+    /// Begins with an empty state. Without a clock, no progress is logged.
+    pub(super) fn begin(clock: Option<Clock>) -> Self {
+        let opening = OpeningLog::begin(clock);
+        Self { stock: Stock::default(), last_sent_ms: 0, numbers: Numbers::default(), opening }
+    }
+
+    /// Returns the state once every record was replayed, and logs what was read.
+    pub(super) fn finish(self) -> Stock {
+        self.opening.log_end(self.stock.queues.messages(), self.stock.queues.len());
+        self.opening.warn_of_late_clock(self.last_sent_ms);
+        self.stock
     }
 
     /// Checks that a message's number is new, or that the message is recorded again and in the place where it is.

@@ -55,7 +55,7 @@ use tail::{Piece, Seal, Tail};
 pub use copy::{Copied, CopyError, copy};
 pub use error::{LogError, OpenError};
 pub use prepare::Awaited;
-pub use recovery::{Reached, Replay, Told, Whole};
+pub use recovery::{Owner, Progress};
 pub use sweep::Sweep;
 pub use tail::Frame;
 
@@ -72,11 +72,13 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Number of dropped segment files kept for reuse; more than that are deleted.
     pub spare_segments: usize,
+    /// Whether a thread makes segments ready ahead of their use; otherwise the call that needs them does.
+    pub prepares_ahead: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { segment_bytes: 32 << 20, spare_segments: 2 }
+        Self { segment_bytes: 32 << 20, spare_segments: 2, prepares_ahead: true }
     }
 }
 

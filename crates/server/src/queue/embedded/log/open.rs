@@ -13,54 +13,39 @@ use super::disk::{self, Directory, Disk};
 use super::error::{LogError, OpenError};
 use super::lock::Lock;
 use super::prepare::{Pattern, Preparer};
-use super::recovery::{self, Recovered, Replay, Told, Whole};
+use super::recovery::{self, Owner, Recovered};
 use super::segment::{self, PAGE, Segment};
 use super::tail::Tail;
 use super::{Log, Options, RESERVE_MAX};
 
 impl Log {
-    /// Opens the log in `directory`, or starts one there, and calls `replay` for every record of every whole frame in
-    /// order, then `whole`. If either returns a text, which says why the records make no sense to the owner, the log
-    /// is not opened. `told` is called with the progress. Records of dropped segments may be replayed again after a
-    /// crash.
+    /// Opens the log in `directory`, or starts one there, and replays the records of every whole frame in order.
+    /// Records of dropped segments may be replayed again after a crash.
     ///
     /// # Errors
-    /// The directory is in use, in another format, or damaged, or a file operation failed; nothing was changed.
-    pub fn open(
-        directory: &Path,
-        options: Options,
-        replay: &mut Replay<'_>,
-        whole: &Whole<'_>,
-        told: &mut Told<'_>,
-    ) -> Result<Self, OpenError> {
+    /// The directory is in use, in another format, or damaged, its records make no sense to the owner, or a file
+    /// operation failed; nothing was changed.
+    pub fn open(directory: &Path, options: Options, owner: &mut dyn Owner) -> Result<Self, OpenError> {
         copy::refuse_unfinished(directory)?;
         disk::make_directory(directory).map_err(|error| LogError::io("make", directory, &error))?;
         let disk = Directory::open(directory).map_err(|error| LogError::io("open", directory, &error))?;
-        let (lock, closed_at) = (Lock::take(&disk)?, closing::read(&disk));
-        let mut log = Self::open_on(Arc::new(disk), options, true, closed_at, replay, whole, told)?;
+        let lock = Lock::take(&disk)?;
+        let mut log = Self::open_on(Arc::new(disk), options, owner)?;
         log.held = Some(lock);
         Ok(log)
     }
 
-    /// Opens a log on any disk. Without a thread of its own, segments are made ready by the call that needs them.
-    /// `closed_at` is the number of the last frame that must be present.
+    /// Opens a log like [`Log::open`], on any disk.
     ///
     /// # Errors
-    /// As [`Log::open`].
-    pub fn open_on(
-        disk: Arc<dyn Disk>,
-        options: Options,
-        threaded: bool,
-        closed_at: Option<u64>,
-        replay: &mut Replay<'_>,
-        whole: &Whole<'_>,
-        told: &mut Told<'_>,
-    ) -> Result<Self, OpenError> {
+    /// As for [`Log::open`].
+    pub fn open_on(disk: Arc<dyn Disk>, options: Options, owner: &mut dyn Owner) -> Result<Self, OpenError> {
         let page = PAGE as u64;
         let capacity = options.segment_bytes.clamp(4 * page, RESERVE_MAX).next_multiple_of(page);
-        let recovered = recovery::recover(&disk, replay, told)?;
+        let closed_at = closing::read(&*disk);
+        let recovered = recovery::recover(&disk, owner)?;
         refuse_cut(&*disk, recovered.as_ref().map_or(0, |found| found.sequence), closed_at)?;
-        whole().map_err(|what| OpenError::Damaged { file: disk.path(""), offset: 0, what })?;
+        owner.check().map_err(|what| OpenError::Damaged { file: disk.path(""), offset: 0, what })?;
         let found = match recovered {
             Some(found) => found,
             None => Recovered::nothing(&*disk, capacity)?,
@@ -72,6 +57,7 @@ impl Log {
         let identity = found.identity;
         let next = found.ready.back().unwrap_or(&found.tail.segment).number + 1;
         let pattern = Pattern { identity, capacity, kept: options.spare_segments };
+        let threaded = options.prepares_ahead;
         let preparer =
             Preparer::start(Arc::clone(&disk), pattern, found.ready, found.retired, next, threaded);
         Ok(Self {

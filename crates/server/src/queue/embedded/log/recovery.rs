@@ -17,18 +17,29 @@ use super::segment::{self, FIRST_FRAME, Segment, file_name, file_number};
 use super::sweep::Sealed;
 use super::tail::Tail;
 
-/// Takes a record's place and payload, or returns why the record makes no sense.
-pub type Replay<'a> = dyn FnMut(Location, &[u8]) -> Result<(), String> + 'a;
+/// Owner of a log, which rebuilds its state from the records while the log is opened.
+pub trait Owner {
+    /// Takes one record.
+    ///
+    /// # Errors
+    /// Says why the record makes no sense; the log is then not opened.
+    fn replay(&mut self, at: Location, record: &[u8]) -> Result<(), String>;
 
-/// Checks all records together, or returns why they make no sense.
-pub type Whole<'a> = dyn Fn() -> Result<(), String> + 'a;
+    /// Checks all records together, once each was replayed.
+    ///
+    /// # Errors
+    /// Says why they make no sense together; the log is then not opened.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
 
-/// Is called with the progress of reading: at the start, and after every segment.
-pub type Told<'a> = dyn FnMut(Reached) + 'a;
+    /// Is told the progress of reading: at the start, and after every segment.
+    fn note_progress(&mut self, _progress: Progress) {}
+}
 
 /// Progress of reading a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub struct Progress {
     /// Number of files to be read.
     pub files: usize,
     /// Bytes in all these files.
@@ -72,11 +83,7 @@ pub(super) struct Whereabouts {
 }
 
 /// Reads the log in `disk`; None when there is none yet.
-pub(super) fn recover(
-    disk: &Arc<dyn Disk>,
-    replay: &mut Replay<'_>,
-    told: &mut Told<'_>,
-) -> Result<Option<Recovered>, OpenError> {
+pub(super) fn recover(disk: &Arc<dyn Disk>, owner: &mut dyn Owner) -> Result<Option<Recovered>, OpenError> {
     let names = disk.list().map_err(|error| LogError::io("list", &disk.path(""), &error))?;
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| file_number(name)).collect();
     numbers.sort_unstable();
@@ -88,18 +95,18 @@ pub(super) fn recover(
     check_complete(&**disk, floor, &live)?;
     let before: Vec<u32> = live.into_iter().filter(|&number| number < tail.segment.number).collect();
     let (files, bytes) = (before.len() + 1, sizes(&**disk, &before)? + tail.segment.capacity);
-    let mut told = |done| told(Reached { files, bytes, done });
-    told(0);
-    let (sealed, reached) = replay_sealed(disk, &before, tail.identity, replay, &mut told)?;
+    let mut progress = Progress { files, bytes, done: 0 };
+    owner.note_progress(progress);
+    let (sealed, reached) = replay_sealed(disk, &before, tail.identity, owner, &mut progress)?;
     let sequence = match (tail.scan.first, tail.scan.last) {
         (Some(first), Some(last)) => {
             check_follows(&**disk, &reached, floor, first)?;
-            hand_over(&**disk, &tail, replay)?;
+            replay(&**disk, &tail, owner)?;
             last.sequence
         }
         _ => reached.map_or(0, |reached| reached.sequence),
     };
-    told(bytes);
+    owner.note_progress(Progress { done: bytes, ..progress });
     let Loaded { segment, identity, mut bytes, scan } = tail;
     bytes.truncate(scan.end);
     Ok(Some(Recovered {
@@ -156,12 +163,11 @@ fn replay_sealed(
     disk: &Arc<dyn Disk>,
     numbers: &[u32],
     identity: u64,
-    replay: &mut Replay<'_>,
-    told: &mut dyn FnMut(u64),
+    owner: &mut dyn Owner,
+    progress: &mut Progress,
 ) -> Result<(VecDeque<Sealed>, Option<Whereabouts>), OpenError> {
     let mut sealed = VecDeque::with_capacity(numbers.len());
     let mut reached: Option<Whereabouts> = None;
-    let mut done = 0;
     std::thread::scope(|scope| {
         let (loaded_in, loaded_out) = sync_channel(1);
         let (buffers_in, buffers_out) = channel();
@@ -174,11 +180,11 @@ fn replay_sealed(
                 return Err(damaged(&**disk, number, FIRST_FRAME, what));
             };
             check_follows(&**disk, &reached, numbers[0], first)?;
-            hand_over(&**disk, &loaded, replay)?;
+            replay(&**disk, &loaded, owner)?;
             reached = Some(Whereabouts { segment: number, end: loaded.scan.end, sequence: last.sequence });
             sealed.push_back(Sealed::new(&loaded.segment, loaded.scan.end));
-            done += loaded.segment.capacity;
-            told(done);
+            progress.done += loaded.segment.capacity;
+            owner.note_progress(*progress);
             return_buffer(&buffers_in, loaded.bytes);
         }
         Ok(())
@@ -261,7 +267,7 @@ pub(super) fn check_follows(
 }
 
 /// Hands every record of a segment to the owner.
-fn hand_over(disk: &dyn Disk, loaded: &Loaded, replay: &mut Replay<'_>) -> Result<(), OpenError> {
+fn replay(disk: &dyn Disk, loaded: &Loaded, owner: &mut dyn Owner) -> Result<(), OpenError> {
     let segment = loaded.segment.number;
     for records in &loaded.scan.records {
         let bytes = &loaded.bytes[records.clone()];
@@ -272,7 +278,7 @@ fn hand_over(disk: &dyn Disk, loaded: &Loaded, replay: &mut Replay<'_>) -> Resul
             };
             let offset = records.start + range.start;
             let at = Location { segment, offset: frame::length(offset) };
-            replay(at, &bytes[range]).map_err(|what| damaged(disk, segment, offset, what))?;
+            owner.replay(at, &bytes[range]).map_err(|what| damaged(disk, segment, offset, what))?;
         }
     }
     Ok(())

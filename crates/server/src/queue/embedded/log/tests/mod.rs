@@ -10,33 +10,32 @@ mod space;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Location, Log, LogError, OpenError, Options, Purpose};
+use super::{Location, Log, LogError, OpenError, Options, Owner, Purpose};
 use simulated::SimulatedDisk;
 
 /// The smallest segments, so that a few records fill several.
-const SMALL: Options = Options { segment_bytes: 16 << 10, spare_segments: 1 };
+const SMALL: Options = Options { segment_bytes: 16 << 10, spare_segments: 1, prepares_ahead: true };
 
 /// Every record with its place.
 type Records = Vec<(Location, Vec<u8>)>;
 
+impl Owner for Records {
+    fn replay(&mut self, at: Location, record: &[u8]) -> Result<(), String> {
+        self.push((at, record.to_vec()));
+        Ok(())
+    }
+}
+
 fn open(directory: &Path) -> Result<(Log, Records), OpenError> {
     let mut records = Records::new();
-    let mut replay = |at, record: &[u8]| {
-        records.push((at, record.to_vec()));
-        Ok(())
-    };
-    let log = Log::open(directory, SMALL, &mut replay, &|| Ok(()), &mut |_| ())?;
+    let log = Log::open(directory, SMALL, &mut records)?;
     Ok((log, records))
 }
 
 fn open_simulated(disk: &SimulatedDisk) -> Result<(Log, Records), OpenError> {
     let mut records = Records::new();
-    let mut replay = |at, record: &[u8]| {
-        records.push((at, record.to_vec()));
-        Ok(())
-    };
-    let disk = Arc::new(disk.clone());
-    let log = Log::open_on(disk, SMALL, false, None, &mut replay, &|| Ok(()), &mut |_| ())?;
+    let options = Options { prepares_ahead: false, ..SMALL };
+    let log = Log::open_on(Arc::new(disk.clone()), options, &mut records)?;
     Ok((log, records))
 }
 

@@ -151,18 +151,36 @@ fn who_removes_the_lock_lets_nobody_in() {
     assert!(open(directory.path()).is_ok());
 }
 
+/// An owner to which the record at one place makes no sense.
+struct Refusing(Location);
+
+impl Owner for Refusing {
+    fn replay(&mut self, at: Location, _: &[u8]) -> Result<(), String> {
+        if at == self.0 { Err("unknown kind 7".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// An owner to which all records together make no sense.
+struct RefusingAll;
+
+impl Owner for RefusingAll {
+    fn replay(&mut self, _: Location, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Err("they do not add up".to_owned())
+    }
+}
+
 #[test]
 fn a_record_the_owner_cannot_use_stops_the_opening_at_its_place() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
     let written = fill(&mut log, 3, 100);
     drop(log);
-    let mut replay = |at, _: &[u8]| match at == written[1].0 {
-        true => Err("unknown kind 7".to_owned()),
-        false => Ok(()),
-    };
-    let error =
-        Log::open(directory.path(), SMALL, &mut replay, &|| Ok(()), &mut |_| ()).err().unwrap().to_string();
+    let mut owner = Refusing(written[1].0);
+    let error = Log::open(directory.path(), SMALL, &mut owner).err().unwrap().to_string();
     assert!(error.contains(&format!("offset {}: unknown kind 7", written[1].0.offset)), "{error}");
 }
 
@@ -178,11 +196,7 @@ fn records_that_make_no_sense_together_stop_the_opening_and_nothing_is_changed()
         read.filter(|(name, _)| name != "lock").collect::<std::collections::BTreeMap<_, _>>()
     };
     let before = files();
-    let whole = || Err("they do not add up".to_owned());
-    let error = Log::open(directory.path(), SMALL, &mut |_, _| Ok(()), &whole, &mut |_| ())
-        .err()
-        .unwrap()
-        .to_string();
+    let error = Log::open(directory.path(), SMALL, &mut RefusingAll).err().unwrap().to_string();
     assert!(error.contains("they do not add up"), "{error}");
     assert!(files() == before);
 }

@@ -183,10 +183,7 @@ fn a_file_that_a_crash_left_half_made_gives_its_space_back() {
 #[test]
 fn what_is_being_made_ready_can_be_awaited_without_the_log() {
     let disk = SimulatedDisk::new();
-    let mut ignore = |_, _: &[u8]| Ok(());
-    let held = Arc::new(disk.clone());
-    let opened = Log::open_on(held, SMALL, true, None, &mut ignore, &|| Ok(()), &mut |_| ());
-    let mut log = opened.unwrap();
+    let mut log = Log::open_on(Arc::new(disk.clone()), SMALL, &mut Records::new()).unwrap();
     let most = SMALL.segment_bytes / 2;
     while let Some(awaited) = log.awaited(most, Purpose::Add) {
         awaited.wait();
