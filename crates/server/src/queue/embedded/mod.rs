@@ -53,7 +53,7 @@ use self::effect::Effect;
 use self::found::Found;
 pub use self::log::OpenError;
 use self::log::disk::Disk;
-use self::log::{Frame, Log, LogError, Options, Purpose};
+use self::log::{Log, LogCommit, LogError, Options, Purpose};
 use self::message::Home;
 use self::reclaim::Reclaim;
 use self::replay::Replay;
@@ -135,8 +135,8 @@ struct Given {
 
 /// One commit of an [`Embedded`] store.
 pub struct EmbeddedCommit {
-    frame: Frame,
-    /// When the frame was sealed, on the clock of the events.
+    log: LogCommit,
+    /// When the commit was sealed, on the clock of the events.
     sealed_ns: u64,
     given: Given,
     error: Option<LogError>,
@@ -343,13 +343,13 @@ impl Rules for Embedded {
         }
         self.reclaim_step();
         self.tell_of_space();
-        let frame = self.log.seal()?;
+        let log = self.log.seal()?;
         self.in_flight = true;
         self.unsettled = false;
         self.stock.lanes.changes.seal();
         (self.room, self.added) = (0, 0);
         let sealed_ns = self.events.now();
-        Some(EmbeddedCommit { frame, sealed_ns, given: given(&self.stock), error: None })
+        Some(EmbeddedCommit { log, sealed_ns, given: given(&self.stock), error: None })
     }
 
     fn is_heavy(&self) -> bool {
@@ -357,7 +357,7 @@ impl Rules for Embedded {
     }
 
     fn committed(&mut self, commit: EmbeddedCommit, result: &Result<(), Fault>) {
-        let EmbeddedCommit { frame, sealed_ns, given, error } = commit;
+        let EmbeddedCommit { log, sealed_ns, given, error } = commit;
         self.in_flight = false;
         if self.events.are_kept() && self.events.now() - sealed_ns >= SLOW_SYNC_NS {
             self.events.since(sealed_ns, EVENT_SOURCE, "slow sync");
@@ -375,7 +375,7 @@ impl Rules for Embedded {
                 Err(error.unwrap_or_else(|| LogError::Failed { cause: fault.text.to_string() }))
             }
         };
-        self.log.committed(frame, &result);
+        self.log.committed(log, &result);
     }
 
     fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
@@ -408,7 +408,7 @@ impl Rules for Embedded {
 
 impl Commit for EmbeddedCommit {
     fn sync(&mut self) -> Result<(), Fault> {
-        self.frame.sync().map_err(|error| {
+        self.log.sync().map_err(|error| {
             let fault = store_fault(&LogError::Failed { cause: error.to_string() });
             self.error = Some(error);
             fault

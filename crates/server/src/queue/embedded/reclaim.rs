@@ -13,10 +13,8 @@
 //! only if it will fit, is done in one go, and requests leave some space for it (see [`Purpose`]). And it begins
 //! sooner: when less than half of the oldest segment lives, or the log has one segment more than twice what lives.
 
-use std::ops::Range;
-
 use super::effect::Effect;
-use super::log::{Location, LogError, Purpose, Sweep};
+use super::log::{Location, LogError, Purpose, Sweep, SweepStep, Swept};
 use super::{Embedded, RETRY_MS};
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
@@ -58,8 +56,7 @@ pub(super) struct Reclaim {
     damaged: Option<u32>,
     /// When the oldest segment, which could not be read, is tried again.
     retry_at: Option<Millis>,
-    found: Vec<u8>,
-    records: Vec<(Location, Range<usize>)>,
+    swept: Swept,
 }
 
 /// The segment to empty and drop.
@@ -78,8 +75,7 @@ impl Reclaim {
             since_ns: 0,
             damaged: None,
             retry_at: None,
-            found: Vec::new(),
-            records: Vec::new(),
+            swept: Swept::default(),
         }
     }
 
@@ -103,11 +99,12 @@ impl Embedded {
     /// Does the next piece of work, if there is any.
     pub(super) fn reclaim_step(&mut self) {
         let Some(Work { segment, is_whole }) = self.reclaimable() else { return };
-        let is_empty = self.stock.live.of(segment) == 0;
         let bytes = usize::try_from(STEP_BYTES.max(PACE * self.added)).unwrap_or(usize::MAX);
-        while !is_empty && !self.sweep_step(segment, bytes) {
-            if !is_whole || self.stalled || self.is_unreadable(segment) {
-                return;
+        if self.stock.live.of(segment) > 0 {
+            while self.sweep_step(segment, bytes) == SweepStep::More {
+                if !is_whole || self.stalled || self.is_unreadable(segment) {
+                    return;
+                }
             }
         }
         self.drop_segment(segment);
@@ -137,45 +134,47 @@ impl Embedded {
         live + live.min(self.stock.specials() * PRESENT_STATE_BYTES) + SWEEP_BYTES
     }
 
-    /// Records again what lives in the next `bytes` or so of the segment. Returns whether that was the last piece.
-    fn sweep_step(&mut self, segment: u32, bytes: usize) -> bool {
-        let mut found = std::mem::take(&mut self.reclaim.found);
-        let mut records = std::mem::take(&mut self.reclaim.records);
-        records.clear();
+    /// Records again what lives in the next `bytes` or so of the segment. A step that failed, or found no space for all
+    /// of it, is to be repeated, so that more is left.
+    fn sweep_step(&mut self, segment: u32, bytes: usize) -> SweepStep {
+        let mut swept = std::mem::take(&mut self.reclaim.swept);
+        swept.records.clear();
         let mut sweep = self.reclaim.sweep;
-        let read = self.log.sweep(&mut sweep, bytes, &mut found, &mut records);
-        records.retain(|(at, range)| self.lives(*at, &found[range.clone()]));
-        let ended = match read {
+        let read = self.log.sweep(&mut sweep, bytes, &mut swept);
+        swept.records.retain(|record| self.lives(record.at, &swept.bytes[record.range.clone()]));
+        let step = match read {
             Err(error) => {
                 self.leave_unread(segment, &error);
-                false
+                SweepStep::More
             }
-            Ok(ended) => {
+            Ok(step) => {
                 if self.reclaim.retry_at.take().is_some() {
                     tracing::info!("the oldest file of the log can be read again");
                 }
                 // Space is claimed for each record by itself: together they might claim far more than they take, and
                 // so a new segment for every sweep.
-                self.stalled = !records.iter().all(|(_, range)| {
-                    let fits = self.claim(range.len() as u64 + PRESENT_STATE_BYTES);
+                self.stalled = !swept.records.iter().all(|record| {
+                    let fits = self.claim(record.range.len() as u64 + PRESENT_STATE_BYTES);
                     if fits {
-                        self.record_again(&found[range.clone()]);
+                        self.record_again(&swept.bytes[record.range.clone()]);
                     }
                     fits
                 });
                 if self.reclaim.sweeping.replace(segment) != Some(segment) {
                     self.reclaim.since_ns = self.events.now();
                 }
-                if !self.stalled {
+                if self.stalled {
+                    SweepStep::More
+                } else {
                     self.reclaim.sweep = sweep;
+                    step
                 }
-                ended && !self.stalled
             }
         };
-        found.clear();
-        found.shrink_to(BUFFER_KEPT);
-        (self.reclaim.found, self.reclaim.records) = (found, records);
-        ended
+        swept.clear();
+        swept.bytes.shrink_to(BUFFER_KEPT);
+        self.reclaim.swept = swept;
+        step
     }
 
     /// Keeps a segment that cannot be read: the readable part is still served, and a reader of the rest gets STORE. A

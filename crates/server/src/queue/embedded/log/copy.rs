@@ -14,7 +14,7 @@ use super::closing;
 use super::disk::{self, Directory, Disk as _, FILE_MODE};
 use super::error::{LogError, OpenError};
 use super::frame;
-use super::recovery::{Whereabouts, check_follows, damaged, examine};
+use super::recovery::{FrameEnd, check_follows, damaged, examine};
 use super::scan::Scan;
 use super::segment::{FIRST_FRAME, PAGE, file_name, file_number};
 
@@ -173,7 +173,7 @@ struct Read {
 fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
     let mut end = last_written(source)?;
     let mut copied = Copied { segments: 0, bytes: 0 };
-    let mut reached: Option<Whereabouts> = None;
+    let mut reached: Option<FrameEnd> = None;
     let mut number = end.floor;
     while number <= end.newest {
         let segment = match whole(source, number, &end, &reached) {
@@ -193,7 +193,7 @@ fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
         write(&to.join(file_name(number)), &segment.bytes[..used])?;
         copied = Copied { segments: copied.segments + 1, bytes: copied.bytes + used as u64 };
         if let Some(last) = segment.scan.last {
-            reached = Some(Whereabouts { segment: number, end: segment.scan.end, sequence: last.sequence });
+            reached = Some(FrameEnd { segment: number, end: segment.scan.end, sequence: last.sequence });
         }
         number += 1;
     }
@@ -224,12 +224,7 @@ fn last_written(source: &Directory) -> Result<End, OpenError> {
 }
 
 /// Reads a segment with all its frames, and checks that they follow what was read before.
-fn whole(
-    source: &Directory,
-    number: u32,
-    end: &End,
-    reached: &Option<Whereabouts>,
-) -> Result<Read, OpenError> {
+fn whole(source: &Directory, number: u32, end: &End, reached: &Option<FrameEnd>) -> Result<Read, OpenError> {
     let segment = read(source, number, Some(end.identity))?;
     refuse_damage(source, number, &segment)?;
     match segment.scan.first {

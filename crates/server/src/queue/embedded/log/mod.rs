@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   oldest sealed … sealed │ active: frame frame frame(being built) │ ready ready │ retired, to be used again
-//!   drop_oldest ◀─ sweep       reserve ▶ append ▶ seal ▶ Frame::sync ▶ committed
+//!   drop_oldest ◀─ sweep       reserve ▶ append ▶ seal ▶ LogCommit::sync ▶ committed
 //! ```
 //!
 //! Promises:
@@ -41,7 +41,6 @@ mod tail;
 mod tests;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use blocks::Blocks;
@@ -50,14 +49,14 @@ use lock::Lock;
 use prepare::Preparer;
 use segment::{FIRST_FRAME, file_name};
 use sweep::{Oldest, Sealed};
-use tail::{Piece, Seal, Tail};
+use tail::{FrameWrite, Seal, Tail};
 
 pub use copy::{Copied, CopyError, copy};
 pub use error::{LogError, OpenError};
 pub use prepare::Awaited;
 pub use recovery::{Owner, Progress};
-pub use sweep::Sweep;
-pub use tail::Frame;
+pub use sweep::{Sweep, SweepStep, Swept, SweptRecord};
+pub use tail::LogCommit;
 
 /// The most bytes one reservation may ask for.
 pub const RESERVE_MAX: u64 = 1 << 30;
@@ -131,22 +130,22 @@ pub struct Log {
     rotated: Vec<Tail>,
     active: Tail,
     /// Frames closed when the log moved on to the next segment, and not yet sealed into a commit.
-    closed: Vec<Piece>,
+    closed: Vec<FrameWrite>,
     /// Sequence number of the last closed frame.
     sequence: u64,
     /// Whether the last closed frame has no records.
-    fenced: bool,
+    ends_with_empty_frame: bool,
     /// The first segment that is needed.
     floor: u32,
     /// The floor that the last closed frame declares.
-    declared: u32,
+    declared_floor: u32,
     /// Numbers of dropped segments; their files are retired once a floor above them is durable.
     dropped: Vec<u32>,
     in_flight: bool,
     failure: Option<String>,
     blocks: Blocks,
     spare_buffer: Vec<u8>,
-    spare_pieces: Vec<Piece>,
+    spare_writes: Vec<FrameWrite>,
     spare_mirror: Vec<u8>,
     preparer: Preparer,
     /// The lock on a real directory.
@@ -220,45 +219,45 @@ impl Log {
 
     /// Returns what must be written and synced to make everything appended and dropped so far durable; None if there
     /// is nothing, or if the commit before it has not ended yet.
-    pub fn seal(&mut self) -> Option<Frame> {
+    pub fn seal(&mut self) -> Option<LogCommit> {
         if self.in_flight || self.failure.is_some() {
             return None;
         }
-        let announce = self.floor != self.declared && self.has_room_for_fence();
+        let announce = self.floor != self.declared_floor && self.has_room_for_empty_frame();
         if self.active.is_building() || announce {
-            let piece = self.close();
-            self.closed.push(piece);
+            let write = self.close();
+            self.closed.push(write);
         }
         if self.closed.is_empty() {
             return None;
         }
         self.in_flight = true;
-        let pieces = std::mem::replace(&mut self.closed, std::mem::take(&mut self.spare_pieces));
-        Some(Frame { pieces, floor: self.declared })
+        let writes = std::mem::replace(&mut self.closed, std::mem::take(&mut self.spare_writes));
+        Some(LogCommit { writes, floor: self.declared_floor })
     }
 
-    /// Takes a frame back after its sync. After an error the log can only be read until it is opened again.
-    pub fn committed(&mut self, frame: Frame, result: &Result<(), LogError>) {
+    /// Takes a commit back after its sync. After an error the log can only be read until it is opened again.
+    pub fn committed(&mut self, commit: LogCommit, result: &Result<(), LogError>) {
         self.in_flight = false;
         if let Err(error) = result {
             self.failure.get_or_insert_with(|| error.to_string());
             return;
         }
         let closed = &self.closed;
-        let is_written = |tail: &mut Tail| !closed.iter().any(|piece| piece.segment == tail.segment.number);
+        let is_written = |tail: &mut Tail| !closed.iter().any(|write| write.segment == tail.segment.number);
         if let Some(tail) = self.rotated.extract_if(.., is_written).last() {
             self.keep_mirror(tail);
         }
-        let durable = self.dropped.extract_if(.., |number| *number < frame.floor);
+        let durable = self.dropped.extract_if(.., |number| *number < commit.floor);
         self.preparer.retire(durable);
-        let Frame { mut pieces, .. } = frame;
-        if let Some(piece) = pieces.pop() {
-            self.spare_buffer = piece.into_bytes();
+        let LogCommit { mut writes, .. } = commit;
+        if let Some(write) = writes.pop() {
+            self.spare_buffer = write.into_bytes();
             self.spare_buffer.clear();
             self.spare_buffer.shrink_to(BUFFER_KEPT);
         }
-        pieces.clear();
-        self.spare_pieces = pieces;
+        writes.clear();
+        self.spare_writes = writes;
     }
 
     /// Returns the payload of the record of `len` bytes at `at`, after a check of its checksum. Records of the active
@@ -303,9 +302,8 @@ impl Log {
         self.sealed.len() + 1
     }
 
-    /// Reads the next part of the oldest segment, whole frames of about `bytes_max` bytes: their bytes into `found`,
-    /// each record's place and range in `found` into `records`. Returns whether this was the last part, or there is
-    /// no oldest segment.
+    /// Reads the next part of the oldest segment, whole frames of about `bytes_max` bytes, into `swept`. Without an
+    /// oldest segment the sweep is at its end.
     ///
     /// # Errors
     /// `Damaged` or `Io`.
@@ -313,13 +311,11 @@ impl Log {
         &mut self,
         cursor: &mut Sweep,
         bytes_max: usize,
-        found: &mut Vec<u8>,
-        records: &mut Vec<(Location, Range<usize>)>,
-    ) -> Result<bool, LogError> {
+        swept: &mut Swept,
+    ) -> Result<SweepStep, LogError> {
         let Some(&sealed) = self.oldest_sealed() else {
-            found.clear();
-            records.clear();
-            return Ok(true);
+            swept.clear();
+            return Ok(SweepStep::End);
         };
         let oldest = Oldest {
             file: self.blocks.file(sealed.number)?,
@@ -327,7 +323,7 @@ impl Log {
             seed: frame::seed(self.identity, sealed.number),
             sealed,
         };
-        cursor.step(&oldest, bytes_max, found, records)
+        cursor.step(&oldest, bytes_max, swept)
     }
 
     /// Drops the oldest segment; everything that lives in it must have been appended again. That need not be durable
@@ -364,8 +360,8 @@ impl Log {
     fn rotate(&mut self, bytes: u64, left: usize) -> Result<(), LogError> {
         let next = self.preparer.take(FIRST_FRAME as u64 + Tail::overhead() + bytes, left)?;
         if self.active.is_building() {
-            let piece = self.close();
-            self.closed.push(piece);
+            let write = self.close();
+            self.closed.push(write);
         }
         let mirror = std::mem::take(&mut self.spare_mirror);
         let full = std::mem::replace(&mut self.active, Tail::empty(next, self.identity, mirror));
@@ -387,15 +383,15 @@ impl Log {
     }
 
     /// Closes the frame being built, or one without records.
-    fn close(&mut self) -> Piece {
+    fn close(&mut self) -> FrameWrite {
         self.sequence += 1;
-        self.fenced = !self.active.is_building();
-        self.declared = self.floor;
+        self.ends_with_empty_frame = !self.active.is_building();
+        self.declared_floor = self.floor;
         let seal = Seal { sequence: self.sequence, floor: self.floor };
         self.active.close(seal, std::mem::take(&mut self.spare_buffer))
     }
 
-    fn has_room_for_fence(&self) -> bool {
+    fn has_room_for_empty_frame(&self) -> bool {
         self.active.size_for(0) <= self.active.segment.capacity
     }
 }

@@ -12,7 +12,7 @@ use super::copy;
 use super::disk::{self, Directory, Disk};
 use super::error::{LogError, OpenError};
 use super::lock::Lock;
-use super::prepare::{Pattern, Preparer};
+use super::prepare::{Preparer, SegmentSpec};
 use super::recovery::{self, Owner, Recovered};
 use super::segment::{self, PAGE, Segment};
 use super::tail::Tail;
@@ -56,10 +56,9 @@ impl Log {
         remove_unfinished(&*disk)?;
         let identity = found.identity;
         let next = found.ready.back().unwrap_or(&found.tail.segment).number + 1;
-        let pattern = Pattern { identity, capacity, kept: options.spare_segments };
+        let spec = SegmentSpec { identity, capacity, kept: options.spare_segments };
         let threaded = options.prepares_ahead;
-        let preparer =
-            Preparer::start(Arc::clone(&disk), pattern, found.ready, found.retired, next, threaded);
+        let preparer = Preparer::start(Arc::clone(&disk), spec, found.ready, found.retired, next, threaded);
         Ok(Self {
             identity,
             sealed: found.sealed,
@@ -67,15 +66,15 @@ impl Log {
             active: found.tail,
             closed: Vec::new(),
             sequence: found.sequence,
-            fenced: found.fenced,
+            ends_with_empty_frame: found.ends_with_empty_frame,
             floor: found.floor,
-            declared: found.floor,
+            declared_floor: found.floor,
             dropped: Vec::new(),
             in_flight: false,
             failure: None,
             blocks: Blocks::new(Arc::clone(&disk)),
             spare_buffer: Vec::new(),
-            spare_pieces: Vec::new(),
+            spare_writes: Vec::new(),
             spare_mirror: Vec::new(),
             preparer,
             disk,
@@ -91,8 +90,12 @@ impl Drop for Log {
         if !idle || self.failure.is_some() {
             return;
         }
-        if !self.fenced && self.sequence > 0 && self.has_room_for_fence() && self.close().sync().is_err() {
-            return; // the fence protects nothing that was promised, so its failure need not be reported
+        if !self.ends_with_empty_frame
+            && self.sequence > 0
+            && self.has_room_for_empty_frame()
+            && self.close().sync().is_err()
+        {
+            return; // that frame protects nothing that was promised, so its failure need not be reported
         }
         if self.held.is_some() {
             // Without the note the next opening checks less; nothing else is lost.
@@ -138,7 +141,7 @@ impl Recovered {
             retired: Vec::new(),
             sequence: 0,
             floor: 1,
-            fenced: false,
+            ends_with_empty_frame: false,
         })
     }
 }

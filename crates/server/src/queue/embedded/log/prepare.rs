@@ -19,7 +19,7 @@ const READY: usize = 2;
 
 /// Properties of new segments.
 #[derive(Clone, Copy)]
-pub(super) struct Pattern {
+pub(super) struct SegmentSpec {
     pub(super) identity: u64,
     /// Size of a file in bytes.
     pub(super) capacity: u64,
@@ -35,7 +35,7 @@ pub(super) struct Preparer {
 
 struct Shared {
     disk: Arc<dyn Disk>,
-    pattern: Pattern,
+    spec: SegmentSpec,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -81,14 +81,14 @@ impl Preparer {
     /// Starts with the empty segments and unused files that were found; `next` is the first number not in use.
     pub(super) fn start(
         disk: Arc<dyn Disk>,
-        pattern: Pattern,
+        spec: SegmentSpec,
         ready: VecDeque<Segment>,
         retired: Vec<u32>,
         next: u32,
         threaded: bool,
     ) -> Self {
         let state = State { ready, next, retired, failure: None, is_short: false, stop: false };
-        let shared = Arc::new(Shared { disk, pattern, state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Shared { disk, spec, state: Mutex::new(state), changed: Condvar::new() });
         let worker = Arc::clone(&shared);
         let thread = threaded.then(|| {
             std::thread::Builder::new().name("log-prepare".to_owned()).spawn(move || worker.run()).ok()
@@ -136,7 +136,7 @@ impl Preparer {
 
     /// Size of a new file.
     pub(super) fn segment_bytes(&self) -> u64 {
-        self.shared.pattern.capacity
+        self.shared.spec.capacity
     }
 
     /// Returns how many bytes of records fit into the next segment, 0 without one; None if another may be made ready.
@@ -150,7 +150,7 @@ impl Preparer {
     pub(super) fn idle_bytes(&self) -> u64 {
         let state = self.shared.lock();
         let ready: u64 = state.ready.iter().map(|segment| segment.capacity).sum();
-        ready + state.retired.len() as u64 * self.shared.pattern.capacity
+        ready + state.retired.len() as u64 * self.shared.spec.capacity
     }
 
     /// Returns whether at least `count` segments are ready.
@@ -184,7 +184,7 @@ impl Preparer {
             return;
         }
         let mut state = self.shared.lock();
-        while state.has_chore(&self.shared.pattern) {
+        while state.has_chore(&self.shared.spec) {
             state = self.shared.work(state);
         }
     }
@@ -209,7 +209,7 @@ impl Shared {
     fn run(&self) {
         let mut state = self.lock();
         while !state.stop {
-            state = if state.has_chore(&self.pattern) {
+            state = if state.has_chore(&self.spec) {
                 self.work(state)
             } else {
                 self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
@@ -219,7 +219,7 @@ impl Shared {
 
     /// Does one chore without holding the lock meanwhile. Only one thread ever works.
     fn work<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let Some(chore) = state.next_chore(&self.pattern) else {
+        let Some(chore) = state.next_chore(&self.spec) else {
             return state;
         };
         let number = state.next;
@@ -243,7 +243,7 @@ impl Shared {
     }
 
     fn perform(&self, chore: Chore, number: u32) -> Result<Option<Segment>, LogError> {
-        let Pattern { identity, capacity, .. } = self.pattern;
+        let SegmentSpec { identity, capacity, .. } = self.spec;
         match chore {
             Chore::Create => Segment::create(&*self.disk, identity, number, capacity).map(Some),
             Chore::Recycle(from) => {
@@ -268,12 +268,12 @@ impl Shared {
 }
 
 impl State {
-    fn has_chore(&self, pattern: &Pattern) -> bool {
-        self.failure.is_none() && (self.ready.len() < READY || self.retired.len() > pattern.kept)
+    fn has_chore(&self, spec: &SegmentSpec) -> bool {
+        self.failure.is_none() && (self.ready.len() < READY || self.retired.len() > spec.kept)
     }
 
-    fn next_chore(&mut self, pattern: &Pattern) -> Option<Chore> {
-        if !self.has_chore(pattern) {
+    fn next_chore(&mut self, spec: &SegmentSpec) -> Option<Chore> {
+        if !self.has_chore(spec) {
             return None;
         }
         if self.ready.len() < READY {

@@ -64,7 +64,7 @@ pub(super) struct Recovered {
     pub(super) sequence: u64,
     pub(super) floor: u32,
     /// Whether the last frame has no records.
-    pub(super) fenced: bool,
+    pub(super) ends_with_empty_frame: bool,
 }
 
 /// One segment in memory.
@@ -76,7 +76,7 @@ struct Loaded {
 }
 
 /// The end of the last frame that was read.
-pub(super) struct Whereabouts {
+pub(super) struct FrameEnd {
     pub(super) segment: u32,
     pub(super) end: usize,
     pub(super) sequence: u64,
@@ -118,7 +118,7 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, owner: &mut dyn Owner) -> Result<Opt
         retired: numbers,
         sequence,
         floor,
-        fenced: scan.last.is_some_and(|last| last.payload == 0),
+        ends_with_empty_frame: scan.last.is_some_and(|last| last.payload == 0),
     }))
 }
 
@@ -165,9 +165,9 @@ fn replay_sealed(
     identity: u64,
     owner: &mut dyn Owner,
     progress: &mut Progress,
-) -> Result<(VecDeque<Sealed>, Option<Whereabouts>), OpenError> {
+) -> Result<(VecDeque<Sealed>, Option<FrameEnd>), OpenError> {
     let mut sealed = VecDeque::with_capacity(numbers.len());
-    let mut reached: Option<Whereabouts> = None;
+    let mut reached: Option<FrameEnd> = None;
     std::thread::scope(|scope| {
         let (loaded_in, loaded_out) = sync_channel(1);
         let (buffers_in, buffers_out) = channel();
@@ -181,7 +181,7 @@ fn replay_sealed(
             };
             check_follows(&**disk, &reached, numbers[0], first)?;
             replay(&**disk, &loaded, owner)?;
-            reached = Some(Whereabouts { segment: number, end: loaded.scan.end, sequence: last.sequence });
+            reached = Some(FrameEnd { segment: number, end: loaded.scan.end, sequence: last.sequence });
             sealed.push_back(Sealed::new(&loaded.segment, loaded.scan.end));
             progress.done += loaded.segment.capacity;
             owner.note_progress(*progress);
@@ -249,7 +249,7 @@ pub(super) fn examine(
 /// Checks that a segment that starts with frame `first` follows what was read; the very first frame has number 1.
 pub(super) fn check_follows(
     disk: &dyn Disk,
-    reached: &Option<Whereabouts>,
+    reached: &Option<FrameEnd>,
     floor: u32,
     first: u64,
 ) -> Result<(), OpenError> {

@@ -42,20 +42,55 @@ pub struct Sweep {
     offset: usize,
 }
 
+/// Whether more of the segment is left after a step of its sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SweepStep {
+    /// More frames follow.
+    More,
+    /// The segment was read to its end.
+    End,
+}
+
+/// What a step of a sweep has read. Its memory serves for the next step.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Whole frames.
+    pub bytes: Vec<u8>,
+    /// The records in these frames.
+    pub records: Vec<SweptRecord>,
+}
+
+/// One record that a sweep has read.
+#[derive(Clone, Debug)]
+pub struct SweptRecord {
+    /// Place of the record in the log.
+    pub at: Location,
+    /// Range of its payload in [`Swept::bytes`].
+    pub range: Range<usize>,
+}
+
+impl Swept {
+    /// Forgets what was read.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.records.clear();
+    }
+}
+
 impl Sweep {
-    /// Reads whole frames of about `bytes_max` bytes, at least one. Returns whether the segment's end is reached.
+    /// Reads whole frames of about `bytes_max` bytes, at least one.
     pub(super) fn step(
         &mut self,
         oldest: &Oldest,
         bytes_max: usize,
-        found: &mut Vec<u8>,
-        records: &mut Vec<(Location, Range<usize>)>,
-    ) -> Result<bool, LogError> {
+        swept: &mut Swept,
+    ) -> Result<SweepStep, LogError> {
         let Sealed { number: segment, end, .. } = oldest.sealed;
         if self.segment != segment {
             *self = Self { segment, offset: FIRST_FRAME };
         }
         let base = self.offset;
+        let Swept { bytes: found, records } = swept;
         records.clear();
         oldest.load(found, base, bytes_max.max(HEADER).min(end - base))?;
         if let Some(header) = Header::decode(found, segment, oldest.seed)
@@ -68,14 +103,15 @@ impl Sweep {
             for range in frame::record_ranges(&found[start..start + header.payload as usize]) {
                 let range = range.ok_or_else(|| oldest.damaged(self.offset))?;
                 let range = start + range.start..start + range.end;
-                records.push((Location { segment, offset: frame::length(base + range.start) }, range));
+                let at = Location { segment, offset: frame::length(base + range.start) };
+                records.push(SweptRecord { at, range });
             }
             self.offset = (self.offset + header.span()).min(end);
         }
         if self.offset == base && base < end {
             return Err(oldest.damaged(base));
         }
-        Ok(self.offset == end)
+        Ok(if self.offset == end { SweepStep::End } else { SweepStep::More })
     }
 }
 

@@ -80,7 +80,7 @@ impl Tail {
     }
 
     /// Closes the frame being built, or one without records, and copies it into `buffer` for the disk.
-    pub(super) fn close(&mut self, seal: Seal, mut buffer: Vec<u8>) -> Piece {
+    pub(super) fn close(&mut self, seal: Seal, mut buffer: Vec<u8>) -> FrameWrite {
         if self.building.is_none() {
             self.begin();
         }
@@ -91,12 +91,12 @@ impl Tail {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0);
         buffer.clear();
         buffer.extend_from_slice(&self.bytes[start..]);
-        Piece::new(&self.segment, start, buffer)
+        FrameWrite::new(&self.segment, start, buffer)
     }
 
     /// Returns the frame that starts at `start`, to be written once more.
-    pub(super) fn rewrite(&self, start: usize) -> Piece {
-        Piece::new(&self.segment, start, self.bytes[start..].to_vec())
+    pub(super) fn rewrite(&self, start: usize) -> FrameWrite {
+        FrameWrite::new(&self.segment, start, self.bytes[start..].to_vec())
     }
 
     /// The payload of a record.
@@ -116,8 +116,8 @@ impl Tail {
     }
 }
 
-/// One frame's bytes and where they go.
-pub(super) struct Piece {
+/// The bytes of one frame, and where they are written.
+pub(super) struct FrameWrite {
     /// Number of the segment that is written to.
     pub(super) segment: u32,
     file: Handle,
@@ -126,7 +126,7 @@ pub(super) struct Piece {
     bytes: Vec<u8>,
 }
 
-impl Piece {
+impl FrameWrite {
     /// Adds zeros behind the frame to the end of its page: a write of whole pages never has to read an old page first.
     fn new(segment: &Segment, start: usize, mut bytes: Vec<u8>) -> Self {
         let end = (start + bytes.len()).next_multiple_of(PAGE);
@@ -147,25 +147,25 @@ impl Piece {
         self.file.sync().map_err(|error| LogError::refused("sync", &self.path, &error))
     }
 
-    /// Returns the piece's memory.
+    /// Returns the memory of the frame's bytes, for another one.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 }
 
 /// What one commit writes: one frame, or several when a reservation moved on to the next segment in between.
-pub struct Frame {
-    pub(super) pieces: Vec<Piece>,
+pub struct LogCommit {
+    pub(super) writes: Vec<FrameWrite>,
     /// First segment that is needed once this commit is durable.
     pub(super) floor: u32,
 }
 
-impl Frame {
-    /// Writes and syncs one piece after the other, so that never more than one frame is in doubt.
+impl LogCommit {
+    /// Writes and syncs one frame after the other, so that never more than one frame is in doubt.
     ///
     /// # Errors
     /// The write or the sync failed; it is unknown how much reached the disk.
     pub fn sync(&mut self) -> Result<(), LogError> {
-        self.pieces.iter().try_for_each(Piece::sync)
+        self.writes.iter().try_for_each(FrameWrite::sync)
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use fastrand::Rng;
 
-use super::super::{Frame, Sweep};
+use super::super::LogCommit;
 use super::*;
 
 /// What the test knows about one log.
@@ -19,7 +19,7 @@ struct Model {
     /// Appended but not acknowledged: the records of each reservation.
     doubtful: Vec<Records>,
     /// The commit under way, and how many of the doubtful entries it covers.
-    under_way: Option<(Frame, usize)>,
+    under_way: Option<(LogCommit, usize)>,
     /// Places of the records that are needed, by the number they start with.
     living: HashMap<u64, (Location, Vec<u8>)>,
     next: u64,
@@ -115,7 +115,7 @@ impl Model {
                 _ => self.reclaim(&mut log)?,
             }
         }
-        // With a frame under way a log ends without the fence and the note of an orderly end.
+        // With a frame under way a log ends without the empty frame and the note of an orderly end.
         log.in_flight |= self.rng.bool();
         Ok(())
     }
@@ -144,12 +144,12 @@ impl Model {
 
     /// Begins a commit, or ends the one under way.
     fn commit(&mut self, log: &mut Log) -> Result<(), LogError> {
-        let Some((mut frame, covered)) = self.under_way.take() else {
-            self.under_way = log.seal().map(|frame| (frame, self.doubtful.len()));
+        let Some((mut commit, covered)) = self.under_way.take() else {
+            self.under_way = log.seal().map(|commit| (commit, self.doubtful.len()));
             return Ok(());
         };
-        let result = frame.sync();
-        log.committed(frame, &result);
+        let result = commit.sync();
+        log.committed(commit, &result);
         result?;
         let before = self.durable.len();
         self.durable.extend(self.doubtful.drain(..covered).flatten());
@@ -169,13 +169,13 @@ impl Model {
         let Some(oldest) = log.oldest() else {
             return Ok(());
         };
-        let (mut cursor, mut found, mut records) = (Sweep::default(), Vec::new(), Vec::new());
+        let (mut cursor, mut swept) = (Sweep::default(), Swept::default());
         loop {
-            let done = log.sweep(&mut cursor, 3000, &mut found, &mut records)?;
-            log.reserve((found.len() + 16 * records.len()) as u64, Purpose::Reclaim)?;
+            let step = log.sweep(&mut cursor, 3000, &mut swept)?;
+            log.reserve((swept.bytes.len() + 16 * swept.records.len()) as u64, Purpose::Reclaim)?;
             let mut moved = Records::new();
-            for (at, range) in &records {
-                let record = found[range.clone()].to_vec();
+            for SweptRecord { at, range } in &swept.records {
+                let record = swept.bytes[range.clone()].to_vec();
                 let number = number_of(&record);
                 if self.living.get(&number).is_some_and(|(place, _)| place == at) {
                     let place = (log.append(&record), record);
@@ -184,7 +184,7 @@ impl Model {
                 }
             }
             self.doubtful.push(moved);
-            if done {
+            if step == SweepStep::End {
                 break;
             }
         }

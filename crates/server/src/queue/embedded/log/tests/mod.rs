@@ -10,7 +10,9 @@ mod space;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Location, Log, LogError, OpenError, Options, Owner, Purpose};
+use super::{
+    Location, Log, LogError, OpenError, Options, Owner, Purpose, Sweep, SweepStep, Swept, SweptRecord,
+};
 use simulated::SimulatedDisk;
 
 /// The smallest segments, so that a few records fill several.
@@ -41,11 +43,11 @@ fn open_simulated(disk: &SimulatedDisk) -> Result<(Log, Records), OpenError> {
 
 /// Seals, writes and takes back one commit.
 fn commit(log: &mut Log) -> Result<(), LogError> {
-    let Some(mut frame) = log.seal() else {
+    let Some(mut commit) = log.seal() else {
         return Ok(());
     };
-    let result = frame.sync();
-    log.committed(frame, &result);
+    let result = commit.sync();
+    log.committed(commit, &result);
     result
 }
 
@@ -63,12 +65,13 @@ fn fill(log: &mut Log, count: usize, bytes: usize) -> Records {
 
 /// Sweeps the whole oldest segment and returns its records.
 fn sweep(log: &mut Log, bytes_max: usize) -> Result<Records, LogError> {
-    let (mut cursor, mut found, mut places) = Default::default();
+    let (mut cursor, mut swept) = (Sweep::default(), Swept::default());
     let mut records = Records::new();
     loop {
-        let done = log.sweep(&mut cursor, bytes_max, &mut found, &mut places)?;
-        records.extend(places.iter().map(|(at, range)| (*at, found[range.clone()].to_vec())));
-        if done {
+        let step = log.sweep(&mut cursor, bytes_max, &mut swept)?;
+        let payload = |range: &std::ops::Range<usize>| swept.bytes[range.clone()].to_vec();
+        records.extend(swept.records.iter().map(|record| (record.at, payload(&record.range))));
+        if step == SweepStep::End {
             return Ok(records);
         }
     }
