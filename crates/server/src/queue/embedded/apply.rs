@@ -2,7 +2,7 @@
 
 use super::effect::{Effect, Written};
 use super::message::{Death, Entry, Home, Message, Place, State};
-use super::remembered::{Key, Known};
+use super::remembered::{RememberedAnswer, RequestKey};
 use super::stock::Stock;
 use crate::queue::rules::{Millis, News, QueueId};
 
@@ -26,33 +26,33 @@ impl Stock {
             }
             Effect::QueueGone { id } => self.remove_queue(*id),
             Effect::Purged { id } => self.wipe(*id),
-            Effect::Message(written) => return self.bring_in(written, home),
-            Effect::Removed(place) => drop(self.take_up(place)),
+            Effect::Message(written) => return self.insert_written(written, home),
+            Effect::Removed(place) => drop(self.remove_noted(place)),
             Effect::Leased { place, lease, deliveries } => {
-                let message = self.take_up(place)?;
-                return self.put(Message {
+                let message = self.remove_noted(place)?;
+                return self.insert(Message {
                     state: State::Leased(*lease),
                     deliveries: *deliveries,
                     ..message
                 });
             }
             Effect::Returned { place, until } => {
-                let message = self.take_up(place)?;
+                let message = self.remove_noted(place)?;
                 let state = until.map_or(State::Ready, |until| State::Delayed { until });
-                return self.put_back(Message { state, ..message });
+                return self.insert_noted(Message { state, ..message });
             }
             Effect::Moved { place, to, deliveries, death } => {
-                let mut message = self.take_up(place)?;
+                let mut message = self.remove_noted(place)?;
                 message.place.lane.queue = *to;
                 let death = death.map(|note| Box::new(Death::from(note)));
                 let (state, deliveries) = (State::Ready, *deliveries);
-                return self.put_back(Message { state, deliveries, death, moved: true, ..message });
+                return self.insert_noted(Message { state, deliveries, death, moved: true, ..message });
             }
             Effect::Answered { key, end, answer } => self.remember(key, home, *end, *answer),
             Effect::Handed { key, end, .. } => self.remember(key, home, *end, 0),
             Effect::Counters { message, queue } => {
-                self.pass(*message);
-                self.queues.pass(*queue);
+                self.skip_ids_up_to(*message);
+                self.queues.skip_ids_up_to(*queue);
             }
         }
         None
@@ -66,24 +66,24 @@ impl Stock {
     }
 
     /// Takes a message out, and notes which reads this concerns.
-    fn take_up(&mut self, place: &Place) -> Option<Message> {
-        let message = self.lift(place)?;
+    fn remove_noted(&mut self, place: &Place) -> Option<Message> {
+        let message = self.remove(place)?;
         self.lanes.changes.note(&message);
         Some(message)
     }
 
     /// Puts a message back that was taken out, and notes which reads this concerns.
-    fn put_back(&mut self, message: Message) -> Option<News> {
+    fn insert_noted(&mut self, message: Message) -> Option<News> {
         self.lanes.changes.note(&message);
-        self.put(message)
+        self.insert(message)
     }
 
-    fn bring_in(&mut self, written: &Written<'_>, home: Home) -> Option<News> {
+    fn insert_written(&mut self, written: &Written<'_>, home: Home) -> Option<News> {
         if self.knows(&written.place) {
-            self.lift(&written.place);
+            self.remove(&written.place);
         }
         let body_len = u32::try_from(written.body.len()).unwrap_or(u32::MAX);
-        self.put(Message {
+        self.insert(Message {
             place: written.place,
             entry: Entry { home, body_len },
             deliveries: written.deliveries,
@@ -114,8 +114,8 @@ impl Stock {
         }
     }
 
-    fn remember(&mut self, key: &Key, home: Home, end: Millis, answer: u64) {
-        let before = self.remembered.set(key.clone(), Known { home, end, answer });
+    fn remember(&mut self, key: &RequestKey, home: Home, end: Millis, answer: u64) {
+        let before = self.remembered.set(key.clone(), RememberedAnswer { home, end, answer });
         self.rehome(before, home);
     }
 

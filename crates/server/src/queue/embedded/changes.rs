@@ -87,32 +87,32 @@ impl Changes {
     }
 
     /// Returns whether readers of this queue find what they would find after a crash.
-    pub(super) fn spare_queue(&self, queue: QueueId, now: Millis) -> bool {
-        self.all(|notes| spare(&notes.queues, queue, now))
+    pub(super) fn is_queue_durable(&self, queue: QueueId, now: Millis) -> bool {
+        self.all(|notes| is_unconcerned(&notes.queues, queue, now))
     }
 
     /// Returns whether readers of this sender's messages in all queues find what they would find after a crash.
-    pub(super) fn spare_sender(&self, sender: AccountId, now: Millis) -> bool {
-        self.all(|notes| !notes.emptied && spare(&notes.senders, sender, now))
+    pub(super) fn is_sender_durable(&self, sender: AccountId, now: Millis) -> bool {
+        self.all(|notes| !notes.emptied && is_unconcerned(&notes.senders, sender, now))
     }
 
     /// Returns whether the same queues would hold something for this recipient after a crash.
-    pub(super) fn spare_recipient(&self, recipient: AccountId, now: Millis) -> bool {
-        self.all(|notes| !notes.emptied && spare(&notes.recipients, recipient, now))
+    pub(super) fn is_recipient_durable(&self, recipient: AccountId, now: Millis) -> bool {
+        self.all(|notes| !notes.emptied && is_unconcerned(&notes.recipients, recipient, now))
     }
 
     /// Returns whether this account, if it is known, would be known after a crash too.
-    pub(super) fn spare_account(&self, account: AccountId) -> bool {
+    pub(super) fn is_account_durable(&self, account: AccountId) -> bool {
         self.all(|notes| !notes.known.contains(&account))
     }
 
     /// Returns whether no removal of a queue is still to become durable.
-    pub(super) fn spare_names(&self) -> bool {
+    pub(super) fn are_names_durable(&self) -> bool {
         self.all(|notes| !notes.gone)
     }
 
-    fn all(&self, spared: impl Fn(&Notes) -> bool) -> bool {
-        spared(&self.sealed) && spared(&self.open)
+    fn all(&self, is_durable: impl Fn(&Notes) -> bool) -> bool {
+        is_durable(&self.sealed) && is_durable(&self.open)
     }
 }
 
@@ -134,6 +134,6 @@ fn note<Id: Eq + Hash>(notes: &mut FxHashMap<Id, Millis>, id: Id, from: Millis) 
     notes.entry(id).and_modify(|known| *known = from.min(*known)).or_insert(from);
 }
 
-fn spare<Id: Eq + Hash>(notes: &FxHashMap<Id, Millis>, id: Id, now: Millis) -> bool {
+fn is_unconcerned<Id: Eq + Hash>(notes: &FxHashMap<Id, Millis>, id: Id, now: Millis) -> bool {
     notes.get(&id).is_none_or(|from| now < *from)
 }

@@ -6,7 +6,7 @@
 //! because the message's own record says when.
 
 use super::message::{Lease, Place, Reason, State};
-use super::remembered::Key;
+use super::remembered::RequestKey;
 use crate::queue::options::Options;
 use crate::queue::rules::{AccountId, MessageId, Millis, QueueId};
 
@@ -32,9 +32,9 @@ pub(super) enum Effect<'a> {
     /// A message was moved to another queue (or anew into its own), where it can be read at once.
     Moved { place: Place, to: QueueId, deliveries: u32, death: Option<DeathNote<'a>> },
     /// A SEND with a key was answered.
-    Answered { key: Key, end: Millis, answer: u64 },
+    Answered { key: RequestKey, end: Millis, answer: u64 },
     /// A POP with a key was answered with these messages.
-    Handed { key: Key, end: Millis, answer: HandedOut<'a> },
+    Handed { key: RequestKey, end: Millis, answer: HandedOut<'a> },
     /// Numbers up to these were given out. Recorded because the records that show it may be dropped.
     Counters { message: MessageId, queue: QueueId },
 }

@@ -100,15 +100,15 @@ pub struct Embedded {
     memory_limit: Option<u64>,
     clock: Millis,
     /// Bytes of records that still fit into the reserved disk space.
-    room: u64,
+    reserved_bytes: u64,
     /// Purpose of that reservation: what adds something may not use space that was left for removals.
-    room_for: Purpose,
+    reserved_for: Purpose,
     /// Bytes of records since the last commit was sealed. Sweeps are not in it: they are done just before sealing.
     added: u64,
     /// Most bytes that are reserved for a whole batch before its requests run.
     ahead_max: u64,
-    /// For the rest of this batch, adding at least this many bytes is refused with this fault.
-    refused: Option<(u64, Fault)>,
+    /// For the rest of this batch, reservations like this one are refused without another try.
+    refused: Option<RefusedReservation>,
     /// Fault of the commit that failed, after which nothing can be changed any more.
     failed: Option<Fault>,
     /// Whether something due could not be recorded; it is tried again later.
@@ -117,7 +117,7 @@ pub struct Embedded {
     in_flight: bool,
     /// Whether anything was recorded since the last commit was sealed.
     unsettled: bool,
-    durable: Given,
+    durable: LastIds,
     reclaim: Reclaim,
     events: Events,
     /// Since when the disk has been full, on the clock of the events; None: it has space.
@@ -126,9 +126,16 @@ pub struct Embedded {
     found: Found,
 }
 
+/// A reservation to add something, for which there was no space.
+struct RefusedReservation {
+    /// Bytes from which on a reservation has no better chance.
+    bytes_min: u64,
+    fault: Fault,
+}
+
 /// The highest message and queue numbers given out so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Given {
+struct LastIds {
     message: MessageId,
     queue: QueueId,
 }
@@ -138,7 +145,7 @@ pub struct EmbeddedCommit {
     log: LogCommit,
     /// When the commit was sealed, on the clock of the events.
     sealed_ns: u64,
-    given: Given,
+    last_ids: LastIds,
     error: Option<LogError>,
 }
 
@@ -166,7 +173,7 @@ impl Embedded {
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let mut replay = Replay::begin(options.clock);
         let log = Log::open(directory, options.log(), &mut replay)?;
-        Ok(Self::of(log, replay.finish(), options))
+        Ok(Self::new(log, replay.finish(), options))
     }
 
     /// Opens a store like [`Embedded::open`], on any disk and without a thread of its own: for tests.
@@ -176,19 +183,19 @@ impl Embedded {
     pub fn open_on(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let mut replay = Replay::begin(options.clock);
         let log = Log::open_on(disk, Options { prepares_ahead: false, ..options.log() }, &mut replay)?;
-        Ok(Self::of(log, replay.finish(), options))
+        Ok(Self::new(log, replay.finish(), options))
     }
 
     /// Returns the store that consists of this log and the state read from it.
-    fn of(log: Log, mut stock: Stock, options: EmbeddedOptions) -> Self {
+    fn new(log: Log, mut stock: Stock, options: EmbeddedOptions) -> Self {
         stock.lanes.changes = Changes::default();
         Self {
             log,
             receipts: Receipts::new(options.seed),
             memory_limit: options.memory_limit,
             clock: 0,
-            room: 0,
-            room_for: Purpose::Add,
+            reserved_bytes: 0,
+            reserved_for: Purpose::Add,
             added: 0,
             ahead_max: options.segment_bytes / 8,
             refused: None,
@@ -196,7 +203,7 @@ impl Embedded {
             stalled: false,
             in_flight: false,
             unsettled: false,
-            durable: given(&stock),
+            durable: last_ids(&stock),
             reclaim: Reclaim::new(options.segment_bytes),
             events: options.events,
             full_since: None,
@@ -218,35 +225,35 @@ impl Embedded {
         let tail = effect.encode(&mut self.head);
         let at = self.log.append_parts(&[&self.head, tail]);
         let len = self.head.len() + tail.len();
-        self.room = self.room.saturating_sub(len as u64 + RECORD_OVERHEAD);
+        self.reserved_bytes = self.reserved_bytes.saturating_sub(len as u64 + RECORD_OVERHEAD);
         self.added += len as u64 + RECORD_OVERHEAD;
         self.unsettled = true;
         let len = u32::try_from(len).expect("records are reserved, and reservations end far below 4 GiB");
         self.stock.apply(effect, Home { at, len })
     }
 
-    /// Makes sure that a request's records, of `bytes` in all, fit on the disk. Called once per request, so that all
-    /// its records go into one frame.
-    fn ensure(&mut self, bytes: u64, purpose: Purpose) -> Result<(), Fault> {
-        if bytes <= self.room && self.room_for <= purpose {
+    /// Reserves disk space for a request's records, of `bytes` in all. Called once per request, so that all its records
+    /// go into one frame.
+    fn reserve(&mut self, bytes: u64, purpose: Purpose) -> Result<(), Fault> {
+        if bytes <= self.reserved_bytes && self.reserved_for <= purpose {
             return Ok(());
         }
         let is_add = purpose == Purpose::Add;
-        if let Some((_, fault)) = self.refused.as_ref().filter(|(least, _)| is_add && bytes >= *least) {
-            return Err(fault.clone());
+        if let Some(refused) = self.refused.as_ref().filter(|refused| is_add && bytes >= refused.bytes_min) {
+            return Err(refused.fault.clone());
         }
         self.log.reserve(bytes, purpose).map_err(|error| store_fault(&error)).inspect_err(|fault| {
             if is_add {
-                let least = if self.log.has_no_space(purpose) { 0 } else { bytes };
-                self.refused = Some((least, fault.clone()));
+                let bytes_min = if self.log.has_no_space(purpose) { 0 } else { bytes };
+                self.refused = Some(RefusedReservation { bytes_min, fault: fault.clone() });
             }
         })?;
-        (self.room, self.room_for) = (bytes, purpose);
+        (self.reserved_bytes, self.reserved_for) = (bytes, purpose);
         Ok(())
     }
 
     /// Logs when the disk becomes full and when it has space again, and records an event for each.
-    fn tell_of_space(&mut self) {
+    fn log_disk_space(&mut self) {
         let is_full = self.log.last_space().is_some();
         match self.full_since {
             None if is_full => {
@@ -267,12 +274,12 @@ impl Embedded {
     }
 }
 
-fn given(stock: &Stock) -> Given {
-    Given { message: stock.last_message(), queue: stock.queues.last_id() }
+fn last_ids(stock: &Stock) -> LastIds {
+    LastIds { message: stock.last_message(), queue: stock.queues.last_id() }
 }
 
 /// Returns how many bytes of records such requests reserve at most, except those that reserve more themselves.
-fn asked_at_most(requests: usize, request_bytes: usize) -> u64 {
+fn reserved_at_most(requests: usize, request_bytes: usize) -> u64 {
     requests as u64 * REQUEST_BYTES + request_bytes as u64
 }
 
@@ -289,7 +296,7 @@ impl Rules for Embedded {
         if self.failed.is_some() {
             return None;
         }
-        let awaited = self.log.awaited(asked_at_most(requests, request_bytes), Purpose::Add)?;
+        let awaited = self.log.awaited(reserved_at_most(requests, request_bytes), Purpose::Add)?;
         Some(Box::new(|| awaited.wait()))
     }
 
@@ -297,11 +304,11 @@ impl Rules for Embedded {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        (self.refused, self.stalled, self.room) = (None, false, 0);
+        (self.refused, self.stalled, self.reserved_bytes) = (None, false, 0);
         // A full disk is no reason to refuse the batch: each request finds out itself whether it needs space. And the
         // cap keeps a batch of many requests from taking a new segment for what it may never write.
-        let ahead = asked_at_most(requests, request_bytes).min(self.ahead_max);
-        let _ = self.ensure(ahead, Purpose::Add);
+        let ahead = reserved_at_most(requests, request_bytes).min(self.ahead_max);
+        let _ = self.reserve(ahead, Purpose::Add);
         Ok(())
     }
 
@@ -342,14 +349,14 @@ impl Rules for Embedded {
             return None;
         }
         self.reclaim_step();
-        self.tell_of_space();
+        self.log_disk_space();
         let log = self.log.seal()?;
         self.in_flight = true;
         self.unsettled = false;
         self.stock.lanes.changes.seal();
-        (self.room, self.added) = (0, 0);
+        (self.reserved_bytes, self.added) = (0, 0);
         let sealed_ns = self.events.now();
-        Some(EmbeddedCommit { log, sealed_ns, given: given(&self.stock), error: None })
+        Some(EmbeddedCommit { log, sealed_ns, last_ids: last_ids(&self.stock), error: None })
     }
 
     fn is_heavy(&self) -> bool {
@@ -357,14 +364,14 @@ impl Rules for Embedded {
     }
 
     fn committed(&mut self, commit: EmbeddedCommit, result: &Result<(), Fault>) {
-        let EmbeddedCommit { log, sealed_ns, given, error } = commit;
+        let EmbeddedCommit { log, sealed_ns, last_ids, error } = commit;
         self.in_flight = false;
         if self.events.are_kept() && self.events.now() - sealed_ns >= SLOW_SYNC_NS {
             self.events.since(sealed_ns, EVENT_SOURCE, "slow sync");
         }
         let result = match result {
             Ok(()) => {
-                self.durable = given;
+                self.durable = last_ids;
                 self.stock.lanes.changes.settle();
                 Ok(())
             }
@@ -380,7 +387,7 @@ impl Rules for Embedded {
 
     fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
         if self.stock.accounts.known(name).is_none() {
-            self.ensure(REQUEST_BYTES, Purpose::Remove)?;
+            self.reserve(REQUEST_BYTES, Purpose::Remove)?;
         }
         Ok(self.log_in(name))
     }

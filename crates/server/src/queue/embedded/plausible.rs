@@ -20,27 +20,22 @@ impl Stock {
     ///
     /// # Errors
     /// Says why it cannot.
-    pub(super) fn can_be(&self, effect: &Effect<'_>) -> Result<(), String> {
+    pub(super) fn check_record(&self, effect: &Effect<'_>) -> Result<(), String> {
         match effect {
             Effect::Account { id, name, .. } => {
                 let named = self.accounts.recorded(*id).map(|account| &*account.name);
-                can_be_called("account", (*id, name), named, self.accounts.find(name))
+                check_name("account", (*id, name), named, self.accounts.find(name))
             }
             Effect::Queue { id, name, .. } => {
-                can_be_queue(*id)?;
+                check_queue_id(*id)?;
                 let recorded = self.queues.get(*id).filter(|queue| queue.home.is_some());
-                can_be_called(
-                    "queue",
-                    (*id, name),
-                    recorded.map(|queue| &*queue.name),
-                    self.queues.find(name),
-                )
+                check_name("queue", (*id, name), recorded.map(|queue| &*queue.name), self.queues.find(name))
             }
             Effect::Message(written) => {
-                can_be_message(written.place.id())?;
-                can_be_queue(written.place.lane.queue)
+                check_message_id(written.place.id())?;
+                check_queue_id(written.place.lane.queue)
             }
-            Effect::Moved { to, .. } => can_be_queue(*to),
+            Effect::Moved { to, .. } => check_queue_id(*to),
             Effect::Counters { message, queue } if *message >= ID_END || *queue >= ID_END => {
                 Err(format!("the numbers {message} and {queue} cannot have been given out"))
             }
@@ -52,7 +47,7 @@ impl Stock {
     ///
     /// # Errors
     /// Says why they cannot.
-    pub(super) fn is_whole(&self) -> Result<(), String> {
+    pub(super) fn check_complete(&self) -> Result<(), String> {
         if let Some(id) = self.accounts.gap() {
             return Err(format!("it names accounts with numbers above {id} and none with {id}"));
         }
@@ -63,14 +58,14 @@ impl Stock {
     }
 }
 
-fn can_be_message(id: MessageId) -> Result<(), String> {
+fn check_message_id(id: MessageId) -> Result<(), String> {
     match (1..ID_END).contains(&id) {
         true => Ok(()),
         false => Err(format!("a message cannot have the number {id}")),
     }
 }
 
-fn can_be_queue(id: QueueId) -> Result<(), String> {
+fn check_queue_id(id: QueueId) -> Result<(), String> {
     match (1..ID_END).contains(&id) {
         true => Ok(()),
         false => Err(format!("a queue cannot have the number {id}")),
@@ -78,7 +73,7 @@ fn can_be_queue(id: QueueId) -> Result<(), String> {
 }
 
 /// Checks that a number can have a name, given the name that it has already and the number that has the name already.
-fn can_be_called<Id: PartialEq + Display>(
+fn check_name<Id: PartialEq + Display>(
     kind: &str,
     (id, name): (Id, &[u8]),
     named: Option<&[u8]>,

@@ -106,13 +106,13 @@ impl Queues {
     }
 
     /// Makes sure that no queue gets this number, or a lower one, from now on.
-    pub(super) fn pass(&mut self, id: QueueId) {
+    pub(super) fn skip_ids_up_to(&mut self, id: QueueId) {
         self.last = self.last.max(id);
     }
 
     /// Sets what a number stands for. Returns the home of its earlier record, if any.
     pub(super) fn set(&mut self, id: QueueId, name: &[u8], options: &Options, home: Home) -> Option<Home> {
-        self.pass(id);
+        self.skip_ids_up_to(id);
         let queue = self.by_id.entry(id).or_default();
         if queue.home.is_none() {
             queue.name = name.into();

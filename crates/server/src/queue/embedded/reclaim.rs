@@ -200,7 +200,9 @@ impl Embedded {
         let home = match Effect::decode(record) {
             Ok(Effect::Account { id, .. }) => self.stock.accounts.get(id).map(|account| account.home),
             Ok(Effect::Queue { id, .. }) => self.stock.queues.get(id).and_then(|queue| queue.home),
-            Ok(Effect::Message(written)) => self.stock.look(&written.place).map(|message| message.entry.home),
+            Ok(Effect::Message(written)) => {
+                self.stock.message(&written.place).map(|message| message.entry.home)
+            }
             Ok(Effect::Answered { key, .. } | Effect::Handed { key, .. }) => {
                 self.stock.remembered.get(&key).map(|known| known.home)
             }
@@ -222,7 +224,7 @@ impl Embedded {
                 self.record(&Effect::Queue { id, name, options: options.unwrap_or_default() });
             }
             Effect::Message(written) => {
-                if let Some(message) = self.stock.look(&written.place) {
+                if let Some(message) = self.stock.message(&written.place) {
                     self.record(&Effect::Message(written.as_now(&message)));
                 }
             }
@@ -252,6 +254,6 @@ impl Embedded {
 
     /// Reserves space for `bytes` of records, of which every request leaves some free for this. Returns whether it fits.
     fn claim(&mut self, bytes: u64) -> bool {
-        self.ensure(bytes, Purpose::Reclaim).is_ok()
+        self.reserve(bytes, Purpose::Reclaim).is_ok()
     }
 }

@@ -14,24 +14,24 @@ use crate::queue::rules::{AccountId, Millis, QueueId};
 
 /// A key, with the account and the queue for which it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct RequestKey {
     pub(super) account: AccountId,
     /// 0 when the request named no queue.
     pub(super) queue: QueueId,
-    pub(super) kind: Kind,
+    pub(super) kind: KeyKind,
     pub(super) text: Arc<[u8]>,
 }
 
 /// Option that a key came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum KeyKind {
     Dedup,
     RequestId,
 }
 
 /// The answer to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct RememberedAnswer {
     /// The record of the answer.
     pub(super) home: Home,
     /// When the answer is forgotten.
@@ -43,18 +43,18 @@ pub(super) struct Known {
 /// What was answered in the last ten minutes.
 #[derive(Default)]
 pub(super) struct Remembered {
-    answers: BTreeMap<Key, Known>,
-    ends: BTreeSet<(Millis, Key)>,
+    answers: BTreeMap<RequestKey, RememberedAnswer>,
+    ends: BTreeSet<(Millis, RequestKey)>,
     text_bytes: u64,
 }
 
 impl Remembered {
-    pub(super) fn get(&self, key: &Key) -> Option<&Known> {
+    pub(super) fn get(&self, key: &RequestKey) -> Option<&RememberedAnswer> {
         self.answers.get(key)
     }
 
     /// Remembers an answer. Returns the home of an earlier answer to this key, if any.
-    pub(super) fn set(&mut self, key: Key, known: Known) -> Option<Home> {
+    pub(super) fn set(&mut self, key: RequestKey, known: RememberedAnswer) -> Option<Home> {
         let before = self.remove(&key);
         self.text_bytes += key.text.len() as u64;
         self.ends.insert((known.end, key.clone()));
@@ -82,7 +82,7 @@ impl Remembered {
         self.text_bytes
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Home> {
+    fn remove(&mut self, key: &RequestKey) -> Option<Home> {
         let known = self.answers.remove(key)?;
         self.text_bytes -= key.text.len() as u64;
         self.ends.remove(&(known.end, key.clone()));

@@ -22,9 +22,9 @@ pub(super) struct Replay {
 impl Owner for Replay {
     fn replay(&mut self, at: Location, record: &[u8]) -> Result<(), String> {
         let effect = Effect::decode(record)?;
-        self.stock.can_be(&effect)?;
+        self.stock.check_record(&effect)?;
         if let Effect::Message(written) = &effect {
-            self.can_come(&written.place)?;
+            self.check_message(&written.place)?;
             self.last_sent_ms = self.last_sent_ms.max(written.sent_ms);
         }
         let len = u32::try_from(record.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
@@ -33,7 +33,7 @@ impl Owner for Replay {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.stock.is_whole()
+        self.stock.check_complete()
     }
 
     fn note_progress(&mut self, progress: Progress) {
@@ -56,7 +56,7 @@ impl Replay {
     }
 
     /// Checks that a message's number is new, or that the message is recorded again and in the place where it is.
-    fn can_come(&mut self, place: &Place) -> Result<(), String> {
+    fn check_message(&mut self, place: &Place) -> Result<(), String> {
         match self.numbers.add(place.id()) || self.stock.holds(place) {
             true => Ok(()),
             false => Err(format!("message {} is recorded again, and is not where it should be", place.id())),

@@ -1,6 +1,6 @@
 //! The state that the rules decide on: accounts, queues, messages, remembered answers.
 //!
-//! A message enters by [`Stock::put`] and leaves by [`Stock::lift`], and changes by leaving and entering again. These
+//! A message enters by [`Stock::insert`] and leaves by [`Stock::remove`], and changes by leaving and entering again. These
 //! two keep lanes, counts, alarms and live bytes in step. Ready messages without a past are in a lane and nowhere
 //! else; of the others a [`Message`] is kept as well.
 
@@ -35,8 +35,8 @@ pub(super) struct Stock {
 
 impl Stock {
     /// Puts a message in. Returns news if it can be read from now on.
-    pub(super) fn put(&mut self, message: Message) -> Option<News> {
-        self.pass(message.place.id());
+    pub(super) fn insert(&mut self, message: Message) -> Option<News> {
+        self.skip_ids_up_to(message.place.id());
         self.live.add(message.entry.home);
         self.queues.count_in(&message);
         let news = message.is_ready().then(|| message.place.news());
@@ -54,7 +54,7 @@ impl Stock {
     }
 
     /// Takes a message out.
-    pub(super) fn lift(&mut self, place: &Place) -> Option<Message> {
+    pub(super) fn remove(&mut self, place: &Place) -> Option<Message> {
         let message = match self.take_special(place.id()) {
             Some(message) => {
                 if message.is_ready() {
@@ -80,7 +80,7 @@ impl Stock {
     }
 
     /// Returns a message with all that is kept of it, if there is one. A moved message is found by its id.
-    pub(super) fn look(&self, place: &Place) -> Option<Message> {
+    pub(super) fn message(&self, place: &Place) -> Option<Message> {
         let special = self.special(place.id()).cloned();
         special.or_else(|| self.lanes.entry(place).map(|entry| Message::plain(*place, entry)))
     }
@@ -162,7 +162,7 @@ impl Stock {
     }
 
     /// Makes sure that no message gets this number, or a lower one, from now on.
-    pub(super) fn pass(&mut self, id: MessageId) {
+    pub(super) fn skip_ids_up_to(&mut self, id: MessageId) {
         self.last_message = self.last_message.max(id);
     }
 

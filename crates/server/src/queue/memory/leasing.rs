@@ -13,7 +13,7 @@ impl Memory {
         let mut done = 0;
         for handle in handles.iter() {
             if self.holds(account, handle) {
-                self.stock.lift(handle.id);
+                self.stock.remove(handle.id);
                 done += 1;
             }
         }
@@ -44,11 +44,11 @@ impl Memory {
         if !self.holds(account, handle) {
             return Reply::Integer(0);
         }
-        if let Some(mut message) = self.stock.lift(handle.id) {
+        if let Some(mut message) = self.stock.remove(handle.id) {
             if let State::Leased(lease) = &mut message.state {
                 lease.until = after(self.clock, lease_ms);
             }
-            self.stock.put(handle.id, message, news);
+            self.stock.insert(handle.id, message, news);
         }
         Reply::Integer(1)
     }
@@ -58,8 +58,8 @@ impl Memory {
         match self.stock.indexed(id).state {
             State::Leased(_) => self.give_back(id, "lease ran out", at, 0, news),
             State::Ready | State::Delayed { .. } => {
-                if let Some(message) = self.stock.lift(id).filter(|message| !message.is_expired(at)) {
-                    self.stock.put(id, Message { state: State::Ready, ..message }, news);
+                if let Some(message) = self.stock.remove(id).filter(|message| !message.is_expired(at)) {
+                    self.stock.insert(id, Message { state: State::Ready, ..message }, news);
                 }
             }
         }
@@ -85,7 +85,9 @@ impl Memory {
         delay_ms: Millis,
         news: &mut Vec<News>,
     ) {
-        let Some(mut message) = self.stock.lift(id).filter(|message| !message.is_expired(at)) else { return };
+        let Some(mut message) = self.stock.remove(id).filter(|message| !message.is_expired(at)) else {
+            return;
+        };
         message.state = match delay_ms {
             0 => State::Ready,
             _ => State::Delayed { until: after(at, delay_ms) },
@@ -99,7 +101,7 @@ impl Memory {
             message.queue = grave;
             message.state = State::Ready;
         }
-        self.stock.put(id, message, news);
+        self.stock.insert(id, message, news);
     }
 
     /// Returns the queue to which the message goes if it was handed out often enough; None if it stays.

@@ -72,9 +72,9 @@ impl Memory {
         let piece: Vec<MessageId> = letters.take(REDRIVE_PIECE).copied().collect();
         for &id in &piece {
             let Some(queue) = self.way_back(id, to) else { continue };
-            let Some(message) = self.stock.lift(id) else { continue };
+            let Some(message) = self.stock.remove(id) else { continue };
             let fresh = Message { queue, deliveries: 0, state: State::Ready, dead: None, ..message };
-            self.stock.put(id, fresh, news);
+            self.stock.insert(id, fresh, news);
             moved += 1;
         }
         Ok(match piece.last() {

@@ -194,13 +194,13 @@ impl Memory {
         lease_ms: Option<Millis>,
         news: &mut Vec<News>,
     ) -> Snapshot {
-        let mut message = self.stock.lift(id).expect("found under the same borrow");
+        let mut message = self.stock.remove(id).expect("found under the same borrow");
         message.deliveries += 1;
         if let Some(lease_ms) = lease_ms {
             let receipt = self.receipts.draw();
             let until = after(self.clock, lease_ms);
             message.state = State::Leased(Lease { holder: reader, receipt, until });
-            self.stock.put(id, message.clone(), news);
+            self.stock.insert(id, message.clone(), news);
         }
         let queue = Arc::clone(&self.stock.queue(message.queue).name);
         Snapshot { id, message, queue }

@@ -125,7 +125,7 @@ impl Memory {
 
     fn store(&mut self, draft: Message, recipient: Option<AccountId>, news: &mut Vec<News>) -> MessageId {
         let id = self.stock.next_message_id();
-        self.stock.put(id, Message { recipient, ..draft }, news);
+        self.stock.insert(id, Message { recipient, ..draft }, news);
         id
     }
 }

@@ -1,6 +1,6 @@
 //! Queues and messages with their indexes: names, reading order, alarms.
 //!
-//! A message enters by [`Stock::put`] and leaves by [`Stock::lift`], and changes by leaving and entering again.
+//! A message enters by [`Stock::insert`] and leaves by [`Stock::remove`], and changes by leaving and entering again.
 //! These two are the only places where the indexes are kept in step, so they are in step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -112,7 +112,7 @@ impl Stock {
     /// Removes a queue's messages. Returns their number.
     pub(super) fn empty_queue(&mut self, id: QueueId) -> u64 {
         let ids = self.queue(id).messages.clone();
-        ids.iter().filter_map(|id| self.lift(*id)).count() as u64
+        ids.iter().filter_map(|id| self.remove(*id)).count() as u64
     }
 
     /// Draws the id of the next message.
@@ -143,7 +143,7 @@ impl Stock {
     }
 
     /// Puts a message in. Adds news if it can be read from now on.
-    pub(super) fn put(&mut self, id: MessageId, message: Message, news: &mut Vec<News>) {
+    pub(super) fn insert(&mut self, id: MessageId, message: Message, news: &mut Vec<News>) {
         let queue = self.queue_mut(message.queue);
         queue.messages.insert(id);
         queue.bytes += message.body.len() as u64;
@@ -158,7 +158,7 @@ impl Stock {
     }
 
     /// Takes a message out.
-    pub(super) fn lift(&mut self, id: MessageId) -> Option<Message> {
+    pub(super) fn remove(&mut self, id: MessageId) -> Option<Message> {
         let message = self.messages.remove(&id)?;
         let queue = self.queue_mut(message.queue);
         queue.messages.remove(&id);

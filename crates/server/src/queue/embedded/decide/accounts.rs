@@ -14,7 +14,7 @@ impl Embedded {
             self.has_memory()?;
         }
         if self.stock.accounts.known(name).is_none() {
-            self.ensure(REQUEST_BYTES, Purpose::Add)?;
+            self.reserve(REQUEST_BYTES, Purpose::Add)?;
         }
         Ok(answer.integer(self.log_in(name).into()))
     }
@@ -22,7 +22,7 @@ impl Embedded {
     /// Returns the name's number if it is known and no crash can make it unknown.
     pub(super) fn durably_known(&self, name: &[u8]) -> Option<AccountId> {
         let known = self.stock.accounts.known(name);
-        known.filter(|id| self.stock.lanes.changes.spare_account(*id))
+        known.filter(|id| self.stock.lanes.changes.is_account_durable(*id))
     }
 
     pub(super) fn list_accounts(&mut self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {

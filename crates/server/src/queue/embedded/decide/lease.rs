@@ -20,7 +20,7 @@ impl Embedded {
         handles: &Handles,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        self.ensure(handles.iter().count() as u64 * RECORD_BYTES, Purpose::Remove)?;
+        self.reserve(handles.iter().count() as u64 * RECORD_BYTES, Purpose::Remove)?;
         let mut done = 0;
         for handle in handles.iter() {
             if let Some(place) = self.held(account, handle).map(|message| message.place) {
@@ -42,7 +42,7 @@ impl Embedded {
         let Some(place) = self.held(account, handle).map(|message| message.place) else {
             return Ok(answer.integer(0));
         };
-        self.ensure(REQUEST_BYTES, Purpose::Remove)?;
+        self.reserve(REQUEST_BYTES, Purpose::Remove)?;
         let until = (delay_ms > 0).then(|| after(self.clock, delay_ms));
         news.extend(self.give_back(&place, Reason::Nack, self.clock, until));
         Ok(answer.integer(1))
@@ -61,7 +61,7 @@ impl Embedded {
         else {
             return Ok(answer.integer(0));
         };
-        self.ensure(RECORD_BYTES, Purpose::Remove)?;
+        self.reserve(RECORD_BYTES, Purpose::Remove)?;
         let lease = Lease { until: after(self.clock, lease_ms), ..lease };
         self.record(&Effect::Leased { place, lease, deliveries });
         Ok(answer.integer(1))
@@ -93,7 +93,7 @@ impl Embedded {
 
     /// Returns whether there is space to record the end of a lease. Once there was none, the next batch tries again.
     fn can_end_lease(&mut self) -> bool {
-        self.stalled = self.stalled || self.ensure(REQUEST_BYTES, Purpose::Remove).is_err();
+        self.stalled = self.stalled || self.reserve(REQUEST_BYTES, Purpose::Remove).is_err();
         !self.stalled
     }
 
@@ -118,7 +118,7 @@ impl Embedded {
         at: Millis,
         until: Option<Millis>,
     ) -> Option<News> {
-        let message = self.stock.look(place)?;
+        let message = self.stock.message(place)?;
         if message.is_expired(at) {
             return self.record(&Effect::Removed(message.place));
         }
@@ -143,7 +143,7 @@ impl Embedded {
 impl crate::queue::embedded::stock::Stock {
     /// Makes a message that is not leased change at `at`: it expires, or its delay is over.
     fn ripen(&mut self, place: &Place, at: Millis) -> Option<News> {
-        let message = self.lift(place).filter(|message| !message.is_expired(at))?;
-        self.put(Message { state: State::Ready, ..message })
+        let message = self.remove(place).filter(|message| !message.is_expired(at))?;
+        self.insert(Message { state: State::Ready, ..message })
     }
 }

@@ -46,7 +46,7 @@ impl Embedded {
             return Err(faults::own_dead_letters(&name));
         }
         self.has_memory()?;
-        self.ensure(2 * REQUEST_BYTES, Purpose::Add)?;
+        self.reserve(2 * REQUEST_BYTES, Purpose::Add)?;
         let id = found.unwrap_or(new_id);
         self.record(&Effect::Queue { id, name: &name, options });
         if let Some(name) = dead_letters.filter(|name| self.stock.queues.find(name).is_none()) {
@@ -63,7 +63,7 @@ impl Embedded {
         news: &mut Vec<News>,
     ) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
-        self.ensure(REQUEST_BYTES, Purpose::Empty)?;
+        self.reserve(REQUEST_BYTES, Purpose::Empty)?;
         let removed = self.stock.queues.get(id).map_or(0, |queue| queue.messages);
         self.record(&Effect::QueueGone { id });
         news.push(News::QueueGone(id));
@@ -72,7 +72,7 @@ impl Embedded {
 
     pub(super) fn purge_queue(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
-        self.ensure(REQUEST_BYTES, Purpose::Empty)?;
+        self.reserve(REQUEST_BYTES, Purpose::Empty)?;
         let removed = self.stock.queues.get(id).map_or(0, |queue| queue.messages);
         if removed > 0 {
             self.record(&Effect::Purged { id });
@@ -100,7 +100,7 @@ impl Embedded {
         let piece: Vec<MessageId> = letters.take(REDRIVE_PIECE).copied().collect();
         let messages = piece.iter().filter_map(|id| self.stock.special(*id));
         let ways: Vec<_> = messages.filter_map(|message| self.way_back(message, to)).collect();
-        self.ensure(ways.len() as u64 * RECORD_BYTES, Purpose::Add)?;
+        self.reserve(ways.len() as u64 * RECORD_BYTES, Purpose::Add)?;
         for &(place, to) in &ways {
             news.extend(self.record(&Effect::Moved { place, to, deliveries: 0, death: None }));
         }

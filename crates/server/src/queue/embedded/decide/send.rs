@@ -9,7 +9,7 @@ use crate::queue::bounds::{COPIES_BYTES, REMEMBERED_MS};
 use crate::queue::embedded::effect::{Effect, Written};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{ANYONE, LaneKey, Place, Rank, State};
-use crate::queue::embedded::remembered::{Key, Kind};
+use crate::queue::embedded::remembered::{KeyKind, RequestKey};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, News, Outcome, QueueId, after};
@@ -26,10 +26,10 @@ impl Embedded {
         news: &mut Vec<News>,
     ) -> Result<Outcome, Fault> {
         let queue = self.expect_queue(ask.bytes_of(send.queue))?;
-        let key = send.dedup.map(|key| Key {
+        let key = send.dedup.map(|key| RequestKey {
             account: ask.account,
             queue,
-            kind: Kind::Dedup,
+            kind: KeyKind::Dedup,
             text: ask.bytes_of(key).into(),
         });
         if let Some(first) = key.as_ref().and_then(|key| self.stock.remembered.get(key)) {
@@ -79,7 +79,7 @@ impl Embedded {
         let queue = self.expect_queue(ask.bytes_of(queue))?;
         let bytes = bodies.iter().map(|body| u64::from(body.len)).sum();
         self.check_limits(queue, bodies.len() as u64, bytes)?;
-        self.ensure(bodies.len() as u64 * MESSAGE_BYTES + bytes, Purpose::Add)?;
+        self.reserve(bodies.len() as u64 * MESSAGE_BYTES + bytes, Purpose::Add)?;
         answer.array(bodies.len());
         let mut outcome = Outcome::Ok;
         for body in bodies {
@@ -138,12 +138,12 @@ impl Embedded {
     }
 
     /// Reserves disk space for copies of one message.
-    fn make_room(&mut self, copies: u64, message_bytes: u64, key: Option<&Key>) -> Result<(), Fault> {
+    fn make_room(&mut self, copies: u64, message_bytes: u64, key: Option<&RequestKey>) -> Result<(), Fault> {
         let bytes = copies * (message_bytes + MESSAGE_BYTES);
         if copies > 1 && bytes > COPIES_BYTES {
             return Err(faults::too_many_copies(copies));
         }
-        self.ensure(REQUEST_BYTES + bytes + key.map_or(0, |key| key.text.len() as u64), Purpose::Add)
+        self.reserve(REQUEST_BYTES + bytes + key.map_or(0, |key| key.text.len() as u64), Purpose::Add)
     }
 
     /// Returns the message that a SEND asks for, without a recipient and a number.

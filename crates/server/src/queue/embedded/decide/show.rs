@@ -27,7 +27,7 @@ impl Embedded {
         view: View,
         answer: &mut Answer<'_>,
     ) -> Result<Option<Outcome>, Fault> {
-        if view == View::Durable && !self.is_spared(ask, selection) {
+        if view == View::Durable && !self.is_selection_durable(ask, selection) {
             return Ok(None);
         }
         let queue = self.named_queue(ask, selection)?;
@@ -87,10 +87,11 @@ impl Embedded {
         answer: &mut Answer<'_>,
     ) -> Option<Outcome> {
         let queues = self.stock.lanes.readable_by(reader);
-        let is_spared = |recipient| self.stock.lanes.changes.spare_recipient(recipient, self.clock);
+        let is_recipient_durable =
+            |recipient| self.stock.lanes.changes.is_recipient_durable(recipient, self.clock);
         let is_durable = || {
-            is_spared(ANYONE)
-                && is_spared(reader)
+            is_recipient_durable(ANYONE)
+                && is_recipient_durable(reader)
                 && queues.clone().all(|queue| self.shows_durable(queue, reader))
         };
         if view == View::Durable && (!is_durable() || self.stock.due_alarm(self.clock).is_some()) {
@@ -154,16 +155,16 @@ impl Embedded {
 
     /// Returns whether the durable messages that suit the selection are all in memory, and no others: no commit under
     /// way takes one or brings one back.
-    fn is_spared(&self, ask: Ask<'_>, selection: &Selection) -> bool {
+    fn is_selection_durable(&self, ask: Ask<'_>, selection: &Selection) -> bool {
         let changes = &self.stock.lanes.changes;
         match (selection.queue, selection.sender) {
             (Some(name), _) => match self.stock.queues.find(ask.bytes_of(name)) {
-                Some(queue) => queue <= self.durable.queue && changes.spare_queue(queue, self.clock),
-                None => changes.spare_names(),
+                Some(queue) => queue <= self.durable.queue && changes.is_queue_durable(queue, self.clock),
+                None => changes.are_names_durable(),
             },
             (None, Some(name)) => {
                 let sender = self.stock.accounts.find(ask.bytes_of(name));
-                sender.is_none_or(|sender| changes.spare_sender(sender, self.clock))
+                sender.is_none_or(|sender| changes.is_sender_durable(sender, self.clock))
             }
             (None, None) => true,
         }

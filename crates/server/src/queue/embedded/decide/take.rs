@@ -9,7 +9,7 @@ use crate::queue::bounds::REMEMBERED_MS;
 use crate::queue::embedded::effect::{Copies, Effect, HandedOut};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, State};
-use crate::queue::embedded::remembered::{Key, Kind, Known};
+use crate::queue::embedded::remembered::{KeyKind, RememberedAnswer, RequestKey};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES, store_fault};
 use crate::queue::rules::{AccountId, Ask, Flow, Millis, Outcome, after};
 
@@ -23,10 +23,10 @@ impl Embedded {
     pub(super) fn pop(&mut self, ask: Ask<'_>, pop: &Pop, answer: &mut Answer<'_>) -> Result<Flow, Fault> {
         let select = &pop.select;
         let queue = self.named_queue(ask, select)?;
-        let key = pop.request_id.map(|key| Key {
+        let key = pop.request_id.map(|key| RequestKey {
             account: ask.account,
             queue: queue.unwrap_or(0),
-            kind: Kind::RequestId,
+            kind: KeyKind::RequestId,
             text: ask.bytes_of(key).into(),
         });
         if let Some(known) = key.as_ref().and_then(|key| self.stock.remembered.get(key)).copied() {
@@ -36,7 +36,7 @@ impl Embedded {
             && self.stock.accounts.find(ask.bytes_of(sender)).is_none()
         {
             self.has_memory()?;
-            self.ensure(REQUEST_BYTES, Purpose::Add)?;
+            self.reserve(REQUEST_BYTES, Purpose::Add)?;
             self.meet(ask.bytes_of(sender)); // so that the sender's first message wakes up this reader
         }
         let interest = self.interest(ask, select, queue);
@@ -60,7 +60,7 @@ impl Embedded {
         &mut self,
         reader: AccountId,
         pop: &Pop,
-        key: Option<Key>,
+        key: Option<RequestKey>,
         answer: &mut Answer<'_>,
     ) -> Outcome {
         let many = pop.select.count.is_some();
@@ -102,7 +102,7 @@ impl Embedded {
     }
 
     /// Gives the answer to a key again, from the copies that were made then.
-    fn hand_out_again(&mut self, known: Known, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+    fn hand_out_again(&mut self, known: RememberedAnswer, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let record = self.log.read(known.home.at, known.home.len).map_err(|error| store_fault(&error))?;
         let (many, copies) = match Effect::decode(record) {
             Ok(Effect::Handed { answer: HandedOut { many, copies }, .. }) => (many, copies.decode()),
@@ -117,11 +117,11 @@ impl Embedded {
     }
 
     /// Reserves disk space for handing out what was found.
-    fn make_room_for(&mut self, key: Option<&Key>) -> Result<(), Fault> {
+    fn make_room_for(&mut self, key: Option<&RequestKey>) -> Result<(), Fault> {
         let count = self.found.len() as u64;
         let copies = key
             .map_or(0, |key| REQUEST_BYTES + key.text.len() as u64 + self.found.bytes() + count * COPY_BYTES);
-        self.ensure(count * RECORD_BYTES + copies, Purpose::Remove)
+        self.reserve(count * RECORD_BYTES + copies, Purpose::Remove)
     }
 }
 

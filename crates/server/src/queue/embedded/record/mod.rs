@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::effect::{Copies, DeathNote, Effect, HandedOut, Written};
 use super::message::{LaneKey, Lease, Place, Rank, Reason, State};
 use super::reader::Reader;
-use super::remembered::{Key, Kind};
+use super::remembered::{KeyKind, RequestKey};
 use crate::queue::options::Options;
 
 const ACCOUNT: u8 = 1;
@@ -270,14 +270,14 @@ impl Reader<'_> {
         })
     }
 
-    fn key(&mut self) -> Option<(Key, u64)> {
+    fn key(&mut self) -> Option<(RequestKey, u64)> {
         let kind = match self.u8()? {
-            0 => Kind::Dedup,
-            1 => Kind::RequestId,
+            0 => KeyKind::Dedup,
+            1 => KeyKind::RequestId,
             _ => return None,
         };
         let (account, queue, end) = (self.u32()?, self.u64()?, self.u64()?);
-        Some((Key { account, queue, kind, text: Arc::from(self.long()?) }, end))
+        Some((RequestKey { account, queue, kind, text: Arc::from(self.long()?) }, end))
     }
 }
 
@@ -335,10 +335,10 @@ fn put_options(out: &mut Vec<u8>, options: &Options) {
     }
 }
 
-fn put_key(out: &mut Vec<u8>, key: &Key, end: u64) {
+fn put_key(out: &mut Vec<u8>, key: &RequestKey, end: u64) {
     out.push(match key.kind {
-        Kind::Dedup => 0,
-        Kind::RequestId => 1,
+        KeyKind::Dedup => 0,
+        KeyKind::RequestId => 1,
     });
     put_u32(out, key.account);
     put_u64(out, key.queue);

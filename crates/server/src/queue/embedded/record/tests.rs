@@ -19,8 +19,8 @@ fn written() -> Written<'static> {
     }
 }
 
-fn key(kind: Kind) -> Key {
-    Key { account: 1, queue: 2, kind, text: Arc::from(*b"key") }
+fn key(kind: KeyKind) -> RequestKey {
+    RequestKey { account: 1, queue: 2, kind, text: Arc::from(*b"key") }
 }
 
 /// One of each kind, and each shape a message can have.
@@ -47,8 +47,8 @@ fn effects(copies: &[u8]) -> Vec<Effect<'_>> {
         Effect::Returned { place: place(), until: Some(5) },
         Effect::Moved { place: place(), to: 6, deliveries: 7, death },
         Effect::Moved { place: place(), to: 6, deliveries: 0, death: None },
-        Effect::Answered { key: key(Kind::Dedup), end: 1, answer: 2 },
-        Effect::Handed { key: key(Kind::RequestId), end: 1, answer: handed_out },
+        Effect::Answered { key: key(KeyKind::Dedup), end: 1, answer: 2 },
+        Effect::Handed { key: key(KeyKind::RequestId), end: 1, answer: handed_out },
         Effect::Counters { message: 1, queue: 2 },
     ]
 }
