@@ -20,12 +20,16 @@ pub(super) const MANY_LANES: usize = 64;
 /// Number of lanes below which a queue loses its index again.
 pub(super) const FEW_LANES: usize = MANY_LANES / 2;
 
-/// A lane by its oldest message.
-pub(super) type Age = (MessageId, LaneId);
+/// A lane with the id of its oldest message, by which lanes are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LaneAge {
+    pub(super) oldest: MessageId,
+    pub(super) lane: LaneId,
+}
 
 /// The indexes of all queues with many lanes.
 #[derive(Default)]
-pub(super) struct Ages(FxHashMap<QueueId, BTreeSet<Age>>);
+pub(super) struct Ages(FxHashMap<QueueId, BTreeSet<LaneAge>>);
 
 impl Ages {
     /// Returns whether this queue has an index.
@@ -34,12 +38,12 @@ impl Ages {
     }
 
     /// Returns a queue's lanes from the one with the oldest message on; None if it has no index.
-    pub(super) fn of(&self, queue: QueueId) -> Option<Iter<'_, Age>> {
+    pub(super) fn of(&self, queue: QueueId) -> Option<Iter<'_, LaneAge>> {
         self.0.get(&queue).map(BTreeSet::iter)
     }
 
     /// Gives a queue an index of these lanes.
-    pub(super) fn begin(&mut self, queue: QueueId, lanes: BTreeSet<Age>) {
+    pub(super) fn begin(&mut self, queue: QueueId, lanes: BTreeSet<LaneAge>) {
         self.0.insert(queue, lanes);
     }
 
@@ -59,11 +63,11 @@ impl Ages {
         after: Option<MessageId>,
     ) {
         let Some(lanes) = self.0.get_mut(&queue).filter(|_| before != after) else { return };
-        if let Some(id) = before {
-            lanes.remove(&(id, lane));
+        if let Some(oldest) = before {
+            lanes.remove(&LaneAge { oldest, lane });
         }
-        if let Some(id) = after {
-            lanes.insert((id, lane));
+        if let Some(oldest) = after {
+            lanes.insert(LaneAge { oldest, lane });
         }
     }
 }

@@ -7,8 +7,12 @@ use std::collections::BTreeSet;
 
 use crate::queue::rules::{MessageId, Millis};
 
-/// A moment, and the message that it changes.
-pub(super) type Alarm = (Millis, MessageId);
+/// The moment at which time changes a message. Alarms are ordered by that moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Alarm {
+    pub(super) at: Millis,
+    pub(super) message: MessageId,
+}
 
 /// Every alarm.
 #[derive(Default)]
@@ -41,7 +45,7 @@ impl Alarms {
 
     /// Returns the alarms due by `now`, and all that are held up.
     pub(super) fn due(&self, now: Millis) -> impl Iterator<Item = Alarm> {
-        self.set.range(..=(now, MessageId::MAX)).chain(&self.held_up).copied()
+        self.set.range(..=Alarm { at: now, message: MessageId::MAX }).chain(&self.held_up).copied()
     }
 
     /// Marks an alarm as held up: its effect could not be recorded for lack of space.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-use super::ages::{Ages, FEW_LANES, MANY_LANES};
+use super::ages::{Ages, FEW_LANES, LaneAge, MANY_LANES};
 use super::changes::Changes;
 use super::message::{ANYONE, Entry, LaneKey, Place, Rank};
 use crate::queue::rules::{AccountId, MessageId, QueueId};
@@ -20,8 +20,15 @@ use crate::queue::rules::{AccountId, MessageId, QueueId};
 /// Index of a lane while it exists.
 pub(super) type LaneId = u32;
 
+/// A lane with the rank of its first message, by which lanes are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LaneHead {
+    pub(super) rank: Rank,
+    pub(super) lane: LaneId,
+}
+
 /// Lanes that the same readers see, ordered by their first messages.
-pub(super) type Group = BTreeSet<(Rank, LaneId)>;
+pub(super) type Group = BTreeSet<LaneHead>;
 
 /// Number of empty lanes that keep a little memory for their next message: enough for queues that are read as fast as
 /// they are written, but not for every lane that ever held something.
@@ -75,10 +82,10 @@ impl Audience {
     fn move_head(&mut self, to: AccountId, lane: LaneId, before: Option<Rank>, after: Option<Rank>) -> bool {
         let group = if to == ANYONE { &mut self.anyone } else { self.named.entry(to).or_default() };
         if let Some(rank) = before {
-            group.remove(&(rank, lane));
+            group.remove(&LaneHead { rank, lane });
         }
         if let Some(rank) = after {
-            group.insert((rank, lane));
+            group.insert(LaneHead { rank, lane });
         }
         self.lanes = self.lanes + usize::from(before.is_none()) - usize::from(after.is_none());
         let filled = !group.is_empty();
@@ -128,7 +135,7 @@ impl Lanes {
     /// The lanes of a queue, in no particular order.
     pub(super) fn lanes_of(&self, queue: QueueId) -> Vec<LaneId> {
         let audience = self.queues.get(&queue);
-        audience.into_iter().flat_map(Audience::groups).flatten().map(|(_, lane)| *lane).collect()
+        audience.into_iter().flat_map(Audience::groups).flatten().map(|head| head.lane).collect()
     }
 
     /// The groups of a queue.
@@ -202,7 +209,8 @@ impl Lanes {
             self.ages.end(queue);
         } else if lanes >= MANY_LANES && !self.ages.has(queue) {
             let lanes = self.lanes_of(queue).into_iter();
-            let ages = lanes.filter_map(|id| Some((self.lane(id).oldest()?, id))).collect();
+            let ages =
+                lanes.filter_map(|lane| Some(LaneAge { oldest: self.lane(lane).oldest()?, lane })).collect();
             self.ages.begin(queue, ages);
         }
     }
@@ -221,12 +229,12 @@ impl Lanes {
         if before.is_none() || after.is_none() {
             self.keep_ages(key.queue, lanes);
         }
-        let is_other = if before.is_none() && filled {
+        let is_changed = if before.is_none() && filled {
             self.readable.entry(key.recipient).or_default().insert(key.queue)
         } else {
             !filled && self.readable.get_mut(&key.recipient).is_some_and(|queues| queues.remove(&key.queue))
         };
-        if is_other {
+        if is_changed {
             self.changes.note_recipient(key.recipient);
         }
         if after.is_none() {

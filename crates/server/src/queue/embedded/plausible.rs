@@ -24,12 +24,12 @@ impl Stock {
         match effect {
             Effect::Account { id, name, .. } => {
                 let named = self.accounts.recorded(*id).map(|account| &*account.name);
-                check_name("account", (*id, name), named, self.accounts.find(name))
+                check_name("account", *id, name, named, self.accounts.find(name))
             }
             Effect::Queue { id, name, .. } => {
                 check_queue_id(*id)?;
                 let recorded = self.queues.get(*id).filter(|queue| queue.home.is_some());
-                check_name("queue", (*id, name), recorded.map(|queue| &*queue.name), self.queues.find(name))
+                check_name("queue", *id, name, recorded.map(|queue| &*queue.name), self.queues.find(name))
             }
             Effect::Message(written) => {
                 check_message_id(written.place.id())?;
@@ -75,7 +75,8 @@ fn check_queue_id(id: QueueId) -> Result<(), String> {
 /// Checks that a number can have a name, given the name that it has already and the number that has the name already.
 fn check_name<Id: PartialEq + Display>(
     kind: &str,
-    (id, name): (Id, &[u8]),
+    id: Id,
+    name: &[u8],
     named: Option<&[u8]>,
     numbered: Option<Id>,
 ) -> Result<(), String> {

@@ -8,8 +8,8 @@
 use std::collections::btree_set;
 use std::iter::Peekable;
 
-use super::ages::Age;
-use super::lanes::{EMPTY, Group, Lane, LaneId, Lanes};
+use super::ages::LaneAge;
+use super::lanes::{EMPTY, Group, Lane, LaneHead, LaneId, Lanes};
 use super::merge::{Merge, Pick, Stretch};
 use super::message::{ANYONE, LaneKey, Place, Rank};
 use crate::queue::rules::{AccountId, Interest, MessageId, QueueId};
@@ -24,7 +24,7 @@ impl Lanes {
             }
             _ => {
                 let groups = self.groups(interest).into_iter();
-                groups.filter_map(|group| self.first_lane(group, interest)).min()?.1
+                groups.filter_map(|group| self.first_lane(group, interest)).min()?.lane
             }
         };
         let lane = self.lane(id);
@@ -87,9 +87,9 @@ impl Lanes {
     }
 
     /// Returns the first lane of a group, without the reader's own lanes if it wants none of its own messages.
-    fn first_lane(&self, group: &Group, interest: &Interest) -> Option<(Rank, LaneId)> {
+    fn first_lane(&self, group: &Group, interest: &Interest) -> Option<LaneHead> {
         let left_out = |id: LaneId| interest.not_own && self.lane(id).key.sender == interest.reader;
-        group.iter().find(|(_, id)| !left_out(*id)).copied()
+        group.iter().find(|head| !left_out(head.lane)).copied()
     }
 }
 
@@ -110,7 +110,7 @@ impl Lane {
 pub(super) struct ById<'a> {
     lanes: &'a Lanes,
     after: MessageId,
-    closed: Option<Peekable<btree_set::Iter<'a, Age>>>,
+    closed: Option<Peekable<btree_set::Iter<'a, LaneAge>>>,
     open: Merge<'a>,
 }
 
@@ -123,8 +123,8 @@ impl ById<'_> {
     /// The next lane to open: one that holds an older message than the first of all open lanes.
     fn next_closed(&mut self) -> Option<LaneId> {
         let first = self.open.peek().map(|pick| pick.place.id());
-        let may_come_first = |(oldest, _): &&Age| first.is_none_or(|first| *oldest < first);
-        self.closed.as_mut()?.next_if(may_come_first).map(|(_, lane)| *lane)
+        let may_come_first = |age: &&LaneAge| first.is_none_or(|first| age.oldest < first);
+        self.closed.as_mut()?.next_if(may_come_first).map(|age| age.lane)
     }
 }
 
@@ -143,7 +143,7 @@ impl Iterator for ById<'_> {
 pub(super) struct Walk<'a> {
     lanes: &'a Lanes,
     left_out: Option<AccountId>,
-    closed: [Peekable<btree_set::Iter<'a, (Rank, LaneId)>>; 2],
+    closed: [Peekable<btree_set::Iter<'a, LaneHead>>; 2],
     open: Merge<'a>,
 }
 
@@ -158,12 +158,12 @@ impl Walk<'_> {
     /// The next lane to open: the one whose first message comes before those of all open lanes.
     fn next_closed(&mut self) -> Option<LaneId> {
         let heads = self.closed.iter_mut().filter_map(|group| Some((**group.peek()?, group)));
-        let ((rank, id), group) = heads.min_by_key(|(head, _)| *head)?;
-        if self.open.peek().is_some_and(|open| open.place.rank < rank) {
+        let (head, group) = heads.min_by_key(|(head, _)| *head)?;
+        if self.open.peek().is_some_and(|open| open.place.rank < head.rank) {
             return None;
         }
         group.next();
-        Some(id)
+        Some(head.lane)
     }
 }
 

@@ -46,7 +46,7 @@ impl Stock {
         if !message.is_plain() {
             let id = message.place.id();
             if let Some(at) = message.alarm() {
-                self.alarms.set((at, id));
+                self.alarms.set(Alarm { at, message: id });
             }
             self.special.insert(id, message);
         }
@@ -131,19 +131,19 @@ impl Stock {
         }
     }
 
-    /// Returns the message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
+    /// Returns the message whose alarm has been due longest, and since when. Removing it turns the alarm off.
     pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, &Message)> {
-        self.alarms.first().filter(|(at, _)| *at <= now).and_then(|alarm| self.rung_by(alarm))
+        self.alarms.first().filter(|alarm| alarm.at <= now).and_then(|alarm| self.with_message(alarm))
     }
 
     /// Returns the message whose alarm has been held up longest, and when it was due.
     pub(super) fn held_up(&self) -> Option<(Millis, &Message)> {
-        self.alarms.first_held_up().and_then(|alarm| self.rung_by(alarm))
+        self.alarms.first_held_up().and_then(|alarm| self.with_message(alarm))
     }
 
     /// Returns the messages of all alarms that are due, including those held up.
     pub(super) fn all_due(&self, now: Millis) -> impl Iterator<Item = &Message> {
-        self.alarms.due(now).filter_map(|alarm| self.rung_by(alarm)).map(|(_, message)| message)
+        self.alarms.due(now).filter_map(|alarm| self.special.get(&alarm.message))
     }
 
     /// Keeps apart an alarm that found no space.
@@ -153,7 +153,7 @@ impl Stock {
 
     /// Returns when the next alarm is due, except those held up.
     pub(super) fn next_alarm(&self) -> Option<Millis> {
-        self.alarms.first().map(|(at, _)| at)
+        self.alarms.first().map(|alarm| alarm.at)
     }
 
     /// The number last given to a message.
@@ -195,8 +195,8 @@ impl Stock {
         self.accounts.len() as u64 * PER_NAME
     }
 
-    fn rung_by(&self, (at, id): Alarm) -> Option<(Millis, &Message)> {
-        Some((at, self.special.get(&id)?))
+    fn with_message(&self, alarm: Alarm) -> Option<(Millis, &Message)> {
+        Some((alarm.at, self.special.get(&alarm.message)?))
     }
 
     fn take_special(&mut self, id: MessageId) -> Option<Message> {
@@ -205,7 +205,7 @@ impl Stock {
         }
         let message = self.special.remove(&id)?;
         if let Some(at) = message.alarm() {
-            self.alarms.clear((at, id));
+            self.alarms.clear(Alarm { at, message: id });
         }
         Some(message)
     }

@@ -2,8 +2,8 @@
 //!
 //! It promises nothing after a stop. It is the reference: the other stores are tested by giving them and this one the
 //! same requests and comparing the answers. So where speed and simplicity conflict, simplicity wins: a reader scans a
-//! queue's ready messages in reading order until one suits, and a message changes by being lifted out of every index
-//! and put back. Only what a small server does all the time is fast: the first suitable message ends a scan, and time
+//! queue's ready messages in reading order until one suits, and a message changes by being removed from every index
+//! and inserted again. Only what a small server does all the time is fast: the first suitable message ends a scan, and time
 //! costs nothing while nothing is due.
 //!
 //! There are two kinds of requests: those that only look ([`Memory::show`], on `&self`) and those that change
@@ -22,7 +22,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
 
 use self::accounts::Accounts;
-use self::reading::Handed;
+use self::reading::HandedOut;
 use self::recent::Recent;
 use self::stock::Stock;
 use super::answer::Answer;
@@ -37,8 +37,8 @@ pub struct Memory {
     memory_limit: Option<u64>,
     accounts: Accounts,
     stock: Stock,
-    sent: Recent<u64>,
-    handed: Recent<Handed>,
+    sends: Recent<u64>,
+    pops: Recent<HandedOut>,
     receipts: Receipts,
 }
 
@@ -46,7 +46,7 @@ pub struct Memory {
 enum Reply {
     Integer(u64),
     Ids(Vec<MessageId>),
-    Handed(Handed),
+    HandedOut(HandedOut),
     Waits(Interest),
 }
 
@@ -59,8 +59,8 @@ impl Memory {
             memory_limit: None,
             accounts: Accounts::default(),
             stock: Stock::default(),
-            sent: Recent::default(),
-            handed: Recent::default(),
+            sends: Recent::default(),
+            pops: Recent::default(),
             receipts: Receipts::new(seed.into()),
         }
     }
@@ -73,7 +73,7 @@ impl Memory {
 
     /// About how many bytes of memory all this takes, rounded up.
     fn state_bytes(&self) -> u64 {
-        self.stock.bytes() + self.accounts.bytes() + self.sent.bytes() + self.handed.bytes()
+        self.stock.bytes() + self.accounts.bytes() + self.sends.bytes() + self.pops.bytes()
     }
 
     /// Checks the memory limit for what a request adds.
@@ -82,7 +82,7 @@ impl Memory {
             Some(limit) if self.state_bytes() > limit => Err(faults::out_of_memory(
                 limit,
                 self.accounts.bytes(),
-                self.sent.bytes() + self.handed.bytes(),
+                self.sends.bytes() + self.pops.bytes(),
             )),
             _ => Ok(()),
         }
@@ -148,7 +148,7 @@ impl Memory {
                 answer.array(ids.len());
                 ids.into_iter().map(|id| answer.integer(id)).last().unwrap_or(Outcome::Ok)
             }
-            Reply::Handed(handed) => self.hand_out(&handed, answer),
+            Reply::HandedOut(handed) => self.hand_out(&handed, answer),
             Reply::Waits(interest) => return Flow::Waits(interest),
         })
     }
@@ -179,8 +179,8 @@ impl Rules for Memory {
 
     fn tick(&mut self, now: Millis, news: &mut Vec<News>) {
         self.clock = self.clock.max(now);
-        self.sent.forget(self.clock);
-        self.handed.forget(self.clock);
+        self.sends.forget(self.clock);
+        self.pops.forget(self.clock);
         while let Some((at, id)) = self.stock.due_alarm(self.clock) {
             self.ring(at, id, news);
         }

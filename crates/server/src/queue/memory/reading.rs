@@ -9,7 +9,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Pop, Selection};
 
 use super::message::{Lease, Message, Rank, State};
-use super::recent::Key;
+use super::recent::RequestKey;
 use super::stock::Queue;
 use super::{Memory, Reply};
 use crate::queue::answer::{Answer, Dead, Headers, MessageView};
@@ -18,7 +18,7 @@ use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Out
 
 /// The answer of a POP, with whole messages so that it can be given again after they are gone.
 #[derive(Clone)]
-pub(super) struct Handed {
+pub(super) struct HandedOut {
     copies: Vec<Snapshot>,
     /// Whether an array was asked for.
     many: bool,
@@ -41,15 +41,18 @@ impl Memory {
     ) -> Result<Outcome, Fault> {
         let found = self.find(self.interest(ask, selection)?, selection.count);
         let copies = found.into_iter().map(|id| self.snapshot(id)).collect();
-        Ok(self.hand_out(&Handed { copies, many: selection.count.is_some() }, answer))
+        Ok(self.hand_out(&HandedOut { copies, many: selection.count.is_some() }, answer))
     }
 
     pub(super) fn pop(&mut self, ask: Ask<'_>, pop: &Pop, news: &mut Vec<News>) -> Result<Reply, Fault> {
         let queue = self.named_queue(ask, &pop.select)?;
-        let key =
-            pop.request_id.map(|key| Key { account: ask.account, queue, text: ask.bytes_of(key).into() });
-        if let Some(first) = key.as_ref().and_then(|key| self.handed.get(key)) {
-            return Ok(Reply::Handed(first.clone()));
+        let key = pop.request_id.map(|key| RequestKey {
+            account: ask.account,
+            queue,
+            text: ask.bytes_of(key).into(),
+        });
+        if let Some(first) = key.as_ref().and_then(|key| self.pops.get(key)) {
+            return Ok(Reply::HandedOut(first.clone()));
         }
         if let (Some(sender), true) = (pop.select.sender, pop.block_ms > 0)
             && self.accounts.find(ask.bytes_of(sender)).is_none()
@@ -66,12 +69,12 @@ impl Memory {
             self.has_memory_to_remember()?;
         }
         let copies = found.into_iter().map(|id| self.take(ask.account, id, pop.lease_ms, news)).collect();
-        let handed = Handed { copies, many: pop.select.count.is_some() };
+        let handed = HandedOut { copies, many: pop.select.count.is_some() };
         if let (Some(key), false) = (key, handed.copies.is_empty()) {
             let bytes = handed.copies.iter().map(|copy| copy.message.bytes()).sum();
-            self.handed.remember(self.clock, key, handed.clone(), bytes);
+            self.pops.remember(self.clock, key, handed.clone(), bytes);
         }
-        Ok(Reply::Handed(handed))
+        Ok(Reply::HandedOut(handed))
     }
 
     pub(super) fn readable(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
@@ -85,7 +88,7 @@ impl Memory {
     }
 
     /// Writes the answer of a POP.
-    pub(super) fn hand_out(&self, handed: &Handed, answer: &mut Answer<'_>) -> Outcome {
+    pub(super) fn hand_out(&self, handed: &HandedOut, answer: &mut Answer<'_>) -> Outcome {
         match (handed.many, handed.copies.len()) {
             (false, 0) => return answer.null(),
             (true, 0) => return answer.empty(),

@@ -9,7 +9,7 @@ use crate::queue::rules::{AccountId, Millis, QueueId};
 
 /// A key, with its account and the queue in which it counts: in all, if the request named none.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct RequestKey {
     pub(super) account: AccountId,
     pub(super) queue: Option<QueueId>,
     pub(super) text: Box<[u8]>,
@@ -17,7 +17,7 @@ pub(super) struct Key {
 
 /// What was answered in the last ten minutes.
 pub(super) struct Recent<T> {
-    answers: HashMap<Key, T>,
+    answers: HashMap<RequestKey, T>,
     ends: VecDeque<End>,
     bytes: u64,
 }
@@ -25,7 +25,7 @@ pub(super) struct Recent<T> {
 /// When a key is dropped, and how many bytes of memory it takes with its answer.
 struct End {
     at: Millis,
-    key: Key,
+    key: RequestKey,
     bytes: u64,
 }
 
@@ -36,12 +36,12 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    pub(super) fn get(&self, key: &Key) -> Option<&T> {
+    pub(super) fn get(&self, key: &RequestKey) -> Option<&T> {
         self.answers.get(key)
     }
 
     /// Remembers the answer to a key that is not remembered yet. `bytes` is the size of the answer.
-    pub(super) fn remember(&mut self, now: Millis, key: Key, answer: T, bytes: u64) {
+    pub(super) fn remember(&mut self, now: Millis, key: RequestKey, answer: T, bytes: u64) {
         const PER_ANSWER: u64 = 320;
         let bytes = PER_ANSWER + key.text.len() as u64 + bytes;
         self.bytes += bytes;

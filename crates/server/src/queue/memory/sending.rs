@@ -7,7 +7,7 @@ use posthaste_wire::operation::{Recipient, Send};
 use posthaste_wire::span::Span;
 
 use super::message::{Message, State};
-use super::recent::Key;
+use super::recent::RequestKey;
 use super::{Memory, Reply};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, MessageId, News, QueueId, after};
@@ -15,12 +15,12 @@ use crate::queue::rules::{AccountId, Ask, MessageId, News, QueueId, after};
 impl Memory {
     pub(super) fn send(&mut self, ask: Ask<'_>, send: &Send, news: &mut Vec<News>) -> Result<Reply, Fault> {
         let queue = self.stock.expect_queue(ask.bytes_of(send.queue))?;
-        let key = send.dedup.map(|key| Key {
+        let key = send.dedup.map(|key| RequestKey {
             account: ask.account,
             queue: Some(queue),
             text: ask.bytes_of(key).into(),
         });
-        if let Some(first) = key.as_ref().and_then(|key| self.sent.get(key)) {
+        if let Some(first) = key.as_ref().and_then(|key| self.sends.get(key)) {
             return Ok(Reply::Integer(*first));
         }
         self.check_recipient(queue, ask, send.to)?;
@@ -42,7 +42,7 @@ impl Memory {
             }
         };
         if let Some(key) = key {
-            self.sent.remember(self.clock, key, answer, 0);
+            self.sends.remember(self.clock, key, answer, 0);
         }
         Ok(Reply::Integer(answer))
     }

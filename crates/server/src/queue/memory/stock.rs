@@ -172,7 +172,7 @@ impl Stock {
         Some(message)
     }
 
-    /// Returns the message whose alarm has been due longest, and since when. Lifting it turns the alarm off.
+    /// Returns the message whose alarm has been due longest, and since when. Removing it turns the alarm off.
     pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, MessageId)> {
         self.alarms.first().copied().filter(|(at, _)| *at <= now)
     }

@@ -4,6 +4,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Handle, Handles};
 
 use crate::queue::answer::Answer;
+use crate::queue::embedded::alarms::Alarm;
 use crate::queue::embedded::effect::{DeathNote, Effect};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, Place, Reason, State};
@@ -56,11 +57,10 @@ impl Embedded {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let held = self.held(account, handle);
-        let Some((place, deliveries, lease)) =
-            held.and_then(|message| Some((message.place, message.deliveries, *message.lease()?)))
-        else {
+        let Some((message, lease)) = held.and_then(|message| Some((message, *message.lease()?))) else {
             return Ok(answer.integer(0));
         };
+        let (place, deliveries) = (message.place, message.deliveries);
         self.reserve(RECORD_BYTES, Purpose::Remove)?;
         let lease = Lease { until: after(self.clock, lease_ms), ..lease };
         self.record(&Effect::Leased { place, lease, deliveries });
@@ -86,7 +86,7 @@ impl Embedded {
             } else if self.can_end_lease() {
                 news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
             } else {
-                self.stock.hold_up((at, place.id()));
+                self.stock.hold_up(Alarm { at, message: place.id() });
             }
         }
     }

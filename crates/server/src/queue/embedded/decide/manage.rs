@@ -88,7 +88,8 @@ impl Embedded {
     pub(super) fn redrive(
         &mut self,
         ask: Ask<'_>,
-        (from, to): (Span, Option<Span>),
+        from: Span,
+        to: Option<Span>,
         after: MessageId,
         answer: &mut Answer<'_>,
         news: &mut Vec<News>,

@@ -53,7 +53,7 @@ impl Embedded {
             }
             Operation::DeleteQueue { queue } => self.delete_queue(ask.bytes_of(*queue), answer, news),
             Operation::PurgeQueue { queue } => self.purge_queue(ask.bytes_of(*queue), answer),
-            Operation::Redrive { from, to, after } => self.redrive(ask, (*from, *to), *after, answer, news),
+            Operation::Redrive { from, to, after } => self.redrive(ask, *from, *to, *after, answer, news),
             Operation::ListQueues { after } => Ok(self.list_queues(*after, answer)),
             Operation::QueueInfo { queue } => self.queue_info(ask.bytes_of(*queue), answer),
             Operation::Peek(_) | Operation::Readable => self.show_latest(ask, answer),

@@ -97,12 +97,12 @@ pub enum Purpose {
 
 impl Purpose {
     /// Returns how many segments must stay ready.
-    fn left(self) -> usize {
+    fn spare_segments(self) -> usize {
         usize::from(self == Self::Add)
     }
 
     /// Returns how many bytes must stay free in a segment behind which none is ready.
-    fn kept(self, segment_bytes: u64) -> u64 {
+    fn spare_bytes(self, segment_bytes: u64) -> u64 {
         match self {
             Self::Remove => segment_bytes / 4,
             Self::Empty => segment_bytes / 8,
@@ -164,7 +164,8 @@ impl Log {
         if bytes > RESERVE_MAX {
             return Err(LogError::TooBig { bytes, bytes_max: RESERVE_MAX });
         }
-        let (left, kept) = (purpose.left(), purpose.kept(self.preparer.segment_bytes()));
+        let left = purpose.spare_segments();
+        let kept = purpose.spare_bytes(self.preparer.segment_bytes());
         self.preparer.wait_for(left)?;
         let size = self.active.size_for(bytes);
         if size + kept <= self.active.segment.capacity {
@@ -182,15 +183,15 @@ impl Log {
     /// Returns the wait for segments being made ready that `reserve` would have now; None if it would not wait.
     #[must_use]
     pub fn awaited(&self, bytes: u64, purpose: Purpose) -> Option<Awaited> {
-        let size = self.active.size_for(bytes) + purpose.kept(self.preparer.segment_bytes());
+        let size = self.active.size_for(bytes) + purpose.spare_bytes(self.preparer.segment_bytes());
         let moves_on = size > self.active.segment.capacity;
-        self.preparer.awaited(purpose.left() + usize::from(moves_on))
+        self.preparer.awaited(purpose.spare_segments() + usize::from(moves_on))
     }
 
     /// Returns whether even the smallest reservation for this purpose would fail at present.
     #[must_use]
     pub fn has_no_space(&self, purpose: Purpose) -> bool {
-        !self.preparer.has(purpose.left())
+        !self.preparer.has(purpose.spare_segments())
     }
 
     /// Returns how many bytes of records still fit into one segment; None unless the disk has no space for another.
