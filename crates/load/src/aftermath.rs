@@ -12,7 +12,7 @@ use crate::laws::{InteractiveLaw, Middleware};
 use crate::pace::Thought;
 use crate::report::{Generator, KindReport, Report, Response, TrafficReport, legible};
 use crate::run_options::RunOptions;
-use crate::tally::{Counts, Figures, LATENCY_MAX, Tally, Window, histogram};
+use crate::tally::{Counts, LATENCY_MAX, Tally, Window, WindowFigures, histogram};
 use crate::worker::Harvest;
 
 /// Share of the window above which a thread measured itself: it was busy, or busy and kept from the processor together.
@@ -153,20 +153,18 @@ pub(crate) fn report<B: Bench>(
 ) -> Report<B> {
     let options = bench.options();
     let duration_s = if cut_short { gathered.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
-    let total = gathered.tally.total();
-    let all = KindReport::of(&total, duration_s);
-    let requests = total.counts.served() + total.counts.errors;
-    let law =
-        InteractiveLaw::of(options, &total, duration_s, gathered.thought, &gathered.late, gathered.edges_ns);
-    let in_flight = in_flight(&total, duration_s);
-    let middleware = middleware_per_s.map(|counted| Middleware::of(counted, requests, duration_s, in_flight));
-    let mut invalid_because = doubts_of_generator(&gathered, &all);
+    let window = WindowFigures { total: gathered.tally.total(), duration_s };
+    let (all, counts) = (KindReport::of(&window.total, duration_s), window.total.counts);
+    let requests = window.answered();
+    let law = InteractiveLaw::of(options, &window, gathered.thought, &gathered.late, gathered.edges_ns);
+    let middleware = middleware_per_s.map(|counted_per_s| Middleware::of(counted_per_s, &window));
+    let mut invalid_because = doubts_of_generator(&gathered, &all.response);
     let bottleneck = !invalid_because.is_empty();
     let early = ended_early(options, duration_s, halt, cut_short);
     let failed_because = failures(&gathered, requests, early.as_deref());
     invalid_because.extend(early);
-    invalid_because.extend(doubts_of_pace(options, &gathered, &all, in_flight, duration_s));
-    invalid_because.extend(doubts_of_answers(&gathered, total.counts));
+    invalid_because.extend(doubts_of_pace(options, &gathered, &all.response, &window));
+    invalid_because.extend(doubts_of_answers(&gathered, counts));
     for failure in &failed_because {
         if !invalid_because.contains(failure) {
             invalid_because.push(failure.clone());
@@ -179,12 +177,12 @@ pub(crate) fn report<B: Bench>(
         warmup_s,
         duration_s,
         throughput_per_s: all.throughput_per_s,
-        errors_per_s: total.counts.errors as f64 / duration_s,
-        counts: total.counts,
+        errors_per_s: counts.errors as f64 / duration_s,
+        counts,
         errors_by_word: gathered.tally.error_words().clone(),
-        response: Response::of(&total.latency),
+        response: all.response,
         traffic: TrafficReport::of(gathered.tally.traffic, requests, duration_s),
-        in_flight_mean: in_flight,
+        in_flight_mean: window.in_flight_mean(),
         kinds: gathered
             .tally
             .kinds()
@@ -225,12 +223,10 @@ fn generator(gathered: &Gathered, requests: u64, bottleneck: bool) -> Generator 
 }
 
 /// Returns why the generator may have been the bottleneck; empty if it was not.
-fn doubts_of_generator(gathered: &Gathered, all: &KindReport) -> Vec<String> {
+fn doubts_of_generator(gathered: &Gathered, response: &Response) -> Vec<String> {
     let mut doubts = Vec::new();
     let late_us = gathered.late.value_at_quantile(0.99) as f64 / 1e3;
-    if gathered.late.len() >= LATE_COUNT_MIN
-        && late_us > LATE_US_MIN.max(LATE_SHARE_MAX * all.response.p50_us)
-    {
+    if gathered.late.len() >= LATE_COUNT_MIN && late_us > LATE_US_MIN.max(LATE_SHARE_MAX * response.p50_us) {
         doubts.push(format!(
             "requests were sent late, one in a hundred by more than {late_us:.0} us, although their clients were free: \
              use more --threads, or another machine"
@@ -276,9 +272,8 @@ fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt, cut_short: bool
 fn doubts_of_pace(
     bench: &RunOptions,
     gathered: &Gathered,
-    all: &KindReport,
-    in_flight: f64,
-    duration_s: f64,
+    response: &Response,
+    window: &WindowFigures,
 ) -> Option<String> {
     let rate = bench.total_rate()?;
     if gathered.behind as f64 > rate * BEHIND_S_MAX {
@@ -292,29 +287,24 @@ fn doubts_of_pace(
         ));
     }
     // A response time is counted when the answer arrives, so requests that wait at the end are in none.
-    let (waiting, due) = (gathered.waiting.len(), rate * duration_s);
+    let (waiting, due) = (gathered.waiting.len(), rate * window.duration_s);
+    let in_flight = window.in_flight_mean();
     if waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due {
         return Some(format!(
             "{waiting} of {due:.0} requests due were not answered at the end, {in_flight:.0} on average: the server did not \
              serve what was due, and response times do not hold how long these waited"
         ));
     }
-    let p999_us = all.response.p999_us;
+    let p999_us = response.p999_us;
     let overdue = gathered.waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
     // Of the answered requests one in a thousand took as long, too.
-    (overdue > 1 + all.counts.served() / 1000).then(|| {
+    (overdue > 1 + window.total.counts.served() / 1000).then(|| {
         format!(
             "{overdue} requests that were not answered at the end had waited by then for longer than p99.9, {:.1} ms, which \
              would be higher with them",
             p999_us / 1e3
         )
     })
-}
-
-/// Returns the average number of requests in flight, by Little's law; requests that end in errors are in flight like
-/// all others.
-fn in_flight(total: &Figures, duration_s: f64) -> f64 {
-    (total.counts.served() + total.counts.errors) as f64 * total.mean_ns() * 1e-9 / duration_s
 }
 
 /// Returns why the run is a failure, if it is one; of a run that ended before anything was measured, why it ended.
@@ -347,19 +337,4 @@ fn doubts_of_answers(gathered: &Gathered, counts: Counts) -> Vec<String> {
         doubts.push(format!("nothing was served: all {requests} answers were errors"));
     }
     doubts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dialogue::Outcome;
-
-    #[test]
-    fn errors_are_in_flight_too() {
-        let mut total = Figures::new(3);
-        total.record(Outcome::Ok, 100_000_000, 20);
-        total.record(Outcome::Error, 500_000_000, 20);
-        let in_flight = in_flight(&total, 4.0);
-        assert!((in_flight - 3.0).abs() < 0.01, "{in_flight}");
-    }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::pace::Thought;
 use crate::run_options::RunOptions;
-use crate::tally::Figures;
+use crate::tally::WindowFigures;
 
 /// The interactive response time law, X = N / (R + Z): what a closed loop must serve given its response and think times
 /// (Jain, The Art of Computer Systems Performance Analysis, 1991, section 33.5).
@@ -44,11 +44,10 @@ pub struct Middleware {
 }
 
 impl Middleware {
-    /// Compares the servers' count with that of the clients, who had `requests` answered within `duration_s` seconds
-    /// and `in_flight` of them under way on average.
+    /// Compares the servers' count with that of the clients in the same window.
     #[must_use]
-    pub fn of(counted_per_s: f64, requests: u64, duration_s: f64, in_flight: f64) -> Self {
-        let measured_per_s = requests as f64 / duration_s;
+    pub fn of(counted_per_s: f64, window: &WindowFigures) -> Self {
+        let (requests, measured_per_s) = (window.answered(), window.answered_per_s());
         // If the servers counted nothing there is nothing to divide by: any request counts as a difference of 100 %.
         let difference = match (counted_per_s > 0.0, requests) {
             (true, _) => measured_per_s / counted_per_s - 1.0,
@@ -56,7 +55,7 @@ impl Middleware {
             (false, _) => 1.0,
         };
         // At each edge: the requests in flight, and the request that asks for the count.
-        let at_edges = 2.0 * (in_flight + 1.0);
+        let at_edges = 2.0 * (window.in_flight_mean() + 1.0);
         let tolerance = DIFFERENCE_MAX + at_edges / requests.max(1) as f64;
         Self { counted_per_s, measured_per_s, difference, tolerance }
     }
@@ -90,13 +89,12 @@ impl InteractiveLaw {
     #[must_use]
     pub fn of(
         bench: &RunOptions,
-        total: &Figures,
-        duration_s: f64,
+        window: &WindowFigures,
         thought: Thought,
         late: &Histogram<u64>,
         edges_ns: i64,
     ) -> Option<Self> {
-        let answers = total.counts.served() + total.counts.errors;
+        let answers = window.answered();
         // With --requests clients stop one after the other, so N is not constant.
         if bench.total_rate().is_some() || bench.requests.is_some() || answers == 0 {
             return None;
@@ -104,16 +102,16 @@ impl InteractiveLaw {
         let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
         let late_us = if late.is_empty() { 0.0 } else { late.mean() / 1e3 };
         let think_us = thought.mean_us() + late_us;
-        let response_us = total.mean_ns() / 1e3;
-        let measured_per_s = answers as f64 / duration_s;
+        let response_us = window.total.mean_ns() / 1e3;
+        let measured_per_s = window.answered_per_s();
         let predicted_per_s = in_flight / ((response_us + think_us) * 1e-6);
         let difference = measured_per_s / predicted_per_s - 1.0;
         // Each client is in the middle of a cycle at both edges. The part of the cycle inside the window has the
         // deviation of a whole cycle when times are exponential, and less otherwise.
-        let fewest = (answers as f64).min(predicted_per_s * duration_s);
+        let fewest = (answers as f64).min(predicted_per_s * window.duration_s);
         let by_chance = DEVIATIONS_MAX * (2.0 * in_flight).sqrt() / fewest;
         // When all clients stand still together at an edge it is no matter of chance, but how long they did is known.
-        let by_edges = edges_ns.unsigned_abs() as f64 * 1e-9 / (in_flight * duration_s);
+        let by_edges = edges_ns.unsigned_abs() as f64 * 1e-9 / (in_flight * window.duration_s);
         let tolerance = DIFFERENCE_MAX + by_chance + by_edges;
         Some(Self { response_us, think_us, predicted_per_s, measured_per_s, difference, tolerance })
     }
@@ -140,10 +138,22 @@ impl fmt::Display for InteractiveLaw {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialogue::Outcome;
+    use crate::tally::{Figures, histogram};
+
+    /// A window in which so many requests were served, each in `response_ns`.
+    fn window(requests: u64, response_ns: u64, duration_s: f64) -> WindowFigures {
+        let mut total = Figures::new(3);
+        total.record(Outcome::Ok, response_ns, requests);
+        WindowFigures { total, duration_s }
+    }
 
     #[test]
     fn a_few_requests_at_the_edges_are_no_disagreement_and_one_in_fifty_of_many_is() {
-        let said = |requests: u64, counted: f64| Middleware::of(counted, requests, 1.0, 0.4).to_string();
+        // By Little's law 0.4 requests are in flight.
+        let said = |requests: u64, counted: f64| {
+            Middleware::of(counted, &window(requests, 400_000_000 / requests.max(1), 1.0)).to_string()
+        };
         assert!(said(97, 100.0).contains("they agree"));
         assert!(said(97, 110.0).contains("THEY DISAGREE"));
         assert!(said(100_000, 98_000.0).contains("THEY DISAGREE"));
@@ -159,11 +169,9 @@ mod tests {
             run: RunOptions,
         }
         let Line { run } = clap::Parser::parse_from(["bench", "--clients", "16", "--think", "1h"]);
-        let mut figures = Figures::new(3);
-        figures.record(crate::dialogue::Outcome::Ok, 1_000_000, 1);
         let mut thought = Thought::default();
         thought.add(3_600_000_000_000);
-        let law = InteractiveLaw::of(&run, &figures, 1.0, thought, &crate::tally::histogram(3), 0);
+        let law = InteractiveLaw::of(&run, &window(1, 1_000_000, 1.0), thought, &histogram(3), 0);
         assert!(law.expect("a closed loop").holds());
     }
 
@@ -176,11 +184,9 @@ mod tests {
         }
         let Line { run } = clap::Parser::parse_from(["bench", "--clients", "10"]);
         let holds_with = |edges_ns: i64, answers: u64, measured_s: f64| {
-            let mut figures = Figures::new(3);
             // Ten clients, a millisecond each: 10,000 in a second.
-            figures.record(crate::dialogue::Outcome::Ok, 1_000_000, answers);
-            let late = crate::tally::histogram(3);
-            let law = InteractiveLaw::of(&run, &figures, measured_s, Thought::default(), &late, edges_ns);
+            let window = window(answers, 1_000_000, measured_s);
+            let law = InteractiveLaw::of(&run, &window, Thought::default(), &histogram(3), edges_ns);
             law.expect("a closed loop").holds()
         };
         let holds = |answers: u64, measured_s: f64| holds_with(0, answers, measured_s);

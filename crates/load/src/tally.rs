@@ -132,6 +132,36 @@ impl Figures {
     }
 }
 
+/// What was measured in one window: requests of all kinds together.
+#[derive(Clone, Debug)]
+pub struct WindowFigures {
+    /// Counts and response times.
+    pub total: Figures,
+    /// Length of the window, in seconds.
+    pub duration_s: f64,
+}
+
+impl WindowFigures {
+    /// Returns the number of requests that were answered, with errors too.
+    #[must_use]
+    pub const fn answered(&self) -> u64 {
+        self.total.counts.served() + self.total.counts.errors
+    }
+
+    /// Returns the number of requests that were answered per second, with errors too.
+    #[must_use]
+    pub fn answered_per_s(&self) -> f64 {
+        self.answered() as f64 / self.duration_s
+    }
+
+    /// Returns the mean number of requests in flight, by Little's law; requests that end in errors are in flight like
+    /// all others.
+    #[must_use]
+    pub fn in_flight_mean(&self) -> f64 {
+        self.answered() as f64 * self.total.mean_ns() * 1e-9 / self.duration_s
+    }
+}
+
 /// One thread's counts.
 #[derive(Clone, Debug)]
 pub struct Tally {
@@ -255,6 +285,15 @@ mod tests {
         assert_eq!(total.latency.len(), 1);
         assert!((total.mean_ns() - 5_500.0).abs() < 10.0, "but of all answers' mean they are part");
         assert_eq!(tally.error_words().get("BUSY"), Some(&1));
+    }
+
+    #[test]
+    fn errors_are_in_flight_too() {
+        let mut total = Figures::new(3);
+        total.record(Outcome::Ok, 100_000_000, 20);
+        total.record(Outcome::Error, 500_000_000, 20);
+        let in_flight = WindowFigures { total, duration_s: 4.0 }.in_flight_mean();
+        assert!((in_flight - 3.0).abs() < 0.01, "{in_flight}");
     }
 
     #[test]
