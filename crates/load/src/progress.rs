@@ -2,9 +2,10 @@
 
 use std::io::{Write as _, stderr};
 use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+
+use posthaste_measure::lock;
 
 use crate::tally::{Counts, Figures};
 
@@ -30,7 +31,7 @@ impl Live {
 
     /// Adds a thread's figures, and resets them.
     pub(crate) fn take(&self, figures: &mut Figures) {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).absorb(figures);
+        lock(&self.figures).absorb(figures);
         figures.reset();
     }
 
@@ -50,7 +51,7 @@ impl Live {
     }
 
     fn line(&self, since_start: Duration, since_last: Duration) -> String {
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut figures = lock(&self.figures);
         let per_s = figures.counts.served() as f64 / since_last.as_secs_f64().max(1e-9);
         let micros = |q| figures.latency.value_at_quantile(q) as f64 / 1e3;
         let (p50, p99) = (micros(0.5), micros(0.99));

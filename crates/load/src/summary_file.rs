@@ -3,7 +3,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use posthaste_measure::lock;
 
 use crate::error::LoadError;
 
@@ -66,7 +68,7 @@ impl SummaryFile {
 }
 
 fn unwritten(change: impl FnOnce(&mut Vec<PathBuf>)) {
-    change(&mut UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner));
+    change(&mut lock(&UNWRITTEN));
 }
 
 /// Writes a new file beside the earlier one and renames it over that. What is no regular file, such as a terminal, is

@@ -28,6 +28,7 @@ pub use backlog::Backlog;
 pub use clock::{Clock, ClockPair, Hand};
 pub use distribution::{Distribution, LatencySummary};
 pub use figures::{Figures, KindFigures, Named, Window};
+pub use lock::lock;
 pub use meter::{Meter, WindowEnd};
 pub use record::{Ended, Event, Events, Record, RecordError, RunInfo, cpu_ticks};
 pub use recorder::Recorder;

@@ -1,8 +1,9 @@
 //! A client of the queue tier: requests of a program out as RESP, answers counted and, with `--check`, inspected.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
+use posthaste_measure::lock;
 use posthaste_wire::reply::{Item, Shape, Skip, Value, skip};
 
 use crate::dialogue::{Answer, Dialogue, Outcome};
@@ -41,7 +42,7 @@ pub(crate) struct Audit {
 impl Audit {
     fn hand_over(&mut self) {
         if self.inspector.has_news() {
-            self.inspector.hand_over(&mut self.ledger.lock().unwrap_or_else(PoisonError::into_inner));
+            self.inspector.hand_over(&mut lock(&self.ledger));
         }
     }
 }

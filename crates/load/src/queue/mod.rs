@@ -19,8 +19,9 @@ pub mod twelve_step;
 pub mod workload;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use posthaste_measure::lock;
 use serde::Serialize;
 
 use crate::address::{Address, BlockingStream};
@@ -137,7 +138,7 @@ impl Bench for QueueBench {
 
     fn shared(&self, ground: &Ground) -> Desk {
         let audit = ground.ledger.as_ref().map(|ledger| {
-            let allows_foreign = ledger.lock().unwrap_or_else(PoisonError::into_inner).allows_foreign();
+            let allows_foreign = lock(ledger).allows_foreign();
             let inspector =
                 Inspector::new(ground.run, self.connect.len(), shared_queues(self), allows_foreign);
             Audit { inspector, ledger: Arc::clone(ledger) }

@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 
 use fastrand::Rng;
+use posthaste_measure::lock;
 use posthaste_wire::reply::{self, Reply, Skip};
 
 use super::ledger::Asker;
 use super::plan::{MS, one_of};
 use super::requests::{ACCOUNTS, Draft, Drawer, Expected, Note, array};
-use super::wire::{self, Shared};
+use super::wire::Shared;
 use super::world::{Event, Name, Phase, World};
 
 /// Requests that a client leaves unanswered at most.
@@ -209,7 +210,7 @@ impl Client {
             world.count("requests", 1);
         }
         world.note(format_args!("client {} sends {:?}", self.index, String::from_utf8_lossy(&bytes)));
-        wire::lock(&connection.line).send(world, &bytes);
+        lock(&connection.line).send(world, &bytes);
     }
 
     /// Ends the connection, in one way or another.
@@ -219,14 +220,14 @@ impl Client {
             0 => {
                 world.count("resets", 1);
                 world.note(format_args!("client {} breaks its connection", self.index));
-                wire::lock(&connection.line).reset(world);
+                lock(&connection.line).reset(world);
                 self.end(world);
             }
             1 => {
                 world.count("half closes", 1);
                 world.note(format_args!("client {} sends no more", self.index));
                 connection.manner = Manner::HalfClosed;
-                wire::lock(&connection.line).shut(world);
+                lock(&connection.line).shut(world);
             }
             _ => {
                 connection.manner = Manner::AsksForEnd;
@@ -239,7 +240,7 @@ impl Client {
     /// The connection is over.
     fn end(&mut self, world: &World) {
         let Some(connection) = self.connection.take() else { return };
-        wire::lock(&connection.line).close(world);
+        lock(&connection.line).close(world);
         world.minutes().close(connection.number);
         connection.asked.iter().for_each(|asked| world.ledger().doubt(&asked.note));
         self.act_within(world, 2 * MS + world.plan.think_ns);
@@ -255,12 +256,12 @@ impl Client {
         let Some(connection) = self.connection.as_mut().filter(|connection| connection.id == id) else {
             return;
         };
-        if !wire::lock(&connection.line).has_news() {
+        if !lock(&connection.line).has_news() {
             return;
         }
         let is_slow = self.dice.u64(..1_000) < world.slowness();
         let most = if is_slow { self.dice.usize(0..40) } else { usize::MAX };
-        let found = wire::lock(&connection.line).take(world, most);
+        let found = lock(&connection.line).take(world, most);
         connection.input.extend_from_slice(&found.bytes);
         if is_slow {
             world.schedule(self.dice.u64(..50 * MS), Event::Read(self.index, id));
@@ -317,7 +318,7 @@ impl Client {
             if is_broken { ", broken" } else { "" }
         ));
         let is_condemned = world.is_condemned(connection.number);
-        let is_excused = wire::lock(&connection.line).is_excused;
+        let is_excused = lock(&connection.line).is_excused;
         if !is_excused && !is_condemned {
             let (manner, lacks) = (connection.manner, self.lacks());
             assert!(!is_broken, "the server broke the connection: {lacks:?}");
@@ -388,7 +389,7 @@ impl Connection {
     /// Who waits for a message is not told that there is none before their time is over.
     fn check_wait(&self, world: &World, asked: &Asked, is_empty: bool) {
         let Note::Pop { block_ms, .. } = asked.note else { return };
-        if is_empty && self.manner != Manner::HalfClosed && !wire::lock(&self.line).is_excused {
+        if is_empty && self.manner != Manner::HalfClosed && !lock(&self.line).is_excused {
             let waited = world.now() - asked.at;
             assert!(waited + MS >= block_ms * MS, "a pop that waits {block_ms} ms gave up after {waited} ns");
         }

@@ -5,10 +5,10 @@
 //! connection's output and the wire.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, lock};
 use posthaste_server::path::bundle::{Address, Bundle};
 use posthaste_server::path::worker::{Batch, Store};
 use posthaste_server::queue::answer::Answer;
@@ -98,7 +98,7 @@ impl Desk {
     }
 
     fn truth(&self) -> MutexGuard<'_, Truth> {
-        self.truth.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.truth)
     }
 
     fn before(&self, batch: &mut Batch) {

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, lock};
 use posthaste_server::path::local::Local;
 use posthaste_server::path::worker::Store;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
@@ -16,7 +16,6 @@ use super::desk::Desk;
 use super::disk::Drive;
 use super::plan::{MS, StoreKind, Trouble};
 use super::process::Process;
-use super::wire;
 use super::witness::Witness;
 use super::world::{BEGIN_UNIX_NS, Event, World};
 
@@ -80,7 +79,7 @@ impl World {
         };
         *self.drive.borrow_mut() = drive;
         let lines = self.lines.borrow().clone();
-        lines.iter().for_each(|line| wire::lock(line).lose_server(self, crash == Crash::Kill));
+        lines.iter().for_each(|line| lock(line).lose_server(self, crash == Crash::Kill));
         if self.plan.store == StoreKind::Memory {
             self.forget_all();
         }
@@ -105,7 +104,7 @@ impl World {
         self.count("stops", 1);
         self.note(format_args!("SIGTERM"));
         process.stops_since.set(Some(self.now()));
-        self.lines.borrow().iter().for_each(|line| wire::lock(line).is_excused = true);
+        self.lines.borrow().iter().for_each(|line| lock(line).is_excused = true);
         process.house.mailboxes[0].stop();
     }
 

@@ -8,12 +8,12 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use posthaste_measure::lock;
 use posthaste_server::path::waiting_line::Taken;
 
 use super::mutants::Mutant;
 use super::plan::MS;
 use super::process::Doing;
-use super::wire;
 use super::world::{BEGIN_UNIX_NS, Event, Phase, World};
 
 /// Who can take a step.
@@ -192,7 +192,7 @@ impl World {
             Event::Read(client, line) => self.clients[client].borrow_mut().read(self, line),
             Event::Land(line, upwards) => {
                 let line = Arc::clone(&self.lines.borrow()[line]);
-                wire::lock(&line).land(self, upwards);
+                lock(&line).land(self, upwards);
             }
             Event::Happen(trouble) => self.trouble(trouble),
             Event::Start => self.start(),

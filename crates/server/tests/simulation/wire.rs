@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mio::Token;
+use posthaste_measure::lock;
 use posthaste_server::front::accept::Wire;
 use posthaste_server::front::readiness::Readiness;
 
@@ -52,11 +53,6 @@ pub(crate) struct Line {
 
 /// A connection, as both ends and the world know it.
 pub(crate) type Shared = Arc<Mutex<Line>>;
-
-/// Locks one.
-pub(crate) fn lock(line: &Shared) -> MutexGuard<'_, Line> {
-    line.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a client finds when it reads.
 pub(crate) struct Found {

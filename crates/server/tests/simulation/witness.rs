@@ -1,7 +1,8 @@
 //! A store that is watched: every call goes to the real one, and the [`Truth`] is asked the same.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use posthaste_measure::lock;
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::rules::{AccountId, Ask, Commit, Flow, Interest, Millis, News, Outcome, Rules};
 use posthaste_wire::fault::{Fault, Word};
@@ -28,7 +29,7 @@ impl<R: Rules> Witness<R> {
     }
 
     fn truth(&self) -> MutexGuard<'_, Truth> {
-        self.truth.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.truth)
     }
 
     /// What a pop that waits goes on waiting for, though its message is there.

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fastrand::Rng;
-use posthaste_measure::Hand;
+use posthaste_measure::{Hand, lock};
 use posthaste_server::front::accept::Socket;
 use posthaste_server::front::readiness::Readiness;
 
@@ -23,7 +23,7 @@ use super::plan::{Plan, Trouble};
 use super::process::Process;
 use super::trace::{Counts, Trace};
 use super::truth::Truth;
-use super::wire::{self, End, Line, Shared};
+use super::wire::{End, Line, Shared};
 
 /// When the server's first process starts, on the wall clock.
 pub(super) const BEGIN_UNIX_NS: u64 = 1_700_000_000_000_000_000;
@@ -200,7 +200,7 @@ impl World {
     }
 
     pub(super) fn truth(&self) -> MutexGuard<'_, Truth> {
-        self.truth.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.truth)
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -316,8 +316,7 @@ impl World {
     /// What a network thread is told now. Who has left meanwhile is told of no more, as with a closed descriptor.
     pub(super) fn told(&self, told: Vec<(usize, usize, Readiness)>) -> Vec<(usize, Readiness)> {
         let lines = self.lines.borrow();
-        let is_there =
-            |(id, slot, _): &(usize, usize, Readiness)| wire::lock(&lines[*id]).slot() == Some(*slot);
+        let is_there = |(id, slot, _): &(usize, usize, Readiness)| lock(&lines[*id]).slot() == Some(*slot);
         told.into_iter().filter(is_there).map(|(_, slot, told)| (slot, told)).collect()
     }
 }

@@ -8,11 +8,11 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use posthaste_measure::{Clock, Ending, Meter, Scheme};
+use posthaste_measure::{Clock, Ending, Meter, Scheme, lock};
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::authenticator::Authenticator;
 use posthaste_server::clients::Clients;
@@ -61,7 +61,7 @@ impl Standing {
     }
 
     fn empty(&self) {
-        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Memory::new(RECEIPTS);
+        *lock(&self.store) = Memory::new(RECEIPTS);
         self.now.store(MORNING, Ordering::Relaxed);
     }
 

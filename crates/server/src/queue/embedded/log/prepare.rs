@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use posthaste_measure::lock;
+
 use super::disk::Disk;
 use super::error::LogError;
 use super::segment::{FIRST_FRAME, Segment, file_name};
@@ -203,7 +205,7 @@ impl Drop for Preparer {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn run(&self) {
