@@ -20,15 +20,16 @@ pub(crate) struct Stand {
 /// A row of messages, ordered by `K`.
 #[derive(Debug)]
 pub(crate) struct Row<K> {
-    places: Vec<Place<K>>,
+    entries: Vec<Entry<K>>,
 }
 
+/// One message of a row.
 #[derive(Debug)]
-struct Place<K> {
+struct Entry<K> {
     key: K,
-    /// Index of the message at this place.
+    /// Index of the message.
     own: u32,
-    /// The longest stand of this place and all before it; until [`Row::finish`] runs, this place's own.
+    /// The longest stand of this entry and all before it; until [`Row::finish`] runs, this entry's own.
     longest: Stand,
     /// The longest stand so far by a sender other than that of `longest`.
     other: Option<Stand>,
@@ -36,42 +37,42 @@ struct Place<K> {
 
 impl<K> Default for Row<K> {
     fn default() -> Self {
-        Self { places: Vec::new() }
+        Self { entries: Vec::new() }
     }
 }
 
 impl<K: Ord + Copy> Row<K> {
     /// Adds a message; call [`Row::finish`] after the last one.
     pub(crate) fn push(&mut self, key: K, stand: Stand) {
-        self.places.push(Place { key, own: stand.message, longest: stand, other: None });
+        self.entries.push(Entry { key, own: stand.message, longest: stand, other: None });
     }
 
     /// Sorts the row and computes the longest stands, once all messages have been added.
     pub(crate) fn finish(&mut self) {
-        self.places.sort_by_key(|place| place.key);
-        for i in 1..self.places.len() {
-            let (before, own) = (&self.places[i - 1], self.places[i].longest);
+        self.entries.sort_by_key(|entry| entry.key);
+        for i in 1..self.entries.len() {
+            let (before, own) = (&self.entries[i - 1], self.entries[i].longest);
             let (longest, other) = lengthened(before.longest, before.other, own);
-            (self.places[i].longest, self.places[i].other) = (longest, other);
+            (self.entries[i].longest, self.entries[i].other) = (longest, other);
         }
     }
 
     /// Returns how many messages come before `key`.
     pub(crate) fn before(&self, key: K) -> usize {
-        self.places.partition_point(|place| place.key < key)
+        self.entries.partition_point(|entry| entry.key < key)
     }
 
     /// Returns the messages of the first `count`, last first, as long as one of those that remain stood until after
     /// `time`.
     pub(crate) fn back_from(&self, count: usize, time: Time) -> impl Iterator<Item = u32> {
-        let places = self.places[..count].iter().rev();
-        places.take_while(move |place| place.longest.until > time).map(|place| place.own)
+        let entries = self.entries[..count].iter().rev();
+        entries.take_while(move |entry| entry.longest.until > time).map(|entry| entry.own)
     }
 
     /// Returns the message that stood longest of the first `count`, without those that `not_from` sent.
     pub(crate) fn longest(&self, count: usize, not_from: Option<Name>) -> Option<Stand> {
-        let place = self.places.get(count.checked_sub(1)?)?;
-        if not_from == Some(place.longest.sender) { place.other } else { Some(place.longest) }
+        let entry = self.entries.get(count.checked_sub(1)?)?;
+        if not_from == Some(entry.longest.sender) { entry.other } else { Some(entry.longest) }
     }
 }
 

@@ -18,8 +18,14 @@ struct Line {
     priority: u8,
 }
 
-/// A place in a connection's order: operation, body.
-type Place = (u32, u32);
+/// Position of a message in the order of its connection's sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Position {
+    /// Number of the operation on its connection.
+    operation: u32,
+    /// Index of the message among those that the operation sent.
+    body: u32,
+}
 
 /// The messages of all connections, each in the order in which it sent them.
 #[derive(Debug, Default)]
@@ -29,7 +35,7 @@ pub(super) struct Lines {
 
 #[derive(Debug, Default)]
 struct Sent {
-    row: Row<Place>,
+    row: Row<Position>,
     /// Times of acknowledgement, in the same order, which never fall: answers come in the order of requests.
     acked: Vec<Time>,
 }
@@ -42,7 +48,7 @@ impl Lines {
             if message.attempts == 1 && message.stands() {
                 let stand = Stand { until: message.hidden_from, sender: message.sender, message: number };
                 let sent = lines.rows.entry(line(message, message.send.to)).or_default();
-                sent.row.push(place(message), stand);
+                sent.row.push(position(message), stand);
                 let last = sent.acked.last().copied().unwrap_or(0);
                 sent.acked.push(message.acked.max(last));
             }
@@ -56,7 +62,7 @@ impl Lines {
         let recipients = [Some(None), (!select.broadcast).then_some(Some(op.account))];
         recipients.into_iter().flatten().find_map(|to| {
             let sent = self.rows.get(&line(message, to)).filter(|_| message.attempts == 1)?;
-            let sent_before = sent.row.before(place(message));
+            let sent_before = sent.row.before(position(message));
             let acked_before = sent.acked.partition_point(|acked| *acked < op.begin);
             let stand = sent.row.longest(sent_before.min(acked_before), None)?;
             (stand.until > op.end).then_some(stand.message)
@@ -68,6 +74,6 @@ fn line(message: &message::Message<'_>, to: Option<Name>) -> Line {
     Line { client: message.at.client, queue: message.send.queue, to, priority: message.send.priority }
 }
 
-fn place(message: &Message<'_>) -> Place {
-    (message.at.number, message.index)
+fn position(message: &Message<'_>) -> Position {
+    Position { operation: message.at.number, body: message.index }
 }

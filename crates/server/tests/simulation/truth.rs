@@ -16,8 +16,8 @@ use posthaste_wire::operation::{Operation, Selection};
 use super::sights::{asked, first_id, ids, names, sights};
 use super::world::world;
 
-/// Which request, for as long as its bundle lives.
-type Place = usize;
+/// Identity of a request: where its operation lies in memory, which is its own for as long as its bundle lives.
+type RequestId = usize;
 
 /// Something that changed the truth.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ struct Happened {
 
 /// A pop that waits.
 struct Parked {
-    place: Place,
+    request: RequestId,
     interest: Interest,
     until: Millis,
     account: AccountId,
@@ -45,8 +45,8 @@ struct Parked {
 }
 
 /// A request that is being executed.
-struct Met {
-    place: Place,
+struct Executing {
+    request: RequestId,
     address: Address,
     /// How much of the time that it may wait is over.
     waited: Millis,
@@ -72,7 +72,7 @@ pub(crate) struct Truth {
     /// The batch has got past the point where waits whose time is over are ended; or whoever waits is told that the store
     /// takes nothing now.
     has_ended_waits: bool,
-    places: Vec<Met>,
+    executing: Vec<Executing>,
     left: Vec<Address>,
 }
 
@@ -101,7 +101,7 @@ impl Truth {
             is_fresh: true,
             parked: Vec::new(),
             has_ended_waits: true,
-            places: Vec::new(),
+            executing: Vec::new(),
             left: Vec::new(),
         }
     }
@@ -110,7 +110,7 @@ impl Truth {
     pub(crate) fn restart(&mut self) {
         (self.sealed, self.has_failed, self.is_fresh) = (None, false, true);
         self.parked.clear();
-        self.places.clear();
+        self.executing.clear();
         self.left.clear();
     }
 
@@ -146,7 +146,7 @@ impl Truth {
 
     /// A request was decided: whether it was decided so.
     pub(crate) fn decide(&mut self, ask: Ask<'_>, done: &Done<'_>) {
-        let place: Place = std::ptr::from_ref(ask.operation).addr();
+        let request = request_id(ask.operation);
         let shown = String::from_utf8_lossy(&done.answer[..done.answer.len().min(60)]);
         let (kind, account) = (ask.operation.kind(), ask.account);
         world().note(format_args!("decided {kind:?} of account {account}: {:?} {shown:?}", done.flow));
@@ -157,13 +157,13 @@ impl Truth {
         if done.answer.starts_with(b"-STORE") {
             self.store.tick(self.now, &mut news);
             self.note(Event::Time, done.receipts);
-            self.unpark(place);
+            self.unpark(request);
             return world().count("STORE errors", 1);
         }
-        if self.parked.iter().all(|parked| parked.place != place) {
+        if self.parked.iter().all(|parked| parked.request != request) {
             self.end_waits();
         }
-        let ahead = self.whoever_is_passed_over(place, done);
+        let ahead = self.whoever_is_passed_over(request, done);
         let mut out = Answer::new(&mut answer, done.protocol);
         let flow = self.store.execute(self.now, ask, &mut out, &mut news);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -179,7 +179,7 @@ impl Truth {
             };
             self.note(event, done.receipts);
         }
-        self.park(place, ask, flow);
+        self.park(request, ask, flow);
     }
 
     /// A read was answered on the spot.
@@ -242,21 +242,24 @@ impl Truth {
     /// A bundle is about to be executed, at this stamp.
     pub(crate) fn meet(&mut self, bundle: &Bundle, stamp: u64) {
         let address = bundle.address;
-        self.places.extend(places(bundle).map(|place| Met { place, address, waited: 0 }));
+        self.executing.extend(requests(bundle).map(|request| Executing { request, address, waited: 0 }));
         if let Some(Operation::Pop(pop)) = bundle.requests.first().map(|request| &request.operation) {
             // As if it began to wait long after the epoch.
             let now = 1 << 40;
             let waited = now + pop.block_ms + 1 - bundle.gives_up_at(now, stamp);
-            let first = places(bundle).next();
-            self.places.iter_mut().filter(|met| Some(met.place) == first).for_each(|met| met.waited = waited);
+            let first = requests(bundle).next();
+            self.executing
+                .iter_mut()
+                .filter(|one| Some(one.request) == first)
+                .for_each(|one| one.waited = waited);
         }
     }
 
     /// A bundle is answered.
     pub(crate) fn part(&mut self, bundle: &Bundle) {
-        for place in places(bundle) {
-            self.unpark(place);
-            self.places.retain(|met| met.place != place);
+        for request in requests(bundle) {
+            self.unpark(request);
+            self.executing.retain(|one| one.request != request);
         }
     }
 
@@ -275,12 +278,12 @@ impl Truth {
         !self.left.is_empty()
     }
 
-    fn park(&mut self, place: Place, ask: Ask<'_>, flow: Flow) {
-        let is_parked = self.parked.iter().any(|parked| parked.place == place);
+    fn park(&mut self, request: RequestId, ask: Ask<'_>, flow: Flow) {
+        let is_parked = self.parked.iter().any(|parked| parked.request == request);
         match (flow, ask.operation) {
             (Flow::Waits(interest), Operation::Pop(pop)) if !is_parked => {
-                let met = self.places.iter().find(|met| met.place == place);
-                let (address, waited) = (met.map(|met| met.address), met.map_or(0, |met| met.waited));
+                let found = self.executing.iter().find(|one| one.request == request);
+                let (address, waited) = (found.map(|one| one.address), found.map_or(0, |one| one.waited));
                 if address.is_some_and(|address| self.left.contains(&address)) {
                     return;
                 }
@@ -288,32 +291,32 @@ impl Truth {
                 world().note(format_args!("it waits: {address:?} {:?}", pop));
                 let until = self.now + pop.block_ms + 1 - waited;
                 let (account, bytes, select) = (ask.account, ask.bytes.to_vec(), pop.select);
-                self.parked.push(Parked { place, interest, until, account, bytes, select });
+                self.parked.push(Parked { request, interest, until, account, bytes, select });
             }
-            (Flow::Done(_), _) => self.unpark(place),
+            (Flow::Done(_), _) => self.unpark(request),
             _ => {}
         }
     }
 
-    /// What the pop in this place waits for.
+    /// Returns what this pop waits for; None if it does not wait.
     pub(crate) fn waits_for(&self, operation: &Operation) -> Option<Interest> {
-        let place: Place = std::ptr::from_ref(operation).addr();
-        self.parked.iter().find(|parked| parked.place == place).map(|parked| parked.interest)
+        let request = request_id(operation);
+        self.parked.iter().find(|parked| parked.request == request).map(|parked| parked.interest)
     }
 
     /// The connection of one of them.
     pub(crate) fn someone_who_waits(&self) -> Option<Address> {
-        let place = self.parked.first()?.place;
-        self.places.iter().find(|met| met.place == place).map(|met| met.address)
+        let request = self.parked.first()?.request;
+        self.executing.iter().find(|one| one.request == request).map(|one| one.address)
     }
 
-    fn unpark(&mut self, place: Place) {
-        self.parked.retain(|parked| parked.place != place);
+    fn unpark(&mut self, request: RequestId) {
+        self.parked.retain(|parked| parked.request != request);
     }
 
     /// A pop that waited has got a message: one that came before it and would take the same.
-    fn whoever_is_passed_over(&mut self, place: Place, done: &Done<'_>) -> Option<Selection> {
-        let before = self.parked.iter().position(|parked| parked.place == place)?;
+    fn whoever_is_passed_over(&mut self, request: RequestId, done: &Done<'_>) -> Option<Selection> {
+        let before = self.parked.iter().position(|parked| parked.request == request)?;
         if done.flow != Flow::Done(Outcome::Ok) {
             return None;
         }
@@ -447,9 +450,14 @@ impl Truth {
     }
 }
 
-/// The places of a bundle's requests.
-fn places(bundle: &Bundle) -> impl Iterator<Item = Place> {
-    bundle.requests.iter().map(|request| std::ptr::from_ref(&request.operation).addr())
+/// Returns the identity of the request with this operation.
+fn request_id(operation: &Operation) -> RequestId {
+    std::ptr::from_ref(operation).addr()
+}
+
+/// Returns the identities of a bundle's requests.
+fn requests(bundle: &Bundle) -> impl Iterator<Item = RequestId> {
+    bundle.requests.iter().map(|request| request_id(&request.operation))
 }
 
 /// News as texts; there is no order between them.
