@@ -33,22 +33,22 @@ use posthaste_server::time::Time;
 use posthaste_wire::command::Kind;
 use posthaste_wire::fault::Fault;
 
-/// Largest body.
+/// Largest body that the tier accepts, in bytes.
 pub(crate) const MESSAGE_BYTES: usize = 1000;
-/// Requests of one connection that travel together: few, so that pipelines are cut.
+/// Most requests of one connection in a bundle: few, so that pipelines are cut.
 const BUNDLE_REQUESTS: usize = 8;
-/// Requests that may wait: few, so that some are told that the line is full.
+/// Most requests in the waiting line: few, so that some are refused because it is full.
 const LINE_REQUESTS: usize = 20;
-/// What a worker takes at once.
+/// Most requests that a worker takes in one batch.
 const BATCH: usize = 16;
 const CONNECTIONS: usize = 16;
-/// Turns in which the longest story of requests, one at a time, is over.
+/// Number of turns after which even the longest story, one request at a time, is over.
 const TURNS: usize = 10_000;
-/// One o'clock, so to speak.
+/// Time of the store at the beginning, in milliseconds; any time would do.
 const MORNING: Millis = 1_000_000;
 const RECEIPTS: u64 = 7;
 
-/// The plain store with a clock of its own; it can be emptied.
+/// The plain store, with a clock that the test sets; it can be emptied.
 #[derive(Clone)]
 struct Standing {
     store: Arc<Mutex<Memory>>,
@@ -110,7 +110,7 @@ impl Rules for Standing {
     }
 }
 
-/// A network thread with its line and its worker, before any store.
+/// A network thread with its waiting line and its worker, in front of any store.
 pub(crate) struct Thread {
     pub(crate) house: Arc<House>,
     pub(crate) worker: Worker,
@@ -119,20 +119,20 @@ pub(crate) struct Thread {
     batch: usize,
 }
 
-/// How much it holds.
+/// Bounds of a [`Thread`].
 pub(crate) struct Bounds {
-    /// Connections.
+    /// Most connections.
     pub(crate) connections: usize,
-    /// Requests of one connection that travel together.
+    /// Most requests of one connection in a bundle.
     pub(crate) bundle: usize,
-    /// Requests that may wait.
+    /// Most requests in the waiting line.
     pub(crate) line: usize,
-    /// What a worker takes at once.
+    /// Most requests that the worker takes in one batch.
     pub(crate) batch: usize,
 }
 
 impl Thread {
-    /// Before this store.
+    /// Creates a thread in front of this store.
     pub(crate) fn before(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -168,7 +168,7 @@ impl Thread {
         Self { house, worker, network, events: Events::with_capacity(64), batch: bounds.batch }
     }
 
-    /// A client, if there is a place for it.
+    /// Connects a client; None if there are too many connections.
     pub(crate) fn connect(&self) -> Option<UnixStream> {
         let (ours, socket) = pair();
         let arrival = self.house.gate.admit(socket).ok()?;
@@ -176,7 +176,7 @@ impl Thread {
         Some(ours)
     }
 
-    /// A client inside of the process, as HTTP is one.
+    /// Connects a client inside of the process, as HTTP does.
     pub(crate) fn connect_inside(&self) -> UnixStream {
         let (ours, socket) = pair();
         let arrival = self.house.gate.admit_inside(socket, None);
@@ -184,12 +184,12 @@ impl Thread {
         ours
     }
 
-    /// A turn of the network thread.
+    /// Runs one turn of the network thread.
     pub(crate) fn turn(&mut self) {
         self.network.step(&mut self.events, Some(Duration::ZERO)).expect("events");
     }
 
-    /// A turn of the worker, if anything waits or is due, as in a thread of its own.
+    /// Lets the worker take a batch, if anything waits or is due, as a thread of its own would.
     pub(crate) fn work(&mut self) {
         match self.worker.try_take(self.batch) {
             Ok(_) => self.worker.work(),
@@ -206,7 +206,7 @@ fn pair() -> (UnixStream, Socket) {
     (ours, Socket::Unix(mio::net::UnixStream::from_std(theirs)))
 }
 
-/// The tier.
+/// A queue tier over the plain store.
 pub(crate) struct Tier {
     pub(crate) house: Arc<House>,
     store: Standing,
@@ -215,12 +215,13 @@ pub(crate) struct Tier {
 }
 
 impl Tier {
-    /// Anybody may come.
+    /// Creates a tier in which every account is open.
     pub(crate) fn new() -> Self {
         Self::behind(|store, _| Entrance::Open(store.account(b"default").expect("it holds any")))
     }
 
-    /// Only these accounts may. Their secrets are checked on a thread of its own, whose verdicts come when they come.
+    /// Creates a tier that only these accounts may log in to. Secrets are checked by a thread of its own, whose
+    /// verdicts come at any time.
     pub(crate) fn closed(accounts: AccountsFile) -> Self {
         Self::behind(|_, mailboxes| {
             Entrance::Closed(Authenticator::start(accounts, mailboxes.to_vec()).expect("a thread"))
@@ -236,22 +237,22 @@ impl Tier {
         Self { house: Arc::clone(&thread.house), store, thread, taken: Vec::new() }
     }
 
-    /// A client, if there is a place for it.
+    /// Connects a client; None if there are too many connections.
     pub(crate) fn connect(&self) -> Option<UnixStream> {
         self.thread.connect()
     }
 
-    /// A client inside of the process, as HTTP is one.
+    /// Connects a client inside of the process, as HTTP does.
     pub(crate) fn connect_inside(&self) -> UnixStream {
         self.thread.connect_inside()
     }
 
-    /// A turn of the network thread.
+    /// Runs one turn of the network thread.
     pub(crate) fn turn(&mut self) {
         self.thread.turn();
     }
 
-    /// The worker takes a batch, if anything waits, and lets time pass in the store.
+    /// Lets the worker take a batch, if anything waits, and lets time pass in the store.
     pub(crate) fn work(&mut self) {
         let taken = self.house.line.take(BATCH, Some(Instant::now()), &mut self.taken);
         let shift = (taken == Taken::Some).then(|| Shift::of(&self.house.line, self.taken.len()));
@@ -263,24 +264,24 @@ impl Tier {
         }
     }
 
-    /// So many milliseconds pass in the store.
+    /// Lets so many milliseconds pass in the store.
     pub(crate) fn pass(&self, millis: Millis) {
         self.store.now.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Pops that wait.
+    /// Returns the number of pops that wait.
     pub(crate) fn waiting(&self) -> u64 {
         let figures = self.house.store.figures();
         figures.iter().find(|(name, _)| *name == "blocked_clients").map_or(0, |(_, waiting)| *waiting)
     }
 
-    /// Requests read from those who are connected.
+    /// Returns the number of requests read from the connections that are open.
     pub(crate) fn requests(&self) -> u64 {
         let clients = self.house.clients.find(|_| true);
         clients.iter().map(|client| client.requests.load(Ordering::Relaxed)).sum()
     }
 
-    /// Requests counted so far: of each kind those that were done, found nothing, were refused.
+    /// Returns the requests counted so far, for each kind: those that were done, found nothing, were refused.
     pub(crate) fn counted(&self) -> Vec<(&'static str, [u64; 3])> {
         self.house.meter.turn(&[]);
         let endings = [Ending::Ok, Ending::Null, Ending::Error];
@@ -288,7 +289,8 @@ impl Tier {
         tallies.active().map(|(kind, tally)| (kind, endings.map(|ending| tally.ended(ending)))).collect()
     }
 
-    /// All clients are gone: nothing is left of them, and the store is emptied for others.
+    /// Waits until all clients, which have closed their ends, are gone, checks that nothing is left of them, and empties
+    /// the store for others.
     pub(crate) fn begin_anew(&mut self) {
         for _ in 0..TURNS {
             self.turn();

@@ -25,14 +25,14 @@ use posthaste_server::front::gate::Gate;
 use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
 use posthaste_wire::memcached::decode::Limits;
 
-/// Largest value.
+/// Largest value that the tier accepts, in bytes.
 pub(crate) const VALUE_BYTES: usize = 1 << 20;
-/// How long servers may be silent.
+/// Time after which a silent server is given up.
 pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
 const PATIENCE: Patience = Patience { connect: SERVER_TIMEOUT, answer: SERVER_TIMEOUT, depth: usize::MAX };
 const CLIENTS: usize = 16;
 
-/// The thread.
+/// A network thread of a cache tier.
 pub(crate) struct Thread {
     pub(crate) hall: Arc<Hall>,
     network: Network<CacheTier<Pipelined>>,
@@ -44,7 +44,7 @@ impl Thread {
         Self::limiting(layout, clock, ClientLimits::default())
     }
 
-    /// One that takes no more of its clients than that.
+    /// Creates a thread with limits for its clients.
     pub(crate) fn limiting(layout: &Layout, clock: Clock, client_limits: ClientLimits) -> Self {
         let poll = Poll::new().expect("events");
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
@@ -73,7 +73,7 @@ impl Thread {
         Self { hall, network, events: Events::with_capacity(64) }
     }
 
-    /// A client, whose reads and writes do not wait.
+    /// Connects a client, whose reads and writes do not wait.
     pub(crate) fn connect(&self) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().expect("two sockets");
         [&ours, &theirs].into_iter().for_each(|end| end.set_nonblocking(true).expect("a setting"));
@@ -83,12 +83,12 @@ impl Thread {
         ours
     }
 
-    /// A turn with what has happened until now.
+    /// Runs a turn with the events that have happened until now.
     pub(crate) fn turn(&mut self) {
         self.network.step(&mut self.events, Some(Duration::ZERO)).expect("events");
     }
 
-    /// A turn that goes on after nothing was told for a while.
+    /// Runs a turn without looking for events, as after a wait that ended with none.
     pub(crate) fn turn_untold(&mut self) {
         self.network.turn_by_hand(&[]);
     }

@@ -18,24 +18,25 @@ use tempfile::TempDir;
 
 use crate::cache_by_hand::Thread;
 
-/// After this a byte says what happens; no request needs it.
+/// Byte after which another byte says what happens; no request needs it.
 pub(crate) const ESCAPE: u8 = 0xff;
 
-/// Connections of a story.
+/// Number of connections in a story.
 const CLIENTS: usize = 3;
-/// Servers: three in a pool, one in another.
+/// Number of servers: three in a pool, one in another.
 const SERVERS: usize = 4;
-/// Layouts to choose from.
+/// Number of layouts to choose from.
 pub(crate) const LAYOUTS: usize = 6;
 
-/// Turns without anything new after which nothing new comes: answers wait for others no longer than they take.
+/// Number of turns without anything new after which nothing new is expected: answers wait for others no longer than
+/// that.
 const QUIET: usize = 6;
-/// What a turn takes: so little that no server is late in a story.
+/// Time that a turn takes, in nanoseconds: so little that no server is late in a story.
 const MOMENT_NS: u64 = 300_000;
-/// Turns in which whoever left is gone.
+/// Number of turns in which a client that closed its connection is gone.
 const TURNS: usize = 1000;
 
-/// A key that ends so has a value that is long: some of them are more than is read at once.
+/// Last letter of the keys whose values are long, and the length in bytes, so that some are more than is read at once.
 const LONG: (u8, usize) = (b'L', 6000);
 
 /// A tier and its servers.
@@ -58,7 +59,7 @@ struct Link {
     saying: Vec<u8>,
 }
 
-/// A client.
+/// A client of a story.
 #[derive(Default)]
 struct Client {
     stream: Option<UnixStream>,
@@ -74,7 +75,7 @@ fn clock() -> (&'static Hand, Clock) {
     })
 }
 
-/// Pools and routes of this number.
+/// Returns the pools and routes of this number.
 fn layout(number: usize, names: &[String]) -> Layout {
     let shares = number.is_multiple_of(2);
     let (writes, reads) =
@@ -103,7 +104,7 @@ fn layout(number: usize, names: &[String]) -> Layout {
 }
 
 impl World {
-    /// With one of the [`LAYOUTS`].
+    /// Creates a world with one of the [`LAYOUTS`].
     pub(crate) fn new(number: usize) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let paths: Vec<_> = (0..SERVERS).map(|server| directory.path().join(server.to_string())).collect();
@@ -123,7 +124,7 @@ impl World {
         self.thread.turn();
     }
 
-    /// Turns, answers and hearing until nothing new comes.
+    /// Runs turns of tier, servers and clients until nothing new comes.
     fn settle(&mut self, clients: &mut [Client]) {
         let mut quiet = 0;
         while quiet < QUIET {
@@ -135,7 +136,7 @@ impl World {
         }
     }
 
-    /// All clients are gone, and nothing is left of them.
+    /// Waits until all clients, which have closed their ends, are gone.
     fn begin_anew(&mut self) {
         let gate = std::sync::Arc::clone(&self.thread.hall.gate);
         for _ in 0..TURNS {
@@ -150,7 +151,7 @@ impl World {
         assert_eq!(gate.connections(), 0, "whoever was let in has left");
     }
 
-    /// How many bytes somebody alone who says this at once hears in each turn, until nothing new comes.
+    /// Returns how many bytes a lone client that sends this at once receives in each turn, until nothing new comes.
     pub(crate) fn turns(&mut self, said: &[u8]) -> Vec<usize> {
         let mut client = Client { stream: Some(self.thread.connect()), ..Client::default() };
         client.say(said);
@@ -165,7 +166,7 @@ impl World {
         heard
     }
 
-    /// What somebody alone hears who says this at once.
+    /// Returns what a lone client receives that sends this at once.
     fn alone(&mut self, said: &[u8], is_half: bool) -> Vec<u8> {
         let mut client = Client { stream: Some(self.thread.connect()), ..Client::default() };
         client.say(said);
@@ -237,7 +238,7 @@ pub(crate) fn tell(world: &mut World, story: &[u8]) -> bool {
     are_all_there
 }
 
-/// Without the lines of `stats`, which tell of all.
+/// Returns answers without the lines of `stats`, which tell of all clients.
 fn without_figures(heard: &[u8]) -> Vec<u8> {
     heard
         .split_inclusive(|byte| *byte == b'\n')
@@ -259,7 +260,7 @@ impl Client {
         let _ = self.stream.as_ref().map(|stream| stream.shutdown(Shutdown::Write));
     }
 
-    /// Hears what there is; whether there was anything.
+    /// Reads what has arrived. Returns whether there was anything.
     fn hear(&mut self) -> bool {
         let (Some(stream), before) = (&mut self.stream, self.heard.len()) else { return false };
         match stream.read_to_end(&mut self.heard) {
@@ -272,7 +273,7 @@ impl Client {
 }
 
 impl Server {
-    /// Takes connections and reads what it is asked; whether there was anything.
+    /// Accepts connections and reads commands. Returns whether there was anything.
     fn hear(&mut self) -> bool {
         let mut is_new = false;
         while let Ok((stream, _)) = self.listener.accept() {
@@ -292,7 +293,7 @@ impl Server {
         is_new
     }
 
-    /// Says so much of what it has to say over each connection; whether there was anything.
+    /// Writes up to so many bytes of replies over each connection. Returns whether there was anything.
     fn say(&mut self, most: usize) -> bool {
         let mut is_said = false;
         for link in &mut self.links {
@@ -306,7 +307,7 @@ impl Server {
     }
 }
 
-/// Answers the request at the beginning; how long it is, once it is whole. What the tier asks for is well-formed.
+/// Answers the command at the beginning. Returns its length once it is whole; what the tier sends is well-formed.
 fn answer(asked: &[u8], saying: &mut Vec<u8>) -> Option<usize> {
     let end = asked.windows(2).position(|two| two == b"\r\n")?;
     // Keys are bytes: each stands for a character here.
@@ -421,17 +422,17 @@ fn meta(words: &[&str], saying: &mut Vec<u8>) {
     }
 }
 
-/// The bytes that stand for these characters.
+/// Returns the bytes of these characters.
 fn bytes(text: &str) -> impl Iterator<Item = u8> + Clone {
     text.chars().map(|character| character as u8)
 }
 
-/// Whether servers have it: two keys of three.
+/// Returns whether servers have a key: two of three.
 fn has(key: &str) -> bool {
     !bytes(key).map(usize::from).sum::<usize>().is_multiple_of(3)
 }
 
-/// What it means: the key, a few times.
+/// Returns the value of a key: the key, a few times.
 fn value(key: &str) -> Vec<u8> {
     let last = bytes(key).last().unwrap_or_default();
     let length = if last == LONG.0 { LONG.1 } else { usize::from(last % 16) };

@@ -39,7 +39,7 @@ impl Scene {
         scene
     }
 
-    /// With servers that have not told their versions.
+    /// Creates a scene with servers that have not told their versions.
     pub(crate) fn untold(layout: &Layout) -> Self {
         let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
         let mut router = Router::new(Arc::clone(&fleet), 0);
@@ -59,40 +59,40 @@ impl Scene {
         self.try_ask_as(0, text)
     }
 
-    /// The client announces a value that is too large.
+    /// Has the client announce a value that is too large.
     pub(crate) fn ask_too_large(&mut self, text: &str) {
         let Decoded::TooLarge { request, .. } = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
         let asked = self.router.refuse_too_large(0, &request, text.as_bytes(), self.router.now);
         assert_eq!(asked, Asked::Taken);
     }
 
-    /// Another client, who is there, asks.
+    /// Has another client, which must be connected, send a request.
     pub(crate) fn try_ask_as(&mut self, client: usize, text: &str) -> Asked {
         let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
         self.router.ask(client, &request, &text.as_bytes()[..end], self.router.now)
     }
 
-    /// What the client is answered, and it is.
+    /// Takes what the client is answered.
     pub(crate) fn answered(&mut self) -> String {
         let text = String::from_utf8(self.router.answers.unwritten(0).to_vec()).expect("text");
         self.router.answers.written(0, text.len());
         text
     }
 
-    /// What is to be sent to a server, and it is.
+    /// Takes what is to be sent to a server.
     pub(crate) fn sent(&mut self, server: usize) -> String {
         let text = String::from_utf8(self.router.unsent(server).to_vec()).expect("text");
         self.router.sent(server, text.len());
         text
     }
 
-    /// A server gets this, and says that.
+    /// Checks what a server is sent, and has it reply.
     pub(crate) fn exchange(&mut self, server: usize, sent: &str, said: &str) {
         assert_eq!(self.sent(server), sent);
         self.router.feed(server, said.as_bytes()).expect("it fits");
     }
 
-    /// A server says something.
+    /// Has a server reply.
     pub(crate) fn says(&mut self, server: usize, said: &str) {
         self.router.feed(server, said.as_bytes()).expect("it fits");
     }
@@ -101,7 +101,7 @@ impl Scene {
         self.fleet.table().servers[server].health.set_wish(Wish::Down);
     }
 
-    /// A server that was taken out comes back, without the keys that it missed: these.
+    /// Brings back a server that was taken out. Returns the keys that it missed.
     pub(crate) fn take_back(&mut self, server: usize) -> Vec<MissedWrite> {
         self.router.let_go(server);
         let table = self.fleet.table();

@@ -12,7 +12,7 @@ thread_local! {
     static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// The lines told by `what` on this thread, each with its level.
+/// Returns the lines that `what` logs on this thread, each with its level.
 pub(crate) fn heard(what: impl FnOnce()) -> Vec<String> {
     listen();
     LINES.set(Some(Vec::new()));

@@ -10,10 +10,10 @@ use super::Got;
 const ACCOUNTS: [&str; 3] = ["ann", "bob", "cy"];
 const QUEUES: [&str; 3] = ["plain", "picky", "graves"];
 
-/// What happens.
+/// One step of a store's life.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// A request; `@k` in it stands for the k-th receipt.
+    /// An account executes a request; `@k` in it stands for the k-th receipt.
     Ask(&'static str, String),
     /// Time passes.
     Wait(Millis),
@@ -21,15 +21,15 @@ pub(crate) enum Step {
     Reopen,
 }
 
-/// What every life begins with, asked by ann.
+/// Requests that every life begins with, executed by ann.
 pub(crate) const BEGINNING: [&str; 2] = ["QCREATE plain", "QCREATE picky DEADLETTER graves AFTER 2"];
 
-/// Receipts are random in each store: the k-th of one stands for the k-th of another.
+/// The receipts of one store in order, so that stores can be compared: each draws random ones.
 #[derive(Default)]
 pub(crate) struct Receipts(Vec<String>);
 
 impl Receipts {
-    /// The request with `@k` as this store wrote it.
+    /// Returns a request with the receipts of this store in place of `@k`.
     pub(crate) fn filled_in(&self, request: &str) -> String {
         let words: Vec<_> = request.split(' ').map(|word| self.receipt(word)).collect();
         words.join(" ")
@@ -59,7 +59,7 @@ impl Receipts {
     }
 }
 
-/// Everything that reads show: who asks, and what.
+/// Returns all requests that read, each with its account.
 pub(crate) fn views() -> Vec<(&'static str, String)> {
     let mut views = vec![("ann", "QLIST".to_owned()), ("ann", "ACCOUNTS".to_owned())];
     views.extend(QUEUES.map(|queue| ("ann", format!("QINFO {queue}"))));
@@ -73,7 +73,7 @@ pub(crate) fn views() -> Vec<(&'static str, String)> {
     views
 }
 
-/// Any life of a store; one that keeps nothing is never reopened.
+/// Generates any life of a store; one that keeps nothing is never reopened.
 pub(crate) fn lives(durable: bool) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => (select(&ACCOUNTS[..]), request()).prop_map(|(account, request)| Step::Ask(account, request)),
@@ -83,7 +83,7 @@ pub(crate) fn lives(durable: bool) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Any request to a store.
+/// Generates any request to a store.
 fn request() -> impl Strategy<Value = String> {
     let handle =
         || prop_oneof![(0..8_u32).prop_map(|k| format!("@{k}")), (1..20_u32).prop_map(|id| id.to_string())];
@@ -136,7 +136,8 @@ fn pop() -> impl Strategy<Value = String> {
     })
 }
 
-/// Several at once, for each may keep another from what it does alone. Dead letters may come back by way of others.
+/// Generates any options of a queue: several at once, as each may affect another. Dead letters may come back by way of
+/// others.
 fn queue_options() -> impl Strategy<Value = String> {
     let some = (
         option(" MAXMSGS", &["3", "6"]),
@@ -155,7 +156,7 @@ fn queue_options() -> impl Strategy<Value = String> {
     prop_oneof![6 => some, 1 => Just(" NOOPTIONS".to_owned())]
 }
 
-/// The option with one of the values, or nothing.
+/// Generates the option with one of the values, or nothing.
 fn option(name: &'static str, values: &'static [&'static str]) -> impl Strategy<Value = String> + use<> {
     prop::option::of(select(values))
         .prop_map(move |value| value.map(|value| format!("{name} {value}")).unwrap_or_default())

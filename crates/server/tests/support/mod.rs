@@ -17,14 +17,14 @@ use posthaste_wire::operation::Operation;
 use posthaste_wire::reply::{Reply, Value, decode};
 use posthaste_wire::span::Span;
 
-/// Largest body a test may send.
+/// Largest body that a test may send, in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// A store and the time.
+/// A store under test, with its time.
 pub(crate) struct World<S> {
     /// The store under test.
     pub(crate) store: S,
-    /// What the clock shows; a test moves it by hand.
+    /// Time on the store's clock, which the test sets.
     pub(crate) now: Millis,
     /// News since they were last taken.
     pub(crate) news: Vec<News>,
@@ -49,17 +49,17 @@ pub(crate) enum Got {
 }
 
 impl<S: Rules> World<S> {
-    /// An empty store at one o'clock, so to speak.
+    /// Creates a world with an empty store.
     pub(crate) fn new(store: S) -> Self {
         Self { store, now: 1_000_000, news: Vec::new(), accounts: BTreeMap::new() }
     }
 
-    /// Asks as an account, which logs in when it first asks something.
+    /// Executes a request of an account, which logs in with its first one.
     pub(crate) fn ask(&mut self, account: &str, request: &str) -> Got {
         self.try_ask(account, request).unwrap_or_else(|interest| panic!("{request} waits: {interest:?}"))
     }
 
-    /// The same with a request that may have to wait; the error is what it waits for.
+    /// Executes a request that may have to wait; the error is what it waits for.
     pub(crate) fn try_ask(&mut self, account: &str, request: &str) -> Result<Got, Interest> {
         match self.execute(account, request) {
             (Flow::Done(_), bytes) => Ok(decoded(&bytes)),
@@ -67,12 +67,12 @@ impl<S: Rules> World<S> {
         }
     }
 
-    /// The same; the answer as it stands on the wire.
+    /// Executes a request and returns the bytes of its answer.
     pub(crate) fn ask_bytes(&mut self, account: &str, request: &str) -> Vec<u8> {
         self.execute(account, request).1
     }
 
-    /// Asks with a pop that has to wait; what it waits for.
+    /// Executes a pop that has to wait, and returns what it waits for.
     pub(crate) fn interest(&mut self, account: &str, request: &str) -> Interest {
         match self.try_ask(account, request) {
             Err(interest) => interest,
@@ -80,7 +80,7 @@ impl<S: Rules> World<S> {
         }
     }
 
-    /// What the store answers without executing anything; None: it must be executed.
+    /// Returns what the store answers without executing the request; None: it must be executed.
     pub(crate) fn read(&mut self, account: &str, request: &str) -> Option<Vec<u8>> {
         let account = self.log_in(account);
         let (bytes, operation) = parsed(request);
@@ -90,7 +90,7 @@ impl<S: Rules> World<S> {
         outcome.map(|_| out)
     }
 
-    /// Several requests in one batch, none of which waits.
+    /// Executes several requests in one batch, none of which waits.
     pub(crate) fn ask_together(&mut self, account: &str, requests: &[&str]) -> Vec<Got> {
         let done = self.execute_together(account, requests);
         done.iter().map(|(_, bytes)| decoded(bytes)).collect()
@@ -118,7 +118,7 @@ impl<S: Rules> World<S> {
         done
     }
 
-    /// Makes durable what happened.
+    /// Commits what was executed.
     fn commit(&mut self) {
         if let Some(mut commit) = self.store.seal() {
             let result = commit.sync();
@@ -127,7 +127,7 @@ impl<S: Rules> World<S> {
         }
     }
 
-    /// The account's number.
+    /// Returns the number of an account.
     pub(crate) fn log_in(&mut self, account: &str) -> AccountId {
         if let Some(id) = self.accounts.get(account) {
             return *id;
@@ -145,19 +145,19 @@ impl<S: Rules> World<S> {
         self.commit();
     }
 
-    /// Waits until a lease or a delay that begins now is over.
+    /// Waits until a lease or a delay that begins now has ended.
     pub(crate) fn run_out(&mut self, ms: Millis) {
         self.wait(after(self.now, ms) - self.now);
     }
 
-    /// Closes the store before another is opened in its place.
+    /// Closes the store, then opens another in its place.
     pub(crate) fn reopen(self, open: impl FnOnce() -> S) -> Self {
         let Self { store, now, news, accounts } = self;
         drop(store);
         Self { store: open(), now, news, accounts }
     }
 
-    /// Sends and answers the id.
+    /// Executes a SEND and returns the id.
     pub(crate) fn send(&mut self, account: &str, request: &str) -> i64 {
         match self.ask(account, &format!("SEND {request}")) {
             Got::Integer(id) => id,
@@ -165,14 +165,14 @@ impl<S: Rules> World<S> {
         }
     }
 
-    /// The bodies of all that the account could read in a queue, in order.
+    /// Returns the bodies of all messages in a queue that the account can read, in order.
     pub(crate) fn bodies(&mut self, account: &str, queue: &str) -> Vec<String> {
         self.ask(account, &format!("PEEK QUEUE {queue} COUNT 1000")).bodies()
     }
 }
 
 impl Got {
-    /// A field of a map.
+    /// Returns a field of a map.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> &Got {
         match self {
@@ -181,7 +181,7 @@ impl Got {
         }
     }
 
-    /// An integer field of a map.
+    /// Returns an integer field of a map.
     #[track_caller]
     pub(crate) fn number(&self, name: &str) -> i64 {
         match self.field(name) {
@@ -190,7 +190,7 @@ impl Got {
         }
     }
 
-    /// A text field of a map.
+    /// Returns a text field of a map.
     #[track_caller]
     pub(crate) fn text(&self, name: &str) -> &str {
         match self.field(name) {
@@ -199,7 +199,7 @@ impl Got {
         }
     }
 
-    /// The items of an array.
+    /// Returns the items of an array.
     #[track_caller]
     pub(crate) fn items(&self) -> &[Got] {
         match self {
@@ -208,13 +208,13 @@ impl Got {
         }
     }
 
-    /// The bodies of an array of messages.
+    /// Returns the bodies of an array of messages.
     #[track_caller]
     pub(crate) fn bodies(&self) -> Vec<String> {
         self.items().iter().map(|message| message.text("body").to_owned()).collect()
     }
 
-    /// The first word of an error.
+    /// Returns the first word of an error.
     #[track_caller]
     pub(crate) fn word(&self) -> &str {
         match self {
@@ -224,7 +224,7 @@ impl Got {
     }
 }
 
-/// The one answer that the bytes are.
+/// Decodes bytes that are exactly one answer.
 pub(crate) fn decoded(bytes: &[u8]) -> Got {
     match decode(bytes) {
         Reply::Value(value, used) if used == bytes.len() => got(&value),
@@ -232,7 +232,7 @@ pub(crate) fn decoded(bytes: &[u8]) -> Got {
     }
 }
 
-/// Several answers.
+/// Decodes bytes that are any number of answers.
 pub(crate) fn decoded_all(mut bytes: &[u8]) -> Vec<Got> {
     let mut answers = Vec::new();
     while !bytes.is_empty() {
@@ -267,14 +267,14 @@ fn named(key: &Value<'_>) -> String {
     }
 }
 
-/// A request as a store gets it: words split at spaces, through the parser of the wire.
+/// Parses a request as a store gets it: words split at spaces, through the parser of the wire.
 pub(crate) fn parsed(request: &str) -> (Vec<u8>, Operation) {
     let mut bytes = Vec::new();
     let operation = parsed_after(&mut bytes, request);
     (bytes, operation)
 }
 
-/// A request that stands behind others in the same bytes.
+/// Parses a request that stands behind others in the same bytes.
 pub(crate) fn parsed_after(bytes: &mut Vec<u8>, request: &str) -> Operation {
     let mut words = Vec::new();
     for word in request.split(' ') {

@@ -21,10 +21,10 @@ const SERVERS: usize = NAMES.len();
 const CLIENTS: usize = 2;
 const LIMITS: Limits = Limits { value_bytes: 100, line_bytes: 2000 };
 
-/// As many places as there are claims in a fleet.
+/// Number of claims in a fleet.
 const CLAIMS: u64 = 8192;
 
-/// What servers say, whether it fits or not.
+/// Replies that servers send, whether they fit the command or not.
 const REPLIES: [&[u8]; 19] = [
     b"STORED\r\n",
     b"NOT_STORED\r\n",
@@ -47,7 +47,8 @@ const REPLIES: [&[u8]; 19] = [
     b"ERROR\r\n",
 ];
 
-/// Pools and routes of every kind, chosen by two bytes: three servers under the empty prefix, one under another.
+/// Returns pools and routes of every kind, chosen by two bytes: three servers under the empty prefix, one under
+/// another.
 fn layout(first: u8, second: u8) -> Layout {
     let shares = first & 1 == 1;
     let (writes, reads) =
@@ -92,12 +93,12 @@ fn layout(first: u8, second: u8) -> Layout {
     layout
 }
 
-/// A client's end of it.
+/// A client's end of a connection to the tier.
 #[derive(Default)]
 struct Client {
-    /// What was not understood yet.
+    /// Bytes that were not parsed yet.
     input: Vec<u8>,
-    /// Bytes that belong to a request that was refused.
+    /// Number of bytes to skip, which belong to a refused request.
     swallow: usize,
 }
 
@@ -106,7 +107,7 @@ struct Noise {
     fleet: Arc<Fleet>,
     router: Router,
     clients: [Client; CLIENTS],
-    /// What servers said and was not understood yet.
+    /// For each server: bytes of replies that were not parsed yet.
     said: [Vec<u8>; SERVERS],
     entered: u64,
 }
@@ -200,7 +201,7 @@ impl Noise {
         }
     }
 
-    /// A client is gone, and another takes its place.
+    /// Closes a client, and connects another in its place.
     fn leave(&mut self, client: usize) {
         self.entered += 1;
         self.clients[client] = Client::default();

@@ -18,37 +18,37 @@ use tokio::sync::watch;
 use crate::by_hand::Tier;
 use crate::cache_by_hand::Thread;
 
-/// Holds all that is said either way, so that neither side waits.
+/// Bytes of buffer each way, enough for all of a conversation, so that neither side waits.
 const ROOM: usize = 8 << 20;
 
-/// Turns after which who has not been answered is waiting.
+/// Number of turns after which a request without an answer counts as waiting.
 const TURNS: usize = 300;
 
-/// Turns without anything new after which nothing new comes.
+/// Number of turns without anything new after which nothing new is expected.
 const QUIET: usize = 20;
 
-/// What serves pages.
+/// A tier that serves pages.
 pub(crate) trait Serves {
-    /// Serves this connection.
+    /// Serves one connection.
     fn converse(
         &self,
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>>;
 
-    /// A turn of all that pages ask.
+    /// Runs a turn of all threads that pages may ask.
     fn turn_all(&mut self);
 
-    /// Requests of connections inside, so that it is seen when they do something.
+    /// Returns the number of requests from connections inside of the process, which shows that they are active.
     fn asked(&self) -> u64;
 
-    /// Nothing is left of whoever asked.
+    /// Checks that nothing is left of former connections.
     fn leave_nothing(&mut self);
 }
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A connection to the pages of a queue tier.
+/// Serves one connection to the pages of a queue tier.
 pub(crate) fn queue_pages(
     house: &Arc<House>,
     theirs: DuplexStream,
@@ -95,7 +95,7 @@ impl Serves for Thread {
         self.turn();
     }
 
-    /// Its pages are no clients of it.
+    /// Returns 0: the pages of this tier ask it nothing.
     fn asked(&self) -> u64 {
         0
     }
@@ -103,12 +103,13 @@ impl Serves for Thread {
     fn leave_nothing(&mut self) {}
 }
 
-/// A runtime for conversations.
+/// Creates a runtime for conversations.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Says these bytes in these pieces and hears everything until the connection ends; who waits is not waited for.
+/// Sends bytes in these pieces, and returns all that is received until the connection ends; waiting requests are not
+/// waited for.
 pub(crate) fn ask(runtime: &Runtime, tier: &mut impl Serves, pieces: &[&[u8]]) -> Vec<u8> {
     let heard = runtime.block_on(async {
         let (mut ours, theirs) = tokio::io::duplex(ROOM);
@@ -159,7 +160,7 @@ pub(crate) fn ask(runtime: &Runtime, tier: &mut impl Serves, pieces: &[&[u8]]) -
     heard
 }
 
-/// Says this and hears everything until the server ends the connection, however long that takes.
+/// Sends bytes, and returns all that is received until the server ends the connection, however long that takes.
 pub(crate) fn hear(runtime: &Runtime, tier: &mut impl Serves, said: &[u8]) -> Vec<u8> {
     runtime.block_on(async {
         let (mut ours, theirs) = tokio::io::duplex(ROOM);
@@ -180,7 +181,7 @@ pub(crate) fn hear(runtime: &Runtime, tier: &mut impl Serves, said: &[u8]) -> Ve
     })
 }
 
-/// Takes what was said to us, without waiting for more.
+/// Reads what has arrived, without waiting for more.
 fn take(ours: &mut DuplexStream, heard: &mut Vec<u8>) {
     let mut room = [0; 4096];
     loop {
@@ -198,12 +199,12 @@ async fn turn(tier: &mut impl Serves) {
     tokio::task::yield_now().await;
 }
 
-/// The status and the body of each answer. Whatever was asked, they are whole, and none says that we failed.
+/// Returns status and body of each answer, which must be whole and must not be an internal error.
 pub(crate) fn answers(heard: &[u8]) -> Vec<(u16, Vec<u8>)> {
     answers_to(heard, false)
 }
 
-/// The same of requests of which some may be HEAD.
+/// Returns the same for requests of which some may be HEAD.
 pub(crate) fn answers_to(heard: &[u8], asks_for_heads: bool) -> Vec<(u16, Vec<u8>)> {
     let (mut rest, mut found) = (heard, Vec::new());
     while !rest.is_empty() {

@@ -26,14 +26,14 @@ pub(crate) const SERVERS: usize = NAMES.len();
 const THREADS: usize = 2;
 const CLIENTS: usize = 4;
 pub(crate) const KEYS: u8 = 6;
-/// Longer than any request may take.
+/// Time longer than any request may take, in nanoseconds.
 const LONG_NS: u64 = 20_000_000_000;
 
-/// After so long, what could not be taken is tried again.
+/// Time after which what could not be taken is tried again, in nanoseconds.
 const LATER_NS: u64 = 5_000_000;
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 
-/// Rules of a pool of all servers, and whether servers that are lost leave, chosen by one byte.
+/// Returns the rules of a pool of all servers, and whether lost servers leave it, chosen by one byte.
 pub(crate) fn rules(choice: u8) -> (Rules, bool) {
     let (writes, reads) = match choice % 3 {
         0 => (Writes::All, Reads::RoundRobin),
@@ -44,18 +44,18 @@ pub(crate) fn rules(choice: u8) -> (Rules, bool) {
     (Rules { writes, reads, multiget, ..Rules::default() }, !(choice / 9).is_multiple_of(4))
 }
 
-/// One pool by these rules.
+/// Returns a layout of one pool with these rules.
 pub(crate) fn one_pool(rules: &Rules) -> Layout {
     Layout::of_one_pool(NAMES.map(Seat::of).into(), rules.clone())
 }
 
-/// Whether every server that the first pool has holds every key that is asked for.
+/// Returns whether each server of the first pool holds every key that is asked for.
 fn is_replicated(layout: &Layout) -> bool {
     let pool = &layout.pools[0];
     pool.rules.writes == Writes::All && pool.source.is_none() && pool.fallbacks.is_empty()
 }
 
-/// What a client asks.
+/// Kinds of requests.
 #[derive(Clone, Debug)]
 enum Ask {
     Get(Vec<u8>),
@@ -65,35 +65,35 @@ enum Ask {
     Delete(u8),
 }
 
-/// What happens next.
+/// One step of a story.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A client asks something.
+    /// A client sends a request.
     Ask(usize, Asking),
-    /// What a thread has for a server goes out.
+    /// A thread sends a server what it has for it.
     Send(usize, usize),
-    /// The server does what has arrived from a thread.
+    /// A server executes what has arrived from a thread.
     Work(usize, usize),
-    /// A thread reads so many bytes of what the server said.
+    /// A thread reads so many bytes of a server's replies.
     Reply(usize, usize, usize),
-    /// The next step to bring a server back that is away.
+    /// The prober does its next step to bring back a server that is away.
     Return(usize),
-    /// A server does what has arrived over a connection that was given up.
+    /// A server executes what has arrived over a connection that was given up.
     Haunt(usize),
-    /// A server is late: a thread gives its connection up, and the server may still do what it was sent.
+    /// A server is late: a thread gives its connection up, and the server may still execute what it was sent.
     Late(usize, usize),
-    /// A server ends, and starts again empty.
+    /// A server stops, and starts again empty.
     Crash(usize),
     /// So much time goes by that what a thread has under way is late; the servers whose fault that is may be given up for it.
     Overdue(usize, bool),
 }
 
-/// A request, not numbered yet.
+/// A request without a number.
 #[derive(Clone, Debug)]
 pub(crate) struct Asking(Ask);
 
 impl Event {
-    /// One of all events.
+    /// Decodes an event from three bytes.
     pub(crate) fn from_bytes([what, who, how]: [u8; 3]) -> Self {
         let (server, thread) = (usize::from(who) % SERVERS, usize::from(who) / SERVERS % THREADS);
         match what % 25 {
@@ -109,14 +109,14 @@ impl Event {
         }
     }
 
-    /// Whether somebody loses something by it.
+    /// Returns whether this may lose data.
     pub(crate) fn is_loss(&self) -> bool {
         matches!(self, Self::Late(..) | Self::Crash(_) | Self::Overdue(..))
     }
 }
 
 impl Asking {
-    /// To store something under a key.
+    /// Returns a request that stores something under a key.
     pub(crate) fn set(key: u8) -> Self {
         Self(Ask::Set(key))
     }
@@ -133,28 +133,28 @@ impl Asking {
     }
 }
 
-/// The server's end of a connection.
+/// A server's end of a connection.
 #[derive(Default)]
 struct Link {
-    /// Arrived and not done yet.
+    /// Commands that have arrived and are not executed yet.
     input: Vec<u8>,
-    /// Said and not read yet.
+    /// Replies that are not read yet.
     output: Vec<u8>,
 }
 
-/// A server that knows what clients ask here, and what values are brought from one server to another by.
+/// A server that knows the commands of these clients, and those that bring values from one server to another.
 #[derive(Default)]
 struct Memcached {
     values: Values,
     links: [Link; THREADS],
-    /// Connections that a thread gave up, with what may still be done.
+    /// Connections that a thread gave up, with commands that may still be executed.
     given_up: Vec<Link>,
 }
 
-/// What a server holds: data blocks with their line ends.
+/// Contents of a server: data blocks with their line ends, by key.
 pub(crate) type Values = HashMap<Vec<u8>, Vec<u8>>;
 
-/// Does what has arrived over a connection.
+/// Executes what has arrived over a connection.
 fn work(values: &mut Values, link: &mut Link) {
     while let Decoded::Request(request, end) = decode(&link.input, &LIMITS) {
         let input: Vec<u8> = link.input.drain(..end).collect();
@@ -206,23 +206,23 @@ fn tell(values: &Values, key: &[u8], output: &mut Vec<u8>) {
     }
 }
 
-/// What a client has to do with the router.
+/// A client of the router.
 #[derive(Default)]
 struct Client {
-    /// What it asked and was not answered yet, with the request's number.
+    /// Requests without an answer, with their numbers.
     open: VecDeque<(Ask, u64)>,
-    /// What could not be taken yet.
+    /// Requests that could not be taken yet.
     later: VecDeque<(Ask, u64)>,
-    /// What it got and has not understood yet.
+    /// Bytes of answers that were not parsed yet.
     heard: Vec<u8>,
 }
 
-/// What clients know of time: when each request was answered, by requests' numbers, which grow with time.
+/// The order of requests as clients know it. Requests are numbered in the order of time.
 #[derive(Default)]
 struct History {
-    /// The highest number that was asked when this one was answered.
+    /// For each answered request: the highest number that had been asked by then.
     answered_at: HashMap<u64, u64>,
-    /// Sets and deletions that were answered to be done, by key: their numbers.
+    /// For each key: numbers of the sets and deletions that were answered as done.
     done: HashMap<u8, Vec<u64>>,
 }
 
@@ -249,15 +249,15 @@ impl History {
     }
 }
 
-/// All of it.
+/// Router, clients, servers and the network between them.
 pub(crate) struct World {
     pub(crate) fleet: Arc<Fleet>,
     routers: [Router; THREADS],
     servers: [Memcached; SERVERS],
-    /// In the slots of their numbers; each belongs to one thread.
+    /// The clients, in the slots of their numbers; each belongs to one thread.
     clients: [Client; CLIENTS],
     history: History,
-    /// Whether what is read can be held against the history, and what is left against each other.
+    /// Whether reads are checked against the history, and servers against each other.
     is_replicated: bool,
     next: u64,
     pub(crate) errors: usize,
@@ -285,12 +285,12 @@ impl World {
         }
     }
 
-    /// What a server holds.
+    /// Returns the contents of a server.
     pub(crate) fn values(&mut self, server: usize) -> &mut Values {
         &mut self.servers[server].values
     }
 
-    /// Whether all servers hold the same, and nothing less.
+    /// Returns whether all servers hold the same.
     pub(crate) fn servers_are_equal(&self) -> bool {
         self.servers.iter().all(|server| server.values == self.servers[0].values)
     }
@@ -324,24 +324,24 @@ impl World {
         (0..CLIENTS).for_each(|client| self.listen(client));
     }
 
-    /// Another table is in force, and all know it.
+    /// Puts another layout in force, and tells all threads.
     pub(crate) fn load(&mut self, layout: &Layout) {
         self.put_in_force(layout);
         (0..THREADS).for_each(|thread| self.take_up(thread));
     }
 
-    /// Another table is in force, and nobody knows it yet.
+    /// Puts another layout in force, and tells no thread yet.
     pub(crate) fn put_in_force(&mut self, layout: &Layout) {
         self.fleet.load(layout).expect("addresses");
         self.is_replicated &= is_replicated(layout);
     }
 
-    /// A thread goes by the table in force.
+    /// Has a thread take up the layout in force.
     pub(crate) fn take_up(&mut self, thread: usize) {
         self.routers[thread % THREADS].take_up();
     }
 
-    /// A client is gone, and another takes its place.
+    /// Closes a client, and connects another in its place.
     pub(crate) fn leave(&mut self, client: usize) {
         let client = client % CLIENTS;
         let router = &mut self.routers[client % THREADS];
@@ -365,7 +365,7 @@ impl World {
         router.resume();
     }
 
-    /// A thread gives its connection to a server up; `is_there`: the server may still do what it was sent.
+    /// Gives up a thread's connection to a server; `is_there`: the server may still execute what it was sent.
     fn give_up(&mut self, server: usize, thread: usize, is_there: bool) {
         let link = std::mem::take(&mut self.servers[server].links[thread]);
         let router = &mut self.routers[thread];
@@ -391,7 +391,7 @@ impl World {
         servers.into_iter().for_each(|server| self.give_up(server, thread, true));
     }
 
-    /// One step of what the prober does, when every thread has closed what it does not use.
+    /// Does one step of the prober, once every thread has closed what it does not use.
     fn bring_back(&mut self, server: usize) {
         let table = self.fleet.table();
         let health = &table.servers[server].health;
@@ -416,7 +416,7 @@ impl World {
         }
     }
 
-    /// A client asks what it has to ask, as far as it is let.
+    /// Has a client send its requests, as far as they are taken.
     fn ask(&mut self, client: usize) {
         let router = &mut self.routers[client % THREADS];
         let Client { open, later, .. } = &mut self.clients[client];
@@ -432,7 +432,7 @@ impl World {
         }
     }
 
-    /// Reads what a client was answered, and checks each answer against the request it must belong to.
+    /// Reads a client's answers, and checks each against its request.
     fn listen(&mut self, client: usize) {
         let answers = &mut self.routers[client % THREADS].answers;
         let Client { open, heard, .. } = &mut self.clients[client];
@@ -457,7 +457,7 @@ impl World {
         }
     }
 
-    /// Lets everything that is under way come to its end, and looks at what is left.
+    /// Lets everything under way end, and checks what is left.
     pub(crate) fn finish(&mut self) {
         for _ in 0..400 {
             if self.is_quiet() {
@@ -487,7 +487,7 @@ impl World {
         }
     }
 
-    /// Nothing is under way, and nobody is away.
+    /// Returns whether nothing is under way and no server is away.
     fn is_quiet(&self) -> bool {
         let idle = |client: &Client| client.open.is_empty() && client.later.is_empty();
         let owes = |router: &Router| (0..SERVERS).any(|server| router.expected(server) > 0);
@@ -496,7 +496,8 @@ impl World {
         self.clients.iter().all(idle) && !self.routers.iter().any(owes) && all_there
     }
 
-    /// A replica may have forgotten a key, but what it has is what the others have, and nothing that was replaced.
+    /// Checks replicas: one may have forgotten a key, but what it has is what the others have, and nothing that was
+    /// replaced.
     fn check_replicas(&self) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         for one in &self.servers {
@@ -511,7 +512,7 @@ impl World {
 }
 
 impl Ask {
-    /// As it is sent; values tell the key and the request.
+    /// Returns the request as it is sent; its value names key and request.
     fn text(&self, number: u64) -> String {
         let store = |verb: &str, key: u8| {
             let value = format!("k{key}-{number}");
@@ -544,7 +545,7 @@ impl Ask {
         (number, value)
     }
 
-    /// Checks the last line of an answer; whether it says that what was asked is done.
+    /// Checks the last line of an answer. Returns whether it says that the request was done.
     fn is_answered(&self, line: &str) -> bool {
         if line.starts_with("SERVER_ERROR") {
             return false;

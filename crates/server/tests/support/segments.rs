@@ -18,45 +18,45 @@ use posthaste_wire::encode::Protocol;
 use posthaste_wire::reply::{Reply, decode};
 use posthaste_wire::span::Span;
 
-/// What every segment bears.
+/// Identity in the header of every segment.
 const IDENTITY: u64 = 7;
 const FIRST_FRAME: usize = 4096;
-/// Files are no longer than this.
+/// Largest size of a file, in bytes.
 const FILE_BYTES: usize = 32 << 10;
 const FILES: u32 = 4;
 
-/// A step.
+/// The first byte of a step: what it does.
 mod step {
-    /// One more record in the frame at hand.
+    /// Adds a record to the frame being built.
     pub(super) const RECORD: u8 = 0;
-    /// The frame is closed.
+    /// Closes the frame.
     pub(super) const FRAME: u8 = 1;
-    /// A frame that says that segments below the one at hand are not needed.
+    /// Closes a frame that declares all segments below the current one unneeded.
     pub(super) const FLOOR: u8 = 2;
-    /// The next segment.
+    /// Begins the next segment.
     pub(super) const SEGMENT: u8 = 3;
-    /// A byte at a place of the file at hand is another.
+    /// Changes one byte of the current file.
     pub(super) const FLIP: u8 = 4;
-    /// The file at hand ends there.
+    /// Cuts the current file off at a place.
     pub(super) const CUT: u8 = 5;
-    /// The next frame has a later number.
+    /// Skips sequence numbers, so that a frame seems to be missing.
     pub(super) const SKIP: u8 = 6;
-    /// Any bytes.
+    /// Adds arbitrary bytes.
     pub(super) const BYTES: u8 = 7;
-    /// The file at hand is not there.
+    /// Loses the current file.
     pub(super) const LOSE: u8 = 8;
-    /// Zeros up to the end of a page, as files have them.
+    /// Adds zeros up to the end of a page, as the store does.
     pub(super) const ZEROS: u8 = 9;
     pub(super) const ALL: u8 = 10;
 }
 
-/// Files by name.
+/// Contents of files, by name.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// The files of a story.
+/// The files of a story while they are written.
 struct Writing {
     files: Vec<Option<Vec<u8>>>,
-    /// Of the next frame, whose segment their checksums are of.
+    /// Records of the next frame, whose checksums depend on its segment.
     records: Vec<Vec<u8>>,
     sequence: u64,
 }
@@ -81,7 +81,7 @@ impl Writing {
         *self.files.last_mut().expect("just begun") = Some(head);
     }
 
-    /// The file at hand, unless it is lost.
+    /// Returns the current file, unless it is lost.
     fn file(&mut self) -> &mut Vec<u8> {
         self.files.last_mut().expect("one is begun").get_or_insert_default()
     }
@@ -110,7 +110,7 @@ impl Writing {
     }
 }
 
-/// The files of a story, sound or not.
+/// Builds the files of a story, sound or not.
 pub(crate) fn build(story: &[u8]) -> Files {
     let mut writing = Writing { files: Vec::new(), records: Vec::new(), sequence: 0 };
     writing.begin_file();
@@ -159,18 +159,18 @@ pub(crate) fn build(story: &[u8]) -> Files {
     named.map(|(number, file)| (format!("{number:010}.log"), file)).collect()
 }
 
-/// The story of one record: its bytes.
+/// Adds a record of these bytes to a story.
 pub(crate) fn tell_record(story: &mut Vec<u8>, record: &[u8]) {
     story.extend([step::RECORD, u8::try_from(record.len()).expect("a short record")]);
     story.extend_from_slice(record);
 }
 
-/// The story of what was told so far being committed.
+/// Adds the end of a frame to a story: what was told so far is committed.
 pub(crate) fn close_frame(story: &mut Vec<u8>) {
     story.push(step::FRAME);
 }
 
-/// The story of the records in a directory that a store has left, all in one segment.
+/// Returns the story of the records that a store has left in a directory, all in one segment.
 pub(crate) fn describe(directory: &Path) -> Vec<u8> {
     let mut story = Vec::new();
     for (_, file) in files_of(directory).into_iter().filter(|(name, _)| name.ends_with(".log")) {
@@ -195,7 +195,7 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
     usize::try_from(number).expect("64 bits")
 }
 
-/// All files of a directory but the lock.
+/// Returns all files of a directory but the lock.
 pub(crate) fn files_of(directory: &Path) -> Files {
     let entries = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry"));
     let files = entries.filter(|entry| entry.file_name() != "lock");
@@ -211,7 +211,7 @@ pub(crate) fn open(directory: &Path) -> Result<Embedded, OpenError> {
     Embedded::open(directory, options)
 }
 
-/// Asks a store something as an account, commits it, and answers the answer.
+/// Executes a request of an account in a store, commits it, and returns the answer.
 pub(crate) fn ask(store: &mut Embedded, account: AccountId, now: u64, request: &str) -> Vec<u8> {
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
     for word in request.split(' ') {
@@ -234,8 +234,8 @@ pub(crate) fn ask(store: &mut Embedded, account: AccountId, now: u64, request: &
     out
 }
 
-/// Opens what these files are. Either a sentence says what is wrong and nothing has changed, or it is a store that works, and
-/// after a stop it is the same one.
+/// Opens a store from these files, and checks that either an error says what is wrong and nothing has changed, or the
+/// store works and is the same after a stop.
 pub(crate) fn check(directory: &Path, files: &Files) {
     for (name, bytes) in files {
         fs::write(directory.join(name), bytes).expect("a file");

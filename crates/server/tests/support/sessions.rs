@@ -18,13 +18,13 @@ use posthaste_wire::reply::{Reply, Value, decode};
 
 use crate::by_hand::{MESSAGE_BYTES, Tier};
 
-/// After this a byte says what happens; no request needs it.
+/// Byte after which another byte says what happens; no request needs it.
 pub(crate) const ESCAPE: u8 = 0xff;
 
-/// Connections of a story.
+/// Number of connections in a story.
 const CLIENTS: usize = 3;
 
-/// Turns without anything new after which nothing new comes.
+/// Number of turns without anything new after which nothing new is expected.
 const QUIET: usize = 4;
 
 const LIMITS: Limits = Limits {
@@ -34,20 +34,20 @@ const LIMITS: Limits = Limits {
     inline_bytes: limits::INLINE_BYTES_MAX,
 };
 
-/// What must be answered to bytes, if nobody closes the connection before.
+/// What must be answered to bytes, if the connection is not closed before.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    /// How many answers.
+    /// Number of answers.
     pub(crate) answers: usize,
-    /// Those that are another each time: of clocks, numbers of connections.
+    /// Indices of answers that differ from run to run, such as times and numbers of connections.
     varying: Vec<usize>,
-    /// A pop may wait, and what is behind it is not answered.
+    /// Whether a pop may wait, so that what follows it is not answered.
     may_wait: bool,
-    /// Somebody may be cut off.
+    /// Whether a request may close a connection.
     kills: bool,
 }
 
-/// CLIENT REPLY.
+/// The modes of CLIENT REPLY: which answers are wanted.
 #[derive(Clone, Copy, PartialEq)]
 enum Mute {
     No,
@@ -93,7 +93,7 @@ impl Expected {
         }
     }
 
-    /// A request, or what is refused; how answers are wanted from now on.
+    /// Counts the answer to a request, or the error if it is refused. Returns which answers are wanted from then on.
     fn add(&mut self, command: Option<&Command>, mute: Mute) -> Mute {
         match command {
             Some(Command::Session(Session::ClientReply(reply))) => {
@@ -138,13 +138,13 @@ fn varies(command: &Command) -> bool {
     )
 }
 
-/// A client.
+/// A client of a story.
 #[derive(Default)]
 struct Client {
     stream: Option<UnixStream>,
-    /// It sends no more.
+    /// Whether it has closed its sending half.
     is_half: bool,
-    /// Everything that arrived there, though it may not have been read.
+    /// All bytes that it sent, though the tier may not have read them.
     said: Vec<u8>,
     heard: Vec<u8>,
 }
@@ -158,7 +158,7 @@ impl Client {
         }
     }
 
-    /// Hears what there is; whether there was anything.
+    /// Reads what has arrived. Returns whether there was anything.
     fn hear(&mut self) -> bool {
         let (Some(stream), before) = (&mut self.stream, self.heard.len()) else { return false };
         match stream.read_to_end(&mut self.heard) {
@@ -170,7 +170,8 @@ impl Client {
         self.heard.len() > before
     }
 
-    /// What was heard is whole answers; how many. Of one who was cut off the last may be half.
+    /// Returns the answers that have arrived, which must be whole; the last may be cut off if the connection was
+    /// closed.
     fn answers(&self, may_be_cut: bool) -> Vec<Value<'_>> {
         let (mut rest, mut answers) = (&self.heard[..], Vec::new());
         while !rest.is_empty() {
@@ -187,7 +188,7 @@ impl Client {
     }
 }
 
-/// Turns, work and hearing until nothing new comes.
+/// Runs turns of tier, worker and clients until nothing new comes.
 fn settle(tier: &mut Tier, clients: &mut [Client]) {
     let (mut quiet, mut state) = (0, (0, 0));
     while quiet < QUIET {
@@ -201,7 +202,7 @@ fn settle(tier: &mut Tier, clients: &mut [Client]) {
     }
 }
 
-/// Tells a story of several connections, and checks what each of them got.
+/// Plays a story of several connections, and checks the answers on each.
 pub(crate) fn tell(tier: &mut Tier, story: &[u8]) {
     let mut clients: [Client; CLIENTS] = Default::default();
     for client in &mut clients {
@@ -246,7 +247,7 @@ pub(crate) fn tell(tier: &mut Tier, story: &[u8]) {
     tier.begin_anew();
 }
 
-/// One connection's bytes whole and in pieces: the answers are the same.
+/// Checks that the answers to bytes are the same whether they come whole or in pieces.
 pub(crate) fn cut(tier: &mut Tier, bytes: &[u8], pieces: impl Iterator<Item = usize>) {
     let expected = Expected::of(bytes);
     let whole = converse(tier, bytes, std::iter::empty());
