@@ -1,4 +1,4 @@
-//! After the last answer: the threads' harvests become one, and the report is drawn up.
+//! After the last answer: the results of all threads become one, and the report is drawn up.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,11 +9,11 @@ use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
 use crate::halt::{Halt, is_interrupted};
 use crate::laws::{InteractiveLaw, Middleware};
-use crate::pace::Thought;
+use crate::pace::ThinkTimes;
 use crate::report::{Generator, KindReport, Report, Response, TrafficReport, legible};
 use crate::run_options::RunOptions;
 use crate::tally::{Counts, LATENCY_MAX, Tally, Window, WindowFigures, histogram};
-use crate::worker::Harvest;
+use crate::worker::ThreadResults;
 
 /// Share of the window above which a thread measured itself: it was busy, or busy and kept from the processor together.
 const UTILIZATION_MAX: f64 = 0.95;
@@ -34,25 +34,24 @@ const BACKLOG_SHARE_MAX: f64 = 0.01;
 /// Seconds below which nothing counts as measured.
 const NOTHING_S: f64 = 1e-6;
 
-/// The harvests of all threads.
+/// The results of all threads together.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct RunResults {
     tally: Tally,
     threads: u32,
     cpu: CpuTime,
     utilization: f64,
     utilization_max: f64,
-    /// For the thread that had the least rest: the share of the window in which it was busy or waited for a processor,
-    /// and the share in which it waited.
-    without_rest: (f64, f64),
+    /// The thread that had the least rest.
+    least_rest: LeastRest,
     /// Length of the window in seconds, as the thread saw it for which it was longest.
     window_s: f64,
     window_end: u64,
     turn_max: u64,
     late: Histogram<u64>,
-    thought: Thought,
+    think_times: ThinkTimes,
     behind: usize,
-    forsaken: u64,
+    without_client: u64,
     waiting: Histogram<u64>,
     edges_ns: i64,
     connections_lost: usize,
@@ -60,9 +59,9 @@ pub(crate) struct Gathered {
     unanswered: usize,
 }
 
-impl Gathered {
-    /// Adds up the harvests of all threads; returns apart what only the tier understands.
-    pub(crate) fn of<B: Bench>(harvests: Vec<Harvest<B::Dialogue>>) -> (Self, Played<B>) {
+impl RunResults {
+    /// Adds up the results of all threads; returns apart what only the tier understands.
+    pub(crate) fn of<B: Bench>(thread_results: Vec<ThreadResults<B::Dialogue>>) -> (Self, Played<B>) {
         let kinds = <B::Dialogue as Dialogue>::KINDS.len();
         let mut played = Played { dialogues: Vec::new(), shared: Vec::new(), unanswered: 0 };
         let mut all = Self {
@@ -71,30 +70,30 @@ impl Gathered {
             cpu: CpuTime::default(),
             utilization: 0.0,
             utilization_max: 0.0,
-            without_rest: (0.0, 0.0),
+            least_rest: LeastRest::default(),
             window_s: 0.0,
             window_end: 0,
             turn_max: 0,
             late: histogram(3),
-            thought: Thought::default(),
+            think_times: ThinkTimes::default(),
             behind: 0,
-            forsaken: 0,
+            without_client: 0,
             waiting: histogram(3),
             edges_ns: 0,
             connections_lost: 0,
             first_loss: None,
             unanswered: 0,
         };
-        let threads = harvests.len().max(1) as f64;
-        for harvest in harvests {
-            let utilization = harvest.cpu.share_of(harvest.window_s);
+        let threads = thread_results.len().max(1) as f64;
+        for one in thread_results {
+            let utilization = one.cpu.share_of(one.window_s);
             all.utilization += utilization / threads;
             all.utilization_max = all.utilization_max.max(utilization);
-            let without_rest = harvest.cpu.share_without_rest(harvest.window_s);
-            if without_rest > all.without_rest.0 {
-                all.without_rest = (without_rest, without_rest - utilization);
+            let without_rest = one.cpu.share_without_rest(one.window_s);
+            if without_rest > all.least_rest.without_rest {
+                all.least_rest = LeastRest { without_rest, waiting: without_rest - utilization };
             }
-            let (dialogues, shared) = all.add(harvest);
+            let (dialogues, shared) = all.add(one);
             played.dialogues.extend(dialogues);
             played.shared.push(shared);
         }
@@ -108,27 +107,36 @@ impl Gathered {
         (end < planned.end).then_some(Window { start, end })
     }
 
-    /// Adds a harvest; returns what only its tier understands.
-    fn add<D: Dialogue>(&mut self, harvest: Harvest<D>) -> (Vec<D>, D::Shared) {
+    /// Adds the results of a thread; returns what only its tier understands.
+    fn add<D: Dialogue>(&mut self, one: ThreadResults<D>) -> (Vec<D>, D::Shared) {
         self.threads += 1;
-        self.window_s = self.window_s.max(harvest.window_s);
-        self.window_end = self.window_end.max(harvest.window_end);
-        self.tally.absorb(&harvest.tally);
-        self.cpu.absorb(harvest.cpu);
-        self.turn_max = self.turn_max.max(harvest.turn_max);
-        self.late.add(&harvest.late).expect("all histograms have the same bounds");
-        self.thought.absorb(harvest.thought);
-        self.behind += harvest.behind;
-        self.forsaken += harvest.forsaken;
-        self.waiting.add(&harvest.waiting).expect("all histograms have the same bounds");
-        self.edges_ns = self.edges_ns.saturating_add(harvest.edges_ns);
-        self.unanswered += harvest.unanswered;
-        if let Some((count, why)) = harvest.broken {
-            self.connections_lost += count;
-            self.first_loss.get_or_insert(why);
+        self.window_s = self.window_s.max(one.window_s);
+        self.window_end = self.window_end.max(one.window_end);
+        self.tally.absorb(&one.tally);
+        self.cpu.absorb(one.cpu);
+        self.turn_max = self.turn_max.max(one.turn_max);
+        self.late.add(&one.late).expect("all histograms have the same bounds");
+        self.think_times.absorb(one.think_times);
+        self.behind += one.behind;
+        self.without_client += one.without_client;
+        self.waiting.add(&one.waiting).expect("all histograms have the same bounds");
+        self.edges_ns = self.edges_ns.saturating_add(one.edges_ns);
+        self.unanswered += one.unanswered;
+        if let Some(lost) = one.lost {
+            self.connections_lost += lost.count;
+            self.first_loss.get_or_insert(lost.first_reason);
         }
-        (harvest.dialogues, harvest.shared)
+        (one.dialogues, one.shared)
     }
+}
+
+/// How the thread with the least rest spent the window, in shares of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeastRest {
+    /// Share in which it was busy, or waited for a processor.
+    without_rest: f64,
+    /// Share in which it waited for a processor.
+    waiting: f64,
 }
 
 /// When a run took place.
@@ -146,25 +154,25 @@ pub(crate) struct Kept {
 pub(crate) fn report<B: Bench>(
     bench: B,
     Kept { start, warmup_s, cut_short }: Kept,
-    gathered: Gathered,
+    results: RunResults,
     settled: Settled<B>,
     middleware_per_s: Option<f64>,
     halt: &Halt,
 ) -> Report<B> {
     let options = bench.options();
-    let duration_s = if cut_short { gathered.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
-    let window = WindowFigures { total: gathered.tally.total(), duration_s };
+    let duration_s = if cut_short { results.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
+    let window = WindowFigures { total: results.tally.total(), duration_s };
     let (all, counts) = (KindReport::of(&window.total, duration_s), window.total.counts);
     let requests = window.answered();
-    let law = InteractiveLaw::of(options, &window, gathered.thought, &gathered.late, gathered.edges_ns);
+    let law = InteractiveLaw::of(options, &window, results.think_times, &results.late, results.edges_ns);
     let middleware = middleware_per_s.map(|counted_per_s| Middleware::of(counted_per_s, &window));
-    let mut invalid_because = doubts_of_generator(&gathered, &all.response);
+    let mut invalid_because = doubts_of_generator(&results, &all.response);
     let bottleneck = !invalid_because.is_empty();
     let early = ended_early(options, duration_s, halt, cut_short);
-    let failed_because = failures(&gathered, requests, early.as_deref());
+    let failed_because = failures(&results, requests, early.as_deref());
     invalid_because.extend(early);
-    invalid_because.extend(doubts_of_pace(options, &gathered, &all.response, &window));
-    invalid_because.extend(doubts_of_answers(&gathered, counts));
+    invalid_because.extend(doubts_of_pace(options, &results, &all.response, &window));
+    invalid_because.extend(doubts_of_answers(&results, counts));
     for failure in &failed_because {
         if !invalid_because.contains(failure) {
             invalid_because.push(failure.clone());
@@ -179,21 +187,21 @@ pub(crate) fn report<B: Bench>(
         throughput_per_s: all.throughput_per_s,
         errors_per_s: counts.errors as f64 / duration_s,
         counts,
-        errors_by_word: gathered.tally.error_words().clone(),
+        errors_by_word: results.tally.error_words().clone(),
         response: all.response,
-        traffic: TrafficReport::of(gathered.tally.traffic, requests, duration_s),
+        traffic: TrafficReport::of(results.tally.traffic, requests, duration_s),
         in_flight_mean: window.in_flight_mean(),
-        kinds: gathered
+        kinds: results
             .tally
             .kinds()
             .map(|(kind, f)| (<B::Dialogue as Dialogue>::KINDS[kind], KindReport::of(f, duration_s)))
             .collect(),
         details: settled.details,
-        generator: generator(&gathered, requests, bottleneck),
-        connections_lost: gathered.connections_lost,
-        unanswered: gathered.unanswered,
-        behind: gathered.behind,
-        waiting: gathered.waiting.len() as usize,
+        generator: generator(&results, requests, bottleneck),
+        connections_lost: results.connections_lost,
+        unanswered: results.unanswered,
+        behind: results.behind,
+        waiting: results.waiting.len() as usize,
         interactive_law: law,
         middleware,
         valid: invalid_because.is_empty(),
@@ -208,40 +216,40 @@ pub(crate) fn report<B: Bench>(
 }
 
 /// Returns what the load generator itself used.
-fn generator(gathered: &Gathered, requests: u64, bottleneck: bool) -> Generator {
+fn generator(results: &RunResults, requests: u64, bottleneck: bool) -> Generator {
     Generator {
-        threads: gathered.threads,
-        cpu: gathered.cpu,
-        utilization: gathered.utilization,
-        utilization_max: gathered.utilization_max,
-        cpu_us_per_request: if requests > 0 { gathered.cpu.busy_s() * 1e6 / requests as f64 } else { 0.0 },
-        turn_max_us: gathered.turn_max as f64 / 1e3,
-        late_p99_us: gathered.late.value_at_quantile(0.99) as f64 / 1e3,
-        late_max_us: gathered.late.max() as f64 / 1e3,
+        threads: results.threads,
+        cpu: results.cpu,
+        utilization: results.utilization,
+        utilization_max: results.utilization_max,
+        cpu_us_per_request: if requests > 0 { results.cpu.busy_s() * 1e6 / requests as f64 } else { 0.0 },
+        turn_max_us: results.turn_max as f64 / 1e3,
+        late_p99_us: results.late.value_at_quantile(0.99) as f64 / 1e3,
+        late_max_us: results.late.max() as f64 / 1e3,
         bottleneck,
     }
 }
 
 /// Returns why the generator may have been the bottleneck; empty if it was not.
-fn doubts_of_generator(gathered: &Gathered, response: &Response) -> Vec<String> {
+fn doubts_of_generator(results: &RunResults, response: &Response) -> Vec<String> {
     let mut doubts = Vec::new();
-    let late_us = gathered.late.value_at_quantile(0.99) as f64 / 1e3;
-    if gathered.late.len() >= LATE_COUNT_MIN && late_us > LATE_US_MIN.max(LATE_SHARE_MAX * response.p50_us) {
+    let late_us = results.late.value_at_quantile(0.99) as f64 / 1e3;
+    if results.late.len() >= LATE_COUNT_MIN && late_us > LATE_US_MIN.max(LATE_SHARE_MAX * response.p50_us) {
         doubts.push(format!(
             "requests were sent late, one in a hundred by more than {late_us:.0} us, although their clients were free: \
              use more --threads, or another machine"
         ));
     }
-    if gathered.utilization_max > UTILIZATION_MAX {
+    if results.utilization_max > UTILIZATION_MAX {
         doubts.push(format!(
             "a thread of the load generator was busy {:.0} % of the time: use more --threads, or another machine",
-            gathered.utilization_max * 100.0
+            results.utilization_max * 100.0
         ));
-    } else if gathered.without_rest.0 > UTILIZATION_MAX {
+    } else if results.least_rest.without_rest > UTILIZATION_MAX {
         doubts.push(format!(
             "a thread of the load generator was kept from the processor for {:.0} % of the time, and busy for the rest: \
              give it processors of its own",
-            gathered.without_rest.1 * 100.0
+            results.least_rest.waiting * 100.0
         ));
     }
     doubts
@@ -271,23 +279,23 @@ fn ended_early(bench: &RunOptions, measured_s: f64, halt: &Halt, cut_short: bool
 /// Returns why an open loop did not do what was due, if so.
 fn doubts_of_pace(
     bench: &RunOptions,
-    gathered: &Gathered,
+    results: &RunResults,
     response: &Response,
     window: &WindowFigures,
 ) -> Option<String> {
     let rate = bench.total_rate()?;
-    if gathered.behind as f64 > rate * BEHIND_S_MAX {
+    if results.behind as f64 > rate * BEHIND_S_MAX {
         return Some(format!(
             "{} requests were due and could not be sent because earlier ones were not answered: the server does not \
              keep up with {} requests per second, or --clients {} with --pipeline {} are too few",
-            gathered.behind,
+            results.behind,
             legible(rate),
             bench.clients,
             bench.pipeline
         ));
     }
     // A response time is counted when the answer arrives, so requests that wait at the end are in none.
-    let (waiting, due) = (gathered.waiting.len(), rate * window.duration_s);
+    let (waiting, due) = (results.waiting.len(), rate * window.duration_s);
     let in_flight = window.in_flight_mean();
     if waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due {
         return Some(format!(
@@ -296,7 +304,7 @@ fn doubts_of_pace(
         ));
     }
     let p999_us = response.p999_us;
-    let overdue = gathered.waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
+    let overdue = results.waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
     // Of the answered requests one in a thousand took as long, too.
     (overdue > 1 + window.total.counts.served() / 1000).then(|| {
         format!(
@@ -308,30 +316,30 @@ fn doubts_of_pace(
 }
 
 /// Returns why the run is a failure, if it is one; of a run that ended before anything was measured, why it ended.
-fn failures(gathered: &Gathered, requests: u64, early: Option<&str>) -> Vec<String> {
+fn failures(results: &RunResults, requests: u64, early: Option<&str>) -> Vec<String> {
     let mut failures = Vec::new();
-    if let Some(why) = &gathered.first_loss {
-        let lost = gathered.connections_lost;
+    if let Some(why) = &results.first_loss {
+        let lost = results.connections_lost;
         failures.push(format!("{lost} connections ended early, the first because: {why}"));
     }
-    if gathered.unanswered > 0 {
-        failures.push(format!("{} requests were never answered", gathered.unanswered));
+    if results.unanswered > 0 {
+        failures.push(format!("{} requests were never answered", results.unanswered));
     }
     if requests == 0 {
         let nothing = "no request was answered within the measured window: give it a longer --duration, or see what the server does";
-        let early = early.filter(|_| gathered.window_s < NOTHING_S);
+        let early = early.filter(|_| results.window_s < NOTHING_S);
         failures.push(early.unwrap_or(nothing).to_owned());
     }
     failures
 }
 
 /// Returns what else there is to be said against the figures.
-fn doubts_of_answers(gathered: &Gathered, counts: Counts) -> Vec<String> {
+fn doubts_of_answers(results: &RunResults, counts: Counts) -> Vec<String> {
     let served = counts.served();
     let requests = served + counts.errors;
     let mut doubts = Vec::new();
-    if gathered.forsaken > 0 {
-        doubts.push(format!("{} requests were due to clients that were lost", gathered.forsaken));
+    if results.without_client > 0 {
+        doubts.push(format!("{} requests were due to clients that were lost", results.without_client));
     }
     if requests > 0 && served == 0 {
         doubts.push(format!("nothing was served: all {requests} answers were errors"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::LoadError;
 
 /// How often threads look whether the run is to end.
-pub(crate) const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const HALT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Whether [`interrupt`] was called.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);

@@ -8,7 +8,7 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::pace::Thought;
+use crate::pace::ThinkTimes;
 use crate::run_options::RunOptions;
 use crate::tally::WindowFigures;
 
@@ -90,7 +90,7 @@ impl InteractiveLaw {
     pub fn of(
         bench: &RunOptions,
         window: &WindowFigures,
-        thought: Thought,
+        think_times: ThinkTimes,
         late: &Histogram<u64>,
         edges_ns: i64,
     ) -> Option<Self> {
@@ -101,7 +101,7 @@ impl InteractiveLaw {
         }
         let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);
         let late_us = if late.is_empty() { 0.0 } else { late.mean() / 1e3 };
-        let think_us = thought.mean_us() + late_us;
+        let think_us = think_times.mean_us() + late_us;
         let response_us = window.total.mean_ns() / 1e3;
         let measured_per_s = window.answered_per_s();
         let predicted_per_s = in_flight / ((response_us + think_us) * 1e-6);
@@ -169,9 +169,9 @@ mod tests {
             run: RunOptions,
         }
         let Line { run } = clap::Parser::parse_from(["bench", "--clients", "16", "--think", "1h"]);
-        let mut thought = Thought::default();
-        thought.add(3_600_000_000_000);
-        let law = InteractiveLaw::of(&run, &window(1, 1_000_000, 1.0), thought, &histogram(3), 0);
+        let mut think_times = ThinkTimes::default();
+        think_times.add(3_600_000_000_000);
+        let law = InteractiveLaw::of(&run, &window(1, 1_000_000, 1.0), think_times, &histogram(3), 0);
         assert!(law.expect("a closed loop").holds());
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let holds_with = |edges_ns: i64, answers: u64, measured_s: f64| {
             // Ten clients, a millisecond each: 10,000 in a second.
             let window = window(answers, 1_000_000, measured_s);
-            let law = InteractiveLaw::of(&run, &window, Thought::default(), &histogram(3), edges_ns);
+            let law = InteractiveLaw::of(&run, &window, ThinkTimes::default(), &histogram(3), edges_ns);
             law.expect("a closed loop").holds()
         };
         let holds = |answers: u64, measured_s: f64| holds_with(0, answers, measured_s);

@@ -34,22 +34,27 @@ impl Think {
     }
 
     /// Returns when the first requests of a thread's clients are due, `pipeline` of each, in nanoseconds from the
-    /// beginning, and the index of the client within the thread. Exponential pauses are drawn from the beginning on:
-    /// they have no memory, so the rate of the first moment is that of all that follow. Fixed pauses of all threads'
-    /// clients are spread evenly over one pause, so that they do not march in step, and shifted by the seed, so that
-    /// several generators do not either.
-    pub(crate) fn first(&self, hand: Hand, pipeline: usize, seed: u64, rng: &mut Rng) -> Vec<(u64, usize)> {
-        let between = nanos(self.mean) as f64 / (hand.clients * pipeline) as f64;
+    /// beginning. Exponential pauses are drawn from the beginning on: they have no memory, so the rate of the first
+    /// moment is that of all that follow. Fixed pauses of all threads' clients are spread evenly over one pause, so that
+    /// they do not march in step, and shifted by the seed, so that several generators do not either.
+    pub(crate) fn first(
+        &self,
+        share: ThreadShare,
+        pipeline: usize,
+        seed: u64,
+        rng: &mut Rng,
+    ) -> Vec<ThinkEnd> {
+        let between = nanos(self.mean) as f64 / (share.clients * pipeline) as f64;
         let mut due = |turn: usize, client: usize| {
             if self.exponential {
                 self.draw(rng)
             } else {
-                let place = turn * hand.clients + hand.thread + client * hand.threads;
+                let place = turn * share.clients + share.thread + client * share.threads;
                 ((place as f64 + phase(seed)) * between) as u64
             }
         };
-        let turns = (0..pipeline).flat_map(|turn| (0..hand.clients()).map(move |client| (turn, client)));
-        turns.map(|(turn, client)| (due(turn, client), client)).collect()
+        let turns = (0..pipeline).flat_map(|turn| (0..share.clients()).map(move |client| (turn, client)));
+        turns.map(|(turn, client)| ThinkEnd { at: due(turn, client), client }).collect()
     }
 
     /// Returns whether there is no pause.
@@ -77,14 +82,23 @@ impl fmt::Display for Think {
     }
 }
 
+/// The end of a client's pause, when its next request is due. Ends are ordered by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ThinkEnd {
+    /// Time in nanoseconds.
+    pub(crate) at: u64,
+    /// Index of the client within its thread.
+    pub(crate) client: usize,
+}
+
 /// Number and sum of the pauses that were drawn.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Thought {
+pub struct ThinkTimes {
     count: u64,
     nanos: u64,
 }
 
-impl Thought {
+impl ThinkTimes {
     /// Counts a pause of so many nanoseconds.
     pub const fn add(&mut self, nanos: u64) {
         self.count += 1;
@@ -117,7 +131,7 @@ pub enum Spacing {
 
 /// Which of a run's clients belong to a thread: every `threads`-th, as cards are dealt.
 #[derive(Clone, Copy, Debug)]
-pub struct Hand {
+pub struct ThreadShare {
     /// Index of the thread, which is that of its first client, counted from 0.
     pub thread: usize,
     /// Number of threads; no more than clients.
@@ -126,7 +140,7 @@ pub struct Hand {
     pub clients: usize,
 }
 
-impl Hand {
+impl ThreadShare {
     /// Returns the number of the thread's clients.
     const fn clients(self) -> usize {
         (self.clients - self.thread).div_ceil(self.threads)
@@ -147,7 +161,7 @@ pub struct Arrivals {
 #[derive(Clone, Debug)]
 enum Stream {
     /// The clients of all threads take turns, so that together the arrivals are evenly spaced.
-    Constant { hand: Hand, between: f64, round: u64, client: usize },
+    Constant { share: ThreadShare, between: f64, round: u64, client: usize },
     /// Gaps are drawn from an exponential distribution with this mean.
     Poisson { gap: f64, rng: Rng },
 }
@@ -158,16 +172,16 @@ impl Arrivals {
     /// Poisson stream split at random is Poisson streams (Jain, The Art of Computer Systems Performance Analysis, 1991,
     /// section 30.4), so each thread draws its own.
     #[must_use]
-    pub fn new(rate_per_s: f64, spacing: Spacing, hand: Hand, seed: u64) -> Self {
+    pub fn new(rate_per_s: f64, spacing: Spacing, share: ThreadShare, seed: u64) -> Self {
         let between = 1e9 / rate_per_s;
         match spacing {
             Spacing::Constant => {
-                let stream = Stream::Constant { hand, between, round: 0, client: hand.thread };
-                Self { origin: between * phase(seed), next: between * hand.thread as f64, stream }
+                let stream = Stream::Constant { share, between, round: 0, client: share.thread };
+                Self { origin: between * phase(seed), next: between * share.thread as f64, stream }
             }
             Spacing::Poisson => {
-                let gap = between * hand.clients as f64 / hand.clients() as f64;
-                let mut rng = seeds::stream(seed, Purpose::Arrivals, hand.thread as u64);
+                let gap = between * share.clients as f64 / share.clients() as f64;
+                let mut rng = seeds::stream(seed, Purpose::Arrivals, share.thread as u64);
                 Self { origin: 0.0, next: exponential(&mut rng, gap), stream: Stream::Poisson { gap, rng } }
             }
         }
@@ -189,7 +203,9 @@ impl Arrivals {
     #[must_use]
     pub fn expected(&self, start: u64, end: u64) -> u64 {
         let gap = match &self.stream {
-            Stream::Constant { hand, between, .. } => between * hand.clients as f64 / hand.clients() as f64,
+            Stream::Constant { share, between, .. } => {
+                between * share.clients as f64 / share.clients() as f64
+            }
             Stream::Poisson { gap, .. } => *gap,
         };
         (end.saturating_sub(self.next().max(start)) as f64 / gap).ceil() as u64
@@ -198,13 +214,13 @@ impl Arrivals {
     /// Goes on to the next arrival.
     pub fn advance(&mut self) {
         match &mut self.stream {
-            Stream::Constant { hand, between, round, client } => {
-                *client += hand.threads;
-                if *client >= hand.clients {
-                    (*round, *client) = (*round + 1, hand.thread);
+            Stream::Constant { share, between, round, client } => {
+                *client += share.threads;
+                if *client >= share.clients {
+                    (*round, *client) = (*round + 1, share.thread);
                 }
                 // Computed from the count, not summed up: rounding errors must not accumulate.
-                self.next = (*round as f64 * hand.clients as f64 + *client as f64) * *between;
+                self.next = (*round as f64 * share.clients as f64 + *client as f64) * *between;
             }
             Stream::Poisson { gap, rng } => self.next += exponential(rng, *gap),
         }
@@ -212,7 +228,7 @@ impl Arrivals {
 }
 
 /// Returns the random numbers for the think times of a thread's clients under a seed.
-pub(crate) fn thoughts(seed: u64, thread: usize) -> Rng {
+pub(crate) fn think_rng(seed: u64, thread: usize) -> Rng {
     seeds::stream(seed, Purpose::Thoughts, thread as u64)
 }
 
@@ -243,13 +259,13 @@ mod tests {
     }
 
     /// A thread of so many, which share five clients.
-    const fn of_five(thread: usize, threads: usize) -> Hand {
-        Hand { thread, threads, clients: 5 }
+    const fn of_five(thread: usize, threads: usize) -> ThreadShare {
+        ThreadShare { thread, threads, clients: 5 }
     }
 
     /// How many arrivals are due within a second.
-    fn in_a_second(spacing: Spacing, hand: Hand) -> usize {
-        first(Arrivals::new(50_000.0, spacing, hand, 3), 60_000).partition_point(|at| *at < 1_000_000_000)
+    fn in_a_second(spacing: Spacing, share: ThreadShare) -> usize {
+        first(Arrivals::new(50_000.0, spacing, share, 3), 60_000).partition_point(|at| *at < 1_000_000_000)
     }
 
     #[test]
@@ -302,7 +318,7 @@ mod tests {
     fn threads_and_seeds_have_nothing_in_common_in_think_times() {
         let think: Think = "exponential:10ms".parse().expect("a time");
         let drawn = |seed, thread: u32| -> Vec<f64> {
-            let mut rng = thoughts(seed, thread as usize);
+            let mut rng = think_rng(seed, thread as usize);
             (0..DRAWS).map(|_| think.draw(&mut rng) as f64).collect()
         };
         assert_apart(drawn);
@@ -312,8 +328,8 @@ mod tests {
     #[test]
     fn threads_and_seeds_have_nothing_in_common_in_arrivals() {
         assert_apart(|seed, thread| {
-            let hand = Hand { thread: thread as usize - 1, threads: 4, clients: 4 };
-            let times = first(Arrivals::new(1e3, Spacing::Poisson, hand, seed), DRAWS + 1);
+            let share = ThreadShare { thread: thread as usize - 1, threads: 4, clients: 4 };
+            let times = first(Arrivals::new(1e3, Spacing::Poisson, share, seed), DRAWS + 1);
             times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
         });
     }
@@ -334,11 +350,8 @@ mod tests {
         let think: Think = "9ms".parse().expect("a time");
         for (threads, pipeline) in [(1, 1), (2, 1), (3, 2), (5, 3)] {
             let of = |thread, seed| {
-                let mut rng = thoughts(seed, thread);
-                think
-                    .first(of_five(thread, threads), pipeline, seed, &mut rng)
-                    .into_iter()
-                    .map(|(due, _)| due)
+                let mut rng = think_rng(seed, thread);
+                think.first(of_five(thread, threads), pipeline, seed, &mut rng).into_iter().map(|end| end.at)
             };
             let mut all: Vec<u64> = (0..threads).flat_map(|thread| of(thread, 1)).collect();
             all.sort_unstable();
@@ -352,10 +365,10 @@ mod tests {
     #[test]
     fn clients_whose_pauses_are_drawn_ask_as_often_in_the_first_of_them_as_later() {
         let think: Think = "exponential:10ms".parse().expect("a time");
-        let hand = Hand { thread: 0, threads: 1, clients: 20_000 };
-        let mut rng = thoughts(1, 0);
+        let share = ThreadShare { thread: 0, threads: 1, clients: 20_000 };
+        let mut rng = think_rng(1, 0);
         let mut asked = [0_usize; 3];
-        for (mut due, _) in think.first(hand, 1, 1, &mut rng) {
+        for ThinkEnd { at: mut due, .. } in think.first(share, 1, 1, &mut rng) {
             while due < 30_000_000 {
                 asked[(due / 10_000_000) as usize] += 1;
                 due += think.draw(&mut rng);

@@ -7,15 +7,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::aftermath::{Gathered, Kept, report};
+use crate::aftermath::{Kept, RunResults, report};
 use crate::bench::Bench;
 use crate::client::{Client, Instruments};
 use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
-use crate::halt::{Halt, LOOK, unless_interrupted};
-use crate::pace::{Arrivals, Hand};
+use crate::halt::{HALT_CHECK_INTERVAL, Halt, unless_interrupted};
+use crate::pace::{Arrivals, ThreadShare};
 use crate::probe::Probes;
 use crate::progress::Live;
 use crate::recording::Recording;
@@ -24,7 +24,7 @@ use crate::run_options::RunOptions;
 use crate::summary_file::SummaryFile;
 use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
-use crate::worker::{FINISH_MAX, Harvest, RunContext, Worker};
+use crate::worker::{FINISH_MAX, RunContext, ThreadResults, Worker};
 
 /// A client will not catch up once its requests of this many seconds are due and not sent: as long as servers wait for
 /// their database.
@@ -62,19 +62,20 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     }
     wait(schedule.origin, clock)?;
     let halt = Halt::default();
-    let stage = Stage { clock, schedule, halt: &halt, recording: recording.as_ref() };
+    let setting = RunSetting { clock, schedule, halt: &halt, recording: recording.as_ref() };
     if let Some(recording) = &recording {
         recording.set_up_is_over();
     }
     let start = SystemTime::now();
-    let (harvests, middleware_per_s) = drive(&bench, &ground, connections, &stage, &mut probes)?;
+    let Driven { thread_results, middleware_per_s } =
+        drive(&bench, &ground, connections, &setting, &mut probes)?;
     let last = clock.now();
-    let (gathered, played) = Gathered::of(harvests);
+    let (results, played) = RunResults::of(thread_results);
     let settled = bench.settle(ground, played);
-    let cut_short = gathered.cut_short(schedule.window);
+    let cut_short = results.cut_short(schedule.window);
     let warmup = cut_short.unwrap_or(schedule.window).start.saturating_sub(schedule.origin);
     let kept = Kept { start, warmup_s: warmup as f64 * 1e-9, cut_short: cut_short.is_some() };
-    let mut report = report(bench, kept, gathered, settled, middleware_per_s, &halt);
+    let mut report = report(bench, kept, results, settled, middleware_per_s, &halt);
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
         recording.relate(&relations);
@@ -140,7 +141,7 @@ fn wait(origin: u64, clock: Clock) -> Result<(), LoadError> {
         if left.is_zero() {
             return Ok(());
         }
-        thread::sleep(left.min(LOOK));
+        thread::sleep(left.min(HALT_CHECK_INTERVAL));
     }
 }
 
@@ -172,43 +173,47 @@ fn as_kept(planned: Schedule, cut_short: Option<Window>, last: u64) -> Schedule 
     }
 }
 
-/// The clock and schedule of a run, and what else its threads share.
-struct Stage<'a> {
+/// The clock and schedule of a run, its recording, and the call to end it early.
+struct RunSetting<'a> {
     clock: Clock,
     schedule: Schedule,
     halt: &'a Halt,
     recording: Option<&'a Recording>,
 }
 
-/// The harvests of all threads, and the requests per second that the servers counted.
-type Driven<D> = (Vec<Harvest<D>>, Option<f64>);
+/// What all threads of a run found out.
+struct Driven<D: Dialogue> {
+    thread_results: Vec<ThreadResults<D>>,
+    /// Requests per second that the servers counted; None if they do not tell.
+    middleware_per_s: Option<f64>,
+}
 
 /// Runs the threads, with a live line if stderr is a terminal.
 fn drive<B: Bench>(
     bench: &B,
     ground: &B::Ground,
     connections: Vec<Connection<B::Dialogue>>,
-    stage: &Stage<'_>,
+    setting: &RunSetting<'_>,
     probes: &mut Probes,
 ) -> Result<Driven<B::Dialogue>, LoadError> {
     let options = bench.options();
     let live = std::io::stderr().is_terminal().then(|| Live::new(<B::Dialogue as Dialogue>::NULLS));
-    let Stage { clock, schedule, halt, recording } = *stage;
+    let RunSetting { clock, schedule, halt, recording } = *setting;
     let behind_max = behind_max(options);
     let (think, seed) = (options.think, options.seed);
     let context = RunContext { clock, schedule, think, seed, behind_max, halt, live: live.as_ref() };
     let mut workers = Vec::new();
     let shares = deal(connections, options.threads as usize);
     let (threads, clients) = (shares.len(), options.clients as usize);
-    for (thread, share) in shares.into_iter().enumerate() {
+    for (thread, connections) in shares.into_iter().enumerate() {
         let tally = Tally::new(schedule.window, <B::Dialogue as Dialogue>::KINDS.len(), live.is_some());
         let watch = recording.map(Recording::watch);
         let instruments = Instruments { tally, shared: bench.shared(ground), watch };
-        let hand = Hand { thread, threads, clients };
+        let share = ThreadShare { thread, threads, clients };
         let arrivals = options
             .total_rate()
-            .map(|rate| Arrivals::new(rate, options.arrivals, hand, seed).from(schedule.origin));
-        workers.push(Worker::new(context, hand, share, instruments, arrivals)?);
+            .map(|rate| Arrivals::new(rate, options.arrivals, share, seed).from(schedule.origin));
+        workers.push(Worker::new(context, share, connections, instruments, arrivals)?);
     }
     let pipeline = options.pipeline as usize;
     thread::scope(|scope| {
@@ -237,7 +242,8 @@ fn drive<B: Bench>(
         let results: Result<Vec<_>, _> = results.collect();
         drop(ends);
         // Only a panic could end the counting thread without a result, and the run is good without it.
-        Ok((results?, counting.join().unwrap_or_default()))
+        let middleware_per_s = counting.join().unwrap_or_default();
+        Ok(Driven { thread_results: results?, middleware_per_s })
     })
 }
 

@@ -9,7 +9,7 @@ use crate::address::PATIENCE;
 use crate::error::LoadError;
 use crate::queue::QueueBench;
 use crate::queue::session::Session;
-use crate::worker::GRACE;
+use crate::worker::SILENCE_MAX;
 
 /// The servers of a run that is over.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Again<'a> {
 impl<'a> Again<'a> {
     /// Creates the state after a run in which `unanswered` requests were never answered.
     pub(crate) fn new(bench: &'a QueueBench, unanswered: usize) -> Self {
-        let patience = if unanswered > 0 { GRACE } else { PATIENCE };
+        let patience = if unanswered > 0 { SILENCE_MAX } else { PATIENCE };
         Self { bench, patience, gone: vec![None; bench.connect.len()] }
     }
 
@@ -74,7 +74,7 @@ mod tests {
         let address = |listener: &TcpListener| listener.local_addr().expect("an address").to_string();
         let connect = format!("{},{}", address(&silent), address(&other));
         let Line { bench } = Line::parse_from(["bench", "--connect", &connect]);
-        assert_eq!([0, 3].map(|unanswered| Again::new(&bench, unanswered).patience), [PATIENCE, GRACE]);
+        assert_eq!([0, 3].map(|unanswered| Again::new(&bench, unanswered).patience), [PATIENCE, SILENCE_MAX]);
         let mut servers = Again { patience: Duration::from_millis(50), ..Again::new(&bench, 1) };
         let mut asked = 0;
         for _ in 0..3 {

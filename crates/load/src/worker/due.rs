@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 
 use mio::Token;
 
-use super::{RunContext, Stage, Worker};
+use super::{Phase, RunContext, Worker};
 use crate::dialogue::Dialogue;
+use crate::pace::ThinkEnd;
 
 /// Largest number of arrivals handed out in one turn, so that a turn ends even at a rate that cannot be reached.
 const ARRIVALS_MAX: usize = 65_536;
@@ -26,18 +27,18 @@ impl<D: Dialogue> Worker<'_, D> {
             (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
             return;
         }
-        let first = think.first(self.hand, pipeline, seed, &mut self.thoughts);
-        self.thinkers.extend(first.into_iter().map(|(due, client)| Reverse((now + due, client))));
+        let first = think.first(self.share, pipeline, seed, &mut self.think_rng);
+        self.think_ends.extend(first.into_iter().map(|end| Reverse(ThinkEnd { at: now + end.at, ..end })));
         self.wake(now);
     }
 
     /// Sends the requests of clients whose think time is over, and those that have arrived.
     pub(super) fn wake(&mut self, now: u64) {
-        while let Some(&Reverse((wake, i))) = self.thinkers.peek()
-            && wake <= now
+        while let Some(&Reverse(end)) = self.think_ends.peek()
+            && end.at <= now
         {
-            self.thinkers.pop();
-            self.send(i, 1, wake, now);
+            self.think_ends.pop();
+            self.send(end.client, 1, end.at, now);
         }
         for _ in 0..ARRIVALS_MAX {
             let Some(arrivals) = self.arrivals.as_mut().filter(|arrivals| arrivals.next() <= now) else {
@@ -62,8 +63,8 @@ impl<D: Dialogue> Worker<'_, D> {
         }
         let connection = &mut self.connections[i];
         if connection.issue(requests, now, &mut self.instruments) {
-            self.stirred = self.stirred.max(now);
-            if self.stage == Stage::Measure {
+            self.last_activity = self.last_activity.max(now);
+            if self.phase == Phase::Measure {
                 self.late.saturating_record(now.saturating_sub(due).max(1));
             }
             connection.flush(self.poll.registry(), Token(i));
@@ -73,11 +74,11 @@ impl<D: Dialogue> Worker<'_, D> {
     /// Returns the client of the next arrival: they take turns, and a broken one is skipped while there is another.
     fn next_in_turn(&mut self) -> usize {
         for _ in 0..self.connections.len() {
-            self.turn = (self.turn + 1) % self.connections.len();
-            if self.connections[self.turn].broken.is_none() {
+            self.last_client = (self.last_client + 1) % self.connections.len();
+            if self.connections[self.last_client].broken.is_none() {
                 break;
             }
         }
-        self.turn
+        self.last_client
     }
 }

@@ -2,8 +2,8 @@
 //! next requests leave with one write each.
 
 mod due;
-mod harvest;
 mod moderation;
+mod results;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,13 +22,13 @@ use crate::connection::Connection;
 use crate::cpu::CpuReading;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
-use crate::halt::{Halt, LOOK};
-use crate::pace::{Arrivals, Hand, Think, Thought, thoughts};
+use crate::halt::{HALT_CHECK_INTERVAL, Halt};
+use crate::pace::{Arrivals, Think, ThinkEnd, ThinkTimes, ThreadShare, think_rng};
 use crate::progress::Live;
 use crate::tally::histogram;
 use crate::timespan::nanos;
-pub(crate) use harvest::Harvest;
 use moderation::Moderation;
+pub(crate) use results::ThreadResults;
 
 /// Bytes read at once; shared by all clients of a thread.
 const SCRATCH_BYTES: usize = 256 * 1024;
@@ -37,7 +37,7 @@ const SCRATCH_BYTES: usize = 256 * 1024;
 const EVENTS_MAX: usize = 1024;
 
 /// How long the next answer is waited for when only answers are still to come.
-pub(crate) const GRACE: Duration = Duration::from_secs(10);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long clients have to finish what they have begun, however busily they are answered.
 pub(crate) const FINISH_MAX: Duration = Duration::from_secs(300);
@@ -66,23 +66,24 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     context: RunContext<'a>,
     poll: Poll,
     /// Which of the run's clients these are.
-    hand: Hand,
+    share: ThreadShare,
     connections: Vec<Connection<D>>,
     instruments: Instruments<D>,
     scratch: Vec<u8>,
-    /// Clients that think, the one that wakes first on top.
-    thinkers: BinaryHeap<Reverse<(u64, usize)>>,
-    thoughts: Rng,
+    /// Ends of the pauses of clients that think, the next one on top.
+    think_ends: BinaryHeap<Reverse<ThinkEnd>>,
+    think_rng: Rng,
     /// Think times drawn in the window.
-    thought: Thought,
-    /// In an open loop: when requests are due, and whose turn it is.
+    think_times: ThinkTimes,
+    /// When requests of an open loop are due; None in a closed one.
     arrivals: Option<Arrivals>,
-    turn: usize,
+    /// Index of the client that the last arrival went to.
+    last_client: usize,
     /// Decides on pauses between turns; only in a closed loop without think times.
     moderation: Option<Moderation>,
     alarm: Alarm,
     /// Time at which something was sent or answered last.
-    stirred: u64,
+    last_activity: u64,
     /// How late requests were sent that could have been sent when they were due, in nanoseconds.
     late: Histogram<u64>,
     /// Requests due and not sent at the end of the window.
@@ -92,7 +93,7 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     /// Time that requests spent in the window and that is in no response time, less the time before the window that
     /// response times hold; in nanoseconds, of all clients together.
     edges_ns: i64,
-    stage: Stage,
+    phase: Phase,
     next_live: u64,
     turn_max: u64,
     start: Mark,
@@ -101,7 +102,7 @@ pub(crate) struct Worker<'a, D: Dialogue> {
 
 /// The phase of the run that a worker is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum Phase {
     WarmUp,
     Measure,
     CoolDown,
@@ -122,7 +123,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// The operating system has no more descriptors or memory for the loop.
     pub(crate) fn new(
         context: RunContext<'a>,
-        hand: Hand,
+        share: ThreadShare,
         connections: Vec<Connection<D>>,
         instruments: Instruments<D>,
         arrivals: Option<Arrivals>,
@@ -134,23 +135,23 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         let mut worker = Self {
             context,
             poll,
-            hand,
+            share,
             connections,
             instruments,
             scratch: vec![0; SCRATCH_BYTES],
-            thinkers: BinaryHeap::new(),
-            thoughts: thoughts(context.seed, hand.thread),
-            thought: Thought::default(),
+            think_ends: BinaryHeap::new(),
+            think_rng: think_rng(context.seed, share.thread),
+            think_times: ThinkTimes::default(),
             arrivals,
-            turn: 0,
+            last_client: 0,
             moderation: None,
             alarm,
-            stirred: 0,
+            last_activity: 0,
             late: histogram(3),
             behind: 0,
             waiting: histogram(3),
             edges_ns: 0,
-            stage: Stage::WarmUp,
+            phase: Phase::WarmUp,
             next_live: if context.live.is_some() { 0 } else { u64::MAX },
             turn_max: 0,
             start: Mark::default(),
@@ -168,7 +169,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     ///
     /// # Errors
     /// The operating system refused to wait.
-    pub(crate) fn run(mut self, pipeline: usize) -> Result<Harvest<D>, LoadError> {
+    pub(crate) fn run(mut self, pipeline: usize) -> Result<ThreadResults<D>, LoadError> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         // Without a warm-up the window begins with the first requests.
         self.advance(self.context.clock.now());
@@ -178,11 +179,11 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
         loop {
             let now = self.context.clock.now();
-            self.heed(now);
+            self.end_early_if_halted(now);
             if self.advance(now) || now >= self.context.schedule.give_up {
-                return Ok(self.harvest());
+                return Ok(self.into_results());
             }
-            if self.stage < Stage::Finish
+            if self.phase < Phase::Finish
                 && let Some(pause) = self.moderation.as_ref().and_then(Moderation::pause)
             {
                 thread::sleep(pause);
@@ -196,10 +197,10 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             }
             let woke = self.context.clock.now();
             self.turn(woke, &events);
-            if self.is_forsaken(woke) {
-                return Ok(self.harvest());
+            if self.waits_in_vain(woke) {
+                return Ok(self.into_results());
             }
-            if self.stage == Stage::Measure {
+            if self.phase == Phase::Measure {
                 self.turn_max = self.turn_max.max(self.context.clock.now() - woke);
             }
         }
@@ -208,12 +209,12 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// Serves the clients whose sockets are ready, and sends the requests that are due by `woke`.
     fn turn(&mut self, woke: u64, events: &Events) {
         let window = self.context.schedule.window;
-        if self.stage == Stage::Measure && woke >= window.end {
+        if self.phase == Phase::Measure && woke >= window.end {
             // Requests due by the end count as waiting then, even if their answer is read a moment later: it is in no
             // figure.
             self.wake(woke);
             self.advance(woke);
-        } else if self.stage == Stage::WarmUp && woke >= window.start {
+        } else if self.phase == Phase::WarmUp && woke >= window.start {
             // Answers read from now on are measured, so it is noted first how long their requests have waited.
             self.advance(woke);
         }
@@ -228,7 +229,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             if event.is_readable() || event.is_read_closed() || event.is_error() {
                 self.serve(i);
             } else {
-                self.stirred = woke;
+                self.last_activity = woke;
                 self.connections[i].flush(self.poll.registry(), event.token());
             }
         }
@@ -236,16 +237,16 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         self.end_turn();
     }
 
-    /// Returns whether requests wait and no answer has come for [`GRACE`], in a run that only answers can end: after
-    /// `stop`, or with --requests. Must be called after everything that had arrived was read.
-    fn is_forsaken(&self, now: u64) -> bool {
+    /// Returns whether requests wait and no answer has come for [`SILENCE_MAX`], in a run that only answers can end:
+    /// after `stop`, or with --requests. Must be called after everything that had arrived was read.
+    fn waits_in_vain(&self, now: u64) -> bool {
         let stop = self.context.schedule.stop;
-        let since = match self.stage {
-            Stage::Finish => self.stirred.max(stop),
-            _ if stop == u64::MAX => self.stirred,
+        let since = match self.phase {
+            Phase::Finish => self.last_activity.max(stop),
+            _ if stop == u64::MAX => self.last_activity,
             _ => return false,
         };
-        now.saturating_sub(since) >= nanos(GRACE)
+        now.saturating_sub(since) >= nanos(SILENCE_MAX)
             && self.connections.iter().any(|one| one.broken.is_none() && one.client.is_asking())
     }
 
@@ -253,14 +254,14 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// millisecond late.
     fn patience(&mut self, now: u64) -> io::Result<Duration> {
         let schedule = &self.context.schedule;
-        let change = match self.stage {
-            Stage::WarmUp => schedule.window.start,
-            Stage::Measure => schedule.window.end,
-            Stage::CoolDown => schedule.stop,
-            Stage::Finish => schedule.give_up,
+        let change = match self.phase {
+            Phase::WarmUp => schedule.window.start,
+            Phase::Measure => schedule.window.end,
+            Phase::CoolDown => schedule.stop,
+            Phase::Finish => schedule.give_up,
         };
-        let thinker = self.thinkers.peek().map(|Reverse((wake, _))| *wake);
-        let arrival = self.arrivals.as_ref().filter(|_| self.stage < Stage::Finish).map(Arrivals::next);
+        let thinker = self.think_ends.peek().map(|Reverse(end)| end.at);
+        let arrival = self.arrivals.as_ref().filter(|_| self.phase < Phase::Finish).map(Arrivals::next);
         let wake = thinker.into_iter().chain(arrival).min().unwrap_or(u64::MAX);
         if wake <= now {
             return Ok(Duration::ZERO);
@@ -268,11 +269,11 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         if wake < u64::MAX {
             self.alarm.set(wake, now)?;
         }
-        Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)).min(LOOK))
+        Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)).min(HALT_CHECK_INTERVAL))
     }
 
     /// Ends the schedule now, if the run is to end before its time.
-    fn heed(&mut self, now: u64) {
+    fn end_early_if_halted(&mut self, now: u64) {
         let schedule = &mut self.context.schedule;
         if self.context.halt.is_called() && schedule.stop > now {
             schedule.window.start = schedule.window.start.min(now);
@@ -282,16 +283,16 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         }
     }
 
-    /// Moves to the stage that `now` lies in; returns whether every client is done.
+    /// Moves to the phase that `now` lies in; returns whether every client is done.
     fn advance(&mut self, now: u64) -> bool {
         let schedule = self.context.schedule;
-        if self.stage == Stage::WarmUp && now >= schedule.window.start {
-            self.stage = Stage::Measure;
+        if self.phase == Phase::WarmUp && now >= schedule.window.start {
+            self.phase = Phase::Measure;
             self.start = Mark { now, cpu: CpuReading::of_this_thread() };
             self.edges_ns = self.edges_ns.saturating_sub(self.waited(schedule.window.start));
         }
-        if self.stage == Stage::Measure && now >= schedule.window.end {
-            self.stage = Stage::CoolDown;
+        if self.phase == Phase::Measure && now >= schedule.window.end {
+            self.phase = Phase::CoolDown;
             self.end = Mark { now, cpu: CpuReading::of_this_thread() };
             self.behind = self.connections.iter().map(|c| c.client.behind()).sum();
             for waited in self.connections.iter().flat_map(|c| c.client.waiting(schedule.window.end)) {
@@ -300,8 +301,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             self.edges_ns = self.edges_ns.saturating_add(self.waited(schedule.window.end));
             self.count_unsent(schedule.window.end);
         }
-        if self.stage == Stage::CoolDown && now >= schedule.stop {
-            self.stage = Stage::Finish;
+        if self.phase == Phase::CoolDown && now >= schedule.stop {
+            self.phase = Phase::Finish;
             self.stop(now);
         }
         if now >= self.next_live
@@ -337,8 +338,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             // A client that waits for an arrival has nothing in flight whose answer would make it continue.
             (0..self.connections.len()).for_each(|i| self.send(i, usize::MAX, now, now));
         }
-        for Reverse((_, i)) in std::mem::take(&mut self.thinkers) {
-            self.thinkers.push(Reverse((now, i)));
+        for Reverse(end) in std::mem::take(&mut self.think_ends) {
+            self.think_ends.push(Reverse(ThinkEnd { at: now, ..end }));
         }
         self.wake(now);
     }
@@ -352,17 +353,17 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         if let Some(watch) = self.instruments.watch.as_ref().filter(|_| answers > 0) {
             now = watch.last();
         }
-        self.stirred = self.stirred.max(now);
+        self.last_activity = self.last_activity.max(now);
         if let (Some(moderation), Some(oldest), 1..) = (&mut self.moderation, oldest, answers) {
             moderation.answered(answers, now.saturating_sub(oldest));
         }
-        if !self.context.think.is_none() && self.stage < Stage::Finish {
+        if !self.context.think.is_none() && self.phase < Phase::Finish {
             for _ in 0..answers {
-                let pause = self.context.think.draw(&mut self.thoughts);
-                if self.stage == Stage::Measure {
-                    self.thought.add(pause);
+                let pause = self.context.think.draw(&mut self.think_rng);
+                if self.phase == Phase::Measure {
+                    self.think_times.add(pause);
                 }
-                self.thinkers.push(Reverse((now + pause, i)));
+                self.think_ends.push(Reverse(ThinkEnd { at: now + pause, client: i }));
             }
         } else {
             connection.issue(answers, now, &mut self.instruments);
@@ -441,9 +442,9 @@ mod tests {
         let think = Think { mean: Duration::from_secs(3600), exponential: false };
         let clock = Clock::start();
         let context = RunContext { clock, schedule, think, seed: 1, behind_max: 1, halt, live: None };
-        let hand = Hand { thread: 0, threads: 1, clients: 1 };
+        let share = ThreadShare { thread: 0, threads: 1, clients: 1 };
         let instruments = Instruments { tally: Tally::new(window, 1, false), shared: (), watch: None };
-        let mut worker = Worker::new(context, hand, vec![connection], instruments, None).expect("a worker");
+        let mut worker = Worker::new(context, share, vec![connection], instruments, None).expect("a worker");
         worker.advance(0);
         worker.send(0, requests, 0, 0);
         (worker, server)

@@ -2,15 +2,15 @@
 
 use hdrhistogram::Histogram;
 
-use super::{Mark, Stage, Worker};
+use super::{Mark, Phase, Worker};
 use crate::cpu::{CpuReading, CpuTime};
 use crate::dialogue::Dialogue;
-use crate::pace::Thought;
+use crate::pace::ThinkTimes;
 use crate::tally::Tally;
 
 /// The results of one thread.
 #[derive(Debug)]
-pub(crate) struct Harvest<D: Dialogue> {
+pub(crate) struct ThreadResults<D: Dialogue> {
     /// What was counted in the window.
     pub(crate) tally: Tally,
     /// Processor time in the window.
@@ -23,19 +23,19 @@ pub(crate) struct Harvest<D: Dialogue> {
     /// How late requests were sent, in nanoseconds, although their client was free.
     pub(crate) late: Histogram<u64>,
     /// Think times drawn in the window.
-    pub(crate) thought: Thought,
+    pub(crate) think_times: ThinkTimes,
     /// Requests of an open loop that were due and not sent at the end of the window.
     pub(crate) behind: usize,
     /// Requests of an open loop that were due in the window to clients that were all lost by then.
-    pub(crate) forsaken: u64,
+    pub(crate) without_client: u64,
     /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or
     /// not; in nanoseconds.
     pub(crate) waiting: Histogram<u64>,
     /// Time that requests spent in the window and that is in no response time, less the time before the window that
     /// response times hold; in nanoseconds, of all clients together.
     pub(crate) edges_ns: i64,
-    /// Connections that ended early, with the first reason.
-    pub(crate) broken: Option<(usize, String)>,
+    /// Connections that ended early; None if none did.
+    pub(crate) lost: Option<LostConnections>,
     /// Requests never answered.
     pub(crate) unanswered: usize,
     /// The dialogues of the clients.
@@ -44,9 +44,17 @@ pub(crate) struct Harvest<D: Dialogue> {
     pub(crate) shared: D::Shared,
 }
 
+/// The connections of a thread that ended early.
+#[derive(Debug)]
+pub(crate) struct LostConnections {
+    pub(crate) count: usize,
+    /// Why the first one ended.
+    pub(crate) first_reason: String,
+}
+
 impl<D: Dialogue> Worker<'_, D> {
     /// Returns the number of requests that are due in the window and find no client any more.
-    fn forsaken(&self) -> u64 {
+    fn without_client(&self) -> u64 {
         let window = self.context.schedule.window;
         let Some(arrivals) = self.arrivals.as_ref().filter(|_| window.end < u64::MAX) else { return 0 };
         let due: usize = self.connections.iter().map(|c| c.client.behind()).sum();
@@ -54,23 +62,24 @@ impl<D: Dialogue> Worker<'_, D> {
     }
 
     /// Collects the results when all is answered, or given up.
-    pub(super) fn harvest(mut self) -> Harvest<D> {
+    pub(super) fn into_results(mut self) -> ThreadResults<D> {
         let mut unanswered = 0;
-        let forsaken = if self.stage <= Stage::Measure { self.forsaken() } else { 0 };
+        let without_client = if self.phase <= Phase::Measure { self.without_client() } else { 0 };
         for connection in &mut self.connections {
             unanswered += connection.client.abandon(&mut self.instruments);
         }
         self.end_turn();
         // All clients are done, or lost, before the window's end.
-        if self.stage <= Stage::Measure {
+        if self.phase <= Phase::Measure {
             self.end = Mark { now: self.context.clock.now(), cpu: CpuReading::of_this_thread() };
         }
-        if self.stage == Stage::WarmUp {
+        if self.phase == Phase::WarmUp {
             self.start = self.end;
         }
         let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
-        let broken = reasons.next().map(|first| (1 + reasons.count(), first.clone()));
-        Harvest {
+        let lost = reasons.next().cloned();
+        let lost = lost.map(|first_reason| LostConnections { count: 1 + reasons.count(), first_reason });
+        ThreadResults {
             dialogues: self.connections.into_iter().map(|c| c.client.into_dialogue()).collect(),
             shared: self.instruments.shared,
             cpu: self.end.cpu - self.start.cpu,
@@ -78,13 +87,13 @@ impl<D: Dialogue> Worker<'_, D> {
             window_end: self.end.now,
             turn_max: self.turn_max,
             late: self.late,
-            thought: self.thought,
+            think_times: self.think_times,
             behind: self.behind,
-            forsaken,
+            without_client,
             waiting: self.waiting,
             edges_ns: self.edges_ns,
             tally: self.instruments.tally,
-            broken,
+            lost,
             unanswered,
         }
     }
