@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 
-use crate::bench::{Bench, Played, Settled};
+use crate::bench::{Bench, FinishedClients, Settled};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
 use crate::halt::{Halt, is_interrupted};
@@ -61,9 +61,11 @@ pub(crate) struct RunResults {
 
 impl RunResults {
     /// Adds up the results of all threads; returns apart what only the tier understands.
-    pub(crate) fn of<B: Bench>(thread_results: Vec<ThreadResults<B::Dialogue>>) -> (Self, Played<B>) {
+    pub(crate) fn of<B: Bench>(
+        thread_results: Vec<ThreadResults<B::Dialogue>>,
+    ) -> (Self, FinishedClients<B>) {
         let kinds = <B::Dialogue as Dialogue>::KINDS.len();
-        let mut played = Played { dialogues: Vec::new(), shared: Vec::new(), unanswered: 0 };
+        let mut finished = FinishedClients { dialogues: Vec::new(), shared: Vec::new(), unanswered: 0 };
         let mut all = Self {
             tally: Tally::new(Window { start: 0, end: 0 }, kinds, false),
             threads: 0,
@@ -94,11 +96,11 @@ impl RunResults {
                 all.least_rest = LeastRest { without_rest, waiting: without_rest - utilization };
             }
             let (dialogues, shared) = all.add(one);
-            played.dialogues.extend(dialogues);
-            played.shared.push(shared);
+            finished.dialogues.extend(dialogues);
+            finished.shared.push(shared);
         }
-        played.unanswered = all.unanswered;
-        (all, played)
+        finished.unanswered = all.unanswered;
+        (all, finished)
     }
 
     /// Returns the measured part of the planned window, if every thread came back before its end.

@@ -16,7 +16,7 @@ pub trait Bench: Clone + Serialize {
     /// The protocol of its clients.
     type Dialogue: Dialogue + Send;
     /// What the set-up prepares for the clients and the checks of a run.
-    type Ground;
+    type Prepared;
     /// The part of its reports that only this tier has.
     type Details: Details;
     /// What its checks found.
@@ -47,7 +47,7 @@ pub trait Bench: Clone + Serialize {
     ///
     /// # Errors
     /// A server cannot be reached or refuses something.
-    fn prepare(&self, run: u32) -> Result<Self::Ground, LoadError>;
+    fn prepare(&self, run: u32) -> Result<Self::Prepared, LoadError>;
 
     /// Notes that the servers are ready from an earlier run, so that what lasts is not set up again.
     fn prepared_before(&mut self) {}
@@ -58,13 +58,13 @@ pub trait Bench: Clone + Serialize {
     /// The server cannot be reached or refuses the client.
     fn connect(
         &self,
-        ground: &Self::Ground,
+        prepared: &Self::Prepared,
         number: u32,
         server: &Address,
     ) -> Result<(BlockingStream, Self::Dialogue), LoadError>;
 
     /// Creates what the clients of one thread share.
-    fn shared(&self, ground: &Self::Ground) -> <Self::Dialogue as Dialogue>::Shared;
+    fn shared(&self, prepared: &Self::Prepared) -> <Self::Dialogue as Dialogue>::Shared;
 
     /// Opens a connection that asks `server` about itself; None if the server cannot be asked.
     fn probe(&self, _server: &Address) -> Option<Box<dyn Probe>> {
@@ -72,12 +72,12 @@ pub trait Bench: Clone + Serialize {
     }
 
     /// Completes the checks after the last answer, and cleans up the servers.
-    fn settle(&self, ground: Self::Ground, played: Played<Self>) -> Settled<Self>;
+    fn settle(&self, prepared: Self::Prepared, finished: FinishedClients<Self>) -> Settled<Self>;
 }
 
 /// What is left when every client has stopped.
 #[derive(Debug)]
-pub struct Played<B: Bench> {
+pub struct FinishedClients<B: Bench> {
     /// The clients.
     pub dialogues: Vec<B::Dialogue>,
     /// What the clients of each thread shared.

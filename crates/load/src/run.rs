@@ -51,8 +51,8 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let clock = Clock::start();
     let recording = Recording::begin(&bench, clock)?;
     raise_descriptor_limit(bench.options().clients);
-    let ground = bench.prepare(run_number())?;
-    let connections = connect(&bench, &ground)?;
+    let prepared = bench.prepare(run_number())?;
+    let connections = connect(&bench, &prepared)?;
     let mut probes = Probes::of(&bench);
     let mut relations = recording.as_ref().map_or(Vec::new(), |_| probes.relate(clock));
     let schedule = schedule(bench.options(), origin(bench.options(), clock)?);
@@ -68,10 +68,10 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     }
     let start = SystemTime::now();
     let Driven { thread_results, middleware_per_s } =
-        drive(&bench, &ground, connections, &setting, &mut probes)?;
+        drive(&bench, &prepared, connections, &setting, &mut probes)?;
     let last = clock.now();
-    let (results, played) = RunResults::of(thread_results);
-    let settled = bench.settle(ground, played);
+    let (results, finished) = RunResults::of(thread_results);
+    let settled = bench.settle(prepared, finished);
     let cut_short = results.cut_short(schedule.window);
     let warmup = cut_short.unwrap_or(schedule.window).start.saturating_sub(schedule.origin);
     let kept = Kept { start, warmup_s: warmup as f64 * 1e-9, cut_short: cut_short.is_some() };
@@ -102,12 +102,12 @@ fn raise_descriptor_limit(clients: u32) {
 }
 
 /// Connects all clients, spread over the servers.
-fn connect<B: Bench>(bench: &B, ground: &B::Ground) -> Result<Vec<Connection<B::Dialogue>>, LoadError> {
+fn connect<B: Bench>(bench: &B, prepared: &B::Prepared) -> Result<Vec<Connection<B::Dialogue>>, LoadError> {
     let options = bench.options();
     let mut connections = Vec::with_capacity(options.clients as usize);
     for (number, server) in (1..=options.clients).zip(bench.servers().iter().cycle()) {
         unless_interrupted()?;
-        let (stream, dialogue) = bench.connect(ground, number, server)?;
+        let (stream, dialogue) = bench.connect(prepared, number, server)?;
         let stream = stream
             .into_polled()
             .map_err(|source| LoadError::Connect { address: server.to_string(), source })?;
@@ -191,7 +191,7 @@ struct Driven<D: Dialogue> {
 /// Runs the threads, with a live line if stderr is a terminal.
 fn drive<B: Bench>(
     bench: &B,
-    ground: &B::Ground,
+    prepared: &B::Prepared,
     connections: Vec<Connection<B::Dialogue>>,
     setting: &RunSetting<'_>,
     probes: &mut Probes,
@@ -208,7 +208,7 @@ fn drive<B: Bench>(
     for (thread, connections) in shares.into_iter().enumerate() {
         let tally = Tally::new(schedule.window, <B::Dialogue as Dialogue>::KINDS.len(), live.is_some());
         let watch = recording.map(Recording::watch);
-        let instruments = Instruments { tally, shared: bench.shared(ground), watch };
+        let instruments = Instruments { tally, shared: bench.shared(prepared), watch };
         let share = ThreadShare { thread, threads, clients };
         let arrivals = options
             .total_rate()

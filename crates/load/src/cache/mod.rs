@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::address::{Address, BlockingStream};
-use crate::bench::{Bench, Details, Played, Settled};
+use crate::bench::{Bench, Details, FinishedClients, Settled};
 use crate::error::LoadError;
 use crate::probe::Probe;
 use crate::run_options::RunOptions;
@@ -54,7 +54,7 @@ impl Details for CacheDetails {
 
 impl Bench for CacheBench {
     type Dialogue = CacheDialogue;
-    type Ground = Arc<Recipe>;
+    type Prepared = Arc<Recipe>;
     type Details = CacheDetails;
     type Check = CacheCheck;
 
@@ -133,10 +133,10 @@ impl Bench for CacheBench {
         CacheProbe::connect(server).map(|probe| Box::new(probe) as Box<dyn Probe>)
     }
 
-    fn settle(&self, _: Arc<Recipe>, played: Played<Self>) -> Settled<Self> {
+    fn settle(&self, _: Arc<Recipe>, finished: FinishedClients<Self>) -> Settled<Self> {
         let mut lookups = Lookups::default();
         let (mut values, mut violations) = (0, Violations::default());
-        for desk in played.shared {
+        for desk in finished.shared {
             lookups.absorb(desk.lookups);
             if let Some(inspector) = desk.inspector {
                 let Findings { values: some, violations: more } = inspector.findings();

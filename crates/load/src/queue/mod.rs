@@ -1,6 +1,6 @@
 //! The load generator for the queue tier: its workloads, its clients, its checks.
 
-mod again;
+mod after_run;
 pub mod balance;
 pub mod check;
 pub mod dialogue;
@@ -25,12 +25,12 @@ use posthaste_measure::lock;
 use serde::Serialize;
 
 use crate::address::{Address, BlockingStream};
-use crate::bench::{Bench, Details, Played, Settled};
+use crate::bench::{Bench, Details, FinishedClients, Settled};
 use crate::error::LoadError;
 use crate::probe::Probe;
 use crate::run_options::RunOptions;
 use crate::tally::Counts;
-use again::Again;
+use after_run::ServersAfterRun;
 use check::CheckReport;
 use check::inspector::Inspector;
 use check::ledger::Ledger;
@@ -41,8 +41,8 @@ pub use options::QueueBench;
 use probe::QueueProbe;
 use program::Program;
 use session::Session;
-use settle::Leavings;
-use setup::{Ground, accounts, shared_queues};
+use settle::Leftovers;
+use setup::{Prepared, accounts, shared_queues};
 use twelve_step::STEPS;
 use workload::Workload;
 
@@ -61,7 +61,7 @@ impl Details for QueueDetails {
 
 impl Bench for QueueBench {
     type Dialogue = QueueDialogue;
-    type Ground = Ground;
+    type Prepared = Prepared;
     type Details = QueueDetails;
     type Check = CheckReport;
 
@@ -89,8 +89,8 @@ impl Bench for QueueBench {
         Self::validate(self)
     }
 
-    fn prepare(&self, run: u32) -> Result<Ground, LoadError> {
-        let mut ground = Ground {
+    fn prepare(&self, run: u32) -> Result<Prepared, LoadError> {
+        let mut prepared = Prepared {
             run,
             sent: vec![0; accounts(self) as usize],
             ledger: None,
@@ -98,13 +98,13 @@ impl Bench for QueueBench {
             preloaded: BTreeMap::new(),
             recipe: recipe(self),
         };
-        let foreign = if self.has_queues() { setup::prepare(self, &mut ground)? } else { 0 };
+        let foreign = if self.has_queues() { setup::prepare(self, &mut prepared)? } else { 0 };
         if self.check {
             let mut ledger = Ledger::new(accounts(self), foreign);
-            setup::enter(&ground, &mut ledger);
-            ground.ledger = Some(Arc::new(Mutex::new(ledger)));
+            setup::enter(&prepared, &mut ledger);
+            prepared.ledger = Some(Arc::new(Mutex::new(ledger)));
         }
-        Ok(ground)
+        Ok(prepared)
     }
 
     fn prepared_before(&mut self) {
@@ -116,7 +116,7 @@ impl Bench for QueueBench {
 
     fn connect(
         &self,
-        ground: &Ground,
+        prepared: &Prepared,
         number: u32,
         server: &Address,
     ) -> Result<(BlockingStream, QueueDialogue), LoadError> {
@@ -125,41 +125,41 @@ impl Bench for QueueBench {
         if self.workload.needs_queues() {
             session.log_in(account)?;
         }
-        let program = match &ground.recipe {
+        let program = match &prepared.recipe {
             None => Program::twelve_step(account, self.run.pipeline as usize),
             Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), self.run.seed, account)),
         };
-        let witness = ground.room.as_ref().and_then(|room| Witness::new(room, account, account));
-        let dialogue = QueueDialogue::new(account, program, ground.sent[number as usize - 1])
+        let witness = prepared.room.as_ref().and_then(|room| Witness::new(room, account, account));
+        let dialogue = QueueDialogue::new(account, program, prepared.sent[number as usize - 1])
             .seeded(self.run.seed)
             .witnessed(witness);
         Ok((session.into_stream(), dialogue))
     }
 
-    fn shared(&self, ground: &Ground) -> Desk {
-        let audit = ground.ledger.as_ref().map(|ledger| {
+    fn shared(&self, prepared: &Prepared) -> Desk {
+        let audit = prepared.ledger.as_ref().map(|ledger| {
             let allows_foreign = lock(ledger).allows_foreign();
             let inspector =
-                Inspector::new(ground.run, self.connect.len(), shared_queues(self), allows_foreign);
+                Inspector::new(prepared.run, self.connect.len(), shared_queues(self), allows_foreign);
             Audit { inspector, ledger: Arc::clone(ledger) }
         });
-        Desk::new(self.message_bytes.clone(), ground.run, audit)
+        Desk::new(self.message_bytes.clone(), prepared.run, audit)
     }
 
     fn probe(&self, server: &Address) -> Option<Box<dyn Probe>> {
         QueueProbe::connect(server).map(|probe| Box::new(probe) as Box<dyn Probe>)
     }
 
-    fn settle(&self, ground: Ground, played: Played<Self>) -> Settled<Self> {
+    fn settle(&self, prepared: Prepared, finished: FinishedClients<Self>) -> Settled<Self> {
         let mut steps = [Counts::default(); STEPS as usize];
-        for desk in &played.shared {
+        for desk in &finished.shared {
             steps.iter_mut().zip(&desk.steps).for_each(|(all, one)| all.absorb(*one));
         }
         let steps = if self.workload.has_steps() { steps.to_vec() } else { Vec::new() };
-        let mut servers = Again::new(self, played.unanswered);
-        let mut leavings = Leavings::of(self, played);
-        let check = settle::settle(self, ground, &mut leavings, &mut servers);
-        settle::sweep(self, &leavings, &mut servers);
+        let mut servers = ServersAfterRun::new(self, finished.unanswered);
+        let mut leftovers = Leftovers::of(self, finished);
+        let check = settle::settle(self, prepared, &mut leftovers, &mut servers);
+        settle::sweep(self, &leftovers, &mut servers);
         Settled { details: QueueDetails { steps }, check }
     }
 }

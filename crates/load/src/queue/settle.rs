@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError};
 
 use posthaste_history::{At, History};
 
-use crate::bench::Played;
+use crate::bench::FinishedClients;
 use crate::error::LoadError;
 use crate::halt::is_interrupted;
 use crate::queue::QueueBench;
-use crate::queue::again::Again;
+use crate::queue::after_run::ServersAfterRun;
 use crate::queue::check::CheckReport;
 use crate::queue::check::drain::{Audience, Territory, drain};
 use crate::queue::check::inspector::{Findings, Inspector};
@@ -19,13 +19,13 @@ use crate::queue::check::witness::{AUDIT, Room, Witness};
 use crate::queue::dialogue::QueueDialogue;
 use crate::queue::request::{Account, Queue};
 use crate::queue::session::Session;
-use crate::queue::setup::{Ground, accounts, shared_queues};
+use crate::queue::setup::{Prepared, accounts, shared_queues};
 use crate::stderr::complain;
 use crate::violations::Violations;
 
 /// What the clients leave behind.
 #[derive(Debug)]
-pub(crate) struct Leavings {
+pub(crate) struct Leftovers {
     /// For each client: number of messages sent.
     sent: Vec<(Account, u64)>,
     /// For each server: queues made there and not deleted. Servers with separate stores give the same ids to different
@@ -36,25 +36,25 @@ pub(crate) struct Leavings {
     witnesses: Vec<Witness>,
 }
 
-impl Leavings {
+impl Leftovers {
     /// Collects what the clients leave behind.
-    pub(crate) fn of(bench: &QueueBench, played: Played<QueueBench>) -> Self {
-        let dialogues = &played.dialogues;
+    pub(crate) fn of(bench: &QueueBench, finished: FinishedClients<QueueBench>) -> Self {
+        let dialogues = &finished.dialogues;
         let mut queues = vec![Vec::new(); bench.connect.len()];
         for dialogue in dialogues {
-            let place = (dialogue.account() - bench.first_client) as usize % bench.connect.len();
-            queues[place].extend(dialogue.leftovers());
+            let server = (dialogue.account() - bench.first_client) as usize % bench.connect.len();
+            queues[server].extend(dialogue.leftovers());
         }
         Self {
             sent: dialogues.iter().map(|d| (d.account(), d.sent())).collect(),
             queues,
-            findings: played
+            findings: finished
                 .shared
                 .into_iter()
                 .filter_map(|desk| desk.audit)
                 .map(|audit| audit.inspector.findings())
                 .collect(),
-            witnesses: played.dialogues.into_iter().filter_map(QueueDialogue::into_witness).collect(),
+            witnesses: finished.dialogues.into_iter().filter_map(QueueDialogue::into_witness).collect(),
         }
     }
 
@@ -68,31 +68,32 @@ impl Leavings {
 /// the run was interrupted before, the drain is made, as the user wants to know what the run was worth.
 pub(crate) fn settle(
     bench: &QueueBench,
-    ground: Ground,
-    leavings: &mut Leavings,
-    servers: &mut Again<'_>,
+    prepared: Prepared,
+    leftovers: &mut Leftovers,
+    servers: &mut ServersAfterRun<'_>,
 ) -> Option<CheckReport> {
-    let ledger = Arc::into_inner(ground.ledger?)?;
+    let ledger = Arc::into_inner(prepared.ledger?)?;
     let mut ledger = ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut violations = Violations::default();
     let mut history = History::default();
-    let witnesses = std::mem::take(&mut leavings.witnesses).into_iter().chain(ground.preloaded.into_values());
+    let witnesses =
+        std::mem::take(&mut leftovers.witnesses).into_iter().chain(prepared.preloaded.into_values());
     for mut witness in witnesses {
         witness.close();
         witness.testify(&mut history);
     }
-    let room = ground.room.as_ref();
+    let room = prepared.room.as_ref();
     if let Some(room) = room.filter(|_| bench.has_queues() && !ledger.allows_foreign()) {
         audit(bench, room, servers, &mut history, &mut violations);
     }
     let shared = shared_queues(bench);
-    let mut inspector = Inspector::new(ground.run, bench.connect.len(), shared, ledger.allows_foreign());
+    let mut inspector = Inspector::new(prepared.run, bench.connect.len(), shared, ledger.allows_foreign());
     let mut drained = Drained { popped: 0, is_whole: true };
     if bench.has_queues() {
         let mut witnesses = Vec::new();
         let mut audience =
             Audience { inspector: &mut inspector, ledger: &mut ledger, room, witnesses: &mut witnesses };
-        drained = drain_all(bench, &leavings.queues, servers, &mut audience, &mut violations);
+        drained = drain_all(bench, &leftovers.queues, servers, &mut audience, &mut violations);
         inspector.hand_over(&mut ledger);
         if !drained.is_whole {
             ledger.excuse(u64::MAX);
@@ -101,12 +102,12 @@ pub(crate) fn settle(
     }
     // The history does not know what was there before the run, or was not drained.
     let knows_all = drained.is_whole && !ledger.allows_foreign();
-    leavings.findings.push(inspector.findings());
+    leftovers.findings.push(inspector.findings());
     let judgment = room.map(|room| {
-        let (judgment, told) = judge(&mut history, room, leavings.blamed());
+        let (judgment, told) = judge(&mut history, room, leftovers.blamed());
         (judgment, if knows_all { told } else { Told { of_others: Violations::default(), ..told } })
     });
-    Some(close(ledger, ground.sent, leavings, violations, drained.popped, judgment))
+    Some(close(ledger, prepared.sent, leftovers, violations, drained.popped, judgment))
 }
 
 /// What was popped after the run, and whether that is all there was.
@@ -119,19 +120,19 @@ struct Drained {
 fn drain_all(
     bench: &QueueBench,
     queues: &[Vec<Queue>],
-    servers: &mut Again<'_>,
+    servers: &mut ServersAfterRun<'_>,
     audience: &mut Audience<'_>,
     violations: &mut Violations,
 ) -> Drained {
     let was_interrupted = is_interrupted();
     let may_go_on = || was_interrupted || !is_interrupted();
     let mut drained = Drained { popped: 0, is_whole: true };
-    for (place, own) in queues.iter().enumerate() {
+    for (server, own) in queues.iter().enumerate() {
         // If the server has a store of its own, it may hold earlier messages of a sender.
         audience.inspector.forget_order();
         let territory = Territory { shared: shared_queues(bench), own: own.iter().copied().collect() };
         let popped =
-            servers.ask(place, |session| drain(session, accounts(bench), &territory, audience, &may_go_on));
+            servers.ask(server, |session| drain(session, accounts(bench), &territory, audience, &may_go_on));
         match popped {
             Ok(popped) => drained.popped += popped,
             Err(error) => {
@@ -149,7 +150,7 @@ fn drain_all(
 fn audit(
     bench: &QueueBench,
     room: &Arc<Room>,
-    servers: &mut Again<'_>,
+    servers: &mut ServersAfterRun<'_>,
     history: &mut History,
     violations: &mut Violations,
 ) {
@@ -167,17 +168,17 @@ fn audit(
 fn close(
     ledger: Ledger,
     mut sent: Vec<u64>,
-    leavings: &mut Leavings,
+    leftovers: &mut Leftovers,
     mut violations: Violations,
     drained: u64,
     judged: Option<(Judgment, Told)>,
 ) -> CheckReport {
-    for (account, count) in &leavings.sent {
+    for (account, count) in &leftovers.sent {
         sent[*account as usize - 1] = *count;
     }
     let (mut check, kept) = ledger.close(&sent);
     violations.absorb(kept);
-    for findings in leavings.findings.drain(..) {
+    for findings in leftovers.findings.drain(..) {
         check.peeked += findings.peeked;
         check.order_unchecked += findings.order_unchecked;
         violations.absorb(findings.violations);
@@ -199,10 +200,10 @@ fn close(
 
 /// Deletes queues that clients made and left behind, each at its own server; a server that has gone cannot be swept,
 /// and need not be.
-pub(crate) fn sweep(bench: &QueueBench, leavings: &Leavings, servers: &mut Again<'_>) {
-    for (place, queues) in leavings.queues.iter().enumerate() {
+pub(crate) fn sweep(bench: &QueueBench, leftovers: &Leftovers, servers: &mut ServersAfterRun<'_>) {
+    for (server, queues) in leftovers.queues.iter().enumerate() {
         if !queues.is_empty()
-            && let Err(error) = servers.ask(place, |session| delete(session, bench.first_client, queues))
+            && let Err(error) = servers.ask(server, |session| delete(session, bench.first_client, queues))
         {
             complain(format_args!("queues of the run are left on the server: {error}"));
         }

@@ -30,7 +30,7 @@ const BYTES_IN_FLIGHT: usize = 8 << 20;
 
 /// What the set-up leaves for the run.
 #[derive(Debug)]
-pub struct Ground {
+pub struct Prepared {
     /// Tells this run's messages from those of others.
     pub(crate) run: u32,
     /// For each account, from 1: number of messages it has sent before the run.
@@ -74,7 +74,7 @@ pub(crate) fn accounts(bench: &QueueBench) -> Account {
 ///
 /// # Errors
 /// A server cannot be reached or refuses something.
-pub(crate) fn prepare(bench: &QueueBench, ground: &mut Ground) -> Result<u64, LoadError> {
+pub(crate) fn prepare(bench: &QueueBench, prepared: &mut Prepared) -> Result<u64, LoadError> {
     let mut foreign = 0;
     for address in &bench.connect {
         let mut session = Session::connect(address, bench.secret_file.as_ref())?;
@@ -91,14 +91,14 @@ pub(crate) fn prepare(bench: &QueueBench, ground: &mut Ground) -> Result<u64, Lo
         }
     }
     let has_letters = letters(bench).next().is_some();
-    let one_store = !(bench.check || has_letters) || have_one_store(bench, ground.run)?;
+    let one_store = !(bench.check || has_letters) || have_one_store(bench, prepared.run)?;
     if bench.check && one_store {
-        ground.room = Some(Arc::new(Room::new(REQUESTS_MAX)));
+        prepared.room = Some(Arc::new(Room::new(REQUESTS_MAX)));
     }
     let stores = if one_store { &bench.connect[..1] } else { &bench.connect[..] };
     for address in stores.iter().filter(|_| has_letters) {
         let mut session = Session::connect(address, bench.secret_file.as_ref())?;
-        send_all(&mut session, bench, ground)?;
+        send_all(&mut session, bench, prepared)?;
     }
     Ok(foreign)
 }
@@ -133,16 +133,16 @@ fn messages(queues: &Value<'_>) -> u64 {
 }
 
 /// Enters the messages that were sent before the run in the ledger; all of them are acknowledged.
-pub(crate) fn enter(ground: &Ground, ledger: &mut Ledger) {
-    for (sender, sent) in (1..).zip(&ground.sent) {
+pub(crate) fn enter(prepared: &Prepared, ledger: &mut Ledger) {
+    for (sender, sent) in (1..).zip(&prepared.sent) {
         for sequence in 0..*sent {
             ledger.enter(Event { fate: Fate::Acknowledged, sender, sequence });
         }
     }
 }
 
-fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> Result<(), LoadError> {
-    let run = ground.run;
+fn send_all(session: &mut Session, bench: &QueueBench, prepared: &mut Prepared) -> Result<(), LoadError> {
+    let run = prepared.run;
     let mut letters = letters(bench).peekable();
     let mut body = filler(bench.message_bytes.max() as usize);
     let mut sizes = seeds::stream(bench.run.seed, Purpose::Preload, 0);
@@ -159,14 +159,14 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
             let len = bench.message_bytes.draw(&mut sizes) as usize;
             // Accounts are indices here: `--check` goes only with clients from account 1 on.
             if bench.check {
-                let sequence = &mut ground.sent[letter.sender as usize - 1];
+                let sequence = &mut prepared.sent[letter.sender as usize - 1];
                 let recipient = letter.to.unwrap_or(0);
                 Stamp { run, sender: letter.sender, sequence: *sequence, recipient, queue: letter.queue }
                     .write(&mut body[..len]);
                 *sequence += 1;
             }
             let request = Request::Send { queue: letter.queue, to: letter.to };
-            let witness = witness(&ground.room, &mut ground.preloaded, letter.sender);
+            let witness = witness(&prepared.room, &mut prepared.preloaded, letter.sender);
             let number = witness.and_then(|witness| witness.asks(request, &body[..len]));
             journaled.push(number.map(|number| (letter.sender, number)));
             session.push_request(request, &body[..len]);
@@ -181,7 +181,7 @@ fn send_all(session: &mut Session, bench: &QueueBench, ground: &mut Ground) -> R
         for ((sender, number), id) in
             journaled.into_iter().zip(ids).filter_map(|(sent, id)| Some((sent?, id?)))
         {
-            let witness = witness(&ground.room, &mut ground.preloaded, sender);
+            let witness = witness(&prepared.room, &mut prepared.preloaded, sender);
             let answer = Answer::Ids([id.cast_unsigned()].into());
             witness.into_iter().for_each(|witness| witness.end(number, Outcome::Ok(answer.clone())));
         }

@@ -13,43 +13,43 @@ use crate::worker::SILENCE_MAX;
 
 /// The servers of a run that is over.
 #[derive(Debug)]
-pub(crate) struct Again<'a> {
+pub(crate) struct ServersAfterRun<'a> {
     bench: &'a QueueBench,
     patience: Duration,
     /// For each server: why it is asked nothing more, if so.
     gone: Vec<Option<String>>,
 }
 
-impl<'a> Again<'a> {
+impl<'a> ServersAfterRun<'a> {
     /// Creates the state after a run in which `unanswered` requests were never answered.
     pub(crate) fn new(bench: &'a QueueBench, unanswered: usize) -> Self {
         let patience = if unanswered > 0 { SILENCE_MAX } else { PATIENCE };
         Self { bench, patience, gone: vec![None; bench.connect.len()] }
     }
 
-    /// Asks the server at this place over a separate connection.
+    /// Asks the server with this index over a separate connection.
     ///
     /// # Errors
     /// The server cannot be reached, does not answer, or did not when it was asked before.
     pub(crate) fn ask<T>(
         &mut self,
-        place: usize,
+        server: usize,
         ask: impl FnOnce(Session) -> Result<T, LoadError>,
     ) -> Result<T, LoadError> {
-        if let Some(why) = &self.gone[place] {
+        if let Some(why) = &self.gone[server] {
             return Err(LoadError::Failed(why.clone()));
         }
-        let (address, secret) = (&self.bench.connect[place], self.bench.secret_file.as_ref());
+        let (address, secret) = (&self.bench.connect[server], self.bench.secret_file.as_ref());
         let asked = Session::connect_within(address, secret, self.patience).and_then(ask);
         if let Err(error @ LoadError::Connect { .. }) = &asked {
-            self.gone[place] = Some(error.to_string());
+            self.gone[server] = Some(error.to_string());
         }
         asked
     }
 
-    /// Returns whether the server at this place is asked nothing more.
-    pub(crate) fn is_gone(&self, place: usize) -> bool {
-        self.gone[place].is_some()
+    /// Returns whether the server with this index is asked nothing more.
+    pub(crate) fn is_gone(&self, server: usize) -> bool {
+        self.gone[server].is_some()
     }
 }
 
@@ -74,8 +74,12 @@ mod tests {
         let address = |listener: &TcpListener| listener.local_addr().expect("an address").to_string();
         let connect = format!("{},{}", address(&silent), address(&other));
         let Line { bench } = Line::parse_from(["bench", "--connect", &connect]);
-        assert_eq!([0, 3].map(|unanswered| Again::new(&bench, unanswered).patience), [PATIENCE, SILENCE_MAX]);
-        let mut servers = Again { patience: Duration::from_millis(50), ..Again::new(&bench, 1) };
+        assert_eq!(
+            [0, 3].map(|unanswered| ServersAfterRun::new(&bench, unanswered).patience),
+            [PATIENCE, SILENCE_MAX]
+        );
+        let mut servers =
+            ServersAfterRun { patience: Duration::from_millis(50), ..ServersAfterRun::new(&bench, 1) };
         let mut asked = 0;
         for _ in 0..3 {
             let answer = servers.ask(0, |mut session| {
