@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use posthaste_measure::lock;
 use posthaste_wire::command::ListTarget;
 
 use crate::front::peer::Peer;
@@ -52,7 +53,7 @@ pub struct About {
 impl Client {
     /// Locks what is known of the client, to read or change it.
     pub fn about(&self) -> MutexGuard<'_, About> {
-        self.about.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.about)
     }
 
     /// Returns the client's line in CLIENT LIST.
@@ -187,7 +188,7 @@ impl Clients {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
-        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.cards)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
+use posthaste_measure::lock;
 use serde::{Deserialize, Serialize};
 
 /// A log level; each includes those before it.
@@ -67,13 +68,13 @@ pub fn install(first: LogLevel, turn: impl Fn(LogLevel) + Send + Sync + 'static)
 /// Returns the log level; None: this process has no log.
 #[must_use]
 pub fn log_level() -> Option<LogLevel> {
-    DIAL.get().map(|dial| *dial.stands_at.lock().unwrap_or_else(PoisonError::into_inner))
+    DIAL.get().map(|dial| *lock(&dial.stands_at))
 }
 
 /// Sets the log level. Returns false if this process has no log.
 pub fn set_log_level(level: LogLevel) -> bool {
     let Some(dial) = DIAL.get() else { return false };
-    let mut stands_at = dial.stands_at.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stands_at = lock(&dial.stands_at);
     (dial.turn)(level);
     *stands_at = level;
     true

@@ -7,10 +7,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use posthaste_measure::lock;
 use posthaste_tls::Connector;
 use posthaste_wire::memcached::records::Records;
 use rustix::io::Errno;
@@ -286,10 +287,6 @@ fn notice_loss(socket: SockRef<'_>, patience: Patience) {
     let _ = socket.set_tcp_user_timeout(Some(patience.longest()));
     let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(1));
     let _ = socket.set_tcp_keepalive(&alive.with_retries(3));
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The full name that a text means, with memcached's own port if it has none.

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use posthaste_measure::lock;
 
 use super::layout::LimitPlan;
 use super::limit::Limit;
@@ -38,7 +40,7 @@ impl ClientLimits {
     #[must_use]
     pub fn of(&self, origin: Option<IpAddr>, now_ns: u64) -> Option<Arc<Limit>> {
         let per_second = self.per_second?;
-        let mut limits = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limits = lock(&self.by_address);
         if limits.len() >= ADDRESSES_KEPT {
             // A limit that is whole loses nothing when it is made anew.
             limits.retain(|_, limit| Arc::strong_count(limit) > 1 || !limit.is_whole(now_ns));

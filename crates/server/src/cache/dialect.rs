@@ -5,7 +5,9 @@
 //! gets no meta commands, and no server is brought a value before it has told its version.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use posthaste_measure::lock;
 
 /// The first memcached with today's meta commands.
 pub const FIRST: &str = "1.6.10";
@@ -42,7 +44,7 @@ impl Dialect {
         let Some(version) = answer.strip_prefix(b"VERSION ") else { return false };
         let version = String::from_utf8_lossy(version.trim_ascii()).into_owned();
         let is_old = is_old(&version);
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+        *lock(&self.version) = version;
         let was_old = self.spoken.swap(if is_old { OLD } else { TODAYS }, Ordering::AcqRel) == OLD;
         if is_old && !was_old {
             self.olds.fetch_add(1, Ordering::AcqRel);
@@ -55,7 +57,7 @@ impl Dialect {
     /// The version that the server told last; empty: none yet.
     #[must_use]
     pub fn version(&self) -> String {
-        self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.version).clone()
     }
 
     /// Returns whether the server is known to be older than today's meta commands.

@@ -9,10 +9,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use posthaste_measure::Events;
+use posthaste_measure::{Events, lock};
 use posthaste_tls::{Check, Connector, Trust};
 
 use super::backend::Backend;
@@ -462,10 +462,6 @@ fn refuse_second_names(pool: &str, backends: &[Backend]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

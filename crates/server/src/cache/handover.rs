@@ -10,7 +10,9 @@
 //! until all have come. To count these writes where every thread sees it would cost each of them as much as a claim.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use posthaste_measure::lock;
 
 /// What a router says that goes by no table now.
 const NONE: u64 = u64::MAX;
@@ -41,7 +43,7 @@ impl Handover {
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Weak<AtomicU64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -28,6 +28,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use posthaste_measure::lock;
+
 use super::chronicle::Chronicle;
 use super::identity::Run;
 use super::missed_writes::{Journal, MissedWrite, RecoveryStep};
@@ -53,14 +55,14 @@ pub struct Watch {
 impl Watch {
     /// Waits for news, at most for this time.
     pub fn wait(&self, at_most: Duration) {
-        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = lock(&self.news);
         let waited = self.arrival.wait_timeout_while(news, at_most, |news| !*news);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
 
     /// Reports news, which wakes the prober up in [`Watch::wait`].
     pub fn wake(&self) {
-        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.news) = true;
         self.arrival.notify_all();
     }
 }
@@ -402,7 +404,7 @@ impl Health {
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.journal)
     }
 }
 

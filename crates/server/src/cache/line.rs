@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posthaste_measure::{Ending, Stamps};
+use posthaste_measure::{Ending, Stamps, lock};
 use posthaste_wire::memcached::request::Request;
 
 use super::limits;
@@ -158,7 +158,7 @@ impl Line {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -3,7 +3,9 @@
 //! Posting wakes the thread only if it sleeps: under load a turn finds its mail without a system call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use posthaste_measure::lock;
 
 use super::gate::Arrival;
 
@@ -126,7 +128,7 @@ impl<M> Mailbox<M> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Mail<M>> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.mail)
     }
 }
 

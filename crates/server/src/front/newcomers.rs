@@ -8,9 +8,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Builder;
 use std::time::Duration;
+
+use posthaste_measure::lock;
 
 use super::gate::Refused;
 
@@ -65,7 +67,7 @@ impl Permits {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taken)
     }
 }
 

@@ -11,8 +11,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use posthaste_measure::lock;
 use tokio::sync::Notify;
 
 use crate::front::newcomers::holder;
@@ -109,7 +110,7 @@ impl Seats {
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.room)
     }
 }
 
@@ -185,7 +186,7 @@ impl Seat {
     }
 
     fn idle(&self) -> MutexGuard<'_, Option<u64>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 }
 

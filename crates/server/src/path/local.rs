@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, lock};
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Operation;
 
@@ -46,11 +46,11 @@ impl<R: Rules> Local<R> {
     }
 
     fn rules(&self) -> MutexGuard<'_, R> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rules)
     }
 
     fn waiters(&self) -> MutexGuard<'_, Waiters> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiters)
     }
 
     /// Runs a batch; the caller holds the lock `turn`, and with it the list of news.
@@ -115,7 +115,7 @@ impl<R: Rules> Local<R> {
 
 impl<R: Rules> Store for Local<R> {
     fn run(&self, batch: &mut Batch) {
-        let mut news = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut news = lock(&self.turn);
         self.run_alone(batch, &mut news);
     }
 

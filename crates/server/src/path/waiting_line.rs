@@ -10,11 +10,11 @@
 //! batches of one: always), or when the first worker is kept waiting by a slow or distant store.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use posthaste_measure::Clock;
+use posthaste_measure::{Clock, lock};
 use posthaste_wire::command::Kind;
 
 use super::bundle::Bundle;
@@ -306,7 +306,7 @@ impl WaitingLine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

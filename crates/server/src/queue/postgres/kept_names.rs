@@ -6,9 +6,10 @@
 //! on its own and hardly waited for, because a refused client may try again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use posthaste_measure::lock;
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, Recipient};
 use rustc_hash::FxHashMap;
@@ -46,7 +47,7 @@ pub(super) struct KeptNames {
 
 impl KeptNames {
     fn found(&self) -> MutexGuard<'_, FxHashMap<Box<str>, Instant>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.found)
     }
 
     fn note(&self, name: &str) {

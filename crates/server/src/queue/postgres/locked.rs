@@ -8,10 +8,11 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use posthaste_measure::lock;
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, QueueOptions};
 use tokio_postgres::types::Type;
@@ -175,10 +176,6 @@ impl LockedQueues {
         self.any.store(true, Ordering::Release);
         Ok(())
     }
-}
-
-fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
-    line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs the thread that looks which queues are free, until none is locked.

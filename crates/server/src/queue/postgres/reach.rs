@@ -1,10 +1,10 @@
 //! Whether the database can be reached, for all connections of a store: each learns from the failures of the others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use posthaste_measure::Events;
+use posthaste_measure::{Events, lock};
 
 use super::address::PostgresAddress;
 use crate::queue::EVENT_SOURCE;
@@ -81,7 +81,7 @@ impl Reach {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns why the database cannot be reached if it is too early to try again.

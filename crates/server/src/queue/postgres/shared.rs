@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
 
+use posthaste_measure::lock;
+
 use super::era::{CurrentEra, Era};
 use super::floors::{Floors, Source};
 use super::keeper;
@@ -34,7 +36,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Requests that wait.
     pub(super) fn parked(&self) -> MutexGuard<'_, Parked> {
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.parked)
     }
 
     /// A call begins as soon as it may; `looks`: with pops that have waited.
@@ -58,7 +60,7 @@ impl Shared {
 
     /// What is known of the ring.
     pub(super) fn floors(&self) -> MutexGuard<'_, Floors> {
-        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.floors)
     }
 
     /// The server that is asked, if it is known which.

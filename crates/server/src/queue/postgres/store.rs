@@ -1,10 +1,10 @@
 //! The store in a PostgreSQL database, as workers see it: a batch in, one call, the answers out.
 
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
-use posthaste_measure::{Clock, Events};
+use posthaste_measure::{Clock, Events, lock};
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, Recipient};
 use tokio_postgres::types::Type;
@@ -172,7 +172,7 @@ impl Postgres {
 
     /// Locks and returns the session numbers.
     pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 
     /// Executes bundles: each is then finished, parked or left for another turn. Pops woken by this batch run in the

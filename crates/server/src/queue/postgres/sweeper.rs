@@ -5,8 +5,9 @@
 //! has been swept it is tried again, for the rest. A QREDRIVE of many dead letters comes here too, and is done here.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use posthaste_measure::lock;
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
@@ -107,10 +108,6 @@ impl Sweeper {
             }
         }
     }
-}
-
-fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
-    line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs the thread: sweeps one queue after the other, and has each request tried again.

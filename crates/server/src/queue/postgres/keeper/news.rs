@@ -1,9 +1,10 @@
 //! News between middlewares and SQL clients: what became available anywhere reaches whoever waits for it here.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use posthaste_measure::lock;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_postgres::types::Type;
 
@@ -46,7 +47,7 @@ impl Outbox {
     }
 
     fn pieces(&self) -> MutexGuard<'_, BTreeSet<Piece>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
