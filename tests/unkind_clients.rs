@@ -387,11 +387,11 @@ fn closed_for_being_quiet(server: &Server, reason: &str) -> String {
 fn a_client_that_takes_nothing_of_its_answers_is_cut_and_one_that_waits_for_a_message_is_not() {
     let store = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", store.path().display());
-    let server = Server::start_with_http(&store, &["--send-timeout", "300ms", "--idle-timeout", "300ms"]);
+    let server = Server::start_with_http(&store, &["--send-timeout", "300ms", "--idle-timeout", "2500ms"]);
     let (mut waits, mut sends) = (connect(&server), connect(&server));
     ask(&mut sends, &["QCREATE", "q"]);
     let settings = ask(&mut sends, &["CONFIG", "GET", "timeout"]);
-    assert_eq!(settings.get("timeout").and_then(Answer::text), Some("1"), "in whole seconds");
+    assert_eq!(settings.get("timeout").and_then(Answer::text), Some("2"), "in whole seconds");
     waits.send(&["POP", "QUEUE", "q", "BLOCK", "170000"]).expect("the server reads");
     let mut deaf = TcpStream::connect(server.addr()).expect("the server runs");
     let text = format!("ECHO {}\r\n", "x".repeat(60_000));
