@@ -321,11 +321,11 @@ fn doubts_of_pace(
 fn failures(results: &RunResults, requests: u64, early: Option<&str>) -> Vec<String> {
     let mut failures = Vec::new();
     if let Some(why) = &results.first_loss {
-        let lost = results.connections_lost;
-        failures.push(format!("{lost} connections ended early, the first because: {why}"));
+        let lost = counted(results.connections_lost as u64, "connection");
+        failures.push(format!("{lost} ended early, the first because: {why}"));
     }
     if results.unanswered > 0 {
-        failures.push(format!("{} requests were never answered", results.unanswered));
+        failures.push(format!("{} had no answer", counted(results.unanswered as u64, "request")));
     }
     if requests == 0 {
         let nothing = "no request was answered within the measured window: give it a longer --duration, or see what the server does";
@@ -341,10 +341,17 @@ fn doubts_of_answers(results: &RunResults, counts: Counts) -> Vec<String> {
     let requests = served + counts.errors;
     let mut doubts = Vec::new();
     if results.without_client > 0 {
-        doubts.push(format!("{} requests were due to clients that were lost", results.without_client));
+        let due = counted(results.without_client, "request");
+        doubts.push(format!("{due} had no client left, because connections were lost"));
     }
     if requests > 0 && served == 0 {
-        doubts.push(format!("nothing was served: all {requests} answers were errors"));
+        doubts.push(format!("nothing was served: the server gave {}", counted(requests, "error")));
     }
     doubts
+}
+
+/// Returns a count with its noun, "1 request" or "2 requests".
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }

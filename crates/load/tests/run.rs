@@ -273,7 +273,7 @@ fn a_connection_that_breaks_off_spoils_the_run() {
     let report = run(bench(&words)).expect("a report");
     assert!(!report.valid && report.connections_lost == 1, "{report}");
     let failure = report.verdict().expect_err("it was lost").to_string();
-    assert!(failure.contains("1 connections ended early"), "{failure}");
+    assert!(failure.contains("1 connection ended early"), "{failure}");
     // The other reasons against the figures are in the report only.
     assert!(report.invalid_because.iter().any(|why| why.contains("every client was lost")), "{report}");
     assert!(!failure.contains("every client was lost") || report.duration_s < 1e-6, "{failure}");
@@ -367,7 +367,7 @@ fn what_was_due_to_clients_that_were_lost_is_not_forgotten() {
     let (stays, goes) = (with_end(usize::MAX), with_end(5));
     let words = format!("--connect {stays} --connect {goes} {words} --cooldown 0s --duration 2s");
     let report = run(bench(&words)).expect("a report");
-    let lost = |why: &String| Some(why.split_once(" requests were due to clients that were lost")?.0.parse());
+    let lost = |why: &String| Some(why.split_once(" requests had no client left")?.0.parse());
     let lost = report.invalid_because.iter().find_map(lost).expect("a reason").expect("a number");
     assert!((100..200).contains(&lost), "of 200 some were served: {report}");
 }
