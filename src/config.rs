@@ -20,7 +20,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::environment::{exclude, nearest, origin, with_environment, without_overruled};
 use crate::flags::Program;
-use crate::placed::{Placed, Wrong, parse, plain};
+use crate::placed::{FileError, Placed, parse, plain};
 use crate::pools;
 use crate::queue::collector;
 use crate::reference::{NOT_IN_FILE, WITH_FILE};
@@ -58,7 +58,7 @@ impl fmt::Display for Refusal {
 
 impl Refusal {
     /// Tells the user, and returns the exit code.
-    pub(crate) fn tell(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Flags { error, .. } if !error.use_stderr() => {
                 match error.print() {
@@ -101,7 +101,7 @@ pub(crate) fn program_of_flags() -> Command {
 
 /// Reads the command line, the environment and the file.
 pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
-    let Some((path, origin)) = config_path(&args) else { return understood(commands(), args) };
+    let Some((path, origin)) = config_path(&args) else { return parse_arguments(commands(), args) };
     let shown = path.to_string_lossy();
     let text = fs::read_to_string(&path)
         .map_err(|error| Refusal::File(format!("{origin}cannot read {shown}: {error}")))?;
@@ -118,19 +118,19 @@ pub(crate) fn from_text(args: Vec<OsString>, shown: &str, text: &str) -> Result<
     // Before variables are added: an error in one of them must not be blamed on a line of the file.
     let command = parse(text).and_then(|table| {
         let program = program_of_flags();
-        is_for(&program, &args, table.get_ref())?;
+        refuse_file_of_others(&program, &args, table.get_ref())?;
         with_table(program, table.get_ref(), &[])
     });
-    let command = command.map_err(|wrong| Refusal::File(wrong.tell(shown, text)))?;
-    understood(with_environment(command), args)
+    let command = command.map_err(|wrong| Refusal::File(wrong.with_line(shown, text)))?;
+    parse_arguments(with_environment(command), args)
 }
 
 /// Checks that the options in a file's text have possible values.
-pub(crate) fn check(text: &str) -> Result<(), Wrong> {
+pub(crate) fn check(text: &str) -> Result<(), FileError> {
     parse(text).and_then(|table| with_table(program_of_flags(), table.get_ref(), &[])).map(drop)
 }
 
-fn understood(command: Command, args: Vec<OsString>) -> Result<Program, Refusal> {
+fn parse_arguments(command: Command, args: Vec<OsString>) -> Result<Program, Refusal> {
     let refusal = |error: clap::Error| {
         let origin = origin(&command, &args, &error.to_string());
         Refusal::Flags { error, origin }
@@ -149,13 +149,16 @@ fn one_line(error: &clap::Error) -> String {
         return format!("say what to do; see {} --help", words.join(" "));
     }
     let text = error.to_string();
-    let said: Vec<&str> =
+    let message: Vec<&str> =
         text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
-    let said = said.join(" ");
-    let said = said.strip_prefix("error: ").unwrap_or(&said).trim();
+    let message = message.join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message).trim();
     // The standard library's words for a wrong number.
-    let said = &said.replace("invalid digit found in string", "must be a whole number");
-    format!("{}; see --help", said.strip_suffix("For more information, try '--help'.").unwrap_or(said).trim())
+    let message = &message.replace("invalid digit found in string", "must be a whole number");
+    format!(
+        "{}; see --help",
+        message.strip_suffix("For more information, try '--help'.").unwrap_or(message).trim()
+    )
 }
 
 /// Returns the file of `--config`, or of the cache tier's `--check` (elsewhere a flag), which is needed
@@ -180,7 +183,7 @@ fn config_path(args: &[OsString]) -> Option<(OsString, String)> {
 }
 
 /// Refuses a file that is for other commands only: it would be ignored, and the command run with all of its defaults.
-fn is_for(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(), Wrong> {
+fn refuse_file_of_others(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(), FileError> {
     let Some(command) = args.get(1).and_then(|name| program.find_subcommand(name)) else { return Ok(()) };
     let asked = command.get_name();
     let others = table.iter().map(|(name, _)| (name.span().start, &**name.get_ref()));
@@ -192,7 +195,7 @@ fn is_for(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(
             if program.find_subcommand(first).is_some() && others.iter().all(|(_, name)| *name != asked) =>
         {
             let what = format!("there is no table [{asked}]: nothing here is for posthaste {asked}");
-            Err(Wrong::new(*at, what))
+            Err(FileError::new(*at, what))
         }
         _ => Ok(()),
     }
@@ -200,7 +203,11 @@ fn is_for(program: &Command, args: &[OsString], table: &DeTable<'_>) -> Result<(
 
 /// Makes a file's values the defaults of the flags they name. `path` is the names of the commands that the
 /// table belongs to.
-pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str]) -> Result<Command, Wrong> {
+pub(crate) fn with_table(
+    mut command: Command,
+    table: &DeTable<'_>,
+    path: &[&str],
+) -> Result<Command, FileError> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
     for (name, value) in &entries {
@@ -212,28 +219,28 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
                 let sub = with_table(sub, inner, &[path, &[key]].concat())?;
                 command.mut_subcommand(key, |_| sub)
             }
-            _ if key == "config" => return Err(Wrong::new(name.span().start, of_itself(path))),
+            _ if key == "config" => return Err(FileError::new(name.span().start, config_in_file(path))),
             // Pools and routes are read once the flags are known.
             _ if path == ["cache"] && [pools::POOLS, pools::ROUTES].contains(&key) => command,
-            _ if path == ["cache"] && is_one_of_many(key, value.get_ref()) => {
-                return Err(Wrong::new(
+            _ if path == ["cache"] && is_singular(key, value.get_ref()) => {
+                return Err(FileError::new(
                     name.span().start,
                     format!("unknown option {key}; did you mean {key}s?"),
                 ));
             }
-            _ if is_of_command_line(path, key) => {
+            _ if is_for_command_line(path, key) => {
                 let what = format!("{key} can stand on the command line only");
-                return Err(Wrong::new(name.span().start, what));
+                return Err(FileError::new(name.span().start, what));
             }
             DeValue::Table(_) if path.is_empty() => {
-                return Err(Wrong::new(
+                return Err(FileError::new(
                     name.span().start,
                     format!("there is no command {key} for this table"),
                 ));
             }
             _ if path.is_empty() => {
                 let what = format!("{key}: options stand in the table of their command, such as [queue]");
-                return Err(Wrong::new(name.span().start, what));
+                return Err(FileError::new(name.span().start, what));
             }
             _ => with_default(command, path, key, name.span().start, value)?,
         };
@@ -249,14 +256,14 @@ pub(crate) fn with_table(mut command: Command, table: &DeTable<'_>, path: &[&str
         if let Some((earlier, ..)) = given[..number].iter().find(|(.., other)| exclude(&command, one, other))
         {
             let what = format!("{later} cannot be used with {earlier}; keep one of them");
-            return Err(Wrong::new(*at, what));
+            return Err(FileError::new(*at, what));
         }
     }
     Ok(command)
 }
 
 /// Returns the error for a file that names a file of options, which would be ignored.
-fn of_itself(path: &[&str]) -> String {
+fn config_in_file(path: &[&str]) -> String {
     let variable = path.first().map(|command| format!(", or in POSTHASTE_{}_CONFIG", command.to_uppercase()));
     let variable = variable.unwrap_or_default();
     format!(
@@ -265,19 +272,19 @@ fn of_itself(path: &[&str]) -> String {
 }
 
 /// Returns whether pools or routes are written in the singular: `[[cache.route]]`, `[cache.pool.NAME]`.
-fn is_one_of_many(key: &str, value: &DeValue<'_>) -> bool {
+fn is_singular(key: &str, value: &DeValue<'_>) -> bool {
     let is_table = value.is_table()
         || value.as_array().is_some_and(|tables| tables.iter().any(|table| table.get_ref().is_table()));
     is_table && [pools::POOLS, pools::ROUTES].iter().any(|many| many.strip_suffix('s') == Some(key))
 }
 
 /// Returns whether an option says what to do with a file, and so cannot stand in one.
-fn is_of_command_line(path: &[&str], key: &str) -> bool {
+fn is_for_command_line(path: &[&str], key: &str) -> bool {
     matches!(path, [command] if WITH_FILE.contains(command)) && NOT_IN_FILE.contains(&key)
 }
 
 /// Checks that a flag is true or false, that only repeatable options have a list, and that none has a table.
-fn check_shape(arg: &Arg, key: &str, value: &Placed<'_>) -> Result<(), Wrong> {
+fn check_shape(arg: &Arg, key: &str, value: &Placed<'_>) -> Result<(), FileError> {
     let wanted = match (arg.get_action(), value.get_ref()) {
         (ArgAction::SetTrue, DeValue::Boolean(_)) => return Ok(()),
         (ArgAction::SetTrue, _) => "true or false",
@@ -285,7 +292,7 @@ fn check_shape(arg: &Arg, key: &str, value: &Placed<'_>) -> Result<(), Wrong> {
         (_, DeValue::Array(_) | DeValue::Table(_)) => "a value",
         _ => return Ok(()),
     };
-    Err(Wrong::new(value.span().start, format!("{key}: write {wanted}")))
+    Err(FileError::new(value.span().start, format!("{key}: write {wanted}")))
 }
 
 /// Suggests what was probably meant: an option of a part, or one with a similar name. `admin` and `bench`
@@ -306,10 +313,10 @@ fn with_default(
     key: &str,
     at: usize,
     value: &Placed<'_>,
-) -> Result<Command, Wrong> {
+) -> Result<Command, FileError> {
     let found = command.get_arguments().find(|arg| arg.get_long() == Some(key));
     let found = found
-        .ok_or_else(|| Wrong::new(at, format!("unknown option {key}{}", advice(&command, path, key))))?;
+        .ok_or_else(|| FileError::new(at, format!("unknown option {key}{}", advice(&command, path, key))))?;
     check_shape(found, key, value)?;
     let id = found.get_id().clone();
     let values: Vec<String> = match value.get_ref() {
@@ -321,17 +328,17 @@ fn with_default(
     if let Err(error) = tried
         && matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation)
     {
-        return Err(Wrong::new(value.span().start, one_line(&error)));
+        return Err(FileError::new(value.span().start, one_line(&error)));
     }
     for text in &values {
-        judged(key, text).map_err(|error| Wrong::new(value.span().start, error))?;
+        check_secret(key, text).map_err(|error| FileError::new(value.span().start, error))?;
     }
     let values: Vec<ClapStr> = values.into_iter().map(ClapStr::from).collect();
     Ok(command.mut_arg(id, |arg: Arg| arg.default_values(values)))
 }
 
 /// Checks a value that clap takes as text because it may hold a secret: clap would show a wrong value.
-fn judged(key: &str, text: &str) -> Result<(), String> {
+fn check_secret(key: &str, text: &str) -> Result<(), String> {
     match key {
         "store" => text.parse::<StoreChoice>().map(drop).map_err(|error| format!("--store: {error}")),
         "traces" => collector(text).map(drop),

@@ -50,12 +50,12 @@ fn variable(prefix: &str, name: &str) -> String {
 /// Returns a prefix for an error that names options or repeats their values: the variables that they come
 /// from. It is empty if the command line gave them.
 pub(crate) fn origin(program: &Command, args: &[OsString], error: &str) -> String {
-    let asked = Asked::by(program, args);
-    let variables = asked.command(program).get_arguments().filter_map(|arg| {
+    let requested = RequestedCommand::parse(program, args);
+    let variables = requested.command(program).get_arguments().filter_map(|arg| {
         let (long, variable) = (arg.get_long()?, arg.get_env()?);
         let value = env::var_os(variable)?;
-        let is_meant = names(error, long) || repeats(error, &value.to_string_lossy());
-        (is_meant && !asked.gives(arg)).then(|| variable.to_string_lossy().into_owned())
+        let is_meant = mentions(error, long) || repeats(error, &value.to_string_lossy());
+        (is_meant && !requested.gives(arg)).then(|| variable.to_string_lossy().into_owned())
     });
     let variables: Vec<String> = variables.collect();
     if variables.is_empty() { String::new() } else { format!("{}: ", variables.join(", ")) }
@@ -73,12 +73,12 @@ enum Source {
 /// Removes the variable and the file's value from options that are excluded by an option from a place of
 /// higher precedence. `bare` are the commands without either.
 pub(crate) fn without_overruled(program: Command, bare: &Command, args: &[OsString]) -> Command {
-    let asked = Asked::by(&program, args);
-    let bare = asked.command(bare);
+    let requested = RequestedCommand::parse(&program, args);
+    let bare = requested.command(bare);
     let bare_of = |arg: &Arg| bare.get_arguments().find(|bare| bare.get_id() == arg.get_id());
-    at(program, &asked.path, &|command| {
+    change_at(program, &requested.path, &|command| {
         let source = |arg: &Arg| match arg.get_env().and_then(env::var_os) {
-            _ if asked.gives(arg) => Source::CommandLine,
+            _ if requested.gives(arg) => Source::CommandLine,
             // A switch that is off excludes nothing.
             Some(value) if is_off(&command, arg, &value) => Source::Nowhere,
             Some(_) => Source::Environment,
@@ -116,42 +116,42 @@ fn is_off(command: &Command, arg: &Arg, value: &OsStr) -> bool {
 
 /// Returns whether two options of a command exclude each other.
 pub(crate) fn exclude(command: &Command, one: &Arg, other: &Arg) -> bool {
-    let names = |one: &Arg, other: &Arg| {
+    let excludes = |one: &Arg, other: &Arg| {
         command.get_arg_conflicts_with(one).iter().any(|excluded| excluded.get_id() == other.get_id())
     };
-    names(one, other) || names(other, one)
+    excludes(one, other) || excludes(other, one)
 }
 
 /// Changes the command at the end of this path of subcommands.
-fn at(command: Command, path: &[String], change: &dyn Fn(Command) -> Command) -> Command {
+fn change_at(command: Command, path: &[String], change: &dyn Fn(Command) -> Command) -> Command {
     match path {
         [] => change(command),
-        [first, rest @ ..] => command.mut_subcommand(first, |sub| at(sub, rest, change)),
+        [first, rest @ ..] => command.mut_subcommand(first, |sub| change_at(sub, rest, change)),
     }
 }
 
 /// The command that is asked for, and the options that the command line itself gives it.
-struct Asked {
+struct RequestedCommand {
     path: Vec<String>,
     given: Vec<Id>,
 }
 
-impl Asked {
+impl RequestedCommand {
     /// Has clap parse the command line, as it can tell an option's name from a value. Errors do not matter
     /// here: they are reported when the command line is parsed again.
-    fn by(program: &Command, args: &[OsString]) -> Self {
-        let mut asked = Self { path: Vec::new(), given: Vec::new() };
+    fn parse(program: &Command, args: &[OsString]) -> Self {
+        let mut requested = Self { path: Vec::new(), given: Vec::new() };
         let Ok(matches) = program.clone().ignore_errors(true).try_get_matches_from(args) else {
-            return asked;
+            return requested;
         };
         let mut matches = &matches;
         while let Some((name, below)) = matches.subcommand() {
-            asked.path.push(name.to_owned());
+            requested.path.push(name.to_owned());
             matches = below;
         }
         let is_given = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-        asked.given = matches.ids().filter(is_given).cloned().collect();
-        asked
+        requested.given = matches.ids().filter(is_given).cloned().collect();
+        requested
     }
 
     /// Returns this command among other ones.
@@ -166,7 +166,7 @@ impl Asked {
 }
 
 /// Returns whether an error is about this option, and not about one whose name only begins with it.
-fn names(error: &str, long: &str) -> bool {
+fn mentions(error: &str, long: &str) -> bool {
     let option = format!("--{long}");
     let ends = |(at, _): (usize, &str)| {
         !error[at + option.len()..].starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-')
@@ -182,36 +182,36 @@ fn repeats(error: &str, values: &str) -> bool {
 
 /// Reports variables that begin like those of this command and belong to no option of it or its parts. `args`
 /// say which part is asked for.
-pub(crate) fn tell_unknown(program: &Command, args: &[OsString], tell: impl Fn(&str)) {
-    let asked = Asked::by(program, args);
+pub(crate) fn report_unknown(program: &Command, args: &[OsString], report: impl Fn(&str)) {
+    let requested = RequestedCommand::parse(program, args);
     let set: Vec<String> = env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-    for (name, meant) in unknown(program, &asked.path, &set) {
+    for (name, meant) in unknown_variables(program, &requested.path, &set) {
         let advice = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        let command = asked.path.first().map_or("", String::as_str);
-        tell(&format!("{name} is no option of posthaste {command} and does nothing{advice}"));
+        let command = requested.path.first().map_or("", String::as_str);
+        report(&format!("{name} is no option of posthaste {command} and does nothing{advice}"));
     }
 }
 
 /// Returns the unknown variables of the command that `path` leads to, each with the variable that was probably meant.
-fn unknown(program: &Command, path: &[String], set: &[String]) -> Vec<(String, Option<String>)> {
+fn unknown_variables(program: &Command, path: &[String], set: &[String]) -> Vec<(String, Option<String>)> {
     let Some(command) = path.first().and_then(|name| program.find_subcommand(name)) else {
         return Vec::new();
     };
-    let asked = path[1..].iter().try_fold(command, |command, word| command.find_subcommand(word));
-    let asked = asked.unwrap_or(command);
+    let requested = path[1..].iter().try_fold(command, |command, word| command.find_subcommand(word));
+    let requested = requested.unwrap_or(command);
     let prefixes = path.iter().scan(PREFIX.to_owned(), |prefix, name| {
         *prefix = variable(prefix, name);
         Some(format!("{prefix}_"))
     });
     let prefixes: Vec<String> = prefixes.collect();
     let variable_of = |arg: &Arg| Some(arg.get_env()?.to_string_lossy().into_owned());
-    let strangers = set
+    let unknown = set
         .iter()
         .filter(|name| name.starts_with(&prefixes[0]) && !is_known(command, name) && !is_service(name, set));
-    strangers
+    unknown
         .map(|name| {
             let rest = prefixes.iter().rev().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
-            (name.clone(), nearest(asked, rest).and_then(variable_of))
+            (name.clone(), nearest(requested, rest).and_then(variable_of))
         })
         .collect()
 }
@@ -248,23 +248,23 @@ mod tests {
     use super::*;
     use crate::config::{commands, program_of_flags};
 
-    fn told(set: &[&str]) -> Vec<(String, Option<String>)> {
-        told_of(&["queue"], set)
+    fn reported(set: &[&str]) -> Vec<(String, Option<String>)> {
+        reported_for(&["queue"], set)
     }
 
-    fn told_of(path: &[&str], set: &[&str]) -> Vec<(String, Option<String>)> {
+    fn reported_for(path: &[&str], set: &[&str]) -> Vec<(String, Option<String>)> {
         let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-        unknown(&commands(), &owned(path), &owned(set))
+        unknown_variables(&commands(), &owned(path), &owned(set))
     }
 
     #[test]
-    fn variables_of_no_option_are_told_with_the_nearest_that_is_one() {
+    fn variables_of_no_option_are_reported_with_the_nearest_that_is_one() {
         let known =
             ["POSTHASTE", "POSTHASTE_QUEUE_LISTEN", "POSTHASTE_QUEUE_CONFIG", "POSTHASTE_CACHE_LISSEN"];
-        assert_eq!(told(&known), []);
+        assert_eq!(reported(&known), []);
         let meant = |name: &str, meant: Option<&str>| (name.to_owned(), meant.map(str::to_owned));
         assert_eq!(
-            told(&["POSTHASTE_QUEUE_LISSEN", "POSTHASTE_QUEUE_MAX_MESSAGES", "POSTHASTE_QUEUE_XYZZY"]),
+            reported(&["POSTHASTE_QUEUE_LISSEN", "POSTHASTE_QUEUE_MAX_MESSAGES", "POSTHASTE_QUEUE_XYZZY"]),
             [
                 meant("POSTHASTE_QUEUE_LISSEN", Some("POSTHASTE_QUEUE_LISTEN")),
                 meant("POSTHASTE_QUEUE_MAX_MESSAGES", Some("POSTHASTE_QUEUE_MAX_MESSAGE")),
@@ -278,10 +278,10 @@ mod tests {
         let meant = |name: &str, meant: Option<&str>| (name.to_owned(), meant.map(str::to_owned));
         let known =
             ["POSTHASTE_ADMIN_CONFIG", "POSTHASTE_ADMIN_TOP_EVERY", "POSTHASTE_ADMIN_ACCOUNT_ADD_FILE"];
-        assert_eq!(told_of(&["admin", "queues"], &known), [], "of this part, or of another");
+        assert_eq!(reported_for(&["admin", "queues"], &known), [], "of this part, or of another");
         let connect = Some("POSTHASTE_ADMIN_QUEUES_CONNECT");
         assert_eq!(
-            told_of(
+            reported_for(
                 &["admin", "queues"],
                 &["POSTHASTE_ADMIN_CONNECT", "POSTHASTE_ADMIN_QUEUES_CONECT", "POSTHASTE_ADMIN_XYZZY"]
             ),
@@ -292,7 +292,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told_of(&["migrate"], &["POSTHASTE_MIGRATE_STOR"]),
+            reported_for(&["migrate"], &["POSTHASTE_MIGRATE_STOR"]),
             [meant("POSTHASTE_MIGRATE_STOR", Some("POSTHASTE_MIGRATE_STORE"))]
         );
     }
@@ -305,14 +305,14 @@ mod tests {
             "POSTHASTE_QUEUE_PORT",
             "POSTHASTE_QUEUE_PORT_7411_TCP_ADDR",
         ];
-        assert_eq!(told(&of_service), []);
-        assert_eq!(told(&of_service[2..3]).len(), 1, "a person wrote it");
+        assert_eq!(reported(&of_service), []);
+        assert_eq!(reported(&of_service[2..3]).len(), 1, "a person wrote it");
     }
 
     /// Returns whether the command that is asked for still has the variable of this option.
     fn has_variable(command: &Command, args: &[OsString], long: &str) -> bool {
-        let asked = Asked::by(command, args);
-        let arg = asked.command(command).get_arguments().find(|arg| arg.get_long() == Some(long));
+        let requested = RequestedCommand::parse(command, args);
+        let arg = requested.command(command).get_arguments().find(|arg| arg.get_long() == Some(long));
         arg.expect("an option").get_env().is_some()
     }
 
@@ -336,9 +336,9 @@ mod tests {
 
     #[test]
     fn an_error_is_about_an_option_by_its_whole_name_or_a_value_that_is_no_accident() {
-        assert!(names("invalid value 'x' for '--tls-cert <FILE>'", "tls-cert"));
-        assert!(names("--tls-cert needs its --tls-key", "tls-key"));
-        assert!(!names("--record-requests", "record"));
+        assert!(mentions("invalid value 'x' for '--tls-cert <FILE>'", "tls-cert"));
+        assert!(mentions("--tls-cert needs its --tls-key", "tls-key"));
+        assert!(!mentions("--record-requests", "record"));
         assert!(repeats("0.0.0.0:7411 can be reached", "127.0.0.1:7411,0.0.0.0:7411"));
         assert!(!repeats("at least 1", "1"));
     }

@@ -23,7 +23,7 @@ pub fn options(command: &str, text: &str) -> Result<(), String> {
 /// What is wrong with it.
 pub fn pools(text: &str) -> Result<Layout, String> {
     pools::layout(text, Vec::new(), &Defaults::default(), Names::Believed)
-        .map_err(|wrong| wrong.tell("FILE", text))
+        .map_err(|wrong| wrong.with_line("FILE", text))
 }
 
 /// Translates a configuration of mcrouter or twemproxy as `posthaste cache --import` would; returns our file

@@ -46,11 +46,11 @@ pub fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     let program = match config::program(args.clone()) {
         Ok(program) => program,
-        Err(refusal) => return refusal.tell(),
+        Err(refusal) => return refusal.report(),
     };
     if matches!(program, Program::Bench(_) | Program::Admin(_) | Program::Migrate(_)) {
         let tell = |text: &str| complain(format_args!("posthaste: {text}"));
-        environment::tell_unknown(&config::commands(), &args, tell);
+        environment::report_unknown(&config::commands(), &args, tell);
     }
     let result = match program {
         Program::Queue(flags) => queue::run(&flags),

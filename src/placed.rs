@@ -11,18 +11,18 @@ pub(crate) type Placed<'i> = Spanned<DeValue<'i>>;
 
 /// An error, and the byte of the file it is about.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct FileError {
     pub(crate) at: usize,
     pub(crate) what: String,
 }
 
-impl Wrong {
+impl FileError {
     pub(crate) fn new(at: usize, what: impl Into<String>) -> Self {
         Self { at, what: what.into() }
     }
 
     /// Returns `FILE:LINE: what is wrong`.
-    pub(crate) fn tell(&self, file: impl Display, text: &str) -> String {
+    pub(crate) fn with_line(&self, file: impl Display, text: &str) -> String {
         let line = text.bytes().take(self.at).filter(|byte| *byte == b'\n').count() + 1;
         one_line(&format!("{file}:{line}: {}", self.what))
     }
@@ -38,10 +38,10 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// Parses the text of a file.
-pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Wrong> {
+pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, FileError> {
     DeTable::parse(text).map_err(|error| {
         let what = error.message().lines().collect::<Vec<_>>().join(" ");
-        Wrong::new(error.span().map_or(0, |span| span.start), what)
+        FileError::new(error.span().map_or(0, |span| span.start), what)
     })
 }
 
@@ -71,13 +71,14 @@ pub(crate) struct Fields<'t, 'i> {
 
 impl<'t, 'i> Fields<'t, 'i> {
     /// Returns the fields of a value that must be a table with no other fields than these.
-    pub(crate) fn of(value: &'t Placed<'i>, known: &[&str]) -> Result<Self, Wrong> {
+    pub(crate) fn of(value: &'t Placed<'i>, known: &[&str]) -> Result<Self, FileError> {
         let at = value.span().start;
-        let table = value.get_ref().as_table().ok_or_else(|| Wrong::new(at, "a table is expected here"))?;
+        let table =
+            value.get_ref().as_table().ok_or_else(|| FileError::new(at, "a table is expected here"))?;
         let strange = |name: &&Spanned<_>| !known.contains(&AsRef::<str>::as_ref(name.get_ref()));
         if let Some(strange) = table.keys().filter(strange).min_by_key(|name| name.span().start) {
             let what = format!("unknown option {}; there are {}", strange.get_ref(), known.join(", "));
-            return Err(Wrong::new(strange.span().start, what));
+            return Err(FileError::new(strange.span().start, what));
         }
         Ok(Self { table, at })
     }
@@ -93,25 +94,25 @@ impl<'t, 'i> Fields<'t, 'i> {
     }
 
     /// Returns a field that is a text.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<&'t str>, Wrong> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&'t str>, FileError> {
         let text = |value: &'t Placed<'i>| {
-            let wrong = || Wrong::new(value.span().start, format!("{name}: write a text in quotes"));
+            let wrong = || FileError::new(value.span().start, format!("{name}: write a text in quotes"));
             value.get_ref().as_str().ok_or_else(wrong)
         };
         self.get(name).map(text).transpose()
     }
 
     /// Returns a field that is true or false.
-    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Wrong> {
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, FileError> {
         let flag = |value: &Placed<'_>| {
-            let wrong = || Wrong::new(value.span().start, format!("{name}: write true or false"));
+            let wrong = || FileError::new(value.span().start, format!("{name}: write true or false"));
             value.get_ref().as_bool().ok_or_else(wrong)
         };
         self.get(name).map(flag).transpose()
     }
 
     /// Returns a field that is parsed from its text.
-    pub(crate) fn parsed<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Wrong> {
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, FileError> {
         self.read(name, |text| text.parse().map_err(|error: T::Err| error.to_string()))
     }
 
@@ -120,9 +121,9 @@ impl<'t, 'i> Fields<'t, 'i> {
         &self,
         name: &str,
         read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Wrong> {
+    ) -> Result<Option<T>, FileError> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let wrong = |error| Wrong::new(value.span().start, format!("{name}: {error}"));
+        let wrong = |error| FileError::new(value.span().start, format!("{name}: {error}"));
         read(&plain(value.get_ref())).map(Some).map_err(wrong)
     }
 
@@ -138,10 +139,10 @@ impl<'t, 'i> Fields<'t, 'i> {
     }
 
     /// Returns the texts of a list, with their offsets.
-    pub(crate) fn texts(&self, name: &str) -> Result<Vec<(&'t str, usize)>, Wrong> {
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<(&'t str, usize)>, FileError> {
         let text = |value: &'t Placed<'i>| {
             let at = value.span().start;
-            let wrong = || Wrong::new(at, format!("{name}: write texts in quotes"));
+            let wrong = || FileError::new(at, format!("{name}: write texts in quotes"));
             value.get_ref().as_str().map(|text| (text, at)).ok_or_else(wrong)
         };
         self.list(name).into_iter().map(text).collect()

@@ -12,28 +12,31 @@ use posthaste_server::server::{Options, Server, StartError};
 
 use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
-use crate::tier::{CommonFlags, begin, begin_log, end, legible, tell_of_http, tell_reloaded, wait_for_end};
+use crate::tier::{
+    CommonFlags, catch_signals, legible, log_http_address, log_reload, report_stop, start_log,
+    wait_for_stop_signal,
+};
 
 /// Default for the most requests that a worker takes at once.
 const BATCH: usize = 256;
 
 /// Runs the tier; returns when it has stopped.
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
-    begin_log(&flags.run);
-    let signals = begin()?;
+    start_log(&flags.run);
+    let signals = catch_signals()?;
     let options = options(flags).map_err(Misuse)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password
-    let server = Server::start(options).map_err(told)?;
+    let server = Server::start(options).map_err(start_error)?;
     for address in server.running().addresses() {
         tracing::info!(%store, "listening on {address}");
     }
-    tell_of_http(server.running());
-    wait_for_end(&signals, || tell_reloaded(server.running().reload_certificates()));
-    end(server.stop(flags.run.drain))
+    log_http_address(server.running());
+    wait_for_stop_signal(&signals, || log_reload(server.running().reload_certificates()));
+    report_stop(server.stop(flags.run.drain))
 }
 
 /// Converts the reason why the tier did not start; some are wrong usage.
-fn told(error: StartError) -> Box<dyn Error> {
+fn start_error(error: StartError) -> Box<dyn Error> {
     match error {
         StartError::Unguarded(_) => Misuse(error.to_string()).into(),
         StartError::Accounts(why) => format!("--accounts: {why}").into(),
@@ -55,7 +58,7 @@ fn options(flags: &QueueFlags) -> Result<Options, String> {
         ));
     }
     Ok(Options {
-        front: common(flags).options(|| note(flags, &store))?,
+        front: common(flags).options(|| run_note(flags, &store))?,
         accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
         workers: workers(flags, &store),
         batch: batch(flags),
@@ -80,7 +83,7 @@ pub(crate) fn popping(
         return match flags.pop_backoff {
             Backoff::None => Ok(None),
             _ if batch == 1 && matches!(store, StoreChoice::Postgres(_)) => {
-                warn_of_vain(flags.pop_backoff);
+                warn_backoff_unused(flags.pop_backoff);
                 Ok(None)
             }
             backoff => Err(format!("--pop-backoff {backoff} needs a --pop-strategy")),
@@ -93,14 +96,14 @@ pub(crate) fn popping(
         return Err("--pop-strategy needs --batch 1: a batch gives messages out by itself".into());
     }
     if flags.pop_backoff != Backoff::None && !strategy.can_lose() {
-        warn_of_vain(flags.pop_backoff);
+        warn_backoff_unused(flags.pop_backoff);
     }
     Ok(Some(Popping { strategy, backoff: flags.pop_backoff }))
 }
 
 /// Warns that a back-off has no effect. This is no error, as an experiment over strategies and back-offs has
 /// this cell too.
-fn warn_of_vain(backoff: Backoff) {
+fn warn_backoff_unused(backoff: Backoff) {
     tracing::warn!(
         "--pop-backoff {backoff} changes nothing: a pop by skip-locked never loses its message to another"
     );
@@ -142,10 +145,10 @@ fn without_password(word: String) -> String {
 }
 
 /// Returns what the record says of this run.
-fn note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
+fn run_note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
     RunNote {
         command: RunInfo::command_line().into_iter().map(without_password).collect(),
-        options: common(flags).noted(serde_json::json!({
+        options: common(flags).recorded(serde_json::json!({
             "store": store.to_string(),
             "accounts": flags.accounts,
             "workers": workers(flags, store),

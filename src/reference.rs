@@ -126,8 +126,10 @@ fn options() -> String {
 
 fn section(command: &Command, path: &str, text: &mut String) {
     let is_part = path.matches(' ').count() > 1;
-    let arguments: Vec<&Arg> =
-        command.get_arguments().filter(|arg| is_told(arg) && !(is_part && arg.is_global_set())).collect();
+    let arguments: Vec<&Arg> = command
+        .get_arguments()
+        .filter(|arg| is_documented(arg) && !(is_part && arg.is_global_set()))
+        .collect();
     if !arguments.is_empty() {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         // Writing to a String does not fail.
@@ -140,10 +142,10 @@ fn section(command: &Command, path: &str, text: &mut String) {
             let _ = writeln!(
                 text,
                 "| `{}` | {} | {} | {} |",
-                in_cell(&spelled(arg)),
+                escape_bars(&usage(arg)),
                 defaults(arg).map(|value| format!("`{value}`")).unwrap_or_default(),
                 environment.unwrap_or_default(),
-                in_cell(&help(arg)),
+                escape_bars(&help(arg)),
             );
         }
     }
@@ -152,17 +154,17 @@ fn section(command: &Command, path: &str, text: &mut String) {
     }
 }
 
-fn is_told(arg: &Arg) -> bool {
+fn is_documented(arg: &Arg) -> bool {
     !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")
 }
 
 /// Escapes bars, which would end a cell of a table.
-fn in_cell(text: &str) -> String {
+fn escape_bars(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
 /// Returns `--option VALUE`, `-o VALUE` if the option has no long name, or `VALUE` for a positional argument.
-fn spelled(arg: &Arg) -> String {
+fn usage(arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default().join(" ");
     let name = arg.get_long().map(|long| format!("--{long}"));
     match name.or_else(|| arg.get_short().map(|short| format!("-{short}"))) {
@@ -176,8 +178,8 @@ fn spelled(arg: &Arg) -> String {
 fn defaults(arg: &Arg) -> Option<String> {
     let values: Vec<String> =
         arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
-    let told = arg.get_action().takes_values() && !values.is_empty();
-    told.then(|| values.join(" "))
+    let has_default = arg.get_action().takes_values() && !values.is_empty();
+    has_default.then(|| values.join(" "))
 }
 
 fn help(arg: &Arg) -> String {
@@ -199,7 +201,7 @@ fn file(program: &Command) -> String {
     for name in WITH_FILE {
         let Some(command) = program.find_subcommand(name) else { continue };
         let _ = write!(text, "\n[{name}]\n");
-        for arg in command.get_arguments().filter(|arg| is_told(arg)) {
+        for arg in command.get_arguments().filter(|arg| is_documented(arg)) {
             let Some(long) = arg.get_long().filter(|long| !NOT_IN_FILE.contains(long)) else { continue };
             let help = help(arg);
             for line in wrapped(&help) {

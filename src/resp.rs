@@ -61,11 +61,11 @@ impl Client {
         }
         // A server that requires a certificate says so only after the handshake seems to be complete, so this may fail.
         self.stream.write_all(&request).map_err(|error| unreachable(&self.address, &error))?;
-        match decode(self.hear()?) {
+        match decode(self.receive()?) {
             Reply::Value(Value::Error(text), _) => {
-                let said = String::from_utf8_lossy(text);
-                let is_about_who = ["NOAUTH ", "NOACCOUNT "].iter().any(|word| said.starts_with(word));
-                Err(if is_about_who { format!("{said}; {WHO}") } else { said.into_owned() }.into())
+                let message = String::from_utf8_lossy(text);
+                let needs_account = ["NOAUTH ", "NOACCOUNT "].iter().any(|word| message.starts_with(word));
+                Err(if needs_account { format!("{message}; {WHO}") } else { message.into_owned() }.into())
             }
             Reply::Value(value, _) => take(&value),
             Reply::Malformed(fault) => Err(fault.to_string().into()),
@@ -74,7 +74,7 @@ impl Client {
     }
 
     /// Reads a whole answer. Each byte is looked at once, however long a list is.
-    fn hear(&mut self) -> Result<&[u8], Box<dyn Error>> {
+    fn receive(&mut self) -> Result<&[u8], Box<dyn Error>> {
         self.input.clear();
         let mut passage = Passage::default();
         loop {

@@ -19,7 +19,7 @@ const VARIABLE: &str = "PGPASSWORD";
 /// none, or if the system refuses: then nothing is worse than before.
 pub(crate) fn hide() {
     let mut found = None;
-    let mut without = |argument: OsString| match argument.to_str().and_then(taken_out) {
+    let mut without = |argument: OsString| match argument.to_str().and_then(without_password) {
         Some((shown, password)) => {
             found = Some(password);
             OsString::from(shown)
@@ -37,18 +37,18 @@ pub(crate) fn hide() {
 }
 
 /// Returns an argument `postgres://…` or `--option=postgres://…` without its password, and the password.
-fn taken_out(argument: &str) -> Option<(String, OsString)> {
+fn without_password(argument: &str) -> Option<(String, OsString)> {
     let url = if argument.starts_with("--") { argument.split_once('=')?.1 } else { argument };
     let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"))?;
     let credentials = rest.split_once('@')?.0;
     let (user, password) = credentials.split_once(':').filter(|(user, _)| !user.contains(['/', '?']))?;
     let begin = argument.len() - rest.len();
     let shown = format!("{}{user}{}", &argument[..begin], &rest[credentials.len()..]);
-    decoded(password).map(|password| (shown, password))
+    percent_decoded(password).map(|password| (shown, password))
 }
 
 /// Decodes percent-encoding; None when it is wrong, which the reader of the URL will report.
-fn decoded(text: &str) -> Option<OsString> {
+fn percent_decoded(text: &str) -> Option<OsString> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -66,7 +66,7 @@ fn decoded(text: &str) -> Option<OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::taken_out;
+    use super::without_password;
 
     #[test]
     fn the_password_is_taken_out_wherever_a_url_stands() {
@@ -75,7 +75,7 @@ mod tests {
             ("--store=postgres://app:s%40me@db/x?a=b", "--store=postgres://app@db/x?a=b", "s@me"),
             ("postgresql://app:a:b@a,b:7/x", "postgresql://app@a,b:7/x", "a:b"),
         ] {
-            let (left, found) = taken_out(argument).expect("there is one");
+            let (left, found) = without_password(argument).expect("there is one");
             assert_eq!((left.as_str(), found.to_str()), (shown, Some(password)));
         }
     }
@@ -92,7 +92,7 @@ mod tests {
             "redis://app:sesame@db/x",
             "--note=a:b@c",
         ] {
-            assert_eq!(taken_out(argument), None, "{argument}");
+            assert_eq!(without_password(argument), None, "{argument}");
         }
     }
 }

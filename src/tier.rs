@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::commands;
-use crate::environment::tell_unknown;
+use crate::environment::report_unknown;
 use crate::flags::{FrontFlags, MAX_CLIENTS, RunFlags, TlsFlags};
 use crate::logging;
 
@@ -47,7 +47,7 @@ impl CommonFlags<'_> {
             reuse_port: self.front.reuse_port,
             tls: tls(&self.front.tls)?,
             threads: self.front.threads.unwrap_or_else(cores),
-            connections_max: fitting(self.front.max_clients, getrlimit(Resource::Nofile).maximum),
+            connections_max: clients_that_fit(self.front.max_clients, getrlimit(Resource::Nofile).maximum),
             quiet_limits: QuietLimits { send: self.front.send_timeout.0, idle: self.front.idle_timeout.0 },
             slow: self.run.slow,
             window: self.run.window,
@@ -57,7 +57,7 @@ impl CommonFlags<'_> {
     }
 
     /// Returns the options as the record has them, together with those that only this tier has.
-    pub(crate) fn noted(&self, own: Value) -> Value {
+    pub(crate) fn recorded(&self, own: Value) -> Value {
         let mut options = json!({
             "listen": self.listen,
             "http": self.http,
@@ -90,57 +90,57 @@ pub(crate) fn legible(path: &Option<PathBuf>) -> Option<Cow<'_, str>> {
 }
 
 /// Starts the log, and warns of environment variables that do nothing.
-pub(crate) fn begin_log(flags: &RunFlags) {
+pub(crate) fn start_log(flags: &RunFlags) {
     logging::start(flags);
-    tell_unknown(&commands(), &env::args_os().collect::<Vec<_>>(), |text| tracing::warn!("{text}"));
+    report_unknown(&commands(), &env::args_os().collect::<Vec<_>>(), |text| tracing::warn!("{text}"));
 }
 
 /// Signals received, in order.
-pub(crate) struct Told {
+pub(crate) struct CaughtSignals {
     signals: Receiver<i32>,
     /// Whether the tier waits for signals, which it does not during the start.
-    is_heard: Arc<AtomicBool>,
+    is_awaited: Arc<AtomicBool>,
 }
 
 /// Starts catching signals, before anything is opened: so a stop during the start is graceful too, and a
 /// second signal ends the program.
-pub(crate) fn begin() -> io::Result<Told> {
+pub(crate) fn catch_signals() -> io::Result<CaughtSignals> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let (tell, told) = channel();
-    let is_heard = Arc::new(AtomicBool::new(false));
-    let is_heard_there = Arc::clone(&is_heard);
-    Builder::new().name("signals".into()).spawn(move || pass_on(signals, &tell, &is_heard_there))?;
+    let (sender, caught) = channel();
+    let is_awaited = Arc::new(AtomicBool::new(false));
+    let is_awaited_there = Arc::clone(&is_awaited);
+    Builder::new().name("signals".into()).spawn(move || pass_on(signals, &sender, &is_awaited_there))?;
     raise_descriptor_limit();
-    Ok(Told { signals: told, is_heard })
+    Ok(CaughtSignals { signals: caught, is_awaited })
 }
 
 /// Passes signals on. A second one that asks for the end ends the program, since a user who asks twice does
 /// not want to wait.
-fn pass_on(mut signals: Signals, tell: &Sender<i32>, is_heard: &AtomicBool) {
+fn pass_on(mut signals: Signals, sender: &Sender<i32>, is_awaited: &AtomicBool) {
     let mut is_ending = false;
     for signal in signals.forever() {
         if signal != SIGHUP && std::mem::replace(&mut is_ending, true) {
             std::process::exit(128 + signal);
         }
-        if signal != SIGHUP && !is_heard.load(Ordering::Relaxed) {
+        if signal != SIGHUP && !is_awaited.load(Ordering::Relaxed) {
             tracing::info!(signal, "stopping as soon as it has started; a second signal ends it at once");
         }
         // Nobody receives while the tier stops.
-        let _ = tell.send(signal);
+        let _ = sender.send(signal);
     }
 }
 
 /// Logs where health and figures are served, if they are.
-pub(crate) fn tell_of_http<M>(running: &Running<M>) {
+pub(crate) fn log_http_address<M>(running: &Running<M>) {
     if let Some(url) = running.http_url() {
         tracing::info!("health and figures on {url}");
     }
 }
 
 /// Waits for the signal that ends the tier. Until then, SIGHUP calls `reload`.
-pub(crate) fn wait_for_end(told: &Told, reload: impl Fn()) {
-    told.is_heard.store(true, Ordering::Relaxed);
-    for signal in &told.signals {
+pub(crate) fn wait_for_stop_signal(caught: &CaughtSignals, reload: impl Fn()) {
+    caught.is_awaited.store(true, Ordering::Relaxed);
+    for signal in &caught.signals {
         if signal != SIGHUP {
             tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
             return;
@@ -150,7 +150,7 @@ pub(crate) fn wait_for_end(told: &Told, reload: impl Fn()) {
 }
 
 /// Logs how a stop went. If a part of the tier had failed this is an error, so that a supervisor starts it again.
-pub(crate) fn end(stopped: Stopped) -> Result<(), Box<dyn Error>> {
+pub(crate) fn report_stop(stopped: Stopped) -> Result<(), Box<dyn Error>> {
     if stopped.cut > 0 {
         tracing::warn!(connections = stopped.cut, "the drain time was over: connections were cut");
     }
@@ -168,7 +168,7 @@ pub(crate) fn end(stopped: Stopped) -> Result<(), Box<dyn Error>> {
 }
 
 /// Logs whether certificates were read again.
-pub(crate) fn tell_reloaded(certificates: Result<bool, TlsError>) {
+pub(crate) fn log_reload(certificates: Result<bool, TlsError>) {
     match certificates {
         Ok(true) => tracing::info!("reloaded: certificates, for connections that come from now on"),
         Ok(false) => tracing::info!("reloaded: nothing, for there are no certificates"),
@@ -203,7 +203,7 @@ fn raise_descriptor_limit() {
 
 /// Returns the limit of clients, lowered to what the limit of open files has room for: clients must not take
 /// the store's files.
-fn fitting(clients: usize, files: Option<u64>) -> usize {
+fn clients_that_fit(clients: usize, files: Option<u64>) -> usize {
     let Some(files) = files else { return clients };
     let room = files::clients(files);
     // No warning about the default, which nobody asked for; the doctor tells that the limit is lower.
@@ -242,9 +242,9 @@ mod tests {
 
     #[test]
     fn clients_leave_files_for_the_rest() {
-        assert_eq!(fitting(20_000, None), 20_000);
-        assert_eq!(fitting(20_000, Some(65_536)), 20_000);
-        assert_eq!(fitting(20_000, Some(4096)), 3128);
+        assert_eq!(clients_that_fit(20_000, None), 20_000);
+        assert_eq!(clients_that_fit(20_000, Some(65_536)), 20_000);
+        assert_eq!(clients_that_fit(20_000, Some(4096)), 3128);
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         let meter = Meter::new(Scheme::tier(&["a"], None), Duration::from_secs(1), Clock::start(), None);
         let ended = |has_failed| {
             let stopped = Stopped { totals: meter.totals(), summary: String::new(), cut: 0, has_failed };
-            end(stopped)
+            report_stop(stopped)
         };
         assert!(ended(false).is_ok());
         assert!(ended(true).is_err());

@@ -40,9 +40,9 @@ pub(crate) fn clients(reach: &ReachCache) -> Result<Vec<Json>, Box<dyn Error>> {
     loop {
         let path = format!("/v1/clients?limit={CLIENTS_PER_PAGE}&after={after}");
         let page = of_cache_tier(&web, web.exchange(&path, None))?;
-        let page = page.as_array().ok_or_else(|| stranger(reach))?;
+        let page = page.as_array().ok_or_else(|| no_cache_tier(reach))?;
         let Some(last) = page.last() else { return Ok(clients) };
-        after = last["id"].as_u64().ok_or_else(|| stranger(reach))?;
+        after = last["id"].as_u64().ok_or_else(|| no_cache_tier(reach))?;
         clients.extend_from_slice(page);
     }
 }
@@ -55,13 +55,13 @@ pub(crate) fn close_client(reach: &ReachCache, id: u64) -> Result<i64, Box<dyn E
 }
 
 /// Returns the error for JSON that is not from a cache tier.
-fn stranger(reach: &ReachCache) -> String {
+fn no_cache_tier(reach: &ReachCache) -> String {
     format!("{} does not answer as a cache tier does; is one running there, with that --http?", reach.http)
 }
 
-fn ask(reach: &ReachCache, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
+fn ask(reach: &ReachCache, path: &str, body: Option<&Json>) -> Result<Json, Box<dyn Error>> {
     let web = web(reach)?;
-    of_cache_tier(&web, web.exchange(path, told))
+    of_cache_tier(&web, web.exchange(path, body))
 }
 
 /// Returns the answer. If it is a refusal by a queue tier, the error says so.
@@ -87,7 +87,7 @@ fn web(reach: &ReachCache) -> Result<Web, Box<dyn Error>> {
 }
 
 /// Percent-encodes text for a query.
-fn quoted(text: &str) -> String {
+fn percent_encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
@@ -98,7 +98,7 @@ fn show(reach: &ReachCache, answer: &Json) -> Done {
     let rows = answer
         .as_object()
         .and_then(|lists| lists.values().find_map(Json::as_array))
-        .ok_or_else(|| stranger(reach))?;
+        .ok_or_else(|| no_cache_tier(reach))?;
     match rows.as_slice() {
         _ if reach.json => say(&format!("{answer:#}\n")),
         [] => say("none\n"),
@@ -116,13 +116,17 @@ fn show(reach: &ReachCache, answer: &Json) -> Done {
 /// Explains where a key goes, by the routes of a running tier or of a file.
 pub(crate) fn explain(reach: &ReachCache, key: &str, command: &str, file: Option<&Path>) -> Done {
     let answer = match file {
-        Some(file) => by_file(key, command, file)?,
+        Some(file) => explain_by_file(key, command, file)?,
         None => {
-            let path = format!("/v1/routes/explain?key={}&command={}", quoted(key), quoted(command));
+            let path = format!(
+                "/v1/routes/explain?key={}&command={}",
+                percent_encoded(key),
+                percent_encoded(command)
+            );
             ask(reach, &path, None)?
         }
     };
-    let sentences = answer["sentences"].as_array().ok_or_else(|| stranger(reach))?;
+    let sentences = answer["sentences"].as_array().ok_or_else(|| no_cache_tier(reach))?;
     if reach.json {
         return say(&format!("{answer:#}\n"));
     }
@@ -130,7 +134,7 @@ pub(crate) fn explain(reach: &ReachCache, key: &str, command: &str, file: Option
     say(&sentences.flat_map(|sentence| [sentence, "\n"]).collect::<String>())
 }
 
-fn by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dyn Error>> {
+fn explain_by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dyn Error>> {
     let words = ["posthaste".into(), "cache".into(), "--config".into(), file.as_os_str().to_owned()];
     let Program::Cache(flags) =
         config::program(words.into()).map_err(|refusal| Misuse(refusal.to_string()))?
@@ -154,6 +158,6 @@ mod tests {
 
     #[test]
     fn a_key_in_a_query_is_the_key() {
-        assert_eq!(quoted("user:7/é&x"), "user%3A7%2F%C3%A9%26x");
+        assert_eq!(percent_encoded("user:7/é&x"), "user%3A7%2F%C3%A9%26x");
     }
 }

@@ -31,23 +31,23 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
         AdminCommand::Accounts { reach } => rows(reach, &["ACCOUNTS"]),
         AdminCommand::Clients { kill: None, http: None, reach } => clients(reach),
         AdminCommand::Clients { kill: None, http: Some(http), reach } => {
-            list(reach, cache::clients(&of_cache(http, reach))?)
+            list(reach, cache::clients(&cache_reach(http, reach))?)
         }
         AdminCommand::Clients { kill: Some(id), http, reach } => {
             let closed = match http {
-                None => number(Client::connect(reach)?, &["CLIENT", "KILL", "ID", &id.to_string()])?,
-                Some(http) => cache::close_client(&of_cache(http, reach), *id)?,
+                None => ask_integer(Client::connect(reach)?, &["CLIENT", "KILL", "ID", &id.to_string()])?,
+                Some(http) => cache::close_client(&cache_reach(http, reach), *id)?,
             };
             match closed {
                 0 => Err(format!("no client has the id {id}; see posthaste admin clients").into()),
-                closed => tell(reach, closed, "closed"),
+                closed => show_count(reach, closed, "closed"),
             }
         }
-        AdminCommand::Purge { queue, reach } => count(reach, &["QPURGE", queue], "removed"),
-        AdminCommand::Delete { queue, reach } => count(reach, &["QDELETE", queue], "removed"),
+        AdminCommand::Purge { queue, reach } => ask_and_show_count(reach, &["QPURGE", queue], "removed"),
+        AdminCommand::Delete { queue, reach } => ask_and_show_count(reach, &["QDELETE", queue], "removed"),
         AdminCommand::Redrive { from, to, reach } => {
             let words: Vec<&str> = ["QREDRIVE", from].into_iter().chain(to.as_deref()).collect();
-            count(reach, &words, "moved")
+            ask_and_show_count(reach, &words, "moved")
         }
         AdminCommand::Top(flags) => top::run(flags),
         AdminCommand::Doctor(flags) => doctor::run(flags),
@@ -67,8 +67,8 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
 
 /// Shows or sets the log level of a tier.
 fn log_level(level: Option<LogLevel>, reach: &WebReach) -> Done {
-    let told = level.map(|level| json!({ "log_level": level }));
-    let answer = Web::new(reach)?.exchange("/v1/log-level", told.as_ref())?;
+    let body = level.map(|level| json!({ "log_level": level }));
+    let answer = Web::new(reach)?.exchange("/v1/log-level", body.as_ref())?;
     let level = answer["log_level"].as_str().ok_or("this is not the answer of a Posthaste tier")?;
     say(&format!("{level}\n"))
 }
@@ -113,15 +113,15 @@ fn messages(reach: &Reach, queue: &str, after: u64, count: u32) -> Done {
 }
 
 /// Shows the answer to a request that counts something. A request about all messages of a queue takes its time.
-fn count(reach: &Reach, words: &[&str], what: &str) -> Done {
-    tell(reach, number(Client::connect(reach)?.waiting_for_long()?, words)?, what)
+fn ask_and_show_count(reach: &Reach, words: &[&str], what: &str) -> Done {
+    show_count(reach, ask_integer(Client::connect(reach)?.waiting_for_long()?, words)?, what)
 }
 
-fn number(mut client: Client, words: &[&str]) -> Result<i64, Box<dyn Error>> {
+fn ask_integer(mut client: Client, words: &[&str]) -> Result<i64, Box<dyn Error>> {
     client.ask(words, |value| Ok(value.as_integer().unwrap_or(0)))
 }
 
-fn tell(reach: &Reach, count: i64, what: &str) -> Done {
+fn show_count(reach: &Reach, count: i64, what: &str) -> Done {
     say(&if reach.json { format!("{:#}\n", json!({ what: count })) } else { format!("{count} {what}\n") })
 }
 
@@ -151,7 +151,7 @@ fn show(as_json: bool, rows: Vec<Json>) -> Done {
 }
 
 /// Returns how to reach the cache tier at this address, with the other flags as they are.
-fn of_cache(http: &str, Reach { tls, json, .. }: &Reach) -> ReachCache {
+fn cache_reach(http: &str, Reach { tls, json, .. }: &Reach) -> ReachCache {
     ReachCache { http: http.to_owned(), tls: tls.clone(), json: *json }
 }
 
@@ -187,10 +187,10 @@ pub(crate) fn table(rows: &[Json]) -> String {
 }
 
 /// Names an element of a list.
-fn in_short(part: &Json) -> String {
+fn element_name(part: &Json) -> String {
     match part {
         Json::Object(fields) => {
-            fields.get("name").or_else(|| fields.values().next()).map_or(String::new(), in_short)
+            fields.get("name").or_else(|| fields.values().next()).map_or(String::new(), element_name)
         }
         other => cell(other),
     }
@@ -214,7 +214,7 @@ pub(crate) fn cell(value: &Json) -> String {
         Json::String(text) => legible(text),
         Json::Null => "-".into(),
         Json::Array(parts) if parts.is_empty() => "-".into(),
-        Json::Array(parts) => parts.iter().map(in_short).collect::<Vec<_>>().join(", "),
+        Json::Array(parts) => parts.iter().map(element_name).collect::<Vec<_>>().join(", "),
         other => other.to_string().chars().map(visible).collect(),
     };
     match text.char_indices().nth(CHARACTERS_MAX) {

@@ -18,7 +18,7 @@ use crate::stdout::say;
 
 /// Runs the load; a violated check, a lost connection or an unanswered request is an error.
 pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {
-    heed_interrupts()?;
+    report_at_interrupt()?;
     let report = match flags.options().find_max_rate {
         Some(limit) => find_max_rate(&flags, limit)?,
         None => posthaste_load::run(flags)?,
@@ -30,7 +30,7 @@ pub(crate) fn run<B: Bench>(flags: B) -> Result<(), Box<dyn Error>> {
 }
 
 /// Handles SIGINT and SIGTERM: the first ends and reports the run, the second ends the program.
-fn heed_interrupts() -> std::io::Result<()> {
+fn report_at_interrupt() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         let mut signals = signals.forever();
@@ -64,7 +64,7 @@ fn end_at_interrupt() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            let _no_more = raw::give_up();
+            let _no_more = raw::remove_file();
             SummaryFile::remove_unwritten();
             std::process::exit(128 + signal);
         }

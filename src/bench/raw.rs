@@ -12,19 +12,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Path of the file, while there is one.
-static UNDER_WAY: Mutex<Option<PathBuf>> = Mutex::new(None);
+static PATH_IN_USE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-fn under_way() -> MutexGuard<'static, Option<PathBuf>> {
-    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_path() -> MutexGuard<'static, Option<PathBuf>> {
+    PATH_IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes the file if there is one, and keeps another from being made until the returned guard is dropped:
 /// for a program that ends at once.
-pub(crate) fn give_up() -> impl Sized {
-    let mut under_way = under_way();
+pub(crate) fn remove_file() -> impl Sized {
+    let mut path_in_use = lock_path();
     // A failure is ignored: the user has asked for the end.
-    under_way.take().into_iter().for_each(|path| drop(fs::remove_file(path)));
-    under_way
+    path_in_use.take().into_iter().for_each(|path| drop(fs::remove_file(path)));
+    path_in_use
 }
 
 /// Returns operations per second when the bytes by which a log grows in two batches are appended to a growing
@@ -35,32 +35,32 @@ pub(crate) fn append(
     batch_bytes: [u64; 2],
     span: Duration,
 ) -> Result<f64, Box<dyn Error>> {
-    let path = beside(dir);
+    let path = path_beside(dir);
     let file = create(&path)
         .map_err(|error| format!("cannot create {} to measure the disk: {error}", path.display()))?;
-    let rate = appended(file, batch, batch_bytes, span);
-    let mut under_way = under_way();
+    let rate = append_in_turn(file, batch, batch_bytes, span);
+    let mut path_in_use = lock_path();
     fs::remove_file(path)?;
-    *under_way = None;
+    *path_in_use = None;
     Ok(rate?)
 }
 
 /// Creates the file. One of that name that exists already belongs to somebody else, and is an error.
 fn create(path: &Path) -> io::Result<File> {
-    let mut under_way = under_way();
+    let mut path_in_use = lock_path();
     let file = File::create_new(path)?;
-    *under_way = Some(path.to_owned());
+    *path_in_use = Some(path.to_owned());
     Ok(file)
 }
 
-fn beside(dir: &Path) -> PathBuf {
+fn path_beside(dir: &Path) -> PathBuf {
     // Normalized, since with a slash at its end the file would be inside the store.
     let mut name = dir.components().as_path().as_os_str().to_owned();
     name.push(".raw");
     name.into()
 }
 
-fn appended(mut file: File, batch: usize, batch_bytes: [u64; 2], span: Duration) -> io::Result<f64> {
+fn append_in_turn(mut file: File, batch: usize, batch_bytes: [u64; 2], span: Duration) -> io::Result<f64> {
     let batches = batch_bytes.map(|bytes| vec![b'x'; bytes as usize]);
     let start = Instant::now();
     let mut done = 0;

@@ -77,12 +77,12 @@ pub(crate) fn run(
 ) -> Result<(), Failed> {
     let store = Postgres::open(address, unbatched, Time::start(), Clock::start(), Events::default())?;
     let mut first = Driver::new(&store, 0, 1, flags)?;
-    let queues = first.ask(&[(Operation::ListQueues { after: 0 }, Vec::new())])?;
+    let queues = first.execute(&[(Operation::ListQueues { after: 0 }, Vec::new())])?;
     if queues.first().is_none_or(|answer| answer != b"*0\r\n") {
         return Err(format!("{address} holds queues already: name a new database").into());
     }
     let create = Operation::CreateQueue { name: Some(span(0, SHARED.len())), options: None };
-    first.ask(&[(create, SHARED.to_vec())])?;
+    first.execute(&[(create, SHARED.to_vec())])?;
     let start = Instant::now();
     first.preload(flags.preload)?;
     let preload_s = start.elapsed().as_secs_f64();
@@ -136,7 +136,7 @@ fn measure(
     let span = flags.duration / u32::try_from(flags.repetitions)?;
     let (mut rates, mut calls) = (Vec::new(), Vec::new());
     for _ in 0..flags.repetitions {
-        let slice = slice(flags, store, connections, batch, span)?;
+        let slice = measure_slice(flags, store, connections, batch, span)?;
         rates.push(slice.operations_per_s);
         calls.extend(slice.calls);
     }
@@ -152,7 +152,7 @@ fn measure(
 }
 
 /// Runs all connections for one slice of time.
-fn slice(
+fn measure_slice(
     flags: &BenchStoreFlags,
     store: &Arc<Postgres>,
     connections: usize,
@@ -228,24 +228,24 @@ impl<'a> Driver<'a> {
 
     fn preload(&mut self, messages: u64) -> Result<(), Failed> {
         const BATCH: usize = 256;
-        let send = self.send(SHARED, None);
+        let send = self.send_request(SHARED, None);
         let sends = vec![send; BATCH];
         for _ in 0..messages / BATCH as u64 {
-            self.ask(&sends)?;
+            self.execute(&sends)?;
         }
-        self.ask(&sends[..usize::try_from(messages % BATCH as u64)?]).map(drop)
+        self.execute(&sends[..usize::try_from(messages % BATCH as u64)?]).map(drop)
     }
 
     /// Connects, and brings the clients of the twelve-step workload to different steps.
     fn warm_up(&mut self) -> Result<(), Failed> {
         if self.workload != StoreWorkload::TwelveStep {
-            return self.turn(STEPS).map(drop);
+            return self.call_store(STEPS).map(drop);
         }
         for client in &mut self.clients {
             client.done = 0;
         }
         for round in 0..STEPS {
-            self.turn(round)?;
+            self.call_store(round)?;
         }
         Ok(())
     }
@@ -255,7 +255,7 @@ impl<'a> Driver<'a> {
         let (mut operations, mut calls) = (0, Vec::new());
         loop {
             let call = Instant::now();
-            operations += self.turn(STEPS)?;
+            operations += self.call_store(STEPS)?;
             calls.push(call.elapsed());
             // Checked at the end, so that even the shortest time measures something.
             let elapsed = start.elapsed();
@@ -267,13 +267,13 @@ impl<'a> Driver<'a> {
 
     /// Makes one call with the next request of every client whose place in a group of twelve is at most
     /// `last`. Returns the number of requests.
-    fn turn(&mut self, last: usize) -> Result<usize, Failed> {
+    fn call_store(&mut self, last: usize) -> Result<usize, Failed> {
         let takes_part = |number: &usize| number % STEPS <= last;
         let numbers: Vec<usize> = (0..self.clients.len()).filter(takes_part).collect();
         for &number in &numbers {
-            let (operation, bytes) = self.next(&self.clients[number]);
+            let (operation, bytes) = self.next_request(&self.clients[number]);
             let account = self.clients[number].account;
-            self.put(number, account, operation, bytes);
+            self.add_request(number, account, operation, bytes);
         }
         let workload = self.workload;
         self.store.run(&mut self.batch);
@@ -292,9 +292,9 @@ impl<'a> Driver<'a> {
     }
 
     /// Sends other requests, all by the first client, and returns their answers in order.
-    fn ask(&mut self, requests: &[(Operation, Vec<u8>)]) -> Result<Vec<Vec<u8>>, Failed> {
+    fn execute(&mut self, requests: &[(Operation, Vec<u8>)]) -> Result<Vec<Vec<u8>>, Failed> {
         for (number, (operation, bytes)) in requests.iter().enumerate() {
-            self.put(number, self.clients[0].account, operation.clone(), bytes.clone());
+            self.add_request(number, self.clients[0].account, operation.clone(), bytes.clone());
         }
         self.store.run(&mut self.batch);
         self.batch.finished.sort_by_key(|bundle| bundle.address.slot);
@@ -303,7 +303,7 @@ impl<'a> Driver<'a> {
         Ok(answers)
     }
 
-    fn put(&mut self, number: usize, account: AccountId, operation: Operation, bytes: Vec<u8>) {
+    fn add_request(&mut self, number: usize, account: AccountId, operation: Operation, bytes: Vec<u8>) {
         let address = Address { thread: 0, slot: number, client: number as u64 };
         let mut bundle = self.spare.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
         bundle.empty(usize::MAX);
@@ -314,32 +314,32 @@ impl<'a> Driver<'a> {
     }
 
     /// Returns a client's next request.
-    fn next(&self, client: &Client) -> (Operation, Vec<u8>) {
+    fn next_request(&self, client: &Client) -> (Operation, Vec<u8>) {
         let (own, me) = (&client.own, &client.name);
         match (self.workload, client.done % STEPS + 1) {
-            (StoreWorkload::Send, _) => self.send(SHARED, None),
-            (StoreWorkload::Pairs, step) if step % 2 == 1 => self.send(SHARED, None),
-            (StoreWorkload::Pairs, _) => read(true, Some(SHARED), None),
-            (StoreWorkload::TwelveStep, 1) => self.send(SHARED, None),
-            (StoreWorkload::TwelveStep, 2) => read(false, Some(SHARED), None),
-            (StoreWorkload::TwelveStep, 3) => read(true, Some(SHARED), None),
-            (StoreWorkload::TwelveStep, 4) => self.send(SHARED, Some(me)),
-            (StoreWorkload::TwelveStep, 5) => read(false, Some(SHARED), Some(me)),
-            (StoreWorkload::TwelveStep, 6) => read(true, Some(SHARED), Some(me)),
+            (StoreWorkload::Send, _) => self.send_request(SHARED, None),
+            (StoreWorkload::Pairs, step) if step % 2 == 1 => self.send_request(SHARED, None),
+            (StoreWorkload::Pairs, _) => read_request(true, Some(SHARED), None),
+            (StoreWorkload::TwelveStep, 1) => self.send_request(SHARED, None),
+            (StoreWorkload::TwelveStep, 2) => read_request(false, Some(SHARED), None),
+            (StoreWorkload::TwelveStep, 3) => read_request(true, Some(SHARED), None),
+            (StoreWorkload::TwelveStep, 4) => self.send_request(SHARED, Some(me)),
+            (StoreWorkload::TwelveStep, 5) => read_request(false, Some(SHARED), Some(me)),
+            (StoreWorkload::TwelveStep, 6) => read_request(true, Some(SHARED), Some(me)),
             (StoreWorkload::TwelveStep, 7) => {
                 (Operation::CreateQueue { name: None, options: None }, Vec::new())
             }
-            (StoreWorkload::TwelveStep, 8) => self.send(own, None),
+            (StoreWorkload::TwelveStep, 8) => self.send_request(own, None),
             (StoreWorkload::TwelveStep, 9) => (Operation::Readable, Vec::new()),
-            (StoreWorkload::TwelveStep, 10) => read(false, None, Some(me)),
-            (StoreWorkload::TwelveStep, 11) => read(true, Some(own), None),
+            (StoreWorkload::TwelveStep, 10) => read_request(false, None, Some(me)),
+            (StoreWorkload::TwelveStep, 11) => read_request(true, Some(own), None),
             (StoreWorkload::TwelveStep, _) => {
                 (Operation::DeleteQueue { queue: span(0, own.len()) }, own.clone())
             }
         }
     }
 
-    fn send(&self, queue: &[u8], to: Option<&[u8]>) -> (Operation, Vec<u8>) {
+    fn send_request(&self, queue: &[u8], to: Option<&[u8]>) -> (Operation, Vec<u8>) {
         let bytes = [queue, to.unwrap_or_default(), &self.body].concat();
         let names = queue.len() + to.map_or(0, <[u8]>::len);
         let to = to.map_or(Recipient::Anyone, |to| Recipient::Account(span(queue.len(), to.len())));
@@ -348,7 +348,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn read(takes: bool, queue: Option<&[u8]>, from: Option<&[u8]>) -> (Operation, Vec<u8>) {
+fn read_request(takes: bool, queue: Option<&[u8]>, from: Option<&[u8]>) -> (Operation, Vec<u8>) {
     let bytes = [queue.unwrap_or_default(), from.unwrap_or_default()].concat();
     let select = Selection {
         queue: queue.map(|queue| span(0, queue.len())),

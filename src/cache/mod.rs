@@ -25,19 +25,21 @@ use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
 use crate::pools::{self, Defaults, Names};
 use crate::stdout::say;
-use crate::tier::{CommonFlags, begin, begin_log, end, legible, tell_of_http, wait_for_end};
+use crate::tier::{
+    CommonFlags, catch_signals, legible, log_http_address, report_stop, start_log, wait_for_stop_signal,
+};
 
 /// Runs the tier; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &flags.import {
         return import::run(path, flags.pool.as_deref());
     }
-    begin_log(&flags.run);
+    start_log(&flags.run);
     let options = options(flags).map_err(Misuse)?;
     if flags.check.is_some() {
         return say(&meaning::meaning(&options)?);
     }
-    let signals = begin()?;
+    let signals = catch_signals()?;
     let server = Server::start(options)?;
     for address in server.running().addresses() {
         tracing::info!(servers = server.servers(), "listening on {address}");
@@ -47,7 +49,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
             );
         }
     }
-    tell_of_http(server.running());
+    log_http_address(server.running());
     if let Some(url) = server.running().http_url().filter(|_| is_reached_by_others(&flags.http))
         && flags.front.tls.tls_ca.is_none()
     {
@@ -55,8 +57,8 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
             "whoever reaches {url} may set the states of servers, and how much the log tells; --tls-ca FILE asks for certificates"
         );
     }
-    wait_for_end(&signals, || reload(&server));
-    end(server.stop(flags.run.drain))
+    wait_for_stop_signal(&signals, || reload(&server));
+    report_stop(server.stop(flags.run.drain))
 }
 
 /// Returns whether HTTP is served to other machines.
@@ -88,7 +90,7 @@ fn common(flags: &CacheFlags) -> CommonFlags<'_> {
 
 fn options(flags: &CacheFlags) -> Result<Options, String> {
     Ok(Options {
-        front: common(flags).options(|| note(flags))?,
+        front: common(flags).options(|| run_note(flags))?,
         layout: layout(flags)?,
         eject: ejects(flags),
         beliefs: Beliefs { trust: server_tls(&flags.server_tls)?, directory: directory(flags) },
@@ -115,7 +117,8 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
             // A check should report a server name that cannot be resolved; a starting tier can do without it.
             let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
             let defaults = Defaults { rules, patience: patience(flags), directory: directory(flags) };
-            pools::layout(text, seats, &defaults, names).map_err(|wrong| wrong.tell(path.display(), text))?
+            pools::layout(text, seats, &defaults, names)
+                .map_err(|wrong| wrong.with_line(path.display(), text))?
         }
         None if seats.is_empty() => Layout::default(),
         None => Layout::of_one_pool(seats, rules).with_patience(patience(flags)),
@@ -201,10 +204,10 @@ fn rules(flags: &CacheFlags) -> Result<Rules, String> {
 }
 
 /// Returns what the record says of this run.
-fn note(flags: &CacheFlags) -> RunNote {
+fn run_note(flags: &CacheFlags) -> RunNote {
     RunNote {
         command: RunInfo::command_line(),
-        options: common(flags).noted(serde_json::json!({
+        options: common(flags).recorded(serde_json::json!({
             "config": legible(&flags.config),
             "server": flags.server,
             "resolve_every_s": flags.resolve_every.0.map(|every| every.as_secs_f64()),

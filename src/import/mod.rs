@@ -27,12 +27,12 @@ struct Pool {
     servers: Vec<Server>,
     /// Further fields and their TOML.
     fields: Vec<(&'static str, String)>,
-    times: Times,
+    timeouts: Timeouts,
 }
 
 /// Timeouts of a pool's servers in milliseconds, as far as its file has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Times {
+struct Timeouts {
     answer: Option<u64>,
     connect: Option<u64>,
 }
@@ -90,7 +90,7 @@ pub(crate) fn translate(
     let toml = import.toml(shown);
     config::check(&toml)
         .and_then(|()| pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Believed).map(drop))
-        .map_err(|wrong| wrong.tell(format_args!("{shown}, translated"), &toml))?;
+        .map_err(|wrong| wrong.with_line(format_args!("{shown}, translated"), &toml))?;
     Ok((toml, import.left_out))
 }
 
@@ -122,7 +122,7 @@ impl Import {
             }
             text += "]\n";
             fields(&mut text, &pool.fields);
-            fields(&mut text, &pool.times.fields());
+            fields(&mut text, &pool.timeouts.fields());
         }
         for route in &self.routes {
             text += "\n[[cache.routes]]\n";
@@ -142,20 +142,20 @@ impl Import {
     }
 }
 
-impl Times {
+impl Timeouts {
     /// Returns the timeouts in force: 1 s is the default, here and in mcrouter.
     fn in_force(self) -> (u64, u64) {
         let answer = self.answer.unwrap_or(1000);
         (answer, self.connect.or(self.answer).unwrap_or(1000))
     }
 
-    fn are_those_of(self, other: Self) -> bool {
+    fn equals(self, other: Self) -> bool {
         self.in_force() == other.in_force()
     }
 
     /// Returns the longer of each two timeouts.
     fn longest(self, other: Self) -> Self {
-        if self.are_those_of(other) {
+        if self.equals(other) {
             return self;
         }
         let ((answer, connect), (answer_too, connect_too)) = (self.in_force(), other.in_force());
@@ -164,8 +164,8 @@ impl Times {
 
     fn fields(self) -> Vec<(&'static str, String)> {
         let field = |name, ms: Option<u64>| ms.map(|ms| (name, quoted(&format!("{ms}ms"))));
-        let times = [field("server-timeout", self.answer), field("connect-timeout", self.connect)];
-        times.into_iter().flatten().collect()
+        let timeouts = [field("server-timeout", self.answer), field("connect-timeout", self.connect)];
+        timeouts.into_iter().flatten().collect()
     }
 }
 

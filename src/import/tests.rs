@@ -14,7 +14,7 @@ fn imported(text: &str) -> (String, Vec<String>) {
     let import = read(text, None).unwrap();
     let toml = import.toml("x");
     if let Err(wrong) = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known) {
-        panic!("{}", wrong.tell("x", &toml));
+        panic!("{}", wrong.with_line("x", &toml));
     }
     (toml, import.left_out)
 }
@@ -399,7 +399,7 @@ fn of_pools_that_become_one_or_share_servers_the_longest_times_hold() {
         r#"{{ "type": "PrefixSelectorRoute", "policies": {{ "b:": "PoolRoute|b", "c:": "PoolRoute|c" }}, "wildcard": {both} }}"#
     );
     let (short, long) = (r#", "server_timeout": 50"#, r#", "server_timeout": 200, "connect_timeout": 100"#);
-    for (route, times, holding, said) in [
+    for (route, timeouts, holding, said) in [
         (both, [short, long, ""], (200, 100), vec!["a, b"]),
         (both, [long, short, ""], (200, 100), vec!["a, b"]),
         // 1 s, unless it is said.
@@ -408,13 +408,13 @@ fn of_pools_that_become_one_or_share_servers_the_longest_times_hold() {
         (each.as_str(), [short, short, long], (200, 100), vec!["c, a-b", "b, a-b"]),
         (each.as_str(), ["", "", ""], (1000, 1000), vec![]),
     ] {
-        let text = format!(r#"{{ "pools": {{ {} }}, "route": {route} }}"#, pools(times));
+        let text = format!(r#"{{ "pools": {{ {} }}, "route": {route} }}"#, pools(timeouts));
         let (toml, left_out) = imported(&text);
         let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
         Fleet::new(&layout, true).unwrap_or_else(|error| panic!("{error}: {toml}"));
         for pool in &layout.pools {
-            let times = (pool.patience.answer.as_millis(), pool.patience.connect.as_millis());
-            assert_eq!(times, holding, "{toml}");
+            let timeouts = (pool.patience.answer.as_millis(), pool.patience.connect.as_millis());
+            assert_eq!(timeouts, holding, "{toml}");
         }
         let said: Vec<String> =
             said.iter().map(|pools| format!("different timeouts of pools {pools}: ")).collect();

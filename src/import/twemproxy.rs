@@ -6,7 +6,7 @@ use posthaste_server::cache::placement::Hash;
 use serde_json::{Map, Value as Json};
 
 use super::yaml;
-use super::{Import, Pool, Route, Server, Times, quoted};
+use super::{Import, Pool, Route, Server, Timeouts, quoted};
 use crate::flags::MAX_CLIENTS;
 
 /// Fields of a pool that are understood, or make no difference here.
@@ -96,7 +96,7 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
     for strange in yaml.keys().filter(|field| !KNOWN.contains(&field.as_str())) {
         import.leave_out(format!("{strange}: it has no counterpart"));
     }
-    import.pools.push(Pool { name: name.to_owned(), servers, fields, times: Times::default() });
+    import.pools.push(Pool { name: name.to_owned(), servers, fields, timeouts: Timeouts::default() });
     Ok(())
 }
 

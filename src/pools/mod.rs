@@ -21,7 +21,7 @@ use self::plan::{POOL_FIELDS, plan};
 use self::routes::routes;
 pub(crate) use self::rules::SALT_BYTES_MAX;
 use self::rules::check_answer;
-use crate::placed::{Fields, Placed, Wrong, parse};
+use crate::placed::{Fields, FileError, Placed, parse};
 
 /// The tables of `[cache]` that are no options.
 pub(crate) const POOLS: &str = "pools";
@@ -51,7 +51,7 @@ pub(crate) fn layout(
     seats: Vec<Seat>,
     defaults: &Defaults,
     names: Names,
-) -> Result<Layout, Wrong> {
+) -> Result<Layout, FileError> {
     let file = parse(text)?;
     let cache = file.get_ref().get("cache").and_then(|cache| cache.get_ref().as_table());
     let written_pools = cache.and_then(|cache| cache.get(POOLS));
@@ -67,7 +67,7 @@ pub(crate) fn layout(
     };
     for (name, at, _) in &tables {
         if layout.pools.iter().any(|pool| pool.name == *name) {
-            return Err(Wrong::new(
+            return Err(FileError::new(
                 *at,
                 format!("pool {name} is there already: the options `server` make it"),
             ));
@@ -100,44 +100,44 @@ fn catch_all(pool: usize) -> RoutePlan {
 }
 
 /// Without routes all keys go to the only pool, or to the one that is named so.
-fn only_pool(layout: &Layout, at: usize) -> Result<usize, Wrong> {
+fn only_pool(layout: &Layout, at: usize) -> Result<usize, FileError> {
     match layout.pools.iter().position(|pool| pool.name == DEFAULT_POOL) {
         Some(pool) => Ok(pool),
         None if layout.pools.len() == 1 => Ok(0),
         None => {
             let what =
                 "there are several pools and no routes: write [[cache.routes]] with pool = \"NAME\" for each";
-            Err(Wrong::new(at, what))
+            Err(FileError::new(at, what))
         }
     }
 }
 
 /// The tables in a table, in the order in which they stand in the file: name, place, table.
-fn named_tables<'t, 'i>(tables: &'t Placed<'i>) -> Result<Vec<(&'t str, usize, &'t Placed<'i>)>, Wrong> {
-    let wrong = || Wrong::new(tables.span().start, "write [cache.pools.NAME]");
+fn named_tables<'t, 'i>(tables: &'t Placed<'i>) -> Result<Vec<(&'t str, usize, &'t Placed<'i>)>, FileError> {
+    let wrong = || FileError::new(tables.span().start, "write [cache.pools.NAME]");
     let table = tables.get_ref().as_table().ok_or_else(wrong)?;
     let mut found: Vec<_> =
         table.iter().map(|(name, table)| (name.get_ref().as_ref(), name.span().start, table)).collect();
     found.sort_by_key(|(_, at, _)| *at);
     for (name, at, _) in &found {
         if name.is_empty() || name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-            return Err(Wrong::new(*at, "the name of a pool is a word"));
+            return Err(FileError::new(*at, "the name of a pool is a word"));
         }
     }
     Ok(found)
 }
 
 /// A pool below has none below it, so that the way down ends; and no pool is its own source.
-fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Result<(), Wrong> {
+fn check_sources(layout: &Layout, tables: &[(&str, usize, &Placed<'_>)]) -> Result<(), FileError> {
     for (name, at, _) in tables {
         let Some(number) = layout.pools.iter().position(|pool| pool.name == *name) else { continue };
         let Some(source) = layout.pools[number].source else { continue };
         let other = &layout.pools[source.pool()];
         if source.pool() == number {
-            return Err(Wrong::new(*at, format!("pool {name} cannot be its own source")));
+            return Err(FileError::new(*at, format!("pool {name} cannot be its own source")));
         }
         if other.source.is_some() {
-            return Err(Wrong::new(
+            return Err(FileError::new(
                 *at,
                 format!("pool {name}: its source {} has a source itself", other.name),
             ));

@@ -11,7 +11,7 @@ use super::rules::rules;
 use super::seats::seats;
 use super::{Defaults, Names, at_least_one};
 use crate::flags::some_time;
-use crate::placed::{Fields, Wrong};
+use crate::placed::{Fields, FileError};
 
 /// What a pool's table may say.
 pub(super) const POOL_FIELDS: [&str; 21] = [
@@ -48,7 +48,7 @@ pub(super) fn plan(
     pools: &PoolNames,
     defaults: &Defaults,
     names: Names,
-) -> Result<PoolPlan, Wrong> {
+) -> Result<PoolPlan, FileError> {
     let rules = rules(fields, &defaults.rules)?;
     let directory = (names == Names::Known).then_some(&defaults.directory);
     let seats = seats(fields, &rules, directory)?;
@@ -56,19 +56,19 @@ pub(super) fn plan(
     let is_own = |pool: usize| pools.get(name) == Some(pool);
     if fallbacks.iter().any(|fallback| is_own(fallback.pool)) {
         let at = fields.place(if fields.get("gutter").is_some() { "gutter" } else { "failover" });
-        return Err(Wrong::new(at, format!("pool {name} cannot stand in for itself")));
+        return Err(FileError::new(at, format!("pool {name} cannot stand in for itself")));
     }
     let source = source(fields, pools)?;
     if source.is_some() && !fallbacks.is_empty() {
         let at = fields.place(if fields.get("below").is_some() { "below" } else { "warm-from" });
         let what = "a pool has either a second one for what it misses (below, warm-from) or others that stand in (failover, gutter)";
-        return Err(Wrong::new(at, what));
+        return Err(FileError::new(at, what));
     }
     let failover_limit = failover_limit(fields, &fallbacks)?;
     let patience = patience(fields, defaults.patience)?;
     let deletes_to = pools.list(fields, "deletes-to")?;
     if let Some((_, at)) = deletes_to.iter().find(|(pool, _)| is_own(*pool)) {
-        return Err(Wrong::new(*at, format!("deletes-to: this is pool {name} itself")));
+        return Err(FileError::new(*at, format!("deletes-to: this is pool {name} itself")));
     }
     let deletes_to = deletes_to.into_iter().map(|(pool, _)| pool).collect();
     let name = name.to_owned();
@@ -76,7 +76,7 @@ pub(super) fn plan(
 }
 
 /// The pools that stand in for this one, the gutter last.
-fn fallbacks(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<Vec<Fallback>, Wrong> {
+fn fallbacks(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<Vec<Fallback>, FileError> {
     let others = pools.list(fields, "failover")?.into_iter();
     let mut fallbacks: Vec<_> = others.map(|(pool, _)| Fallback { pool, expiry: None }).collect();
     let expiry = fields.read("gutter-expiry", gutter_expiry)?;
@@ -84,7 +84,7 @@ fn fallbacks(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<Vec<Fallback>
         Some(pool) => fallbacks.push(Fallback { pool, expiry: Some(expiry.unwrap_or(GUTTER_EXPIRY)) }),
         None if expiry.is_some() => {
             let what = "gutter-expiry is for a gutter: name the pool";
-            return Err(Wrong::new(fields.place("gutter-expiry"), what));
+            return Err(FileError::new(fields.place("gutter-expiry"), what));
         }
         None => {}
     }
@@ -100,29 +100,29 @@ fn gutter_expiry(text: &str) -> Result<Duration, String> {
 }
 
 /// The pool that may hold what this one misses.
-fn source(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<Option<Source>, Wrong> {
+fn source(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<Option<Source>, FileError> {
     match (pools.field(fields, "below")?, pools.field(fields, "warm-from")?) {
         (None, None) => Ok(None),
         (Some(below), None) => Ok(Some(Source::Below(below))),
         (None, Some(old)) => Ok(Some(Source::Old(old))),
         (Some(_), Some(_)) => {
-            Err(Wrong::new(fields.place("warm-from"), "write either below or warm-from, not both"))
+            Err(FileError::new(fields.place("warm-from"), "write either below or warm-from, not both"))
         }
     }
 }
 
-fn failover_limit(fields: &Fields<'_, '_>, fallbacks: &[Fallback]) -> Result<Option<u32>, Wrong> {
+fn failover_limit(fields: &Fields<'_, '_>, fallbacks: &[Fallback]) -> Result<Option<u32>, FileError> {
     let limit = fields.read("failover-limit", |text| at_least_one(text, u32::MAX))?;
     if limit.is_some() && fallbacks.is_empty() {
         let what = "failover-limit: it limits failover or gutter, and this pool has neither";
-        return Err(Wrong::new(fields.place("failover-limit"), what));
+        return Err(FileError::new(fields.place("failover-limit"), what));
     }
     Ok(limit)
 }
 
 /// How long servers are waited for, and for how much at once. A pool that says how long they may take to answer says so of
 /// connections too, unless it has another time for them.
-fn patience(fields: &Fields<'_, '_>, defaults: Patience) -> Result<Patience, Wrong> {
+fn patience(fields: &Fields<'_, '_>, defaults: Patience) -> Result<Patience, FileError> {
     let answer = fields.read("server-timeout", some_time)?;
     let connect = fields.read("connect-timeout", some_time)?.or(answer).unwrap_or(defaults.connect);
     let depth = fields.read("depth-limit", |text| at_least_one(text, u32::MAX))?;

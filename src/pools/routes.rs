@@ -6,7 +6,7 @@ use posthaste_server::cache::limit::PER_SECOND_MAX;
 use super::names::PoolNames;
 use super::{at_least_one, catch_all};
 use crate::flags::some_time;
-use crate::placed::{Fields, Placed, Wrong};
+use crate::placed::{Fields, FileError, Placed};
 
 const ROUTE_FIELDS: [&str; 10] = [
     "prefix",
@@ -25,8 +25,8 @@ const ROUTE_FIELDS: [&str; 10] = [
 const ADDED_BYTES_MAX: usize = 200;
 
 /// The routes of the file, and behind them one to the pool that is named [`DEFAULT_POOL`], unless the file has one for all keys.
-pub(super) fn routes(value: &Placed<'_>, pools: &PoolNames) -> Result<Vec<RoutePlan>, Wrong> {
-    let wrong = || Wrong::new(value.span().start, "write [[cache.routes]], once for each route");
+pub(super) fn routes(value: &Placed<'_>, pools: &PoolNames) -> Result<Vec<RoutePlan>, FileError> {
+    let wrong = || FileError::new(value.span().start, "write [[cache.routes]], once for each route");
     let tables = value.get_ref().as_array().ok_or_else(wrong)?;
     let mut routes: Vec<RoutePlan> = Vec::new();
     for table in tables {
@@ -40,7 +40,7 @@ pub(super) fn routes(value: &Placed<'_>, pools: &PoolNames) -> Result<Vec<RouteP
         if clash.is_some() {
             let prefix = String::from_utf8_lossy(&route.prefix).into_owned();
             let what = format!("there is a route for prefix {prefix:?} and these commands already");
-            return Err(Wrong::new(fields.at, what));
+            return Err(FileError::new(fields.at, what));
         }
         routes.push(route);
     }
@@ -51,43 +51,44 @@ pub(super) fn routes(value: &Placed<'_>, pools: &PoolNames) -> Result<Vec<RouteP
     Ok(routes)
 }
 
-fn route(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<RoutePlan, Wrong> {
+fn route(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<RoutePlan, FileError> {
     let prefix = of_a_key(fields, "prefix")?;
     let add_prefix = of_a_key(fields, "add-prefix")?;
     if add_prefix.len() > ADDED_BYTES_MAX {
         let what = format!("add-prefix: at most {ADDED_BYTES_MAX} bytes, since keys have 250 in all");
-        return Err(Wrong::new(fields.place("add-prefix"), what));
+        return Err(FileError::new(fields.place("add-prefix"), what));
     }
     let strip = fields.flag("strip")?.unwrap_or(false);
     if strip && prefix.is_empty() {
-        return Err(Wrong::new(fields.place("strip"), "strip: there is no prefix to take off"));
+        return Err(FileError::new(fields.place("strip"), "strip: there is no prefix to take off"));
     }
     let mut verbs: Option<Verbs> = None;
     let words = fields.texts("commands")?;
     if fields.get("commands").is_some() && words.is_empty() {
         // Which would be a route for all of them.
-        return Err(Wrong::new(fields.place("commands"), "commands: name one, or leave it out for all"));
+        return Err(FileError::new(fields.place("commands"), "commands: name one, or leave it out for all"));
     }
     for (word, at) in words {
-        let named = Verbs::named(word).map_err(|error| Wrong::new(at, format!("commands: {error}")))?;
+        let named = Verbs::named(word).map_err(|error| FileError::new(at, format!("commands: {error}")))?;
         verbs = Some(verbs.map_or(named, |verbs| verbs.with(named)));
     }
     let share = fields.read("shadow-share", share)?;
     let shadow = match pools.field(fields, "shadow")? {
         Some(pool) => Some(ShadowPlan { pool, share: share.unwrap_or(1.0) }),
         None if share.is_some() => {
-            return Err(Wrong::new(
+            return Err(FileError::new(
                 fields.place("shadow-share"),
                 "shadow-share is for a shadow: name the pool",
             ));
         }
         None => None,
     };
-    let to =
-        pools.field(fields, "pool")?.ok_or_else(|| Wrong::new(fields.at, "a route needs pool = \"NAME\""))?;
+    let to = pools
+        .field(fields, "pool")?
+        .ok_or_else(|| FileError::new(fields.at, "a route needs pool = \"NAME\""))?;
     if shadow.is_some_and(|shadow| shadow.pool == to) {
         let what = "shadow: this is the route's own pool, where incr and append would be done twice";
-        return Err(Wrong::new(fields.place("shadow"), what));
+        return Err(FileError::new(fields.place("shadow"), what));
     }
     let verbs = verbs.unwrap_or(Verbs::ALL);
     let (prefix, add_prefix) = (prefix.as_bytes().to_vec(), add_prefix.as_bytes().to_vec());
@@ -96,20 +97,20 @@ fn route(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<RoutePlan, Wrong>
 }
 
 /// A text that keys begin with, or are to begin with.
-fn of_a_key<'t>(fields: &Fields<'t, '_>, field: &str) -> Result<&'t str, Wrong> {
+fn of_a_key<'t>(fields: &Fields<'t, '_>, field: &str) -> Result<&'t str, FileError> {
     let text = fields.text(field)?.unwrap_or_default();
     if text.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-        return Err(Wrong::new(fields.place(field), format!("{field}: keys have no spaces")));
+        return Err(FileError::new(fields.place(field), format!("{field}: keys have no spaces")));
     }
     Ok(text)
 }
 
-fn limit(fields: &Fields<'_, '_>) -> Result<Option<LimitPlan>, Wrong> {
+fn limit(fields: &Fields<'_, '_>) -> Result<Option<LimitPlan>, FileError> {
     let per_second = fields.read("limit", |text| at_least_one(text, PER_SECOND_MAX))?;
     let burst = fields.read("burst", |text| at_least_one(text, PER_SECOND_MAX))?;
     match (per_second, burst) {
         (Some(per_second), burst) => Ok(Some(LimitPlan { per_second, burst: burst.unwrap_or(per_second) })),
-        (None, Some(_)) => Err(Wrong::new(
+        (None, Some(_)) => Err(FileError::new(
             fields.place("burst"),
             "burst is for a limit: write limit = N, the most requests in a second",
         )),

@@ -4,13 +4,13 @@ use posthaste_server::cache::groups::Group;
 use posthaste_server::cache::layout::{Layout, PoolPlan, Seat, Source};
 use posthaste_server::cache::rules::{Answer, KeyPart, ReadRepair, Reads, Rules, Writes};
 
-use crate::placed::{Fields, Wrong};
+use crate::placed::{Fields, FileError};
 
 /// Longest salt; every key is copied and hashed with it.
 pub(crate) const SALT_BYTES_MAX: usize = 200;
 
 /// The rules that these fields say.
-pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, Wrong> {
+pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, FileError> {
     let writes = fields.parsed("writes")?.unwrap_or(defaults.writes);
     let reads = match (writes, fields.parsed("reads")?) {
         (Writes::Owner, None | Some(Reads::Owner)) => Reads::Owner,
@@ -18,7 +18,7 @@ pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, 
             let what = format!(
                 "reads = \"{reads}\" would look where a key was not written: with writes = \"owner\" only its owner has it"
             );
-            return Err(Wrong::new(fields.place("reads"), what));
+            return Err(FileError::new(fields.place("reads"), what));
         }
         (Writes::All, Some(reads)) => reads,
         (Writes::All, None) if defaults.writes == Writes::All => defaults.reads,
@@ -28,19 +28,19 @@ pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, 
         (None, None) => defaults.key_part.clone(),
         (None, Some(stop)) if !stop.is_empty() => KeyPart::Before(stop.as_bytes().to_vec()),
         (None, Some(_)) => {
-            return Err(Wrong::new(fields.place("hash-stop"), "hash-stop: write what ends the part"));
+            return Err(FileError::new(fields.place("hash-stop"), "hash-stop: write what ends the part"));
         }
         (Some(tag), None) => match tag.as_bytes() {
             [open, close] => KeyPart::Tag(*open, *close),
             _ => {
-                return Err(Wrong::new(
+                return Err(FileError::new(
                     fields.place("hash-tag"),
                     "hash-tag: write two characters, \"{}\" for example",
                 ));
             }
         },
         (Some(_), Some(_)) => {
-            return Err(Wrong::new(
+            return Err(FileError::new(
                 fields.place("hash-stop"),
                 "write either hash-tag or hash-stop, not both",
             ));
@@ -64,19 +64,23 @@ pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, 
 }
 
 /// What is put behind a key before it is hashed.
-fn salt(fields: &Fields<'_, '_>) -> Result<Vec<u8>, Wrong> {
+fn salt(fields: &Fields<'_, '_>) -> Result<Vec<u8>, FileError> {
     match fields.text("hash-salt")? {
         None => Ok(Vec::new()),
         Some(salt) if (1..=SALT_BYTES_MAX).contains(&salt.len()) => Ok(salt.as_bytes().to_vec()),
         Some(_) => {
             let what = format!("hash-salt: write what is put behind keys, at most {SALT_BYTES_MAX} bytes");
-            Err(Wrong::new(fields.place("hash-salt"), what))
+            Err(FileError::new(fields.place("hash-salt"), what))
         }
     }
 }
 
 /// When all pools are known: whether as many servers hold a key of this one as are to answer.
-pub(super) fn check_answer(layout: &Layout, plan: &PoolPlan, fields: &Fields<'_, '_>) -> Result<(), Wrong> {
+pub(super) fn check_answer(
+    layout: &Layout,
+    plan: &PoolPlan,
+    fields: &Fields<'_, '_>,
+) -> Result<(), FileError> {
     let below = match plan.source {
         Some(Source::Below(below)) => Some(&layout.pools[below]),
         _ => None,
@@ -92,7 +96,7 @@ pub(super) fn check_answer(layout: &Layout, plan: &PoolPlan, fields: &Fields<'_,
         },
         _ => return Ok(()),
     };
-    Err(Wrong::new(fields.place("answer"), what))
+    Err(FileError::new(fields.place("answer"), what))
 }
 
 /// How many servers hold any key of a pool, with the one below it. A server of both counts once, also where it has only some of the
@@ -115,11 +119,11 @@ fn copies(plan: &PoolPlan) -> Option<usize> {
     }
 }
 
-fn read_repair(fields: &Fields<'_, '_>, writes: Writes) -> Result<ReadRepair, Wrong> {
+fn read_repair(fields: &Fields<'_, '_>, writes: Writes) -> Result<ReadRepair, FileError> {
     match fields.parsed("read-repair")? {
         Some(_) if writes == Writes::Owner => {
             let what = "read-repair: with writes = \"owner\" no other server of the pool has a key";
-            Err(Wrong::new(fields.place("read-repair"), what))
+            Err(FileError::new(fields.place("read-repair"), what))
         }
         read_repair => Ok(read_repair.unwrap_or_default()),
     }

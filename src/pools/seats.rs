@@ -8,7 +8,7 @@ use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::Rules;
 
 use super::between;
-use crate::placed::{Fields, Placed, Wrong};
+use crate::placed::{Fields, FileError, Placed};
 
 const SERVER_FIELDS: [&str; 4] = ["address", "name", "weight", "zone"];
 
@@ -20,24 +20,27 @@ pub(super) fn seats(
     fields: &Fields<'_, '_>,
     rules: &Rules,
     directory: Option<&Directory>,
-) -> Result<Vec<Seat>, Wrong> {
+) -> Result<Vec<Seat>, FileError> {
     let mut seats: Vec<Seat> = Vec::new();
     let mut taken: Vec<(String, Vec<String>)> = Vec::new();
     let mut marks: Vec<String> = Vec::new();
     for value in fields.list("servers") {
         let at = value.span().start;
         let seat = seat(value, rules.hash)?;
-        check_group(&seat).map_err(|error| Wrong::new(at, error))?;
-        let (name, places) = name_and_places(&seat, directory).map_err(|error| Wrong::new(at, error))?;
+        check_group(&seat).map_err(|error| FileError::new(at, error))?;
+        let (name, places) = name_and_places(&seat, directory).map_err(|error| FileError::new(at, error))?;
         let is_it = |taken: &&(String, Vec<String>)| {
             taken.0 == name || taken.1.iter().any(|place| places.contains(place))
         };
         if let Some((other, _)) = taken.iter().find(is_it) {
             let alias = if *other == name { String::new() } else { format!(", as {other}") };
-            return Err(Wrong::new(at, format!("server {} is in this pool already{alias}", seat.address)));
+            return Err(FileError::new(
+                at,
+                format!("server {} is in this pool already{alias}", seat.address),
+            ));
         }
         if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
-            return Err(Wrong::new(at, "two servers of a pool cannot have one name"));
+            return Err(FileError::new(at, "two servers of a pool cannot have one name"));
         }
         if let Some(mark) = rules.hash.mark(seat.name.as_deref(), &name) {
             if marks.iter().any(|other| other == mark) {
@@ -45,18 +48,18 @@ pub(super) fn seats(
                     "server {}: keys are placed by {mark}, and so are another server's: give one another name",
                     seat.address
                 );
-                return Err(Wrong::new(at, what));
+                return Err(FileError::new(at, what));
             }
             marks.push(mark.to_owned());
         }
         taken.push((name, places));
         if seat.weight.is_some_and(|weight| weight != 1) && !rules.hash.takes_weights() {
-            return Err(Wrong::new(at, format!("hash = \"{}\" knows no weights", rules.hash)));
+            return Err(FileError::new(at, format!("hash = \"{}\" knows no weights", rules.hash)));
         }
         seats.push(seat);
     }
     if seats.is_empty() {
-        return Err(Wrong::new(fields.place("servers"), "a pool needs servers = [\"HOST:PORT\", …]"));
+        return Err(FileError::new(fields.place("servers"), "a pool needs servers = [\"HOST:PORT\", …]"));
     }
     Ok(seats)
 }
@@ -88,13 +91,14 @@ fn check_group(seat: &Seat) -> Result<(), String> {
     Ok(())
 }
 
-fn seat(value: &Placed<'_>, hash: Hash) -> Result<Seat, Wrong> {
+fn seat(value: &Placed<'_>, hash: Hash) -> Result<Seat, FileError> {
     if let Some(address) = value.get_ref().as_str() {
         return Ok(Seat::of(address));
     }
     let fields = Fields::of(value, &SERVER_FIELDS)?;
     let address = fields.text("address")?;
-    let address = address.ok_or_else(|| Wrong::new(fields.at, "a server needs address = \"HOST:PORT\""))?;
+    let address =
+        address.ok_or_else(|| FileError::new(fields.at, "a server needs address = \"HOST:PORT\""))?;
     // mcrouter has servers that take no keys.
     let least = u32::from(!hash.has_full_weight());
     let weight = fields.read("weight", |text| between(least, text, WEIGHT_MAX))?;

@@ -48,7 +48,8 @@ limit = 1000
 
 fn read(text: &str, servers: &[&str]) -> Result<Layout, String> {
     let seats = servers.iter().map(|server| Seat::of(server)).collect();
-    layout(text, seats, &Defaults::default(), Names::Known).map_err(|wrong| wrong.tell("cache.toml", text))
+    layout(text, seats, &Defaults::default(), Names::Known)
+        .map_err(|wrong| wrong.with_line("cache.toml", text))
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Web {
             .http_status_as_error(false)
             .proxy(None)
             .build();
-        let (address, is_https) = place(&reach.http, reach.tls.tls).map_err(Misuse)?;
+        let (address, is_https) = parse_address(&reach.http, reach.tls.tls).map_err(Misuse)?;
         let mut tls = reach.tls.clone();
         tls.tls = is_https;
         let (agent, scheme) = match tls.connector()? {
@@ -112,21 +112,21 @@ impl Web {
         &self.address
     }
 
-    /// Gets JSON, or posts `told`; an answer that is no success is an error.
-    pub(crate) fn exchange(&self, path: &str, told: Option<&Json>) -> Result<Json, Box<dyn Error>> {
+    /// Gets JSON, or posts `body`; an answer that is no success is an error.
+    pub(crate) fn exchange(&self, path: &str, body: Option<&Json>) -> Result<Json, Box<dyn Error>> {
         let url = format!("{}{path}", self.base);
-        self.success(match told {
+        self.expect_success(match body {
             None => self.authorized(self.agent.get(url)).call(),
-            Some(told) => {
+            Some(body) => {
                 let request = self.authorized(self.agent.post(url));
-                request.header("Content-Type", "application/json").send(told.to_string())
+                request.header("Content-Type", "application/json").send(body.to_string())
             }
         })
     }
 
     /// `DELETE path`; an answer that is no success is an error.
     pub(crate) fn delete(&self, path: &str) -> Result<Json, Box<dyn Error>> {
-        self.success(self.authorized(self.agent.delete(format!("{}{path}", self.base))).call())
+        self.expect_success(self.authorized(self.agent.delete(format!("{}{path}", self.base))).call())
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
@@ -136,20 +136,20 @@ impl Web {
         }
     }
 
-    fn success(
+    fn expect_success(
         &self,
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<Json, Box<dyn Error>> {
         let mut answer = answer.map_err(|error| self.unreachable(&error))?;
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
         if answer.status().is_success() {
-            return serde_json::from_str(&text).map_err(|_| self.stranger().into());
+            return serde_json::from_str(&text).map_err(|_| self.no_tier().into());
         }
         let json: Json = serde_json::from_str(&text).unwrap_or_default();
-        let said = json["message"].as_str().unwrap_or_else(|| text.lines().next().unwrap_or_default());
+        let message = json["message"].as_str().unwrap_or_else(|| text.lines().next().unwrap_or_default());
         let status = answer.status().as_u16();
-        let said = format!("{} answered {status}: {}", self.address, with_help(status, said));
-        Err(if status == BAD_REQUEST { Misuse(said).into() } else { Refused(said).into() })
+        let message = format!("{} answered {status}: {}", self.address, with_help(status, message));
+        Err(if status == BAD_REQUEST { Misuse(message).into() } else { Refused(message).into() })
     }
 
     /// `GET path`, whatever the status.
@@ -164,7 +164,7 @@ impl Web {
     pub(crate) fn json(&self, path: &str) -> Result<Option<Json>, Box<dyn Error>> {
         let page = self.get(path)?;
         match page.status {
-            200 => serde_json::from_str(&page.text).map(Some).map_err(|_| self.stranger().into()),
+            200 => serde_json::from_str(&page.text).map(Some).map_err(|_| self.no_tier().into()),
             404 => Ok(None),
             _ => Err(refusal(&page).into()),
         }
@@ -180,18 +180,18 @@ impl Web {
         // wrong with them.
         let figures = Figures::read(&page.text);
         let is_of_tier = figures.by_label("posthaste_build_info").next().is_some();
-        if is_of_tier { Ok(figures) } else { Err(self.stranger().into()) }
+        if is_of_tier { Ok(figures) } else { Err(self.no_tier().into()) }
     }
 
     /// Returns the error for a program that does not answer like a tier.
-    fn stranger(&self) -> String {
+    fn no_tier(&self) -> String {
         format!("{} does not answer as a tier does; {LOOK}", self.base)
     }
 }
 
 /// Reads the value of `--http`, which may be written as a browser shows it. Returns the address, and whether
 /// TLS is spoken there.
-fn place(http: &str, tls: bool) -> Result<(String, bool), String> {
+fn parse_address(http: &str, tls: bool) -> Result<(String, bool), String> {
     let (is_https, address) = match http.split_once("://") {
         None => (tls, http),
         Some(("https", address)) => (true, address),
@@ -216,15 +216,15 @@ fn malformed(http: &str) -> String {
 
 /// Returns the text of a refusal, in one line.
 fn refusal(page: &Page) -> String {
-    let said: Option<Json> = serde_json::from_str(&page.text).ok();
-    let said = said.and_then(|said| said["message"].as_str().map(str::to_owned));
+    let message: Option<Json> = serde_json::from_str(&page.text).ok();
+    let message = message.and_then(|message| message["message"].as_str().map(str::to_owned));
     let bare = || format!("status {}: {}", page.status, page.text.trim().replace('\n', " "));
-    with_help(page.status, &said.unwrap_or_else(bare))
+    with_help(page.status, &message.unwrap_or_else(bare))
 }
 
 /// Adds the options for an account to a tier's answer that requires one; the tier itself speaks of headers.
-fn with_help(status: u16, said: &str) -> String {
-    if status == UNAUTHORIZED { format!("{said}; {WHO}") } else { said.to_owned() }
+fn with_help(status: u16, message: &str) -> String {
+    if status == UNAUTHORIZED { format!("{message}; {WHO}") } else { message.to_owned() }
 }
 
 /// Metrics as they were read.
@@ -265,7 +265,7 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figures, basic, place};
+    use super::{Figures, basic, parse_address};
 
     #[test]
     fn names_and_secrets_may_have_any_letters() {
@@ -281,11 +281,11 @@ mod tests {
             ("https://a:1/", false, true),
             ("https://a:1", true, true),
         ] {
-            assert_eq!(place(http, tls), Ok(("a:1".to_owned(), is_https)), "{http}");
+            assert_eq!(parse_address(http, tls), Ok(("a:1".to_owned(), is_https)), "{http}");
         }
-        assert!(place("http://a:1", true).is_err_and(|error| error.contains("https://")));
+        assert!(parse_address("http://a:1", true).is_err_and(|error| error.contains("https://")));
         for good in ["[::1]:1", "http://a", "https://[::1]/"] {
-            assert!(place(good, false).is_ok(), "{good}");
+            assert!(parse_address(good, false).is_ok(), "{good}");
         }
         let wrong = [
             "redis://a:1",
@@ -301,7 +301,7 @@ mod tests {
             "http://a:b",
         ];
         for wrong in wrong {
-            assert!(place(wrong, false).is_err_and(|error| error.contains("HOST:PORT")), "{wrong}");
+            assert!(parse_address(wrong, false).is_err_and(|error| error.contains("HOST:PORT")), "{wrong}");
         }
     }
 

@@ -62,28 +62,28 @@ pub(crate) fn line(now: &Snapshot) -> String {
 
 /// Formats everything that is known as a page.
 pub(crate) fn frame(now: &Snapshot, before: Option<&Snapshot>, rows: usize) -> String {
-    let mut text = head(now);
+    let mut text = header(now);
     if now.window.is_null() {
         return text + "\nno window is over yet\n";
     }
-    text += &times(&now.window);
-    text += &kinds(&now.window);
+    text += &response_times(&now.window);
+    text += &kind_table(&now.window);
     if let Some(queues) = &now.queues {
-        text += &the_queues(queues);
+        text += &queue_table(queues);
     }
     if let Some(clients) = &now.clients {
-        text += &the_clients(
+        text += &client_table(
             clients,
             before.and_then(|before| before.clients.as_ref()),
-            apart(now, before),
+            seconds_between(now, before),
             rows,
         );
     }
     if let Some(figures) = &now.figures {
-        text += &the_servers(
+        text += &server_table(
             figures,
             before.and_then(|before| before.figures.as_ref()),
-            apart(now, before),
+            seconds_between(now, before),
             rows,
         );
     }
@@ -91,12 +91,12 @@ pub(crate) fn frame(now: &Snapshot, before: Option<&Snapshot>, rows: usize) -> S
 }
 
 /// Returns the seconds between two snapshots, by the windows' own clock.
-fn apart(now: &Snapshot, before: Option<&Snapshot>) -> Option<f64> {
+fn seconds_between(now: &Snapshot, before: Option<&Snapshot>) -> Option<f64> {
     let start = |snapshot: &Snapshot| number(&snapshot.window["start_s"]);
-    before.map(|before| start(now) - start(before)).filter(|apart| *apart > 0.0)
+    before.map(|before| start(now) - start(before)).filter(|elapsed_s| *elapsed_s > 0.0)
 }
 
-fn head(now: &Snapshot) -> String {
+fn header(now: &Snapshot) -> String {
     let tier = if now.figures.is_some() { "posthaste cache" } else { "posthaste queue" };
     let mut text = format!("{tier} {}", now.address);
     if let Some(status) = &now.status {
@@ -124,7 +124,7 @@ fn head(now: &Snapshot) -> String {
 }
 
 /// Formats the percentiles, and a bar of where the time goes.
-fn times(window: &Json) -> String {
+fn response_times(window: &Json) -> String {
     let all = &window["all"];
     let columns = ["mean_us", "p50_us", "p90_us", "p99_us", "p99_9_us", "max_us"];
     let mut text = format!("\n{:<10}", "us");
@@ -149,7 +149,7 @@ fn times(window: &Json) -> String {
     text
 }
 
-fn kinds(window: &Json) -> String {
+fn kind_table(window: &Json) -> String {
     let row = |kind: &Json| {
         json!({
             "kind": kind["kind"],
@@ -161,13 +161,13 @@ fn kinds(window: &Json) -> String {
             "p99_us": format!("{:.1}", number(&kind["response"]["p99_us"])),
         })
     };
-    part(
+    section(
         "kinds of requests, in the last window",
         window["kinds"].as_array().into_iter().flatten().map(row).collect(),
     )
 }
 
-fn the_queues(queues: &Json) -> String {
+fn queue_table(queues: &Json) -> String {
     let row = |queue: &Json| {
         json!({
             "queue": queue["name"],
@@ -177,10 +177,10 @@ fn the_queues(queues: &Json) -> String {
         })
     };
     let rows = queues["queues"].as_array().into_iter().flatten().map(row).collect();
-    part(&format!("the fullest of {} queues", queues["total"]), rows)
+    section(&format!("the fullest of {} queues", queues["total"]), rows)
 }
 
-fn the_clients(clients: &Json, before: Option<&Json>, apart: Option<f64>, shown: usize) -> String {
+fn client_table(clients: &Json, before: Option<&Json>, elapsed_s: Option<f64>, shown: usize) -> String {
     let all: Vec<&Json> = clients.as_array().into_iter().flatten().collect();
     let earlier = |id: &Json| {
         let found = before?.as_array()?.iter().find(|client| client["id"] == *id);
@@ -188,7 +188,7 @@ fn the_clients(clients: &Json, before: Option<&Json>, apart: Option<f64>, shown:
     };
     let rate = |client: &Json| {
         let asked = number(&client["requests"]) - earlier(&client["id"])?;
-        Some(asked / apart?)
+        Some(asked / elapsed_s?)
     };
     let mut rows: Vec<(f64, &Json)> =
         all.iter().map(|client| (rate(client).unwrap_or_default(), *client)).collect();
@@ -204,16 +204,16 @@ fn the_clients(clients: &Json, before: Option<&Json>, apart: Option<f64>, shown:
             "requests": client["requests"],
         })
     };
-    part(&format!("the busiest of {} clients", all.len()), rows.iter().take(shown).map(row).collect())
+    section(&format!("the busiest of {} clients", all.len()), rows.iter().take(shown).map(row).collect())
 }
 
-fn the_servers(figures: &Figures, before: Option<&Figures>, apart: Option<f64>, shown: usize) -> String {
+fn server_table(figures: &Figures, before: Option<&Figures>, elapsed_s: Option<f64>, shown: usize) -> String {
     let of = |figures: &Figures, name: &str, server: &str| {
         figures.by_label(name).find(|(known, _)| *known == server).map(|(_, value)| value).unwrap_or_default()
     };
     let rate = |name: &str, server: &str| {
-        let (Some(before), Some(apart)) = (before, apart) else { return "-".into() };
-        format!("{:.1}", (of(figures, name, server) - of(before, name, server)) / apart)
+        let (Some(before), Some(elapsed_s)) = (before, elapsed_s) else { return "-".into() };
+        format!("{:.1}", (of(figures, name, server) - of(before, name, server)) / elapsed_s)
     };
     let row = |(server, live): (&str, f64)| {
         json!({
@@ -225,11 +225,11 @@ fn the_servers(figures: &Figures, before: Option<&Figures>, apart: Option<f64>, 
             "losses": of(figures, "posthaste_server_losses_total", server) as u64,
         })
     };
-    part("servers", figures.by_label("posthaste_server_live").take(shown).map(row).collect())
+    section("servers", figures.by_label("posthaste_server_live").take(shown).map(row).collect())
 }
 
 /// Formats a table with its title; an empty one gives nothing.
-fn part(title: &str, rows: Vec<Json>) -> String {
+fn section(title: &str, rows: Vec<Json>) -> String {
     let named = |row: &Json| row.as_object().is_some_and(|row: &Map<_, _>| !row.is_empty());
     if !rows.iter().any(named) {
         return String::new();

@@ -33,34 +33,34 @@ fn of_handle(kind: &str) -> Option<&'static [&'static str]> {
 
 impl Reader {
     /// Reports the fields of a handle that are not read.
-    pub(super) fn say_strange(&mut self, route: &Json) {
+    pub(super) fn report_unknown_of_handle(&mut self, route: &Json) {
         let kind = kind(route).0;
         if let Some(known) = of_handle(kind) {
-            self.say_unknown(route, &[known, &["type"]].concat(), kind);
+            self.report_unknown(route, &[known, &["type"]].concat(), kind);
         }
     }
 
     /// Reports the fields of a pool that are not read.
-    pub(super) fn say_strange_of_pool(&mut self, pool: &Json, name: &str) {
-        self.say_unknown(pool, &POOL, &format!("pool {name}"));
+    pub(super) fn report_unknown_of_pool(&mut self, pool: &Json, name: &str) {
+        self.report_unknown(pool, &POOL, &format!("pool {name}"));
     }
 
     /// Reports the fields of a hash that are not read.
-    pub(super) fn say_strange_of_hash(&mut self, hash: &Json) {
-        self.say_unknown(hash, &HASH, "a hash");
+    pub(super) fn report_unknown_of_hash(&mut self, hash: &Json) {
+        self.report_unknown(hash, &HASH, "a hash");
     }
 
     /// Reports the fields of an entry of routes that are not read.
-    pub(super) fn say_strange_of_routes(&mut self, entry: &Json) {
-        self.say_unknown(entry, &["route"], "routes");
+    pub(super) fn report_unknown_of_routes(&mut self, entry: &Json) {
+        self.report_unknown(entry, &["route"], "routes");
     }
 
     /// Reports the fields of a shadow that are not read.
-    pub(super) fn say_strange_of_shadow(&mut self, shadow: &Json) {
-        self.say_unknown(shadow, &SHADOW, "a shadow");
+    pub(super) fn report_unknown_of_shadow(&mut self, shadow: &Json) {
+        self.report_unknown(shadow, &SHADOW, "a shadow");
     }
 
-    fn say_unknown(&mut self, table: &Json, known: &[&str], of: &str) {
+    fn report_unknown(&mut self, table: &Json, known: &[&str], of: &str) {
         for field in table.as_object().into_iter().flat_map(Map::keys) {
             if !known.contains(&field.as_str()) {
                 self.import.leave_out(format!("{field} of {of}: {}", instead(field)));

@@ -24,13 +24,13 @@ pub(super) struct Hashing {
 
 /// Reads the hashing of a pool; weights and tags become those of the servers.
 pub(super) fn read(route: &Json, pool: &Json, servers: &mut [Server]) -> Hashing {
-    let said = said(route, pool);
-    let function = said.get("hash_func").and_then(Json::as_str).unwrap_or("Ch3");
+    let settings = settings(route, pool);
+    let function = settings.get("hash_func").and_then(Json::as_str).unwrap_or("Ch3");
     let mut hashing = Hashing { fields: Vec::new(), moves: Vec::new() };
     // One server has every key.
-    let ours = if servers.len() == 1 { "mcrouter" } else { hashing.hash(function, &said, servers) };
+    let ours = if servers.len() == 1 { "mcrouter" } else { hashing.hash(function, &settings, servers) };
     hashing.fields.extend([("hash", quoted(ours)), ("hash-stop", quoted(STOP))]);
-    match said.get("salt").and_then(Json::as_str).unwrap_or_default() {
+    match settings.get("salt").and_then(Json::as_str).unwrap_or_default() {
         "" => {}
         _ if servers.len() == 1 => {}
         salt if salt.len() <= SALT_BYTES_MAX => hashing.fields.push(("hash-salt", quoted(salt))),
@@ -40,51 +40,51 @@ pub(super) fn read(route: &Json, pool: &Json, servers: &mut [Server]) -> Hashing
 }
 
 /// Collects the fields from all places where mcrouter looks; the handle's take precedence over its pool's.
-fn said(route: &Json, pool: &Json) -> Map<String, Json> {
-    let mut said = Map::new();
+fn settings(route: &Json, pool: &Json) -> Map<String, Json> {
+    let mut settings = Map::new();
     if !pool["weights"].is_null() {
-        said.insert("hash_func".into(), "WeightedCh3".into());
+        settings.insert("hash_func".into(), "WeightedCh3".into());
     }
     for (places, fields) in
         [(pool, &["weights", "tags"][..]), (route, &["hash_func", "salt", "weights", "tags"])]
     {
         for field in fields {
             if let Some(value) = places.get(*field) {
-                said.insert((*field).to_owned(), value.clone());
+                settings.insert((*field).to_owned(), value.clone());
             }
         }
     }
     match &route["hash"] {
         Json::String(function) => {
-            said.insert("hash_func".into(), function.as_str().into());
+            settings.insert("hash_func".into(), function.as_str().into());
         }
-        Json::Object(more) => said.extend(more.clone()),
+        Json::Object(more) => settings.extend(more.clone()),
         _ => {}
     }
-    said
+    settings
 }
 
 impl Hashing {
     /// Returns our name of the hash function.
-    fn hash(&mut self, function: &str, said: &Map<String, Json>, servers: &mut [Server]) -> &'static str {
+    fn hash(&mut self, function: &str, settings: &Map<String, Json>, servers: &mut [Server]) -> &'static str {
         match function {
             "Ch3" => "mcrouter",
             "Crc32" => "mcrouter-crc32",
             "ConstShard" => "mcrouter-shard",
             "Rendezvous" => {
-                self.tags(said, servers);
+                self.tags(settings, servers);
                 "mcrouter-rendezvous"
             }
             "WeightedCh3" => {
-                self.weights(said, servers, 1.0);
+                self.weights(settings, servers, 1.0);
                 "mcrouter-weighted"
             }
             "WeightedRendezvous" => {
-                self.tags(said, servers);
+                self.tags(settings, servers);
                 // In mcrouter's function any number is a weight; only their proportions count.
-                let weights = weights(said, servers.len());
+                let weights = weights(settings, servers.len());
                 self.weights(
-                    said,
+                    settings,
                     servers,
                     weights.iter().flatten().fold(1.0, |most, weight| weight.max(most)),
                 );
@@ -98,8 +98,8 @@ impl Hashing {
     }
 
     /// Takes over the tags, by which servers are placed, as their names.
-    fn tags(&mut self, said: &Map<String, Json>, servers: &mut [Server]) {
-        let tags = said.get("tags").and_then(Json::as_array).filter(|tags| tags.len() == servers.len());
+    fn tags(&mut self, settings: &Map<String, Json>, servers: &mut [Server]) {
+        let tags = settings.get("tags").and_then(Json::as_array).filter(|tags| tags.len() == servers.len());
         let Some(tags) = tags else {
             return self.moves.push("the tags, which are not one for each server,".into());
         };
@@ -109,9 +109,9 @@ impl Hashing {
     }
 
     /// Takes over the weights, in thousandths of `full`.
-    fn weights(&mut self, said: &Map<String, Json>, servers: &mut [Server], full: f64) {
+    fn weights(&mut self, settings: &Map<String, Json>, servers: &mut [Server], full: f64) {
         let mut is_exact = true;
-        let weights = weights(said, servers.len());
+        let weights = weights(settings, servers.len());
         for (server, weight) in servers.iter_mut().zip(weights) {
             let weight = weight.unwrap_or(MISSING) / full * 1000.0;
             let near = weight.round();
@@ -125,7 +125,7 @@ impl Hashing {
 }
 
 /// Returns a weight for each server; None where it is missing or no number.
-fn weights(said: &Map<String, Json>, servers: usize) -> Vec<Option<f64>> {
-    let given = said.get("weights").and_then(Json::as_array);
+fn weights(settings: &Map<String, Json>, servers: usize) -> Vec<Option<f64>> {
+    let given = settings.get("weights").and_then(Json::as_array);
     (0..servers).map(|server| given?.get(server)?.as_f64()).collect()
 }

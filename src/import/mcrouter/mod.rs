@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use posthaste_server::cache::layout::{DEFAULT_POOL, Verbs};
 use serde_json::{Map, Value as Json};
 
-use super::{Import, Pool, Route, Server, Times, quoted};
+use super::{Import, Pool, Route, Server, Timeouts, quoted};
 
 /// Removes the comments that mcrouter allows in its JSON.
 pub(super) fn without_comments(text: &str) -> String {
@@ -45,13 +45,13 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
             if !others.is_empty() {
                 reader.import.leave_out("routes: all but the first; keys have no routing prefix here");
             }
-            reader.say_strange_of_routes(first);
+            reader.report_unknown_of_routes(first);
             &first["route"]
         }
         (route, _) => route,
     };
     reader.routes("", &Verbs::ALL.names(), route)?;
-    reader.agree_on_times();
+    reader.agree_on_timeouts();
     for field in file.as_object().into_iter().flat_map(Map::keys) {
         if !["pools", "route", "routes"].contains(&field.as_str()) {
             reader.import.leave_out(format!("{field}: it has no counterpart"));
@@ -90,7 +90,7 @@ impl Reader {
     fn routes(&mut self, prefix: &str, commands: &[&str], route: &Json) -> Result<(), String> {
         match kind(route).0 {
             "PrefixSelectorRoute" => {
-                self.say_strange(route);
+                self.report_unknown_of_handle(route);
                 for (more, under) in route["policies"].as_object().into_iter().flatten() {
                     self.routes(&format!("{prefix}{more}"), commands, under)?;
                 }
@@ -100,9 +100,9 @@ impl Reader {
                     self.routes(prefix, commands, &route["wildcard"])
                 }
             }
-            "OperationSelectorRoute" => self.selected(prefix, commands, route),
+            "OperationSelectorRoute" => self.routes_by_command(prefix, commands, route),
             "ShadowRoute" => {
-                self.say_strange(route);
+                self.report_unknown_of_handle(route);
                 let child = if route["child"].is_null() { &route["children"] } else { &route["child"] };
                 self.shadowed(prefix, commands, child, &route["shadows"])
             }
@@ -115,7 +115,7 @@ impl Reader {
             }
             _ => {
                 if let Some(pool) = self.pool(route)? {
-                    self.lead(prefix, commands, pool);
+                    self.add_route(prefix, commands, pool);
                 }
                 Ok(())
             }
@@ -124,7 +124,7 @@ impl Reader {
 
     /// Adds a route to a pool. If it takes all commands that no other route of its prefix takes, it needs no
     /// list of them.
-    fn lead(&mut self, prefix: &str, commands: &[&str], pool: String) {
+    fn add_route(&mut self, prefix: &str, commands: &[&str], pool: String) {
         let others = self.import.routes.iter().filter(|route| route.prefix == prefix);
         let taken: Vec<&String> = others.flat_map(|route| &route.commands).collect();
         let is_rest = Verbs::ALL
@@ -136,12 +136,12 @@ impl Reader {
     }
 
     /// Adds the routes of a selector by command, for those of the commands that reach it.
-    fn selected(&mut self, prefix: &str, commands: &[&str], route: &Json) -> Result<(), String> {
-        self.say_strange(route);
+    fn routes_by_command(&mut self, prefix: &str, commands: &[&str], route: &Json) -> Result<(), String> {
+        self.report_unknown_of_handle(route);
         let broadcast = if commands.contains(&"delete") { self.broadcast(route)? } else { None };
         let mut rest = commands.to_vec();
         for (command, under) in route["operation_policies"].as_object().into_iter().flatten() {
-            let mut words = ours(command);
+            let mut words = our_commands(command);
             if words.iter().any(|word| Verbs::verb(word).is_none()) {
                 self.import
                     .leave_out(format!("{command} of OperationSelectorRoute: there is no such command here"));
@@ -159,7 +159,7 @@ impl Reader {
         let default = &route["default_policy"];
         match broadcast {
             _ if rest.is_empty() => {}
-            Some(pool) => self.lead(prefix, &rest, pool),
+            Some(pool) => self.add_route(prefix, &rest, pool),
             None if default.is_null() => {}
             None => self.routes(prefix, &rest, default)?,
         }
@@ -178,7 +178,7 @@ impl Reader {
         if !of.starts_with("All") || !are_pools || !is_one {
             return Ok(None);
         }
-        self.say_strange(delete);
+        self.report_unknown_of_handle(delete);
         let own = self.sharded(default, kind(default).1)?;
         let mut others = Vec::new();
         for child in children.into_iter().filter(|child| name(child) != name(default)) {
@@ -194,7 +194,7 @@ impl Reader {
 
     /// Returns the pool that a handle becomes. None: it has no counterpart, which was reported.
     fn pool(&mut self, route: &Json) -> Result<Option<String>, String> {
-        self.say_strange(route);
+        self.report_unknown_of_handle(route);
         let (kind, short) = kind(route);
         let answer = match kind {
             "AllSyncRoute" => Some("all"),
@@ -206,7 +206,7 @@ impl Reader {
         };
         if let Some(answer) = answer {
             let under = short.map_or(route["children"].clone(), Json::from);
-            return self.copies(kind, answer, &under);
+            return self.replicated(kind, answer, &under);
         }
         match kind {
             "PoolRoute" | "Pool" | "HashRoute" => self.sharded(route, short).map(Some),
@@ -241,8 +241,8 @@ impl Reader {
 
     /// Adds a pool whose servers share the keys.
     fn sharded(&mut self, route: &Json, short: Option<&str>) -> Result<String, String> {
-        self.say_strange(route);
-        self.say_strange_of_hash(&route["hash"]);
+        self.report_unknown_of_handle(route);
+        self.report_unknown_of_hash(&route["hash"]);
         let name = pool_name(route, short).to_owned();
         let mut servers = self.servers(&name, &route["pool"])?;
         let hashing = hash::read(route, self.pools.get(&name).unwrap_or(&route["pool"]), &mut servers);
@@ -255,17 +255,17 @@ impl Reader {
             ));
         }
         let fields = vec![("writes", quoted("owner"))];
-        let times = self.times(&name, &route["pool"]);
-        Ok(self.add(&name, servers, [fields, hashing.fields].concat(), times))
+        let timeouts = self.timeouts(&name, &route["pool"]);
+        Ok(self.add(&name, servers, [fields, hashing.fields].concat(), timeouts))
     }
 
     /// Adds a pool for a route that asks all of its children: `Pool` stands for each of its servers,
     /// `PoolRoute` for the server that has the key.
-    fn copies(&mut self, of: &str, answer: &str, under: &Json) -> Result<Option<String>, String> {
+    fn replicated(&mut self, of: &str, answer: &str, under: &Json) -> Result<Option<String>, String> {
         let (mut servers, mut shards, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        let mut times = Vec::new();
+        let mut timeouts = Vec::new();
         for child in list(under) {
-            self.say_strange(child);
+            self.report_unknown_of_handle(child);
             let (kind, short) = kind(child);
             if !["Pool", "PoolRoute"].contains(&kind) {
                 return Err(format!(
@@ -279,21 +279,21 @@ impl Reader {
             } else {
                 servers.extend(its);
             }
-            times.push(self.times(&name, &child["pool"]));
+            timeouts.push(self.timeouts(&name, &child["pool"]));
             names.push(name);
         }
         match (servers.is_empty(), shards.as_slice()) {
             (true, []) => Ok(None),
             (false, []) => {
                 let fields = vec![("writes", quoted("all")), ("answer", quoted(answer))];
-                if times.iter().any(|its| !its.are_those_of(times[0])) {
-                    self.say_longest(&names);
+                if timeouts.iter().any(|its| !its.equals(timeouts[0])) {
+                    self.report_longest(&names);
                 }
-                let longest = times.into_iter().reduce(Times::longest).unwrap_or_default();
+                let longest = timeouts.into_iter().reduce(Timeouts::longest).unwrap_or_default();
                 Ok(Some(self.add(&names.join("-"), servers, fields, longest)))
             }
             (true, [all]) => self.pool(all),
-            (true, [first, second]) => self.twice(of, answer, first, second).map(Some),
+            (true, [first, second]) => self.doubled(of, answer, first, second).map(Some),
             _ => Err(format!(
                 "{of} over pools {}: a key would be on one server of each, which works for two pools that each have \
                  several servers (below); translate it by hand",
@@ -303,7 +303,7 @@ impl Reader {
     }
 
     /// Adds two pools that each distribute all keys, so that two servers hold each key.
-    fn twice(&mut self, of: &str, answer: &str, first: &Json, second: &Json) -> Result<String, String> {
+    fn doubled(&mut self, of: &str, answer: &str, first: &Json, second: &Json) -> Result<String, String> {
         let [first, second] = [first, second].map(|route| self.sharded(route, kind(route).1));
         let (first, second) = (first?, second?);
         self.import.leave_out(format!(
@@ -313,7 +313,7 @@ impl Reader {
         let pool = self.import.pools.iter().find(|pool| pool.name == first).cloned().unwrap_or_default();
         let more = vec![("below", quoted(&second)), ("answer", quoted(answer))];
         let name = format!("{first}-{second}");
-        Ok(self.add(&name, pool.servers, [pool.fields, more].concat(), pool.times))
+        Ok(self.add(&name, pool.servers, [pool.fields, more].concat(), pool.timeouts))
     }
 
     /// Adds a pool with other ones that stand in for it.
@@ -340,35 +340,35 @@ impl Reader {
     }
 
     /// Returns the timeouts of a pool's servers, if it has any; mcrouter's are in milliseconds.
-    fn times(&self, name: &str, inline: &Json) -> Times {
+    fn timeouts(&self, name: &str, inline: &Json) -> Timeouts {
         let pool = self.pools.get(name).unwrap_or(inline);
         let ms = |field: &str| pool[field].as_u64().filter(|ms| *ms > 0);
-        Times { answer: ms("server_timeout"), connect: ms("connect_timeout") }
+        Timeouts { answer: ms("server_timeout"), connect: ms("connect_timeout") }
     }
 
     /// Gives pools that share a server the same timeouts, the longer ones.
-    fn agree_on_times(&mut self) {
-        while let Some((one, other)) = self.at_odds() {
+    fn agree_on_timeouts(&mut self) {
+        while let Some((one, other)) = self.pools_at_odds() {
             let pools = &mut self.import.pools;
-            let longest = pools[one].times.longest(pools[other].times);
-            (pools[one].times, pools[other].times) = (longest, longest);
+            let longest = pools[one].timeouts.longest(pools[other].timeouts);
+            (pools[one].timeouts, pools[other].timeouts) = (longest, longest);
             let names = [one, other].map(|pool| pools[pool].name.clone());
-            self.say_longest(&names);
+            self.report_longest(&names);
         }
     }
 
     /// Returns two pools that share a server and have different timeouts.
-    fn at_odds(&self) -> Option<(usize, usize)> {
+    fn pools_at_odds(&self) -> Option<(usize, usize)> {
         let (pools, mut known) = (&self.import.pools, HashMap::new());
         pools.iter().enumerate().find_map(|(number, pool)| {
             pool.servers.iter().find_map(|server| {
                 let other = *known.entry(&server.address).or_insert(number);
-                (!pools[other].times.are_those_of(pool.times)).then_some((other, number))
+                (!pools[other].timeouts.equals(pool.timeouts)).then_some((other, number))
             })
         })
     }
 
-    fn say_longest(&mut self, pools: &[String]) {
+    fn report_longest(&mut self, pools: &[String]) {
         self.import.leave_out(format!(
             "different timeouts of pools {}: they are one pool here or share servers, and the longest hold for all",
             pools.join(", ")
@@ -377,7 +377,7 @@ impl Reader {
 
     fn servers(&mut self, name: &str, inline: &Json) -> Result<Vec<Server>, String> {
         let pool = self.pools.get(name).unwrap_or(inline).clone();
-        self.say_strange_of_pool(&pool, name);
+        self.report_unknown_of_pool(&pool, name);
         let servers = pool["servers"].as_array().ok_or_else(|| format!("pool {name} has no servers"))?;
         servers.iter().map(|text| self.server(name, text)).collect()
     }
@@ -419,9 +419,10 @@ impl Reader {
         name: &str,
         servers: Vec<Server>,
         fields: Vec<(&'static str, String)>,
-        times: Times,
+        timeouts: Timeouts,
     ) -> String {
-        let same = |pool: &&Pool| pool.servers == servers && pool.fields == fields && pool.times == times;
+        let same =
+            |pool: &&Pool| pool.servers == servers && pool.fields == fields && pool.timeouts == timeouts;
         if let Some(pool) = self.import.pools.iter().find(same) {
             return pool.name.clone();
         }
@@ -429,14 +430,14 @@ impl Reader {
         let mut names =
             std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
         let name = names.find(|name| !is_taken(name)).unwrap_or_default();
-        self.import.pools.push(Pool { name: name.clone(), servers, fields, times });
+        self.import.pools.push(Pool { name: name.clone(), servers, fields, timeouts });
         name
     }
 
     /// Adds a pool with the servers of another one and more fields, and returns its name.
     fn derived(&mut self, of: &str, more: Vec<(&'static str, String)>) -> String {
         let pool = self.import.pools.iter().find(|pool| pool.name == of).cloned().unwrap_or_default();
-        self.add(of, pool.servers, [pool.fields, more].concat(), pool.times)
+        self.add(of, pool.servers, [pool.fields, more].concat(), pool.timeouts)
     }
 }
 
@@ -457,7 +458,7 @@ fn list(value: &Json) -> Vec<&Json> {
 }
 
 /// Returns our names of a mcrouter command.
-fn ours(command: &str) -> Vec<&str> {
+fn our_commands(command: &str) -> Vec<&str> {
     match command {
         "get" => vec!["get", "mg"],
         "set" => vec!["set", "ms"],

@@ -16,7 +16,7 @@ impl Reader {
         let before = self.import.routes.len();
         self.routes(prefix, commands, route)?;
         for shadow in list(shadows) {
-            self.say_strange_of_shadow(shadow);
+            self.report_unknown_of_shadow(shadow);
             let Some(share) = self.share(shadow) else { continue };
             let routes = &self.import.routes[before..];
             let is_taken = routes.iter().any(|route| route.shadow.is_some());
