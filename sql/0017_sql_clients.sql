@@ -153,6 +153,10 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE met newcomer;
 BEGIN
+    -- The first call settles all newcomers; without this check the other calls would read the rows of all once more.
+    IF NOT EXISTS (SELECT FROM newcomer WHERE transaction = pg_current_xact_id() AND name = NEW.name) THEN
+        RETURN null;
+    END IF;
     -- In the order in which a batch creates accounts.
     FOR met IN SELECT * FROM newcomer WHERE transaction = pg_current_xact_id() ORDER BY name COLLATE "default" LOOP
         PERFORM settle_one(met);
