@@ -82,9 +82,9 @@ fn rows(reach: &Reach, words: &[&str]) -> Done {
     match answer {
         Json::Array(rows) => list(reach, rows),
         Json::Object(fields) => {
-            fields.iter().try_for_each(|(name, value)| say(&format!("{name:<12} {}\n", cell(value))))
+            fields.iter().try_for_each(|(name, value)| say(&format!("{name:<12} {}\n", cell(name, value))))
         }
-        other => say(&format!("{}\n", cell(&other))),
+        other => say(&format!("{}\n", whole(&other))),
     }
 }
 
@@ -173,7 +173,8 @@ pub(crate) fn table(rows: &[Json]) -> String {
             names.push(name);
         }
     }
-    let cells = |row: &Json| names.iter().map(|name| row.get(name).map_or(String::new(), cell)).collect();
+    let field = |row: &Json, name: &String| row.get(name).map_or(String::new(), |value| cell(name, value));
+    let cells = |row: &Json| names.iter().map(|name| field(row, name)).collect();
     let mut lines: Vec<Vec<String>> = vec![names.iter().map(ToString::to_string).collect()];
     lines.extend(rows.iter().map(cells));
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
@@ -192,7 +193,7 @@ fn element_name(part: &Json) -> String {
         Json::Object(fields) => {
             fields.get("name").or_else(|| fields.values().next()).map_or(String::new(), element_name)
         }
-        other => cell(other),
+        other => whole(other),
     }
 }
 
@@ -207,19 +208,25 @@ fn legible(text: &str) -> String {
     text.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
 }
 
-/// Formats one field for people: control characters made visible, long bodies cut.
-pub(crate) fn cell(value: &Json) -> String {
+/// Formats a field for people: whole, so that a name can be copied, but for what may be very long.
+pub(crate) fn cell(name: &str, value: &Json) -> String {
     const CHARACTERS_MAX: usize = 60;
-    let text = match value {
+    let text = whole(value);
+    let may_be_cut = value.is_array() || ["body", "body_base64", "headers", "headers_base64"].contains(&name);
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) if may_be_cut => format!("{}…", &text[..end]),
+        _ => text,
+    }
+}
+
+/// Formats a value for people, with control characters made visible.
+fn whole(value: &Json) -> String {
+    match value {
         Json::String(text) => legible(text),
         Json::Null => "-".into(),
         Json::Array(parts) if parts.is_empty() => "-".into(),
         Json::Array(parts) => parts.iter().map(element_name).collect::<Vec<_>>().join(", "),
         other => other.to_string().chars().map(visible).collect(),
-    };
-    match text.char_indices().nth(CHARACTERS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
     }
 }
 
@@ -230,16 +237,26 @@ mod tests {
     #[test]
     fn what_commands_nothing_is_as_it_was_written() {
         for text in ["bob's", r#"{"body": "two coffees"}"#, "blå bær"] {
-            assert_eq!(cell(&json!(text)), text);
+            assert_eq!(whole(&json!(text)), text);
         }
-        assert_eq!(cell(&json!(r#"a\b\"c"#)), r#"a\\b\\"c"#);
+        assert_eq!(whole(&json!(r#"a\b\"c"#)), r#"a\\b\\"c"#);
+    }
+
+    #[test]
+    fn names_are_whole_and_bodies_headers_and_lists_are_cut() {
+        let long = "é".repeat(100);
+        assert_eq!(cell("name", &json!(long)), long);
+        let cut = "é".repeat(60) + "…";
+        assert_eq!(cell("body", &json!(long)), cut);
+        assert_eq!(cell("headers", &json!({ "h": long })).chars().count(), 61);
+        assert_eq!(cell("servers", &json!([long])), cut);
     }
 
     #[test]
     fn nothing_that_others_wrote_commands_the_terminal() {
         let text = "\u{1b}[31m\u{9b}31m\u{202e}\u{7f}ü";
         for value in [json!(text), json!({ "h": text }), json!([text]), json!([{ "name": text }])] {
-            let shown = cell(&value);
+            let shown = cell("body", &value);
             assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{7f}']), "{shown}");
             assert!(shown.contains('ü'), "{shown}");
         }

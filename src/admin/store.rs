@@ -43,7 +43,7 @@ fn to_json(report: &Report) -> Json {
 fn to_text(report: &Report) -> String {
     let mut text = String::new();
     for (name, value) in report.state.as_object().into_iter().flatten() {
-        let _ = writeln!(text, "{name:<20} {}", cell(value)); // writing to a String does not fail
+        let _ = writeln!(text, "{name:<20} {}", cell(name, value)); // writing to a String does not fail
     }
     for (title, rows) in [
         ("tables (rows as the statistics have them)", &report.tables),
