@@ -16,6 +16,7 @@ use crate::run::run;
 use crate::run_options::RATE_MAX;
 use crate::stderr::complain;
 use crate::summary_file::SummaryFile;
+use crate::table;
 use crate::timespan;
 
 /// Rate at which the search begins when none is given, in requests per second.
@@ -63,6 +64,17 @@ impl Limit {
             Measure::P99 => response.p99_us,
             Measure::P999 => response.p999_us,
             Measure::Max => response.max_us,
+        }
+    }
+
+    /// Returns whether the response time that the limit is about is a percentile, and single requests decide it.
+    const fn is_of_few(&self, timed: u64) -> bool {
+        match self.measure {
+            Measure::Mean | Measure::Max => false,
+            Measure::P50 => table::is_of_few(timed, 500),
+            Measure::P90 => table::is_of_few(timed, 100),
+            Measure::P99 => table::is_of_few(timed, 10),
+            Measure::P999 => table::is_of_few(timed, 1),
         }
     }
 
@@ -309,9 +321,13 @@ fn doubled(rate: f64) -> Option<f64> {
 
 fn line<B: Bench>(rate: f64, report: &Report<B>, limit: Limit, kept: bool) -> String {
     let verdict = if kept { "kept" } else { "not kept" };
-    let why = report.invalid_because.first().map_or(String::new(), |why| format!(" ({why})"));
+    let few = limit
+        .is_of_few(report.counts.served())
+        .then_some("single requests decide this percentile: give it a longer --duration");
+    let remark = report.invalid_because.first().map(String::as_str).or(few);
+    let remark = remark.map_or(String::new(), |remark| format!(" ({remark})"));
     format!(
-        "{rate:>9.0} requests/s due, {:>9.0} served, {:>9.0} us: {limit} {verdict}{why}",
+        "{rate:>9.0} requests/s due, {:>9.0} served, {:>9.0} us: {limit} {verdict}{remark}",
         report.throughput_per_s,
         limit.of(&report.response)
     )
@@ -320,6 +336,14 @@ fn line<B: Bench>(rate: f64, report: &Report<B>, limit: Limit, kept: bool) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentile_beyond_which_few_requests_lie_is_known_as_such() {
+        let is_of_few = |limit: &str, timed| limit.parse::<Limit>().expect("a limit").is_of_few(timed);
+        assert!(is_of_few("p99<5ms", 999) && !is_of_few("p99<5ms", 1000));
+        assert!(is_of_few("p99.9<5ms", 9_999) && !is_of_few("p50<5ms", 20));
+        assert!(!is_of_few("mean<5ms", 1) && !is_of_few("max<5ms", 1));
+    }
 
     #[test]
     fn limits_are_read_as_they_are_written() {

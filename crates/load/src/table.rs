@@ -28,8 +28,7 @@ impl Row<'_> {
     fn times(&self) -> [Option<f64>; 6] {
         let r = &self.response;
         let any = |us| (self.timed > 0).then_some(us);
-        let beyond =
-            |per_mille: u64, us| (self.timed.saturating_mul(per_mille) >= BEYOND_LEAST * 1000).then_some(us);
+        let beyond = |per_mille, us| (!is_of_few(self.timed, per_mille)).then_some(us);
         [
             any(r.mean_us),
             beyond(500, r.p50_us),
@@ -51,6 +50,11 @@ impl Row<'_> {
         }
         writeln!(f)
     }
+}
+
+/// Returns whether so few of the timed requests lie beyond a percentile that single ones decide it.
+pub(crate) const fn is_of_few(timed: u64, beyond_per_mille: u64) -> bool {
+    timed.saturating_mul(beyond_per_mille) < BEYOND_LEAST * 1000
 }
 
 /// Writes the table, and why percentiles are missing where some are; `nulls` is what the tier calls a request that found
