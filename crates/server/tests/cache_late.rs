@@ -250,7 +250,7 @@ fn who_is_late_behind_one_that_may_take_longer_is_answered_after_it() {
 #[test]
 fn beyond_its_depth_a_server_is_asked_no_more_and_what_is_under_way_goes_on() {
     let mut scene = Scene::new();
-    scene.thread.hall.fleet.table().servers[0].patience.set(Patience {
+    scene.thread.shared.fleet.table().servers[0].patience.set(Patience {
         connect: SERVER_TIMEOUT,
         answer: SERVER_TIMEOUT,
         depth: 1,

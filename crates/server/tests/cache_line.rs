@@ -19,14 +19,16 @@ use posthaste_wire::memcached::decode::{Decoded, decode};
 fn a_line_without_room_refuses_what_is_not_to_be_answered_without_a_word() {
     let layout = Layout::of_one_pool(vec![Seat::of("127.0.0.1:1")], Rules::default());
     // Its line takes nothing.
-    let hall = Arc::clone(&Thread::new(&layout, Clock::start()).hall);
-    let (mut queued, poll) = (Queued::new(0, Arc::clone(&hall)), Poll::new().expect("events"));
+    let shared = Arc::clone(&Thread::new(&layout, Clock::start()).shared);
+    let (mut queued, poll) = (Queued::new(0, Arc::clone(&shared)), Poll::new().expect("events"));
     let asker = Asker { slot: 0, number: 1 };
     queued.enter(asker);
     for (text, answer) in
         [("set k 0 0 1 noreply\r\nx\r\n", ""), ("get k\r\n", "SERVER_ERROR the waiting line is full\r\n")]
     {
-        let Decoded::Request(request, end) = decode(text.as_bytes(), &hall.limits) else { panic!("{text}") };
+        let Decoded::Request(request, end) = decode(text.as_bytes(), &shared.limits) else {
+            panic!("{text}")
+        };
         assert_eq!(queued.ask(asker, &request, text.as_bytes(), end), Asked::Taken);
         queued.send(poll.registry());
         let said = String::from_utf8_lossy(queued.answers().unwritten(0)).into_owned();

@@ -16,22 +16,22 @@ use cache_by_hand::Thread;
 use patience::wait_until;
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::flushes::OwnFlushes;
-use posthaste_server::cache::hall::Hall;
 use posthaste_server::cache::layout::{Layout, Seat};
 use posthaste_server::cache::missed_writes::MissedWrite;
 use posthaste_server::cache::prober::Prober;
 use posthaste_server::cache::rules::{Rules, Writes};
+use posthaste_server::cache::shared::CacheShared;
 
 /// A tier before servers at these doors; nobody turns its thread.
-fn hall(doors: &[&TcpListener]) -> Arc<Hall> {
-    hall_by(doors, Rules::default(), Clock::start())
+fn shared(doors: &[&TcpListener]) -> Arc<CacheShared> {
+    shared_by(doors, Rules::default(), Clock::start())
 }
 
 /// The same by these rules and this clock.
-fn hall_by(doors: &[&TcpListener], rules: Rules, clock: Clock) -> Arc<Hall> {
+fn shared_by(doors: &[&TcpListener], rules: Rules, clock: Clock) -> Arc<CacheShared> {
     let seat = |door: &&TcpListener| Seat::of(&door.local_addr().expect("an address").to_string());
     let layout = Layout::of_one_pool(doors.iter().map(seat).collect(), rules);
-    Arc::clone(&Thread::new(&layout, clock).hall)
+    Arc::clone(&Thread::new(&layout, clock).shared)
 }
 
 fn door() -> TcpListener {
@@ -74,10 +74,10 @@ fn key(number: usize) -> MissedWrite {
 #[test]
 fn a_server_comes_back_though_with_every_deletion_another_key_is_written() {
     let door = door();
-    let hall = hall(&[&door]);
-    let server = Arc::clone(&hall.fleet.table().servers[0]);
+    let shared = shared(&[&door]);
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
     server.health.note_lost_connection(vec![Some(key(0))], None);
-    let (writers, its, mut number) = (Arc::clone(&hall), Arc::clone(&server), 0);
+    let (writers, its, mut number) = (Arc::clone(&shared), Arc::clone(&server), 0);
     serve(door, move |_| {
         number += 1;
         // Writes that may not wait note what the server misses.
@@ -85,20 +85,20 @@ fn a_server_comes_back_though_with_every_deletion_another_key_is_written() {
             let _ = its.health.note_missed_write(Some(key(number)));
         }
     });
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     wait_until("it is back", || !server.health.is_away());
     prober.stop();
-    assert!(!hall.fleet.are_writes_paused());
+    assert!(!shared.fleet.are_writes_paused());
 }
 
 #[test]
 fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
     let door = door();
-    let hall = hall(&[&door]);
-    let server = Arc::clone(&hall.fleet.table().servers[0]);
+    let shared = shared(&[&door]);
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
     server.health.note_lost_connection(vec![Some(key(0))], None);
     let (said, heard) = mpsc::channel();
-    let (fleet, its, mut number) = (Arc::clone(&hall), Arc::clone(&server), 0);
+    let (fleet, its, mut number) = (Arc::clone(&shared), Arc::clone(&server), 0);
     serve(door, move |line| {
         let is_paused = fleet.fleet.are_writes_paused();
         let _ = said.send((Instant::now(), is_paused, line.to_owned()));
@@ -111,7 +111,7 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
             assert!(missed.all(|number| its.health.note_missed_write(Some(key(number)))), "it is away");
         }
     });
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     wait_until("it is back", || !server.health.is_away());
     prober.stop();
     let paused: Vec<_> = heard.try_iter().filter(|(_, is_paused, _)| *is_paused).collect();
@@ -135,20 +135,20 @@ fn wait_for_flushes(heard: &mpsc::Receiver<String>, times: usize) {
 fn a_server_that_comes_back_before_a_flush_is_due_forgets_everything_when_it_is() {
     for missed in [None, Some(key(0))] {
         let (door, hand) = (door(), Hand::at_zero());
-        let hall = hall_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
-        let server = Arc::clone(&hall.fleet.table().servers[0]);
-        hall.fleet.note_flush(hall.fleet.began_s + 1000);
+        let shared = shared_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
+        let server = Arc::clone(&shared.fleet.table().servers[0]);
+        shared.fleet.note_flush(shared.fleet.began_s + 1000);
         let at_once = usize::from(missed.is_none());
         server.health.note_lost_connection(vec![missed], None);
         let (said, heard) = mpsc::channel();
         serve(door, move |line| drop(said.send(line.to_owned())));
-        let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+        let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
         wait_until("it is back", || !server.health.is_away());
         wait_for_flushes(&heard, at_once);
-        let (flushes, writer) = (&hall.fleet.flushes, OwnFlushes::default());
+        let (flushes, writer) = (&shared.fleet.flushes, OwnFlushes::default());
         let before = flushes.mark(&writer, false);
         hand.set(1_000_000_000_000);
-        hall.fleet.watch.wake();
+        shared.fleet.watch.wake();
         wait_for_flushes(&heard, 1);
         prober.stop();
         assert!(flushes.was_any(&writer, &before), "what was written beside it is undone");
@@ -159,15 +159,15 @@ fn a_server_that_comes_back_before_a_flush_is_due_forgets_everything_when_it_is(
 #[test]
 fn a_server_that_was_away_when_a_flush_was_due_is_flushed_before_it_takes_part() {
     let (door, hand) = (door(), Hand::at_zero());
-    let hall = hall_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
-    let server = Arc::clone(&hall.fleet.table().servers[0]);
-    hall.fleet.note_flush(hall.fleet.began_s + 1000);
-    hall.fleet.remind(&server, 0);
+    let shared = shared_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
+    shared.fleet.note_flush(shared.fleet.began_s + 1000);
+    shared.fleet.remind(&server, 0);
     server.health.note_lost_connection(vec![Some(key(0))], None);
     hand.set(1_000_000_000_000);
     let (said, heard) = mpsc::channel();
     serve(door, move |line| drop(said.send(line.to_owned())));
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     wait_until("it is back", || !server.health.is_away());
     prober.stop();
     wait_for_flushes(&heard, 1);
@@ -176,20 +176,20 @@ fn a_server_that_was_away_when_a_flush_was_due_is_flushed_before_it_takes_part()
 #[test]
 fn servers_that_forget_what_they_hold_as_they_are_received_do_so_again_when_a_flush_is_due() {
     let (doors, hand) = ([door(), door()], Hand::at_zero());
-    let shared = Rules { writes: Writes::Owner, ..Rules::default() };
-    let hall = hall_by(&doors.each_ref(), shared, Clock::by_hand(hand, 0));
-    hall.fleet.note_flush(hall.fleet.began_s + 1000);
+    let sharded = Rules { writes: Writes::Owner, ..Rules::default() };
+    let shared = shared_by(&doors.each_ref(), sharded, Clock::by_hand(hand, 0));
+    shared.fleet.note_flush(shared.fleet.began_s + 1000);
     let heard = doors.map(|door| {
         let (said, heard) = mpsc::channel();
         serve(door, move |line| drop(said.send(line.to_owned())));
         heard
     });
-    let mut layout = hall.fleet.layout();
+    let mut layout = shared.fleet.layout();
     layout.pools[0].rules = Rules::default();
-    hall.fleet.load(&layout).expect("it is good");
+    shared.fleet.load(&layout).expect("it is good");
     heard.iter().for_each(|heard| wait_for_flushes(heard, 1));
     hand.set(1_000_000_000_000);
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     heard.iter().for_each(|heard| wait_for_flushes(heard, 1));
     prober.stop();
 }
@@ -198,13 +198,13 @@ fn servers_that_forget_what_they_hold_as_they_are_received_do_so_again_when_a_fl
 fn comes_back_meanwhile() -> bool {
     let silent: Vec<TcpListener> = (0..8).map(|_| door()).collect();
     let lively = door();
-    let hall = hall(&silent.iter().chain([&lively]).collect::<Vec<_>>());
-    let servers = hall.fleet.table().servers.clone();
+    let shared = shared(&silent.iter().chain([&lively]).collect::<Vec<_>>());
+    let servers = shared.fleet.table().servers.clone();
     for server in &servers {
         assert!(server.health.note_lost_connection(Vec::new(), None));
     }
     serve(lively, |_| {});
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     wait_until("it is back", || !servers[8].health.is_away());
     let is_waited_for = |door: &TcpListener| {
         door.set_nonblocking(true).expect("an option");
@@ -227,16 +227,16 @@ fn servers_that_say_nothing_keep_no_other_away() {
 #[test]
 fn a_server_of_no_file_is_asked_nothing() {
     let (left, kept) = (door(), door());
-    let hall = hall(&[&left, &kept]);
-    let servers = hall.fleet.table().servers.clone();
+    let shared = shared(&[&left, &kept]);
+    let servers = shared.fleet.table().servers.clone();
     for server in &servers {
         assert!(server.health.note_lost_connection(vec![Some(key(0))], None));
     }
     let seat = Seat::of(&kept.local_addr().expect("an address").to_string());
-    hall.fleet.load(&Layout::of_one_pool(vec![seat], Rules::default())).expect("it is good");
+    shared.fleet.load(&Layout::of_one_pool(vec![seat], Rules::default())).expect("it is good");
     left.set_nonblocking(true).expect("an option");
     serve(kept, |_| {});
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     wait_until("it is back", || !servers[1].health.is_away());
     prober.stop();
     assert!(left.accept().is_err() && servers[0].health.is_away());
@@ -245,15 +245,15 @@ fn a_server_of_no_file_is_asked_nothing() {
 #[test]
 fn a_server_is_asked_for_its_version_when_it_is_new_and_when_it_comes_back() {
     let (todays, old, lost) = (door(), door(), door());
-    let hall = hall(&[&todays, &old, &lost]);
-    let servers = hall.fleet.table().servers.clone();
+    let shared = shared(&[&todays, &old, &lost]);
+    let servers = shared.fleet.table().servers.clone();
     assert!(servers[2].health.note_lost_connection(Vec::new(), None));
     // Others were in their place before.
     assert!([0, 2].iter().all(|server| servers[*server].dialect.note(b"VERSION 1.5.22\r\n")));
     serve(todays, |_| {});
     serve_as("1.6.9", old, |_| {});
     serve(lost, |_| {});
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     let are_old = || [0, 1, 2].map(|server: usize| servers[server].dialect.is_old());
     wait_until("they have told", || are_old() == [false, true, false]);
     prober.stop();
@@ -262,14 +262,14 @@ fn a_server_is_asked_for_its_version_when_it_is_new_and_when_it_comes_back() {
 #[test]
 fn a_server_that_knows_no_base64_comes_back_though_keys_were_written_so() {
     let door = door();
-    let hall = hall(&[&door]);
-    let server = Arc::clone(&hall.fleet.table().servers[0]);
+    let shared = shared(&[&door]);
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
     // "foo", which it may have, and "a b", which it cannot.
     let missed = ["Zm9v", "YSBi"].map(|key| Some(MissedWrite { key: key.into(), base64: true }));
     assert!(server.health.note_lost_connection(missed.into(), None));
     let (said, heard) = mpsc::channel();
     serve_as("1.5.6", door, move |line| drop(said.send(line.to_owned())));
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     wait_until("it is back", || !server.health.is_away());
     prober.stop();
     assert_eq!(
@@ -308,10 +308,10 @@ fn serve_as_process(door: TcpListener, pid: &Arc<AtomicU64>) -> Arc<AtomicU64> {
 #[test]
 fn a_server_that_is_another_process_than_before_has_nothing_and_is_there() {
     let (doors, pid) = ([door(), door()], Arc::new(AtomicU64::new(1)));
-    let hall = hall(&doors.each_ref());
-    let server = Arc::clone(&hall.fleet.table().servers[0]);
+    let shared = shared(&doors.each_ref());
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
     let [asked, _] = doors.map(|door| serve_as_process(door, &pid));
-    let prober = Prober::start(Arc::clone(&hall)).expect("a thread");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     wait_until("it has told who it is", || server.health.has_run());
     // The same again is no news.
     let before = asked.load(Ordering::SeqCst);
@@ -323,5 +323,5 @@ fn a_server_that_is_another_process_than_before_has_nothing_and_is_there() {
     wait_until("it has nothing", || server.health.is_cold());
     prober.stop();
     assert!(server.health.losses() == 0 && !server.health.is_away());
-    assert!(hall.fleet.table().pools[0].is_late(&server), "the other one decides");
+    assert!(shared.fleet.table().pools[0].is_late(&server), "the other one decides");
 }

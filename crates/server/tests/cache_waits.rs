@@ -122,14 +122,16 @@ fn a_request_that_waits_takes_nothing_of_its_clients_limit() {
     let layout =
         Layout::of_one_pool(NAMES[..2].iter().map(|name| Seat::of(name)).collect(), Rules::default());
     let mut thread = Thread::limiting(&layout, Clock::start(), ClientLimits::new(Some(1)));
-    let hall = Arc::clone(&thread.hall);
-    let claims: Vec<_> = (0..8192).filter_map(|place| hall.fleet.claims.claim(place, 9, true, 0)).collect();
+    let shared = Arc::clone(&thread.shared);
+    let claims: Vec<_> = (0..8192).filter_map(|place| shared.fleet.claims.claim(place, 9, true, 0)).collect();
     let mut client = thread.connect();
     client.write_all(b"set k 0 0 1\r\nx\r\n").expect("the router reads");
     (0..100).for_each(|_| thread.turn());
-    let is_whole = || hall.client_limits.of(None, 0).is_some_and(|limit| limit.is_whole(hall.clock.now()));
+    let is_whole =
+        || shared.client_limits.of(None, 0).is_some_and(|limit| limit.is_whole(shared.clock.now()));
     assert!(is_whole());
-    let wanted = claims.into_iter().map(|claim| hall.fleet.claims.release(claim, 0)).filter(|wanted| *wanted);
+    let wanted =
+        claims.into_iter().map(|claim| shared.fleet.claims.release(claim, 0)).filter(|wanted| *wanted);
     assert_eq!(wanted.count(), 1);
     (0..10).for_each(|_| thread.turn());
     assert!(!is_whole(), "it was taken");

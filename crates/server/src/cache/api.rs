@@ -12,7 +12,7 @@ use axum::{Json, Router as Routes};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::hall::{Card, Hall, Mail};
+use super::shared::{CacheShared, ClientInfo, Mail};
 use crate::front::mailbox::Mailbox;
 use crate::http::{self, Listing, Path, Problem, Query, SameOrigin};
 use crate::info::VERSION;
@@ -22,7 +22,7 @@ const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
 
 /// The paths. `is_local`: only this machine can reach them; where others can, they may look but close no connection.
-pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
+pub(super) fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
     let close = if is_local { delete(close_client) } else { delete(refuse_to_close) };
     Routes::new()
         .route("/", get(http::console_page))
@@ -31,52 +31,56 @@ pub(super) fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
         .route("/v1/clients", get(clients))
         .route("/v1/clients/{id}", close)
         .fallback(async || http::no_such_path())
-        .with_state(Arc::clone(hall))
+        .with_state(Arc::clone(shared))
 }
 
 /// Answers what the tier is, and whether it is well.
-async fn status(_: SameOrigin, State(hall): State<Arc<Hall>>) -> Json<Value> {
-    let trouble = hall.trouble();
-    let table = hall.fleet.table();
+async fn status(_: SameOrigin, State(shared): State<Arc<CacheShared>>) -> Json<Value> {
+    let trouble = shared.trouble();
+    let table = shared.fleet.table();
     Json(json!({
         "tier": "cache",
         "version": VERSION,
-        "uptime_s": hall.clock.now() / 1_000_000_000,
+        "uptime_s": shared.clock.now() / 1_000_000_000,
         "ready": trouble.is_none(),
         "trouble": trouble,
         "servers": table.in_use().len(),
         "servers_live": table.live(),
-        "threads": hall.mailboxes.len(),
+        "threads": shared.mailboxes.len(),
     }))
 }
 
 /// Answers the connected clients, by id.
 async fn clients(
     _: SameOrigin,
-    State(hall): State<Arc<Hall>>,
+    State(shared): State<Arc<CacheShared>>,
     Query(listing): Query<Listing>,
 ) -> Json<Value> {
     let most = listing.limit.unwrap_or(PAGE).min(PAGE_MAX);
-    let told = ask_all(&hall, |answer| Mail::List { after: listing.after, most, answer }).await;
-    let mut cards: Vec<Card> = told.into_iter().flatten().collect();
-    cards.sort_unstable_by_key(|card| card.id);
-    cards.truncate(most);
-    let now = hall.clock.now();
-    let card = |card: &Card| {
+    let told = ask_all(&shared, |answer| Mail::List { after: listing.after, most, answer }).await;
+    let mut infos: Vec<ClientInfo> = told.into_iter().flatten().collect();
+    infos.sort_unstable_by_key(|info| info.id);
+    infos.truncate(most);
+    let now = shared.clock.now();
+    let row = |info: &ClientInfo| {
         json!({
-            "id": card.id,
-            "peer": card.peer,
-            "age_s": now.saturating_sub(card.connected_ns) / 1_000_000_000,
-            "requests": card.requests,
-            "held_bytes": card.held_bytes,
+            "id": info.id,
+            "peer": info.peer,
+            "age_s": now.saturating_sub(info.connected_ns) / 1_000_000_000,
+            "requests": info.requests,
+            "held_bytes": info.held_bytes,
         })
     };
-    Json(cards.iter().map(card).collect())
+    Json(infos.iter().map(row).collect())
 }
 
 /// `DELETE /v1/clients/{id}`.
-async fn close_client(_: SameOrigin, State(hall): State<Arc<Hall>>, Path(id): Path<u64>) -> Json<Value> {
-    let closed = ask_all(&hall, |answer| Mail::Close { id, answer }).await;
+async fn close_client(
+    _: SameOrigin,
+    State(shared): State<Arc<CacheShared>>,
+    Path(id): Path<u64>,
+) -> Json<Value> {
+    let closed = ask_all(&shared, |answer| Mail::Close { id, answer }).await;
     Json(json!({ "closed": closed.into_iter().filter(|closed| *closed).count() }))
 }
 
@@ -86,13 +90,13 @@ async fn refuse_to_close() -> Problem {
 }
 
 /// Asks every network thread. A thread that has ended gives no answer.
-async fn ask_all<T>(hall: &Hall, mail: impl Fn(oneshot::Sender<T>) -> Mail) -> Vec<T> {
+async fn ask_all<T>(shared: &CacheShared, mail: impl Fn(oneshot::Sender<T>) -> Mail) -> Vec<T> {
     let ask = |mailbox: &Arc<Mailbox<Mail>>| {
         let (answer, told) = oneshot::channel();
         mailbox.post(mail(answer));
         told
     };
-    let waiting: Vec<_> = hall.mailboxes.iter().map(ask).collect();
+    let waiting: Vec<_> = shared.mailboxes.iter().map(ask).collect();
     let mut all = Vec::new();
     for told in waiting {
         all.extend(told.await);

@@ -13,9 +13,9 @@ use super::backend::Dialed;
 use super::deletion::Deletion;
 use super::fleet::Server;
 use super::flushes::OwnFlushes;
-use super::hall::Hall;
 use super::inquiry::{OWN, PATIENCE, ask, ask_run, tells_version};
 use super::missed_writes::{MissedWrite, RecoveryStep};
+use super::shared::CacheShared;
 use crate::front::accept::ListenAddress;
 
 /// Deletions sent at once: few enough that their answers fit any socket's buffers.
@@ -40,8 +40,8 @@ const FEW_DELETIONS: usize = 8 * DELETIONS;
 ///
 /// # Errors
 /// The server cannot be asked, another server of its pool is at its address, or it refuses to forget.
-pub(super) fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io::Result<bool> {
-    let mut link = greet(server, hall)?;
+pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBool) -> io::Result<bool> {
+    let mut link = greet(server, shared)?;
     if !server.health.is_away() {
         server.health.note_answer();
         return Ok(true);
@@ -50,18 +50,18 @@ pub(super) fn bring_back(server: &Server, hall: &Hall, stop: &AtomicBool) -> io:
         tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
     }
     // The time of a delayed flush may have come while the server was away.
-    if hall.fleet.take_reminder(server, hall.clock.now()) && server.health.note_missed_write(None) {
+    if shared.fleet.take_reminder(server, shared.clock.now()) && server.health.note_missed_write(None) {
         tracing::debug!(server = %server.name(), "it forgets what it holds: a flush was due meanwhile");
     }
     // A server that was started anew does not know of a delayed flush.
-    hall.fleet.remind(server, hall.clock.now());
-    catch_up(&mut link, server, hall, stop)
+    shared.fleet.remind(server, shared.clock.now());
+    catch_up(&mut link, server, shared, stop)
 }
 
 /// Connects to a server at the address that its name has now, unless another server of its pool is there. Asks which
 /// run it is, and its version.
-fn greet(server: &Server, hall: &Hall) -> io::Result<BufReader<Dialed>> {
-    let (address, table) = (server.backend.address().map_err(io::Error::other)?, hall.fleet.table());
+fn greet(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed>> {
+    let (address, table) = (server.backend.address().map_err(io::Error::other)?, shared.fleet.table());
     if let Some(other) = table.neighbour(server, &address).filter(|other| !other.health.is_away()) {
         return Err(io::Error::other(why_taken(other)));
     }
@@ -79,7 +79,7 @@ fn greet(server: &Server, hall: &Hall) -> io::Result<BufReader<Dialed>> {
 fn catch_up(
     link: &mut BufReader<Dialed>,
     server: &Server,
-    hall: &Hall,
+    shared: &CacheShared,
     stop: &AtomicBool,
 ) -> io::Result<bool> {
     let mut paused = None;
@@ -89,7 +89,7 @@ fn catch_up(
         }
         if round >= ROUNDS_UNPAUSED && paused.is_none() {
             link.get_ref().wait_at_most(PAUSED)?;
-            paused = Some((hall.pause_writes(), Instant::now() + PAUSED_MAX));
+            paused = Some((shared.pause_writes(), Instant::now() + PAUSED_MAX));
         }
         let mut step = server.health.next_recovery_step();
         let done = match &mut step {
@@ -104,10 +104,10 @@ fn catch_up(
                 sockets.retain(|socket| !leads_elsewhere(socket, server));
                 drain(sockets)
             }
-            RecoveryStep::Flush => flush(link, server, hall),
+            RecoveryStep::Flush => flush(link, server, shared),
             RecoveryStep::Delete(keys) => {
                 let until = paused.as_ref().map(|(_, until)| *until);
-                delete_all(link, server, hall, keys, until)
+                delete_all(link, server, shared, keys, until)
             }
         };
         if let Err(error) = done {
@@ -135,10 +135,10 @@ pub(super) fn why_taken(other: &Server) -> String {
 /// Brings back a server that no pool has and one will have again, if it is away. It is flushed then, since it missed
 /// what was written meanwhile; one that is not away is flushed when the new table comes (`receive`). Where this
 /// fails, the prober does it later, when the server is in its pool.
-pub(super) fn welcome(server: &Server, hall: &Hall) {
+pub(super) fn welcome(server: &Server, shared: &CacheShared) {
     let is_away = server.health.note_missed_write(None);
     for _ in 0..=server.backend.addresses() {
-        if !is_away || bring_back(server, hall, &AtomicBool::new(false)).is_ok() {
+        if !is_away || bring_back(server, shared, &AtomicBool::new(false)).is_ok() {
             return;
         }
         server.backend.resolve_again();
@@ -160,9 +160,9 @@ pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Resu
 }
 
 /// Flushes a server for a delayed `flush_all`, of which it was not told ([`Fleet::remind`](super::fleet::Fleet::remind)).
-pub(super) fn flush_again(server: &Server, hall: &Hall) {
+pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
     // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
-    let (flushes, mut own) = (&hall.fleet.flushes, OwnFlushes::default());
+    let (flushes, mut own) = (&shared.fleet.flushes, OwnFlushes::default());
     flushes.begin(&mut own);
     let emptied = empty(server, None);
     flushes.end(&mut own);
@@ -173,16 +173,16 @@ pub(super) fn flush_again(server: &Server, hall: &Hall) {
         }
         Err(error) if server.health.note_unknown_contents() => {
             tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.consequence());
-            hall.tell_retry();
+            shared.tell_retry();
         }
         _ => {}
     }
 }
 
 /// Flushes a server that comes back, now and, if a delayed `flush_all` is due later, once more then.
-fn flush(link: &mut BufReader<Dialed>, server: &Server, hall: &Hall) -> io::Result<()> {
+fn flush(link: &mut BufReader<Dialed>, server: &Server, shared: &CacheShared) -> io::Result<()> {
     ask(link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
-    hall.fleet.remind(server, hall.clock.now());
+    shared.fleet.remind(server, shared.clock.now());
     Ok(())
 }
 
@@ -191,14 +191,14 @@ fn flush(link: &mut BufReader<Dialed>, server: &Server, hall: &Hall) -> io::Resu
 fn delete_all(
     link: &mut BufReader<Dialed>,
     server: &Server,
-    hall: &Hall,
+    shared: &CacheShared,
     keys: &mut Vec<MissedWrite>,
     until: Option<Instant>,
 ) -> io::Result<()> {
     while !keys.is_empty() {
         let is_late = until.is_some_and(|until| until <= Instant::now());
         if is_late && keys.len() > FEW_DELETIONS {
-            return flush(link, server, hall);
+            return flush(link, server, shared);
         }
         let rest = keys.len().saturating_sub(DELETIONS);
         delete(link, server, &keys[rest..])?;

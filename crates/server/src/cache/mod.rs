@@ -84,7 +84,7 @@ pub use web::routes as http_routes;
 
 mod api; // the console, and the clients that are connected
 
-pub mod hall; // what all threads share
+pub mod shared; // what all threads share
 
 pub mod tier; // between reading and writing, on each network thread
 

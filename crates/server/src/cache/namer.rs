@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use super::fleet::Server;
 use super::groups::{Finds, Found, Group, groups};
-use super::hall::Hall;
 use super::homecoming;
+use super::shared::CacheShared;
 use crate::front::accept::ListenAddress;
 
 /// How long to wait before a group that is still unknown is looked up again.
@@ -33,9 +33,9 @@ impl Namer {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(super) fn start(hall: Arc<Hall>, every: Option<Duration>) -> io::Result<Self> {
+    pub(super) fn start(shared: Arc<CacheShared>, every: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let mut rounds = Rounds { hall, every, last: Instant::now(), told: HashMap::new() };
+        let mut rounds = Rounds { shared, every, last: Instant::now(), told: HashMap::new() };
         let thread = Builder::new().name("namer".into()).spawn(move || {
             while stopped.recv_timeout(rounds.wait()) == Err(RecvTimeoutError::Timeout) {
                 rounds.go();
@@ -55,7 +55,7 @@ impl Namer {
 }
 
 struct Rounds {
-    hall: Arc<Hall>,
+    shared: Arc<CacheShared>,
     every: Option<Duration>,
     last: Instant,
     /// What was last logged of each group and server that could not be looked up or moved.
@@ -72,7 +72,7 @@ impl Rounds {
 
     fn go(&mut self) {
         let is_due = self.every.is_some_and(|every| self.last.elapsed() >= every);
-        let (layout, known) = self.hall.fleet.wanted();
+        let (layout, known) = self.shared.fleet.wanted();
         let asked = groups(&layout).into_iter().filter(|group| is_due || !known.contains_key(&group.name));
         self.look_for_groups(asked.collect(), &known);
         if is_due {
@@ -84,7 +84,7 @@ impl Rounds {
     fn look_for_groups(&mut self, asked: Vec<Group>, known: &Finds) {
         let mut finds = Finds::new();
         for group in asked {
-            match group.find(self.hall.fleet.directory()) {
+            match group.find(self.shared.fleet.directory()) {
                 Ok(found) => {
                     self.told.remove(&group.name);
                     finds.insert(group.name, found);
@@ -103,11 +103,11 @@ impl Rounds {
             return;
         }
         self.welcome(&finds);
-        match self.hall.fleet.found(finds) {
+        match self.shared.fleet.found(finds) {
             Ok(true) => {
                 self.told.remove(TABLE);
                 news.iter().for_each(|news| tracing::info!("{news}"));
-                self.hall.tell_retry();
+                self.shared.tell_retry();
             }
             Ok(false) => {}
             Err(error) => {
@@ -118,16 +118,16 @@ impl Rounds {
 
     /// Brings servers back that are to be in a pool again and were away when they left.
     fn welcome(&self, finds: &Finds) {
-        let table = self.hall.fleet.table();
+        let table = self.shared.fleet.table();
         let comes = |server: &&Arc<Server>| {
             let is_it = |found: &Found| server.backend.is_named(&found.address);
             !table.in_use().contains(&server.slot) && finds.values().flatten().any(is_it)
         };
-        table.servers.iter().filter(comes).for_each(|server| homecoming::welcome(server, &self.hall));
+        table.servers.iter().filter(comes).for_each(|server| homecoming::welcome(server, &self.shared));
     }
 
     fn look_for_servers(&mut self) {
-        let table = self.hall.fleet.table();
+        let table = self.shared.fleet.table();
         for slot in table.in_use() {
             let server = &table.servers[*slot];
             if server.health.is_answering() {
@@ -162,18 +162,18 @@ impl Rounds {
     }
 
     fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
-        if let Some(other) = self.hall.fleet.table().neighbour(server, address) {
+        if let Some(other) = self.shared.fleet.table().neighbour(server, address) {
             return Err(homecoming::why_taken(other));
         }
         homecoming::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.mark_empty();
-        self.hall.fleet.remind(server, self.hall.clock.now());
+        self.shared.fleet.remind(server, self.shared.clock.now());
         // Before the move: the run of the server at the old address says nothing of the server at the new one.
         server.health.set_run(None);
         server.backend.move_to(address.clone());
         server.health.doubt();
         tracing::info!(server = %server.name(), "server is at {address} now; connections move there");
-        self.hall.tell_retry();
+        self.shared.tell_retry();
         Ok(())
     }
 

@@ -13,11 +13,11 @@ use posthaste_wire::memcached::request::Request;
 
 use super::answers::Answers;
 use super::engine::{Asker, Engine};
-use super::hall::Hall;
 use super::identity;
 use super::line::Parcel;
 use super::link::{self, Link};
 use super::router::{Asked, Finished, Router};
+use super::shared::CacheShared;
 use crate::front::network::FIRST_OF_TIER;
 
 /// Why a connection is given up on which a server sends nothing.
@@ -28,7 +28,7 @@ pub(super) const UNENDING: &str = "no whole answer in time (--request-timeout)";
 
 /// The router of a network thread and its connections.
 pub struct Pipelined {
-    hall: Arc<Hall>,
+    shared: Arc<CacheShared>,
     router: Router,
     links: Vec<Link>,
     /// Servers whose connection turned out to be broken at an event, with the reason.
@@ -38,10 +38,10 @@ pub struct Pipelined {
 impl Pipelined {
     /// The router for the network thread of this number.
     #[must_use]
-    pub fn new(thread: usize, hall: Arc<Hall>) -> Self {
-        let router = Router::new(Arc::clone(&hall.fleet), thread as u16);
+    pub fn new(thread: usize, shared: Arc<CacheShared>) -> Self {
+        let router = Router::new(Arc::clone(&shared.fleet), thread as u16);
         let links = router.servers().iter().map(|_| Link::default()).collect();
-        Self { hall, router, links, broken: Vec::new() }
+        Self { shared, router, links, broken: Vec::new() }
     }
 
     fn send_to(&mut self, server: usize, registry: &Registry) -> io::Result<()> {
@@ -88,14 +88,14 @@ impl Pipelined {
         let kept = if link.input.len() < buffer.len() / 2 { link.input.len() } else { 0 };
         buffer[..kept].copy_from_slice(&link.input[..kept]);
         let n = link.read(&mut buffer[kept..])?;
-        self.router.now = self.hall.clock.stamp().max(self.router.now);
+        self.router.now = self.shared.clock.stamp().max(self.router.now);
         if n == 0 {
             return Ok(());
         }
         link.heard_ns = self.router.now;
         if link.is_telling() {
             let Some(run) = link.learn(&buffer[..n])? else { return Ok(()) };
-            identity::meet(&self.hall.fleet, &self.router.servers()[server], run);
+            identity::meet(&self.shared.fleet, &self.router.servers()[server], run);
             if self.router.is_to_decide_late(server) {
                 return Err(io::Error::other(identity::STARTED_ANEW));
             }
@@ -128,7 +128,7 @@ impl Pipelined {
             let its = &self.router.servers()[server];
             tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.consequence());
             // Other threads may sleep with idle connections to the server.
-            self.hall.tell_retry();
+            self.shared.tell_retry();
         }
     }
 
@@ -212,7 +212,7 @@ impl Engine for Pipelined {
             self.broken.push((server, error));
         } else if was_opening && link.opening().is_none() {
             // The server's time to answer begins when it can be asked.
-            link.heard_ns = self.hall.clock.now();
+            link.heard_ns = self.shared.clock.now();
         }
     }
 
@@ -229,15 +229,15 @@ impl Engine for Pipelined {
                 self.lose(server, &error, registry);
             }
         }
-        self.router.stamp_sent(self.hall.clock.stamp());
+        self.router.stamp_sent(self.shared.clock.stamp());
         // Here, and not where replies come in: requests that cannot be sent give their claims back too.
         if std::mem::take(&mut self.router.claim_released) {
-            self.hall.tell_retry();
+            self.shared.tell_retry();
         }
     }
 
     fn receive(&mut self, registry: &Registry, buffer: &mut [u8]) {
-        let now = self.hall.clock.now();
+        let now = self.shared.clock.now();
         for server in 0..self.links.len() {
             // We may have been stopped ourselves, and what the server sent may wait to be read.
             let is_due = self.links[server].can_read || self.late(server, now).is_some();
@@ -264,7 +264,7 @@ impl Engine for Pipelined {
         if is_busy {
             return Some(Duration::ZERO);
         }
-        let now = self.hall.clock.now();
+        let now = self.shared.clock.now();
         let left = |(server, link): (usize, &Link)| {
             let patience = || self.router.servers()[server].patience.get();
             if let Some(since) = link.opening() {

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use super::backend::Dialed;
 use super::fleet::Server;
-use super::hall::Hall;
 use super::homecoming::{bring_back, flush_again};
 use super::identity;
 use super::inquiry::{OWN, ask, ask_run, tells_version};
+use super::shared::CacheShared;
 
 /// The first wait after a loss; each further one is half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ const ERRANDS_MAX: usize = 32;
 /// The prober's thread and the way to stop it.
 pub struct Prober {
     stop: Arc<AtomicBool>,
-    hall: Arc<Hall>,
+    shared: Arc<CacheShared>,
     thread: JoinHandle<()>,
 }
 
@@ -45,17 +45,17 @@ impl Prober {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(hall: Arc<Hall>) -> io::Result<Self> {
+    pub fn start(shared: Arc<CacheShared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (its_hall, its_stop) = (Arc::clone(&hall), Arc::clone(&stop));
-        let thread = Builder::new().name("prober".into()).spawn(move || run(&its_hall, &its_stop))?;
-        Ok(Self { stop, hall, thread })
+        let (its_shared, its_stop) = (Arc::clone(&shared), Arc::clone(&stop));
+        let thread = Builder::new().name("prober".into()).spawn(move || run(&its_shared, &its_stop))?;
+        Ok(Self { stop, shared, thread })
     }
 
     /// Stops the prober's thread and waits for its end.
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.hall.fleet.watch.wake();
+        self.shared.fleet.watch.wake();
         // A panic there was reported when it happened.
         let _ = self.thread.join();
     }
@@ -88,11 +88,11 @@ impl Care {
     }
 
     /// Returns what is to be done about a server now.
-    fn due(&mut self, server: &Server, hall: &Hall) -> Option<Errand> {
+    fn due(&mut self, server: &Server, shared: &CacheShared) -> Option<Errand> {
         if server.health.is_untried() {
             return Some(Errand::Introduce);
         }
-        if server.health.is_answering() && hall.fleet.take_reminder(server, hall.clock.now()) {
+        if server.health.is_answering() && shared.fleet.take_reminder(server, shared.clock.now()) {
             return Some(Errand::FlushAgain);
         }
         if server.health.is_answering() || server.health.is_taken_out() {
@@ -129,8 +129,8 @@ impl Care {
     }
 }
 
-fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
-    let fleet = &hall.fleet;
+fn run(shared: &Arc<CacheShared>, stop: &Arc<AtomicBool>) {
+    let fleet = &shared.fleet;
     let (done, ended) = mpsc::channel::<(usize, bool)>();
     let mut cares: Vec<Care> = Vec::new();
     let mut under_way = 0;
@@ -146,15 +146,15 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
             if care.is_busy || under_way == ERRANDS_MAX {
                 continue;
             }
-            let Some(errand) = care.due(server, hall) else { continue };
+            let Some(errand) = care.due(server, shared) else { continue };
             (care.is_busy, under_way) = (true, under_way + 1);
-            let (server, hall, stop, done) =
-                (Arc::clone(server), Arc::clone(hall), Arc::clone(stop), done.clone());
+            let (server, shared, stop, done) =
+                (Arc::clone(server), Arc::clone(shared), Arc::clone(stop), done.clone());
             let go = move || {
-                let can_be_asked = run_errand(errand, &server, &hall, &stop);
+                let can_be_asked = run_errand(errand, &server, &shared, &stop);
                 // Fails only if the thread of the prober has panicked.
                 let _ = done.send((server.slot, can_be_asked));
-                hall.fleet.watch.wake();
+                shared.fleet.watch.wake();
             };
             if let Err(error) = Builder::new().name("errand".into()).spawn(go) {
                 tracing::warn!("no thread to look after servers: {error}");
@@ -165,7 +165,7 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
         let idle = table.in_use().iter().map(|slot| &cares[*slot]).filter(|care| !care.is_busy);
         let next = idle.filter_map(|care| care.next).min().filter(|_| under_way < ERRANDS_MAX);
         let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
-        let until_flush = fleet.flush_rest_s(hall.clock.now()).map(Duration::from_secs);
+        let until_flush = fleet.flush_rest_s(shared.clock.now()).map(Duration::from_secs);
         fleet.watch.wait(until_flush.map_or(wait, |until| until.min(wait)));
     }
     // Waits for the errands under way, which end soon.
@@ -174,12 +174,12 @@ fn run(hall: &Arc<Hall>, stop: &Arc<AtomicBool>) {
 }
 
 /// Runs an errand. Returns false if the server that is to be brought back cannot be asked.
-fn run_errand(errand: Errand, server: &Server, hall: &Hall, stop: &AtomicBool) -> bool {
+fn run_errand(errand: Errand, server: &Server, shared: &CacheShared, stop: &AtomicBool) -> bool {
     match errand {
-        Errand::Introduce => introduce(server, hall),
-        Errand::LookAfter => look_after(server, hall),
-        Errand::FlushAgain => flush_again(server, hall),
-        Errand::BringBack => match bring_back(server, hall, stop) {
+        Errand::Introduce => introduce(server, shared),
+        Errand::LookAfter => look_after(server, shared),
+        Errand::FlushAgain => flush_again(server, shared),
+        Errand::BringBack => match bring_back(server, shared, stop) {
             Ok(true) => tracing::info!(server = %server.name(), "server takes part again"),
             // It has to wait: threads still use it, or it was taken out.
             Ok(false) => {}
@@ -199,7 +199,7 @@ fn jittered(wait: Duration) -> Duration {
 }
 
 /// Connects to a new server, and asks which run it is.
-fn introduce(server: &Server, hall: &Hall) {
+fn introduce(server: &Server, shared: &CacheShared) {
     let mut dialed = server.backend.dial(OWN);
     for _ in 1..server.backend.addresses() {
         if dialed.is_err() {
@@ -212,7 +212,7 @@ fn introduce(server: &Server, hall: &Hall) {
             server.health.note_answer();
             server.backend.serves();
             tracing::info!(server = %server.name(), "server takes connections");
-            ask_who(server, hall, link);
+            ask_who(server, shared, link);
         }
         Err(error) => {
             if server.health.note_absent() {
@@ -223,10 +223,10 @@ fn introduce(server: &Server, hall: &Hall) {
 }
 
 /// Connects to a server that may be gone unnoticed.
-fn look_after(server: &Server, hall: &Hall) {
+fn look_after(server: &Server, shared: &CacheShared) {
     let error = match server.backend.dial(OWN) {
         // Another server may have taken its place while nothing was asked.
-        Ok(link) => return ask_who(server, hall, link),
+        Ok(link) => return ask_who(server, shared, link),
         Err(error) => error,
     };
     // What we lack ourselves (descriptors, ports) says nothing of the server.
@@ -242,17 +242,17 @@ fn look_after(server: &Server, hall: &Hall) {
     if is_gone && server.health.note_lost_connection(Vec::new(), None) {
         tracing::warn!(server = %server.name(), "server lost: {error}; {}", server.health.consequence());
         // Threads may sleep with idle connections to the server.
-        hall.tell_retry();
+        shared.tell_retry();
     }
 }
 
 /// Asks a server for its version, and which run of it answers. A server that does not tell is not lost; it is asked
 /// again when it is looked after.
-fn ask_who(server: &Server, hall: &Hall, link: Dialed) {
+fn ask_who(server: &Server, shared: &CacheShared, link: Dialed) {
     let mut link = BufReader::new(link);
     if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said)) {
         tracing::debug!(server = %server.name(), "it does not tell its version: {error}");
     } else if let Some(run) = ask_run(server, link.get_mut()) {
-        identity::meet(&hall.fleet, server, run);
+        identity::meet(&shared.fleet, server, run);
     }
 }

@@ -12,15 +12,15 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::answers::Answers;
 use super::engine::{Asker, Engine};
-use super::hall::Hall;
 use super::kind;
 use super::limits;
 use super::line::Parcel;
 use super::router::{Asked, Finished};
+use super::shared::CacheShared;
 
 /// What connects a network thread to the line.
 pub struct Queued {
-    hall: Arc<Hall>,
+    shared: Arc<CacheShared>,
     thread: usize,
     answers: Answers,
     now: u64,
@@ -33,9 +33,9 @@ pub struct Queued {
 impl Queued {
     /// The engine of the network thread of this number.
     #[must_use]
-    pub fn new(thread: usize, hall: Arc<Hall>) -> Self {
+    pub fn new(thread: usize, shared: Arc<CacheShared>) -> Self {
         Self {
-            hall,
+            shared,
             thread,
             answers: Answers::default(),
             now: 0,
@@ -136,9 +136,9 @@ impl Engine for Queued {
         if self.outgoing.is_empty() {
             return;
         }
-        let enqueued = self.hall.clock.stamp();
+        let enqueued = self.shared.clock.stamp();
         self.outgoing.iter_mut().for_each(|parcel| parcel.stamps.enqueued = enqueued);
-        self.hall.line.push_all(&mut self.outgoing);
+        self.shared.line.push_all(&mut self.outgoing);
         for mut parcel in std::mem::take(&mut self.outgoing) {
             if parcel.request.noreply.is_none() {
                 parcel.answer.extend_from_slice(b"SERVER_ERROR the waiting line is full\r\n");

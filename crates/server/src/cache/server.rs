@@ -12,7 +12,6 @@ use posthaste_wire::memcached::decode::Limits;
 
 use super::client_limit::ClientLimits;
 use super::fleet::{Beliefs, Fleet};
-use super::hall::{Hall, Mail};
 use super::kind;
 use super::layout::Layout;
 use super::limits;
@@ -21,6 +20,7 @@ use super::namer::Namer;
 use super::pipelined::Pipelined;
 use super::prober::Prober;
 use super::queued::Queued;
+use super::shared::{CacheShared, Mail};
 use super::tier::CacheTier;
 use super::web;
 use super::worker::{Reads, Worker};
@@ -93,7 +93,7 @@ impl From<io::Error> for StartError {
 
 /// A running cache tier.
 pub struct Server {
-    hall: Arc<Hall>,
+    shared: Arc<CacheShared>,
     prober: Prober,
     namer: Namer,
     running: Running<Mail>,
@@ -111,17 +111,17 @@ impl Server {
         let fleet = Fleet::believing(&options.layout, options.eject, options.beliefs.clone(), events.clone())
             .map_err(StartError::Server)?;
         let prepared = Prepared::open(&options.front, tls, SCHEME, clock, events, false)?;
-        let hall = Arc::new(furnish(&options, fleet, &prepared)?);
-        let weak = Arc::downgrade(&hall);
+        let shared = Arc::new(make_shared(&options, fleet, &prepared)?);
+        let weak = Arc::downgrade(&shared);
         // Not set before: the fleet is new.
-        let _ = hall
+        let _ = shared
             .fleet
             .about
-            .set(Box::new(move || weak.upgrade().map(|hall| hall.about()).unwrap_or_default()));
-        let prober = Prober::start(Arc::clone(&hall))?;
-        let namer = Namer::start(Arc::clone(&hall), options.resolve_every)?;
-        let running = serve(&options, prepared, &hall)?;
-        Ok(Self { hall, prober, namer, running })
+            .set(Box::new(move || weak.upgrade().map(|shared| shared.about()).unwrap_or_default()));
+        let prober = Prober::start(Arc::clone(&shared))?;
+        let namer = Namer::start(Arc::clone(&shared), options.resolve_every)?;
+        let running = serve(&options, prepared, &shared)?;
+        Ok(Self { shared, prober, namer, running })
     }
 
     /// The running front, which knows the addresses.
@@ -133,7 +133,7 @@ impl Server {
     /// How many servers the pools have; a server in several pools counts once.
     #[must_use]
     pub fn servers(&self) -> usize {
-        self.hall.fleet.table().in_use().len()
+        self.shared.fleet.table().in_use().len()
     }
 
     /// Puts other pools and routes in force, and reads the files of TLS again, or leaves everything as it is.
@@ -143,10 +143,10 @@ impl Server {
     /// A sentence that names the server that cannot be found, or the file that cannot be used.
     pub fn reload(&self, layout: &Layout) -> Result<(), String> {
         let renew = self.running.read_certificates().map_err(|error| error.to_string())?;
-        self.hall.fleet.load(layout)?;
+        self.shared.fleet.load(layout)?;
         // Nothing can fail from here on.
         renew();
-        self.hall.tell_retry();
+        self.shared.tell_retry();
         Ok(())
     }
 
@@ -154,15 +154,15 @@ impl Server {
     /// than `drain` are cut.
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
-        let stopped = self.running.stop(drain, || self.hall.line.close());
+        let stopped = self.running.stop(drain, || self.shared.line.close());
         self.namer.stop();
         self.prober.stop();
         stopped
     }
 }
 
-fn furnish(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io::Result<Hall> {
-    Ok(Hall {
+fn make_shared(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io::Result<CacheShared> {
+    Ok(CacheShared {
         fleet: Arc::new(fleet),
         line: Line::new(options.line_requests_max, options.memory_limit),
         clock: prepared.meter.clock(),
@@ -179,39 +179,43 @@ fn furnish(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io::Re
 }
 
 /// Starts the threads: network threads that pass requests to workers, or that route them themselves.
-fn serve(options: &Options, prepared: Prepared<Mail>, hall: &Arc<Hall>) -> io::Result<Running<Mail>> {
-    let routes = |address: SocketAddr| web::routes(hall, address.ip().is_loopback());
+fn serve(
+    options: &Options,
+    prepared: Prepared<Mail>,
+    shared: &Arc<CacheShared>,
+) -> io::Result<Running<Mail>> {
+    let routes = |address: SocketAddr| web::routes(shared, address.ip().is_loopback());
     let Some(workers) = options.workers else {
-        let tier = |thread| CacheTier::new(Arc::clone(hall), Pipelined::new(thread, Arc::clone(hall)));
-        return prepared.start(Vec::new(), tier, gauges(hall), routes);
+        let tier = |thread| CacheTier::new(Arc::clone(shared), Pipelined::new(thread, Arc::clone(shared)));
+        return prepared.start(Vec::new(), tier, gauges(shared), routes);
     };
     let workers = start_workers(workers, |number| {
-        let worker = Worker::new(number, Arc::clone(hall));
+        let worker = Worker::new(number, Arc::clone(shared));
         move || worker.run()
     })?;
-    let tier = |thread| CacheTier::new(Arc::clone(hall), Queued::new(thread, Arc::clone(hall)));
-    prepared.start(workers, tier, gauges(hall), routes)
+    let tier = |thread| CacheTier::new(Arc::clone(shared), Queued::new(thread, Arc::clone(shared)));
+    prepared.start(workers, tier, gauges(shared), routes)
 }
 
 /// The gauges of every window: what waits, who is connected, and what each server was sent so far.
-fn gauges(hall: &Arc<Hall>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
-    let hall = Arc::clone(hall);
+fn gauges(shared: &Arc<CacheShared>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
+    let shared = Arc::clone(shared);
     // Names of gauges live as long as the program; there are as many as servers, made once.
     let leak = |name: String| -> &'static str { Box::leak(name.into_boxed_str()) };
     // A record's columns stay the same for its life: servers of later configurations have none.
-    let servers = hall.fleet.table().servers.clone();
+    let servers = shared.fleet.table().servers.clone();
     let names: Vec<_> = (1..=servers.len())
         .map(|number| [leak(format!("server_{number}_requests")), leak(format!("server_{number}_keys"))])
         .collect();
     move || {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut gauges = vec![
-            ("line_requests", hall.line.len() as u64),
-            ("connections", hall.gate.connections() as u64),
-            ("servers_live", hall.fleet.table().live() as u64),
-            ("get_misses", load(&hall.fleet.misses)),
-            ("worker_read_us", load(&hall.reads.waited_ns) / 1000),
-            ("worker_reads", load(&hall.reads.calls)),
+            ("line_requests", shared.line.len() as u64),
+            ("connections", shared.gate.connections() as u64),
+            ("servers_live", shared.fleet.table().live() as u64),
+            ("get_misses", load(&shared.fleet.misses)),
+            ("worker_read_us", load(&shared.reads.waited_ns) / 1000),
+            ("worker_reads", load(&shared.reads.calls)),
         ];
         for ([requests, keys], server) in names.iter().zip(&servers) {
             let counts = &server.counts;
@@ -275,7 +279,7 @@ mod tests {
     #[test]
     fn a_request_that_waits_is_tried_again_though_its_thread_hears_of_nothing() {
         let server = start();
-        let claims = &server.hall.fleet.claims;
+        let claims = &server.shared.fleet.claims;
         let held: Vec<_> = (0..8192).filter_map(|place| claims.claim(place, 9, true, 0)).collect();
         let mut waiting = client(&server, b"set k 0 0 1\r\nx\r\n");
         let mut other = client(&server, b"mn\r\n");

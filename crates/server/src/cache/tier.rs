@@ -18,11 +18,11 @@ use super::client::Client;
 use super::client_limit::TOO_MANY;
 use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{Asker, Engine};
-use super::hall::{Card, Hall, Mail};
 use super::kind;
 use super::limits::{FINISHED_KEPT, LATER_PATIENCE, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX};
 use super::moderation::Moderation;
 use super::router::{Asked, Finished};
+use super::shared::{CacheShared, ClientInfo, Mail};
 use crate::front::connections::Connections;
 use crate::front::gate::Refused;
 use crate::front::peer::{Life, Peer};
@@ -35,7 +35,7 @@ const BINARY: u8 = 0x80;
 
 /// The cache tier's part of a network thread.
 pub struct CacheTier<E> {
-    hall: Arc<Hall>,
+    shared: Arc<CacheShared>,
     engine: E,
     recorder: Recorder,
     /// Clients whose next request could not be taken yet.
@@ -54,7 +54,7 @@ impl<E: Engine> Tier for CacheTier<E> {
 
     fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Client {
         self.engine.enter(Asker { slot, number: peer.number });
-        let limit = self.hall.client_limits.of(origin, peer.connected_ns);
+        let limit = self.shared.client_limits.of(origin, peer.connected_ns);
         Client::new(peer, limit)
     }
 
@@ -87,7 +87,7 @@ impl<E: Engine> Tier for CacheTier<E> {
             Mail::Retry => {}
             Mail::List { after, most, answer } => {
                 // Fails if the one that asked has gone.
-                let _ = answer.send(self.cards(after, most, connections));
+                let _ = answer.send(self.clients(after, most, connections));
             }
             Mail::Close { id, answer } => {
                 let _ = answer.send(self.close(id, connections));
@@ -102,7 +102,7 @@ impl<E: Engine> Tier for CacheTier<E> {
     fn take(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> usize {
         let mut at = 0;
         let requests_max = client.peer.requests + REQUESTS_AT_ONCE_MAX as u64;
-        self.engine.begin(self.hall.clock.now());
+        self.engine.begin(self.shared.clock.now());
         while at < input.len() && client.peer.requests < requests_max && self.asks_on(slot, client) {
             let swallowed = client.swallow.min(input.len() - at);
             client.swallow -= swallowed;
@@ -146,7 +146,7 @@ impl<E: Engine> Tier for CacheTier<E> {
         answers.written(slot, written);
         if answers.held_for(slot) > OUTPUT_BYTES_MAX {
             client.peer.life = Life::Over;
-            self.hall.cut.fetch_add(1, Ordering::Relaxed);
+            self.shared.cut.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -176,10 +176,10 @@ impl<E: Engine> Tier for CacheTier<E> {
 impl<E: Engine> CacheTier<E> {
     /// The tier of a network thread with this engine.
     #[must_use]
-    pub fn new(hall: Arc<Hall>, engine: E) -> Self {
+    pub fn new(shared: Arc<CacheShared>, engine: E) -> Self {
         Self {
-            recorder: hall.meter.recorder(),
-            hall,
+            recorder: shared.meter.recorder(),
+            shared,
             engine,
             later: Vec::new(),
             cork: Cork::default(),
@@ -206,7 +206,7 @@ impl<E: Engine> CacheTier<E> {
         if client.peer.requests == 0 && input.first() == Some(&BINARY) {
             return Some(self.hang_up(asker, client, b"", input.len()));
         }
-        match decode(input, &self.hall.limits) {
+        match decode(input, &self.shared.limits) {
             Decoded::Request(request, end) if self.asks_too_much(client, &request) => {
                 Some(self.refuse(asker, &request, end))
             }
@@ -251,9 +251,9 @@ impl<E: Engine> CacheTier<E> {
     /// Returns whether a request exceeds its client's limit, and counts it as refused then.
     fn asks_too_much(&self, client: &Client, request: &Request) -> bool {
         let Some(limit) = client.limit.as_ref().filter(|_| request.verb != Verb::Quit) else { return false };
-        let is_too_much = limit.is_exhausted(self.hall.clock.now());
+        let is_too_much = limit.is_exhausted(self.shared.clock.now());
         if is_too_much {
-            self.hall.client_limits.note_refused();
+            self.shared.client_limits.note_refused();
         }
         is_too_much
     }
@@ -269,7 +269,7 @@ impl<E: Engine> CacheTier<E> {
     /// get counts.
     fn take_from_limit(&self, client: &Client, request: &Request) {
         if let Some(limit) = &client.limit {
-            limit.take(u64::from(request.keys).max(1), self.hall.clock.now());
+            limit.take(u64::from(request.keys).max(1), self.shared.clock.now());
         }
     }
 
@@ -297,19 +297,19 @@ impl<E: Engine> CacheTier<E> {
     }
 
     /// The next clients by number. At most as many as were asked for, since for each the system is asked for its peer.
-    fn cards(&self, after: u64, most: usize, connections: &Connections<Self>) -> Vec<Card> {
+    fn clients(&self, after: u64, most: usize, connections: &Connections<Self>) -> Vec<ClientInfo> {
         let mut found: Vec<_> = connections.iter().filter(|(_, client)| client.peer.number > after).collect();
         found.sort_unstable_by_key(|(_, client)| client.peer.number);
         found.truncate(most);
         let answers = self.engine.answers();
-        let card = |(slot, client): (usize, &Client)| Card {
+        let info = |(slot, client): (usize, &Client)| ClientInfo {
             id: client.peer.number,
             peer: client.peer.name(),
             connected_ns: client.peer.connected_ns,
             requests: client.peer.requests,
             held_bytes: client.peer.input_bytes() + answers.all_held_for(slot),
         };
-        found.into_iter().map(card).collect()
+        found.into_iter().map(info).collect()
     }
 
     /// Closes a client's connection. Returns false if the client is not on this thread.
@@ -322,7 +322,7 @@ impl<E: Engine> CacheTier<E> {
 
     /// Cuts the clients that hold most, until all together hold no more memory than they may.
     fn cut(&mut self, connections: &mut Connections<Self>) {
-        while self.engine.answers().held() + connections.input_bytes() > self.hall.memory_per_thread {
+        while self.engine.answers().held() + connections.input_bytes() > self.shared.memory_per_thread {
             let answers = self.engine.answers();
             let held =
                 |(slot, client): &(usize, &Client)| client.peer.input_bytes() + answers.all_held_for(*slot);
@@ -332,7 +332,7 @@ impl<E: Engine> CacheTier<E> {
     }
 
     fn cut_one(&mut self, slot: usize, connections: &mut Connections<Self>) {
-        self.hall.cut.fetch_add(1, Ordering::Relaxed);
+        self.shared.cut.fetch_add(1, Ordering::Relaxed);
         connections.remove(self, slot);
     }
 
@@ -341,7 +341,7 @@ impl<E: Engine> CacheTier<E> {
         if self.engine.finished().is_empty() {
             return;
         }
-        let replied = self.hall.clock.stamp();
+        let replied = self.shared.clock.stamp();
         for mut done in self.engine.finished().drain(..) {
             let mut client = done.slot.and_then(|slot| connections.get_mut(slot));
             if let Some(client) = client.as_mut().filter(|client| client.held_since_ns.is_some()) {
@@ -357,7 +357,7 @@ impl<E: Engine> CacheTier<E> {
                 counted: done.server_reads,
                 ..Noted::new(done.kind, done.ending, done.stamps)
             };
-            if let Some(slow) = &self.hall.slow {
+            if let Some(slow) = &self.shared.slow {
                 tell_slow(slow, client.as_deref(), &noted);
             }
             self.recorder.note(noted);

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::api;
 use super::desk;
 use super::explain::{Explanation, explain};
-use super::hall::Hall;
+use super::shared::CacheShared;
 use super::standing::Wish;
 use crate::http::metrics::page;
 use crate::http::{self, Body, LastWindows, Problem, Query};
@@ -28,14 +28,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 ///
 /// `is_local`: only this machine can ask, so a request for another host name was sent by a foreign web page. Health and
 /// figures for Prometheus are answered for any name: they are the same for everybody, and monitoring uses names of its own.
-pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
-    let (for_ready, for_figures, meter) = (Arc::clone(hall), Arc::clone(hall), Arc::clone(&hall.meter));
+pub fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
+    let (for_ready, for_figures, meter) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(&shared.meter));
     Routes::new()
         .route("/healthz", get(http::alive))
         .route("/readyz", get(async move || ready(&for_ready).await))
         .route("/metrics", get(async move || page(router::page(&for_figures))))
         .merge(
-            json_routes(hall)
+            json_routes(shared)
                 .route(
                     "/v1/windows",
                     get(async move |Query(wanted): Query<LastWindows>| http::windows_of(&meter, &wanted)),
@@ -45,28 +45,31 @@ pub fn routes(hall: &Arc<Hall>, is_local: bool) -> Routes {
                     Ok::<_, Problem>(next.run(request).await)
                 })),
         )
-        .merge(api::routes(hall, is_local))
+        .merge(api::routes(shared, is_local))
         .method_not_allowed_fallback(async || http::no_such_method())
         .layer(from_fn(http::refuse_queries))
 }
 
 /// Servers, pools and routes.
-fn json_routes(hall: &Arc<Hall>) -> Routes {
+fn json_routes(shared: &Arc<CacheShared>) -> Routes {
     Routes::new()
-        .route("/v1/servers", get(async |State(hall): Shared| servers(&hall)))
+        .route("/v1/servers", get(async |State(shared): Shared| servers(&shared)))
         .route("/v1/servers/state", post(set_state))
-        .route("/v1/pools", get(async |State(hall): Shared| named("pools", desk::pools(&hall.fleet.table()))))
+        .route(
+            "/v1/pools",
+            get(async |State(shared): Shared| named("pools", desk::pools(&shared.fleet.table()))),
+        )
         .route(
             "/v1/routes",
-            get(async |State(hall): Shared| named("routes", desk::routes(&hall.fleet.table()))),
+            get(async |State(shared): Shared| named("routes", desk::routes(&shared.fleet.table()))),
         )
         .route("/v1/routes/explain", get(explain_key))
         .route("/v1/log-level", get(http::log::tell).post(http::log::set))
-        .with_state(Arc::clone(hall))
+        .with_state(Arc::clone(shared))
 }
 
-fn servers(hall: &Hall) -> Json<Value> {
-    named("servers", desk::servers(&hall.fleet.table()))
+fn servers(shared: &CacheShared) -> Json<Value> {
+    named("servers", desk::servers(&shared.fleet.table()))
 }
 
 /// A list under its name.
@@ -75,7 +78,7 @@ fn named(name: &str, list: impl Serialize) -> Json<Value> {
 }
 
 /// The state of every handler.
-type Shared = State<Arc<Hall>>;
+type Shared = State<Arc<CacheShared>>;
 
 /// The key to explain, and the command for it.
 #[derive(Deserialize)]
@@ -91,8 +94,11 @@ fn get_command() -> String {
 }
 
 /// `GET /v1/routes/explain?key=…&command=…`.
-async fn explain_key(State(hall): Shared, Query(asked): Query<Asked>) -> Result<Json<Explanation>, Problem> {
-    let explained = explain(&hall.fleet.table(), &asked.command, &asked.key);
+async fn explain_key(
+    State(shared): Shared,
+    Query(asked): Query<Asked>,
+) -> Result<Json<Explanation>, Problem> {
+    let explained = explain(&shared.fleet.table(), &asked.command, &asked.key);
     explained.map(Json).map_err(|error| Problem::bad_request(&error))
 }
 
@@ -105,19 +111,19 @@ struct Wished {
 }
 
 /// Answers `POST /v1/servers/state`. The body is JSON, which a page of another site cannot send unasked.
-async fn set_state(State(hall): Shared, Body(wished): Body<Wished>) -> Result<Json<Value>, Problem> {
+async fn set_state(State(shared): Shared, Body(wished): Body<Wished>) -> Result<Json<Value>, Problem> {
     let wish: Wish =
         wished.state.parse().map_err(|error: String| Problem::bad_request(&format!("state: {error}")))?;
-    desk::wish(&hall.fleet, &wished.server, wish).map_err(|error| Problem::not_found(&error))?;
+    desk::wish(&shared.fleet, &wished.server, wish).map_err(|error| Problem::not_found(&error))?;
     tracing::info!(server = wished.server, state = wished.state, "server's state was set");
-    hall.tell_retry();
-    Ok(servers(&hall))
+    shared.tell_retry();
+    Ok(servers(&shared))
 }
 
 /// Answers whether there is a server to ask. A tier that has just started waits until that is known.
-async fn ready(hall: &Hall) -> (StatusCode, String) {
-    while hall.is_ready().is_none() {
+async fn ready(shared: &CacheShared) -> (StatusCode, String) {
+    while shared.is_ready().is_none() {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    http::readiness(hall.trouble())
+    http::readiness(shared.trouble())
 }

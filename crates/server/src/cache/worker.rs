@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::backend::Dialed;
-use super::hall::{Hall, Mail};
 use super::identity;
 use super::limits;
 use super::line::Parcel;
@@ -16,6 +15,7 @@ use super::link;
 use super::patience::Patience;
 use super::pipelined::{LATE, UNENDING};
 use super::router::{Asked, Router};
+use super::shared::{CacheShared, Mail};
 
 /// The only client that a worker's router knows.
 const CLIENT: usize = 0;
@@ -40,7 +40,7 @@ struct Link {
 
 /// One worker of `--workers N`.
 pub struct Worker {
-    hall: Arc<Hall>,
+    shared: Arc<CacheShared>,
     router: Router,
     links: Vec<Option<Link>>,
     inputs: Vec<Vec<u8>>,
@@ -50,22 +50,22 @@ pub struct Worker {
 impl Worker {
     /// A worker with this number.
     #[must_use]
-    pub fn new(number: usize, hall: Arc<Hall>) -> Self {
-        let mut router = Router::new(Arc::clone(&hall.fleet), number as u16);
+    pub fn new(number: usize, shared: Arc<CacheShared>) -> Self {
+        let mut router = Router::new(Arc::clone(&shared.fleet), number as u16);
         router.enter(CLIENT, 0);
         router.rest();
         let (links, inputs) = (Vec::new(), Vec::new());
-        Self { hall, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
+        Self { shared, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
     }
 
     /// Takes requests from the line until it is closed.
     pub fn run(mut self) {
-        let hall = Arc::clone(&self.hall);
-        while let Some(mut parcel) = hall.line.take() {
-            parcel.stamps.dequeued = hall.clock.stamp();
+        let shared = Arc::clone(&self.shared);
+        while let Some(mut parcel) = shared.line.take() {
+            parcel.stamps.dequeued = shared.clock.stamp();
             self.execute(&mut parcel);
             self.router.rest();
-            hall.mailboxes[parcel.thread].post(Mail::Answered(parcel));
+            shared.mailboxes[parcel.thread].post(Mail::Answered(parcel));
         }
     }
 
@@ -79,7 +79,7 @@ impl Worker {
                     self.lose(server, &error);
                 }
             }
-            self.router.stamp_sent(self.hall.clock.stamp());
+            self.router.stamp_sent(self.shared.clock.stamp());
             for server in 0..self.links.len() {
                 while self.router.expected(server) > 0 && self.router.unsent(server).is_empty() {
                     self.receive(server);
@@ -97,7 +97,7 @@ impl Worker {
             self.router.let_go(server);
         }
         if std::mem::take(&mut self.router.claim_released) {
-            self.hall.tell_retry();
+            self.shared.tell_retry();
         }
         // The stamps of the line are in the parcel already; those between come from the router.
         for done in self.router.finished.drain(..) {
@@ -132,7 +132,7 @@ impl Worker {
         let Parcel { request, bytes, stamps, .. } = parcel;
         loop {
             self.take_up();
-            self.router.now = self.hall.clock.now();
+            self.router.now = self.shared.clock.now();
             let asked = if parcel.is_too_large {
                 self.router.refuse_too_large(CLIENT, request, bytes, stamps.received)
             } else {
@@ -141,7 +141,7 @@ impl Worker {
             if asked != Asked::Later {
                 return;
             }
-            self.hall.line.wait_for_claim();
+            self.shared.line.wait_for_claim();
         }
     }
 
@@ -187,7 +187,7 @@ impl Worker {
             if its.health.has_run()
                 && let Some(run) = identity::ask(&mut dialed)?
             {
-                identity::meet(&self.hall.fleet, its, run);
+                identity::meet(&self.shared.fleet, its, run);
             }
             self.links[server] = Some(Link { dialed, lost_before, moves, patience });
             self.inputs[server].clear();
@@ -214,9 +214,9 @@ impl Worker {
             None => Err(ErrorKind::NotConnected.into()),
         };
         let waited = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.hall.reads.waited_ns.fetch_add(waited, Ordering::Relaxed);
-        self.hall.reads.calls.fetch_add(1, Ordering::Relaxed);
-        self.router.now = self.hall.clock.now();
+        self.shared.reads.waited_ns.fetch_add(waited, Ordering::Relaxed);
+        self.shared.reads.calls.fetch_add(1, Ordering::Relaxed);
+        self.router.now = self.shared.clock.now();
         match read {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(n) if n > 0 => {

@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Head, Kind, Page, Single, entrance, process, requests};
 use crate::cache::desk;
 use crate::cache::fleet::Server;
-use crate::cache::hall::Hall;
 use crate::cache::pool::Pool;
+use crate::cache::shared::CacheShared;
 use crate::cache::table::Table;
 
 fn count(value: &AtomicU64) -> f64 {
     value.load(Ordering::Relaxed) as f64
 }
 
-static SINGLES: [Single<Hall>; 12] = [
+static SINGLES: [Single<CacheShared>; 12] = [
     Single {
         head: Head::plain(
             "posthaste_connections",
             Kind::Gauge,
             "Clients that are connected, but for those of HTTP.",
         ),
-        read: |hall| Some(hall.gate.connections_from_outside() as f64),
+        read: |shared| Some(shared.gate.connections_from_outside() as f64),
     },
     Single {
         head: Head::plain(
@@ -28,11 +28,11 @@ static SINGLES: [Single<Hall>; 12] = [
             Kind::Gauge,
             "Most clients (--max-clients); more are refused.",
         ),
-        read: |hall| Some(hall.gate.connections_max() as f64),
+        read: |shared| Some(shared.gate.connections_max() as f64),
     },
     Single {
         head: Head::plain("posthaste_connections_total", Kind::Counter, "Clients that ever connected."),
-        read: |hall| Some(hall.gate.accepted() as f64),
+        read: |shared| Some(shared.gate.accepted() as f64),
     },
     Single {
         head: Head::plain(
@@ -40,7 +40,7 @@ static SINGLES: [Single<Hall>; 12] = [
             Kind::Counter,
             "Clients cut for the memory they held.",
         ),
-        read: |hall| Some(count(&hall.cut)),
+        read: |shared| Some(count(&shared.cut)),
     },
     Single {
         head: Head::plain(
@@ -48,7 +48,7 @@ static SINGLES: [Single<Hall>; 12] = [
             Kind::Gauge,
             "Requests that wait for a worker; 0 without workers.",
         ),
-        read: |hall| Some(hall.line.len() as f64),
+        read: |shared| Some(shared.line.len() as f64),
     },
     Single {
         head: Head::plain(
@@ -56,7 +56,7 @@ static SINGLES: [Single<Hall>; 12] = [
             Kind::Gauge,
             "Most requests that may wait for a worker (--line-limit); more are refused.",
         ),
-        read: |hall| Some(hall.line.requests_max() as f64),
+        read: |shared| Some(shared.line.requests_max() as f64),
     },
     Single {
         head: Head::plain(
@@ -64,7 +64,7 @@ static SINGLES: [Single<Hall>; 12] = [
             Kind::Gauge,
             "1 while a server takes part and answers, as /readyz says.",
         ),
-        read: |hall| Some(f64::from(u8::from(hall.is_ready() == Some(true)))),
+        read: |shared| Some(f64::from(u8::from(shared.is_ready() == Some(true)))),
     },
     Single {
         head: Head::plain(
@@ -72,7 +72,7 @@ static SINGLES: [Single<Hall>; 12] = [
             Kind::Counter,
             "Requests that took longer than --slow; absent without it.",
         ),
-        read: |hall| hall.slow.as_ref().map(|slow| slow.count() as f64),
+        read: |shared| shared.slow.as_ref().map(|slow| slow.count() as f64),
     },
     Single {
         head: Head::plain(
@@ -80,19 +80,19 @@ static SINGLES: [Single<Hall>; 12] = [
             Kind::Counter,
             "Requests refused because their address has its limit (--client-limit); absent without it.",
         ),
-        read: |hall| hall.client_limits.refused().map(|count| count as f64),
+        read: |shared| shared.client_limits.refused().map(|count| count as f64),
     },
     Single {
         head: Head::plain("posthaste_servers", Kind::Gauge, "Servers."),
-        read: |hall| Some(hall.fleet.table().in_use().len() as f64),
+        read: |shared| Some(shared.fleet.table().in_use().len() as f64),
     },
     Single {
         head: Head::plain("posthaste_servers_live", Kind::Gauge, "Servers that take part."),
-        read: |hall| Some(hall.fleet.table().live() as f64),
+        read: |shared| Some(shared.fleet.table().live() as f64),
     },
     Single {
         head: Head::plain("posthaste_get_misses_total", Kind::Counter, "Keys asked for and not found."),
-        read: |hall| Some(count(&hall.fleet.misses)),
+        read: |shared| Some(count(&shared.fleet.misses)),
     },
 ];
 
@@ -240,13 +240,13 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
 
 /// Returns the whole page.
 #[must_use]
-pub fn page(hall: &Hall) -> Page {
+pub fn page(shared: &CacheShared) -> Page {
     let mut page = Page::default();
-    process::write(&mut page, &hall.clock);
-    page.singles(&SINGLES, hall);
-    entrance::write(&mut page, &hall.gate, None);
-    requests::write(&mut page, &hall.meter);
-    let table = hall.fleet.table();
+    process::write(&mut page, &shared.clock);
+    page.singles(&SINGLES, shared);
+    entrance::write(&mut page, &shared.gate, None);
+    requests::write(&mut page, &shared.meter);
+    let table = shared.fleet.table();
     for PerServer { head, read } in &PER_SERVER {
         page.head(head);
         for server in table.in_use().iter().map(|slot| &table.servers[*slot]) {

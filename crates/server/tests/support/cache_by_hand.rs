@@ -12,12 +12,12 @@ use mio::{Events, Poll};
 use posthaste_measure::{Clock, Meter, Scheme};
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::hall::Hall;
 use posthaste_server::cache::kind;
 use posthaste_server::cache::layout::Layout;
 use posthaste_server::cache::line::Line;
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::pipelined::Pipelined;
+use posthaste_server::cache::shared::CacheShared;
 use posthaste_server::cache::tier::CacheTier;
 use posthaste_server::cache::worker::Reads;
 use posthaste_server::front::accept::Socket;
@@ -34,7 +34,7 @@ const CLIENTS: usize = 16;
 
 /// A network thread of a cache tier.
 pub(crate) struct Thread {
-    pub(crate) hall: Arc<Hall>,
+    pub(crate) shared: Arc<CacheShared>,
     network: Network<CacheTier<Pipelined>>,
     events: Events,
 }
@@ -53,7 +53,7 @@ impl Thread {
         for server in &fleet.table().servers {
             server.dialect.note(b"VERSION 1.6.18\r\n");
         }
-        let hall = Arc::new(Hall {
+        let shared = Arc::new(CacheShared {
             fleet,
             line: Line::new(0, 0),
             meter: Meter::new(Scheme::tier(kind::NAMES, None), Duration::from_secs(1), clock, None),
@@ -67,10 +67,10 @@ impl Thread {
             cut: AtomicU64::new(0),
             slow: None,
         });
-        let tier = CacheTier::new(Arc::clone(&hall), Pipelined::new(0, Arc::clone(&hall)));
+        let tier = CacheTier::new(Arc::clone(&shared), Pipelined::new(0, Arc::clone(&shared)));
         let setup = ThreadSetup { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
         let network = Network::new(setup, tier).expect("nothing to register");
-        Self { hall, network, events: Events::with_capacity(64) }
+        Self { shared, network, events: Events::with_capacity(64) }
     }
 
     /// Connects a client, whose reads and writes do not wait.
@@ -78,8 +78,8 @@ impl Thread {
         let (ours, theirs) = UnixStream::pair().expect("two sockets");
         [&ours, &theirs].into_iter().for_each(|end| end.set_nonblocking(true).expect("a setting"));
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
-        let Ok(arrival) = self.hall.gate.admit(socket) else { panic!("there is room") };
-        assert!(self.hall.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
+        let Ok(arrival) = self.shared.gate.admit(socket) else { panic!("there is room") };
+        assert!(self.shared.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
         ours
     }
 

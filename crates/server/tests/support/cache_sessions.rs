@@ -138,7 +138,7 @@ impl World {
 
     /// Waits until all clients, which have closed their ends, are gone.
     fn begin_anew(&mut self) {
-        let gate = std::sync::Arc::clone(&self.thread.hall.gate);
+        let gate = std::sync::Arc::clone(&self.thread.shared.gate);
         for _ in 0..TURNS {
             self.turn();
             self.servers.iter_mut().for_each(|server| {

@@ -87,7 +87,7 @@ impl Serves for Thread {
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>> {
-        let conversation = converse(theirs, HERE, http_routes(&self.hall, true), stopped);
+        let conversation = converse(theirs, HERE, http_routes(&self.shared, true), stopped);
         Box::pin(async { drop(conversation.await) })
     }
 

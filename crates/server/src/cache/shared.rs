@@ -34,7 +34,7 @@ pub enum Mail {
         /// Most clients to describe.
         most: usize,
         /// Where to answer.
-        answer: oneshot::Sender<Vec<Card>>,
+        answer: oneshot::Sender<Vec<ClientInfo>>,
     },
     /// Close the connection of this client.
     Close {
@@ -47,7 +47,7 @@ pub enum Mail {
 
 /// One client, as shown to operators.
 #[derive(Debug)]
-pub struct Card {
+pub struct ClientInfo {
     /// The client's number, from 1.
     pub id: u64,
     /// The client's address.
@@ -61,7 +61,7 @@ pub struct Card {
 }
 
 /// What all threads share, made once at the start.
-pub struct Hall {
+pub struct CacheShared {
     /// Servers and routes.
     pub fleet: Arc<Fleet>,
     /// Where requests wait for workers, in that mode.
@@ -89,21 +89,21 @@ pub struct Hall {
 }
 
 /// A guard that has writes wait as long as it lives.
-pub struct Pause<'a>(&'a Hall);
+pub struct WritePause<'a>(&'a CacheShared);
 
-impl Drop for Pause<'_> {
+impl Drop for WritePause<'_> {
     fn drop(&mut self) {
         self.0.fleet.pauses.fetch_sub(1, Ordering::AcqRel);
         self.0.tell_retry();
     }
 }
 
-impl Hall {
+impl CacheShared {
     /// Has writes wait that have not begun. Drop the guard soon: their clients wait too.
     #[must_use]
-    pub fn pause_writes(&self) -> Pause<'_> {
+    pub fn pause_writes(&self) -> WritePause<'_> {
         self.fleet.pauses.fetch_add(1, Ordering::AcqRel);
-        Pause(self)
+        WritePause(self)
     }
 
     /// Tells all threads to look again ([`Mail::Retry`]).
