@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
             }
             for pool in &layout.pools {
                 assert!(
-                    !pool.seats.is_empty()
+                    !pool.members.is_empty()
                         && pool.fallbacks.iter().all(|other| other.pool < layout.pools.len())
                 );
                 assert!(pool.source.is_none_or(|source| source.pool() < layout.pools.len()));

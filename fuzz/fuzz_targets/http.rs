@@ -16,7 +16,7 @@ use by_hand::Tier;
 use cache_by_hand::Thread;
 use libfuzzer_sys::fuzz_target;
 use posthaste_measure::Clock;
-use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::rules::Rules;
 use tokio::runtime::Runtime;
 
@@ -40,8 +40,8 @@ fuzz_target!(|data: &[u8]| {
     let asks_for_heads = pieces.concat().windows(4).any(|four| four == b"HEAD");
     TIER.with_borrow_mut(|(runtime, tier)| {
         let heard = if is_cache {
-            let seats = ["10.0.0.1:11211", "10.0.0.2:11211"].map(Seat::of).to_vec();
-            let mut thread = Thread::new(&Layout::of_one_pool(seats, Rules::default()), Clock::start());
+            let members = ["10.0.0.1:11211", "10.0.0.2:11211"].map(MemberPlan::of).to_vec();
+            let mut thread = Thread::new(&Layout::of_one_pool(members, Rules::default()), Clock::start());
             let _client = thread.connect();
             pages::ask(runtime, &mut thread, &pieces)
         } else {

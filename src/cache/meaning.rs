@@ -8,7 +8,7 @@ use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{PoolPlan, Seat, Source, Verbs};
+use posthaste_server::cache::layout::{MemberPlan, PoolPlan, Source, Verbs};
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{GetErrors, ReadRepair, Rules, Writes};
@@ -47,12 +47,12 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
 
 /// Describes where the keys of a pool are, on which servers, and how long these are waited for.
 fn pool(pool: &PoolPlan, directory: &Directory) -> Result<String, Misuse> {
-    let mut text = format!("pool {}: {}\n", pool.name, placing(&pool.rules, pool.seats.len()));
+    let mut text = format!("pool {}: {}\n", pool.name, placing(&pool.rules, pool.members.len()));
     if pool.rules.get_errors == GetErrors::Missed {
         text += "  a get whose server does not answer is a miss\n";
     }
-    for seat in &pool.seats {
-        text += &self::seat(seat, directory).map_err(Misuse)?;
+    for member in &pool.members {
+        text += &self::member(member, directory).map_err(Misuse)?;
     }
     if pool.patience != Patience::default() {
         let Patience { connect, answer, depth } = pool.patience;
@@ -83,24 +83,24 @@ fn placing(rules: &Rules, servers: usize) -> String {
 }
 
 /// Describes a server of a pool.
-fn seat(seat: &Seat, directory: &Directory) -> Result<String, String> {
-    let backend = Backend::parse_by(&seat.address, directory)?;
+fn member(member: &MemberPlan, directory: &Directory) -> Result<String, String> {
+    let backend = Backend::parse_by(&member.address, directory)?;
     let mut text = format!("  server {}", backend.name);
     // The address, if it differs from what was written.
     let address = backend.address()?.to_string();
     if backend.name != address {
         text += &format!(" at {address}");
     }
-    if let Some(name) = &seat.name {
+    if let Some(name) = &member.name {
         text += &format!(", its keys placed by the name {name}");
     }
-    if let Some(weight) = seat.weight {
+    if let Some(weight) = member.weight {
         text += &format!(", weight {weight}");
     }
-    if let Some(group) = &seat.group {
+    if let Some(group) = &member.group {
         text += &format!(", of {group}");
     }
-    if let Some(zone) = &seat.zone {
+    if let Some(zone) = &member.zone {
         text += &format!(", zone {zone}");
     }
     Ok(text + "\n")

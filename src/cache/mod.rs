@@ -11,7 +11,7 @@ use posthaste_measure::RunInfo;
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::fleet::Beliefs;
-use posthaste_server::cache::layout::{Layout, REQUEST_TIMEOUTS, Seat, Settings};
+use posthaste_server::cache::layout::{Layout, MemberPlan, REQUEST_TIMEOUTS, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
@@ -110,18 +110,18 @@ fn file(flags: &CacheFlags) -> Option<&PathBuf> {
 
 /// Returns servers, pools and routes from the flags and the file.
 pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
-    let seats = seats(&flags.server)?;
+    let members = members(&flags.server)?;
     let rules = rules(flags)?;
     let mut layout = match file(flags).zip(flags.text.as_deref()) {
         Some((path, text)) => {
             // A check should report a server name that cannot be resolved; a starting tier can do without it.
             let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
             let defaults = Defaults { rules, patience: patience(flags), directory: directory(flags) };
-            pools::layout(text, seats, &defaults, names)
+            pools::layout(text, members, &defaults, names)
                 .map_err(|wrong| wrong.with_line(path.display(), text))?
         }
-        None if seats.is_empty() => Layout::default(),
-        None => Layout::of_one_pool(seats, rules).with_patience(patience(flags)),
+        None if members.is_empty() => Layout::default(),
+        None => Layout::of_one_pool(members, rules).with_patience(patience(flags)),
     };
     let request_timeout = request_timeout(flags);
     layout.settings =
@@ -145,8 +145,8 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
 
 /// Counts the servers; one that is in several pools counts once.
 fn servers(layout: &Layout) -> Result<usize, String> {
-    let seats = layout.pools.iter().flat_map(|pool| &pool.seats);
-    let names = seats.map(|seat| Backend::named(&seat.address)).collect::<Result<HashSet<_>, _>>()?;
+    let members = layout.pools.iter().flat_map(|pool| &pool.members);
+    let names = members.map(|member| Backend::named(&member.address)).collect::<Result<HashSet<_>, _>>()?;
     Ok(names.len())
 }
 
@@ -171,13 +171,13 @@ fn request_timeout(flags: &CacheFlags) -> Duration {
 }
 
 /// Reads the servers of the flags, each of which must be named once.
-fn seats(servers: &[String]) -> Result<Vec<Seat>, String> {
+fn members(servers: &[String]) -> Result<Vec<MemberPlan>, String> {
     let mut names = HashSet::new();
-    let seat = |address: &String| match names.insert(Backend::named(address)?) {
-        true => Ok(Seat::of(address)),
+    let member = |address: &String| match names.insert(Backend::named(address)?) {
+        true => Ok(MemberPlan::of(address)),
         false => Err(format!("--server {address}: it is named twice; name each server once")),
     };
-    servers.iter().map(seat).collect()
+    servers.iter().map(member).collect()
 }
 
 /// Returns which servers are trusted over TLS.

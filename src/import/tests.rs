@@ -276,7 +276,7 @@ fn a_route_to_all_of_several_pools_is_no_pool_of_all_their_servers() {
     let (pool, layout, left_out) =
         taken("AllFastestRoute", r#"["PoolRoute|a", { "type": "PoolRoute", "pool": "b" }]"#);
     assert_eq!(
-        (pool.seats.len(), pool.rules.writes, pool.rules.answer.to_string()),
+        (pool.members.len(), pool.rules.writes, pool.rules.answer.to_string()),
         (2, Writes::Owner, "any".into())
     );
     let Some(Source::Below(below)) = pool.source else { panic!("{pool:?}") };
@@ -285,7 +285,11 @@ fn a_route_to_all_of_several_pools_is_no_pool_of_all_their_servers() {
     // A single server has every key, and so has every server of `Pool`.
     for children in [r#"["PoolRoute|one", "PoolRoute|other"]"#, "\"Pool|a\""] {
         let (pool, _, left_out) = taken("AllSyncRoute", children);
-        assert_eq!((pool.seats.len(), pool.rules.writes, left_out.len()), (2, Writes::All, 0), "{children}");
+        assert_eq!(
+            (pool.members.len(), pool.rules.writes, left_out.len()),
+            (2, Writes::All, 0),
+            "{children}"
+        );
     }
     // All of one pool is that pool.
     let (pool, ..) = taken("AllSyncRoute", r#"["PoolRoute|a"]"#);
@@ -317,7 +321,7 @@ fn deletions_to_all_pools_are_those_of_the_pool_that_has_the_rest() {
     let own = &layout.pools[layout.routes[0].pool];
     let names: Vec<&str> = own.deletes_to.iter().map(|pool| layout.pools[*pool].name.as_str()).collect();
     assert_eq!(
-        (own.seats[0].address.as_str(), names, layout.routes.len()),
+        (own.members[0].address.as_str(), names, layout.routes.len()),
         ("10.0.1.1:1", vec!["a", "c"], 1)
     );
     assert!(left_out[0].starts_with("AllSyncRoute for delete"), "{left_out:?}");

@@ -3,16 +3,16 @@
 //! What a pool does not say holds as `[cache]` or the flags say it. Pools are named in the file before or after they are
 //! mentioned; what mentions them is understood when all are known.
 
+mod members;
 mod names;
 mod plan;
 mod routes;
 mod rules;
-mod seats;
 #[cfg(test)]
 mod tests;
 
 use posthaste_server::cache::directory::Directory;
-use posthaste_server::cache::layout::{DEFAULT_POOL, Layout, PoolPlan, RoutePlan, Seat};
+use posthaste_server::cache::layout::{DEFAULT_POOL, Layout, MemberPlan, PoolPlan, RoutePlan};
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::Rules;
 
@@ -45,10 +45,10 @@ pub(crate) struct Defaults {
     pub(crate) directory: Directory,
 }
 
-/// Reads the pools and routes of a file's text. `seats` are the servers of the flags.
+/// Reads the pools and routes of a file's text. `members` are the servers of the flags.
 pub(crate) fn layout(
     text: &str,
-    seats: Vec<Seat>,
+    members: Vec<MemberPlan>,
     defaults: &Defaults,
     names: Names,
 ) -> Result<Layout, FileError> {
@@ -56,10 +56,10 @@ pub(crate) fn layout(
     let cache = file.get_ref().get("cache").and_then(|cache| cache.get_ref().as_table());
     let written_pools = cache.and_then(|cache| cache.get(POOLS));
     let written_routes = cache.and_then(|cache| cache.get(ROUTES));
-    let mut layout = if seats.is_empty() {
+    let mut layout = if members.is_empty() {
         Layout::default()
     } else {
-        Layout::of_one_pool(seats, defaults.rules.clone()).with_patience(defaults.patience)
+        Layout::of_one_pool(members, defaults.rules.clone()).with_patience(defaults.patience)
     };
     let tables = match written_pools {
         Some(pools) => named_tables(pools)?,

@@ -6,9 +6,9 @@ use posthaste_server::cache::layout::{Fallback, PoolPlan, Source};
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
 
+use super::members::members;
 use super::names::PoolNames;
 use super::rules::rules;
-use super::seats::seats;
 use super::{Defaults, Names, at_least_one};
 use crate::flags::some_time;
 use crate::placed::{Fields, FileError};
@@ -51,7 +51,7 @@ pub(super) fn plan(
 ) -> Result<PoolPlan, FileError> {
     let rules = rules(fields, &defaults.rules)?;
     let directory = (names == Names::Known).then_some(&defaults.directory);
-    let seats = seats(fields, &rules, directory)?;
+    let members = members(fields, &rules, directory)?;
     let fallbacks = fallbacks(fields, pools)?;
     let is_own = |pool: usize| pools.get(name) == Some(pool);
     if fallbacks.iter().any(|fallback| is_own(fallback.pool)) {
@@ -72,7 +72,7 @@ pub(super) fn plan(
     }
     let deletes_to = deletes_to.into_iter().map(|(pool, _)| pool).collect();
     let name = name.to_owned();
-    Ok(PoolPlan { name, seats, rules, fallbacks, failover_limit, source, deletes_to, patience })
+    Ok(PoolPlan { name, members, rules, fallbacks, failover_limit, source, deletes_to, patience })
 }
 
 /// The pools that stand in for this one, the gutter last.

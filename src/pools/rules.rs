@@ -1,7 +1,7 @@
 //! The rules of a pool: what its fields say, else the defaults, as far as these make sense together.
 
 use posthaste_server::cache::groups::Group;
-use posthaste_server::cache::layout::{Layout, PoolPlan, Seat, Source};
+use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, Source};
 use posthaste_server::cache::rules::{Answer, KeyPart, ReadRepair, Reads, Rules, Writes};
 
 use crate::placed::{Fields, FileError};
@@ -103,8 +103,8 @@ pub(super) fn check_answer(
 /// keys: there are some then that it has for both. None: nobody knows.
 fn holders(own: &PoolPlan, below: Option<&PoolPlan>) -> Option<usize> {
     let Some(below) = below else { return copies(own) };
-    let is_shared = |seat: &&Seat| below.seats.iter().any(|other| other.address == seat.address);
-    let shared = own.seats.iter().filter(is_shared).count();
+    let is_shared = |member: &&MemberPlan| below.members.iter().any(|other| other.address == member.address);
+    let shared = own.members.iter().filter(is_shared).count();
     let are_all_replicas = own.rules.writes == Writes::All && below.rules.writes == Writes::All;
     let counted_twice = if are_all_replicas { shared } else { shared.min(1) };
     Some(copies(own)? + copies(below)? - counted_twice)
@@ -114,8 +114,8 @@ fn holders(own: &PoolPlan, below: Option<&PoolPlan>) -> Option<usize> {
 fn copies(plan: &PoolPlan) -> Option<usize> {
     match plan.rules.writes {
         Writes::Owner => Some(1),
-        Writes::All if plan.seats.iter().any(|seat| Group::of(&seat.address).is_some()) => None,
-        Writes::All => Some(plan.seats.len()),
+        Writes::All if plan.members.iter().any(|member| Group::of(&member.address).is_some()) => None,
+        Writes::All => Some(plan.members.len()),
     }
 }
 

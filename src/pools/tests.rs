@@ -47,8 +47,8 @@ limit = 1000
 "#;
 
 fn read(text: &str, servers: &[&str]) -> Result<Layout, String> {
-    let seats = servers.iter().map(|server| Seat::of(server)).collect();
-    layout(text, seats, &Defaults::default(), Names::Known)
+    let members = servers.iter().map(|server| MemberPlan::of(server)).collect();
+    layout(text, members, &Defaults::default(), Names::Known)
         .map_err(|wrong| wrong.with_line("cache.toml", text))
 }
 
@@ -59,8 +59,8 @@ fn a_file_means_what_it_says() {
     assert_eq!(names, ["default", "users", "spare", "gutter"]);
     let users = &layout.pools[1];
     assert_eq!(
-        users.seats[1],
-        Seat {
+        users.members[1],
+        MemberPlan {
             address: "127.0.0.1:2".into(),
             name: Some("b".into()),
             weight: Some(2),
@@ -79,7 +79,7 @@ fn a_file_means_what_it_says() {
     assert_eq!(patience, [(1000, 1000), (200, 200), (5000, 1000)]);
     assert_eq!([1, 2].map(|pool| layout.pools[pool].patience.depth), [500, usize::MAX]);
     assert_eq!(
-        (&layout.pools[1].deletes_to, layout.pools[2].seats[1].zone.as_deref()),
+        (&layout.pools[1].deletes_to, layout.pools[2].members[1].zone.as_deref()),
         (&vec![3, 2], Some("b"))
     );
     assert_eq!(layout.routes[0].timeout, Some(Duration::from_millis(20)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Multiget, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -76,7 +76,7 @@ fn a_request_like_those_before_it_allocates_nothing() {
     {
         for (name, requests) in loads {
             let rules = Rules { writes, multiget, ..Rules::default() };
-            let layout = Layout::of_one_pool(SERVERS.map(Seat::of).into(), rules);
+            let layout = Layout::of_one_pool(SERVERS.map(MemberPlan::of).into(), rules);
             let mut router = Router::new(Arc::new(Fleet::new(&layout, false).expect("addresses")), 0);
             (0..CLIENTS).for_each(|client| router.enter(client, client as u64 + 1));
             let mut said = Vec::new();

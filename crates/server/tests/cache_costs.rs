@@ -3,7 +3,7 @@
 #[path = "support/cache_steps.rs"]
 mod steps;
 
-use posthaste_server::cache::layout::{Layout, PoolPlan, RoutePlan, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, RoutePlan};
 use posthaste_server::cache::rules::Rules;
 use steps::Scene;
 
@@ -11,9 +11,10 @@ const SERVERS: usize = 4;
 
 /// Two replicas, and two others for keys that begin with b.
 fn two_routes() -> Layout {
-    let seats = |from: usize| (from..from + 2).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
-    let mut layout = Layout::of_one_pool(seats(1), Rules::default());
-    layout.pools.push(PoolPlan { name: "b".to_owned(), seats: seats(3), ..PoolPlan::default() });
+    let members =
+        |from: usize| (from..from + 2).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
+    let mut layout = Layout::of_one_pool(members(1), Rules::default());
+    layout.pools.push(PoolPlan { name: "b".to_owned(), members: members(3), ..PoolPlan::default() });
     layout.routes.push(RoutePlan { prefix: b"b".to_vec(), pool: 1, ..RoutePlan::default() });
     layout
 }

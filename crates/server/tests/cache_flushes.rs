@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -13,9 +13,10 @@ const CLIENT: usize = 0;
 
 /// The routers of two threads, with a client each.
 fn routers() -> [Router; 2] {
-    let seats = ["10.0.0.1:11211", "10.0.0.2:11211"].map(Seat::of);
-    let fleet =
-        Arc::new(Fleet::new(&Layout::of_one_pool(seats.into(), Rules::default()), true).expect("addresses"));
+    let members = ["10.0.0.1:11211", "10.0.0.2:11211"].map(MemberPlan::of);
+    let fleet = Arc::new(
+        Fleet::new(&Layout::of_one_pool(members.into(), Rules::default()), true).expect("addresses"),
+    );
     [0, 1].map(|who| {
         let mut router = Router::new(Arc::clone(&fleet), who);
         router.enter(CLIENT, 0);

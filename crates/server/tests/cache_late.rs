@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cache_by_hand::{SERVER_TIMEOUT, Thread};
 use posthaste_measure::{Clock, Hand};
-use posthaste_server::cache::layout::{Layout, RoutePlan, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan, RoutePlan};
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::{GetErrors, Rules};
 
@@ -38,10 +38,10 @@ impl Scene {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("memcached");
         let listener = UnixListener::bind(&path).expect("a socket");
-        let seat = Seat::of(&format!("unix:{}", path.display()));
+        let member = MemberPlan::of(&format!("unix:{}", path.display()));
         let hand = Hand::at_zero();
         let clock = Clock::by_hand(hand, 0);
-        let mut layout = Layout::of_one_pool(vec![seat], Rules::default());
+        let mut layout = Layout::of_one_pool(vec![member], Rules::default());
         change(&mut layout);
         let mut thread = Thread::new(&layout, clock);
         let mut client = thread.connect();

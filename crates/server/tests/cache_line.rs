@@ -9,7 +9,7 @@ use cache_by_hand::Thread;
 use mio::Poll;
 use posthaste_measure::Clock;
 use posthaste_server::cache::engine::{Asker, Engine as _};
-use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::queued::Queued;
 use posthaste_server::cache::router::Asked;
 use posthaste_server::cache::rules::Rules;
@@ -17,7 +17,7 @@ use posthaste_wire::memcached::decode::{Decoded, decode};
 
 #[test]
 fn a_line_without_room_refuses_what_is_not_to_be_answered_without_a_word() {
-    let layout = Layout::of_one_pool(vec![Seat::of("127.0.0.1:1")], Rules::default());
+    let layout = Layout::of_one_pool(vec![MemberPlan::of("127.0.0.1:1")], Rules::default());
     // Its line takes nothing.
     let shared = Arc::clone(&Thread::new(&layout, Clock::start()).shared);
     let (mut queued, poll) = (Queued::new(0, Arc::clone(&shared)), Poll::new().expect("events"));

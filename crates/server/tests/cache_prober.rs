@@ -16,7 +16,7 @@ use cache_by_hand::Thread;
 use patience::wait_until;
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::flushes::OwnFlushes;
-use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::missed_writes::MissedWrite;
 use posthaste_server::cache::prober::Prober;
 use posthaste_server::cache::rules::{Rules, Writes};
@@ -29,8 +29,8 @@ fn shared(doors: &[&TcpListener]) -> Arc<CacheShared> {
 
 /// The same by these rules and this clock.
 fn shared_by(doors: &[&TcpListener], rules: Rules, clock: Clock) -> Arc<CacheShared> {
-    let seat = |door: &&TcpListener| Seat::of(&door.local_addr().expect("an address").to_string());
-    let layout = Layout::of_one_pool(doors.iter().map(seat).collect(), rules);
+    let member = |door: &&TcpListener| MemberPlan::of(&door.local_addr().expect("an address").to_string());
+    let layout = Layout::of_one_pool(doors.iter().map(member).collect(), rules);
     Arc::clone(&Thread::new(&layout, clock).shared)
 }
 
@@ -232,8 +232,8 @@ fn a_server_of_no_file_is_asked_nothing() {
     for server in &servers {
         assert!(server.health.note_lost_connection(vec![Some(key(0))], None));
     }
-    let seat = Seat::of(&kept.local_addr().expect("an address").to_string());
-    shared.fleet.load(&Layout::of_one_pool(vec![seat], Rules::default())).expect("it is good");
+    let member = MemberPlan::of(&kept.local_addr().expect("an address").to_string());
+    shared.fleet.load(&Layout::of_one_pool(vec![member], Rules::default())).expect("it is good");
     left.set_nonblocking(true).expect("an option");
     serve(kept, |_| {});
     let prober = Prober::start(Arc::clone(&shared)).expect("a thread");

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_measure::Ending;
-use posthaste_server::cache::layout::{Fallback, Layout, LimitPlan, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::layout::{
+    Fallback, Layout, LimitPlan, MemberPlan, RoutePlan, ShadowPlan, Source,
+};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Broken};
 use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, Rules};
@@ -15,8 +17,8 @@ use steps::{Scene, two_pools};
 
 /// A pool of so many replicas.
 fn replicas(servers: u16) -> Layout {
-    let seats = (1..=servers).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
-    Layout::of_one_pool(seats, Rules::default())
+    let members = (1..=servers).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
+    Layout::of_one_pool(members, Rules::default())
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, Source};
+use posthaste_server::cache::layout::{Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, Source};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
@@ -36,12 +36,12 @@ fn tell(world: &mut World, story: Vec<[u8; 3]>, with_losses: bool) {
 /// Two servers that share keys, and the third behind them in this way.
 fn two_pools(source: Option<Source>, fallbacks: Vec<Fallback>) -> Layout {
     let rules = Rules { writes: Writes::Owner, reads: Reads::Owner, ..Rules::default() };
-    let seats = NAMES[..2].iter().map(|name| Seat::of(name)).collect();
-    let mut layout = Layout::of_one_pool(seats, rules.clone());
+    let members = NAMES[..2].iter().map(|name| MemberPlan::of(name)).collect();
+    let mut layout = Layout::of_one_pool(members, rules.clone());
     (layout.pools[0].source, layout.pools[0].fallbacks) = (source, fallbacks);
     layout.pools.push(PoolPlan {
         name: "second".to_owned(),
-        seats: vec![Seat::of(NAMES[2])],
+        members: vec![MemberPlan::of(NAMES[2])],
         rules,
         ..PoolPlan::default()
     });
@@ -51,11 +51,12 @@ fn two_pools(source: Option<Source>, fallbacks: Vec<Fallback>) -> Layout {
 /// One server that has every key, or all of them; whatever one misses is looked for on another.
 fn one_that_grows(servers: usize) -> Layout {
     let rules = Rules { read_repair: ReadRepair::Always, ..Rules::default() };
-    let mut layout = Layout::of_one_pool(NAMES[..servers].iter().map(|name| Seat::of(name)).collect(), rules);
+    let mut layout =
+        Layout::of_one_pool(NAMES[..servers].iter().map(|name| MemberPlan::of(name)).collect(), rules);
     // The others are known, and asked for nothing.
     layout.pools.push(PoolPlan {
         name: "others".to_owned(),
-        seats: NAMES[1..].iter().map(|name| Seat::of(name)).collect(),
+        members: NAMES[1..].iter().map(|name| MemberPlan::of(name)).collect(),
         ..PoolPlan::default()
     });
     layout
@@ -126,8 +127,10 @@ fn sent(router: &mut Router, server: usize) -> String {
 
 #[test]
 fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
-    let (fleet, mut router) =
-        alone(&Layout::of_one_pool(NAMES[..2].iter().map(|name| Seat::of(name)).collect(), Rules::default()));
+    let (fleet, mut router) = alone(&Layout::of_one_pool(
+        NAMES[..2].iter().map(|name| MemberPlan::of(name)).collect(),
+        Rules::default(),
+    ));
     let health = &fleet.table().servers[0].health;
     health.note_lost_connection(Vec::new(), None);
     assert!(matches!(health.next_recovery_step(), RecoveryStep::Done) && health.is_cold());
@@ -277,7 +280,7 @@ fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
 #[test]
 fn what_comes_for_a_request_that_was_late_is_nobodys_while_its_answer_waits_for_its_turn() {
     let mut layout = two_pools(None, Vec::new());
-    layout.pools[0].seats.truncate(1);
+    layout.pools[0].members.truncate(1);
     layout.routes.push(RoutePlan {
         prefix: b"h:".to_vec(),
         pool: 1,

@@ -5,7 +5,9 @@ mod steps;
 
 use std::time::Duration;
 
-use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::layout::{
+    Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
+};
 use posthaste_server::cache::missed_writes::MissedWrite;
 use posthaste_server::cache::router::Asked;
 use posthaste_server::cache::rules::Answer;
@@ -47,7 +49,7 @@ fn what_the_first_pool_took_that_stood_in_is_forgotten_when_another_one_takes_wh
         let mut layout = two_pools(1);
         layout.pools.push(PoolPlan {
             name: "third".to_owned(),
-            seats: vec![Seat::of("127.0.0.1:3")],
+            members: vec![MemberPlan::of("127.0.0.1:3")],
             ..PoolPlan::default()
         });
         layout.pools[0].fallbacks = [1, 2].map(|pool| Fallback { pool, expiry: None }).to_vec();
@@ -108,7 +110,7 @@ fn what_is_given_a_shorter_life_lives_no_longer_in_the_pool_whose_place_another_
         scene.ask(asked);
         assert_eq!(scene.take_back(1), missed, "{asked:?}");
         // A server of both pools hears of it once.
-        layout.pools[1].seats = layout.pools[0].seats.clone();
+        layout.pools[1].members = layout.pools[0].members.clone();
         let mut scene = Scene::new(&layout);
         scene.ask(asked);
         assert_eq!(scene.sent(0), asked);
@@ -137,7 +139,7 @@ fn what_stood_in_for_the_pool_behind_by_an_earlier_file_is_made_to_forget_too() 
         let mut layout = two_pools(1);
         layout.pools.push(PoolPlan {
             name: "third".to_owned(),
-            seats: vec![Seat::of("127.0.0.1:3")],
+            members: vec![MemberPlan::of("127.0.0.1:3")],
             ..PoolPlan::default()
         });
         layout.pools[1].fallbacks = vec![Fallback { pool: 2, expiry: None }];
@@ -479,7 +481,7 @@ fn what_is_deleted_elsewhere_too_is_deleted_wherever_it_is_looked_for_there() {
     for (number, name) in [(3, "third"), (4, "fourth"), (5, "fifth")] {
         layout.pools.push(PoolPlan {
             name: name.to_owned(),
-            seats: vec![Seat::of(&format!("127.0.0.1:{number}"))],
+            members: vec![MemberPlan::of(&format!("127.0.0.1:{number}"))],
             ..PoolPlan::default()
         });
     }
@@ -509,7 +511,7 @@ fn what_is_deleted_elsewhere_too_is_deleted_wherever_it_is_looked_for_there() {
 /// Two replicas, 0 and 1, below a pool of the first of them.
 fn above_one_of_its_own() -> Layout {
     let mut layout = two_pools(2);
-    layout.pools[0].seats = vec![layout.pools[1].seats[0].clone()];
+    layout.pools[0].members = vec![layout.pools[1].members[0].clone()];
     layout.pools[0].source = Some(Source::Below(1));
     layout
 }
@@ -555,7 +557,7 @@ fn a_shadow_does_once_what_is_repeated_there() {
     let mut layout = above_one_of_its_own();
     layout.pools.push(PoolPlan {
         name: "third".to_owned(),
-        seats: vec![Seat::of("127.0.0.1:9")],
+        members: vec![MemberPlan::of("127.0.0.1:9")],
         ..PoolPlan::default()
     });
     (layout.routes[0].pool, layout.routes[0].shadow) = (2, Some(ShadowPlan { pool: 0, share: 1.0 }));

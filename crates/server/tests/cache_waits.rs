@@ -10,7 +10,7 @@ use cache_by_hand::{Thread, VALUE_BYTES};
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::router::{Asked, Router};
@@ -21,16 +21,16 @@ const NAMES: [&str; 3] = ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"];
 const LIMITS: Limits = Limits { value_bytes: 1 << 20, line_bytes: 1 << 20 };
 
 /// Pools of shards, each of the servers of these numbers.
-fn pools(seats: &[&[usize]]) -> Layout {
+fn pools(members: &[&[usize]]) -> Layout {
     let rules = Rules { writes: Writes::Owner, ..Rules::default() };
-    let pool = |(number, seats): (usize, &&[usize])| PoolPlan {
+    let pool = |(number, members): (usize, &&[usize])| PoolPlan {
         name: format!("p{number}"),
-        seats: seats.iter().map(|seat| Seat::of(NAMES[*seat])).collect(),
+        members: members.iter().map(|member| MemberPlan::of(NAMES[*member])).collect(),
         rules: rules.clone(),
         ..PoolPlan::default()
     };
-    let mut layout = Layout::of_one_pool(vec![Seat::of(NAMES[0])], rules.clone());
-    layout.pools = seats.iter().enumerate().map(pool).collect();
+    let mut layout = Layout::of_one_pool(vec![MemberPlan::of(NAMES[0])], rules.clone());
+    layout.pools = members.iter().enumerate().map(pool).collect();
     layout
 }
 
@@ -120,7 +120,7 @@ fn a_shadow_that_cannot_keep_up_holds_nobody_up() {
 #[test]
 fn a_request_that_waits_takes_nothing_of_its_clients_limit() {
     let layout =
-        Layout::of_one_pool(NAMES[..2].iter().map(|name| Seat::of(name)).collect(), Rules::default());
+        Layout::of_one_pool(NAMES[..2].iter().map(|name| MemberPlan::of(name)).collect(), Rules::default());
     let mut thread = Thread::limiting(&layout, Clock::start(), ClientLimits::new(Some(1)));
     let shared = Arc::clone(&thread.shared);
     let claims: Vec<_> = (0..8192).filter_map(|place| shared.fleet.claims.claim(place, 9, true, 0)).collect();
@@ -139,7 +139,7 @@ fn a_request_that_waits_takes_nothing_of_its_clients_limit() {
 
 #[test]
 fn a_value_that_is_too_large_takes_of_its_clients_limit_and_is_refused_beyond_it() {
-    let mut layout = Layout::of_one_pool(vec![Seat::of(NAMES[0])], Rules::default());
+    let mut layout = Layout::of_one_pool(vec![MemberPlan::of(NAMES[0])], Rules::default());
     layout.settings.mock = Some(1);
     let hand = Hand::at_zero();
     let mut thread = Thread::limiting(&layout, Clock::by_hand(hand, 0), ClientLimits::new(Some(1)));
@@ -198,9 +198,9 @@ fn what_a_server_of_another_pool_does_not_delete_in_time_does_not_grow_without_e
 
 #[test]
 fn a_read_goes_to_another_replica_where_one_has_too_much_under_way() {
-    let seats = NAMES.iter().map(|name| Seat::of(name)).collect();
+    let members = NAMES.iter().map(|name| MemberPlan::of(name)).collect();
     let (fleet, mut router) =
-        router(&Layout::of_one_pool(seats, Rules { multiget: Multiget::Whole, ..Rules::default() }));
+        router(&Layout::of_one_pool(members, Rules { multiget: Multiget::Whole, ..Rules::default() }));
     let patience = Patience { depth: 4, ..Patience::default() };
     fleet.table().servers.iter().for_each(|server| server.patience.set(patience));
     let keys = [0, 1, 2].map(|home| {

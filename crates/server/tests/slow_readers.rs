@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use posthaste_measure::Clock;
-use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::rules::Rules;
 
 /// What the client asks for, and reads, in one round: with the requests, not more than a tier reads in one turn.
@@ -54,7 +54,7 @@ fn of_the_queue_tier() {
 
 #[test]
 fn of_the_cache_tier() {
-    let mut layout = Layout::of_one_pool(vec![Seat::of("127.0.0.1:1")], Rules::default());
+    let mut layout = Layout::of_one_pool(vec![MemberPlan::of("127.0.0.1:1")], Rules::default());
     layout.settings.mock = Some(1000);
     let mut thread = cache_by_hand::Thread::new(&layout, Clock::start());
     let client = thread.connect();

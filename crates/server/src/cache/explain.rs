@@ -197,7 +197,7 @@ fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::fleet::Fleet;
-    use super::super::layout::{Fallback, Layout, PoolPlan, Seat};
+    use super::super::layout::{Fallback, Layout, MemberPlan, PoolPlan};
     use super::super::rules::Rules;
     use super::super::standing::Wish;
     use super::*;
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn replicas_are_all_written_and_one_of_them_is_read() {
-        let seats = (1..=3).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
-        let table = Fleet::new(&Layout::of_one_pool(seats, Rules::default()), true).unwrap().table();
+        let members = (1..=3).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
+        let table = Fleet::new(&Layout::of_one_pool(members, Rules::default()), true).unwrap().table();
         table.servers[1].health.set_wish(Wish::Drain);
         assert!(
             said(&table, "get").contains("one of its replicas") && said(&table, "get").contains("(draining)")
@@ -222,10 +222,10 @@ mod tests {
 
     /// Three replicas, and a second pool of one server.
     fn with_second() -> Layout {
-        let seats = (1..=3).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
-        let mut layout = Layout::of_one_pool(seats, Rules::default());
-        let second = vec![Seat::of("127.0.0.1:4")];
-        layout.pools.push(PoolPlan { name: "second".into(), seats: second, ..PoolPlan::default() });
+        let members = (1..=3).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
+        let mut layout = Layout::of_one_pool(members, Rules::default());
+        let second = vec![MemberPlan::of("127.0.0.1:4")];
+        layout.pools.push(PoolPlan { name: "second".into(), members: second, ..PoolPlan::default() });
         layout
     }
 

@@ -291,7 +291,7 @@ impl Fleet {
     fn backends(&self, layout: &Layout) -> Result<Vec<Backend>, String> {
         let mut backends = Vec::new();
         for pool in &layout.pools {
-            let its = at_once(&pool.seats, |seat| Backend::parse_by(&seat.address, &self.directory));
+            let its = at_once(&pool.members, |member| Backend::parse_by(&member.address, &self.directory));
             let its = its.into_iter().collect::<Result<Vec<_>, _>>()?;
             refuse_second_names(&pool.name, &its)?;
             backends.extend(its);
@@ -435,8 +435,8 @@ fn refuse_if_nobody_is_found(backends: &[Backend], servers: &[Arc<Server>]) -> R
 fn patience(layout: &Layout) -> Result<HashMap<String, Patience>, String> {
     let mut of_servers = HashMap::new();
     for pool in &layout.pools {
-        for seat in &pool.seats {
-            let name = Backend::named(&seat.address)?;
+        for member in &pool.members {
+            let name = Backend::named(&member.address)?;
             if of_servers.insert(name.clone(), pool.patience).is_some_and(|other| other != pool.patience) {
                 return Err(format!(
                     "server {name}: its pools say different limits (server-timeout, connect-timeout, depth-limit); its \
@@ -466,13 +466,13 @@ fn refuse_second_names(pool: &str, backends: &[Backend]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Seat;
+    use super::super::layout::MemberPlan;
     use super::super::rules::Writes;
     use super::*;
 
     fn layout(names: &[&str]) -> Layout {
-        let seats = names.iter().map(|name| Seat::of(name)).collect();
-        Layout::of_one_pool(seats, super::super::rules::Rules::default())
+        let members = names.iter().map(|name| MemberPlan::of(name)).collect();
+        Layout::of_one_pool(members, super::super::rules::Rules::default())
     }
 
     fn slots(fleet: &Fleet) -> Vec<(String, usize)> {

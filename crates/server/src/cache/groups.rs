@@ -1,5 +1,5 @@
-//! Seats that stand for as many servers as a name has: `dns:HOST:PORT` for a server at each address, and `srv:NAME`
-//! for one for each record of a service.
+//! Members of pools that stand for as many servers as a name has: `dns:HOST:PORT` for a server at each address, and
+//! `srv:NAME` for one for each record of a service.
 //!
 //! A layout is written with groups; the table in force has the servers found in their place. Servers of a group are
 //! in the same order for every router, since some rules place keys by it, and named by address or by target, since
@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::backend::{Backend, with_port};
 use super::directory::{Directory, Service};
-use super::layout::{Layout, PoolPlan, Seat};
+use super::layout::{Layout, MemberPlan, PoolPlan};
 use super::placement::Hash;
 
 /// A server found for a group.
@@ -124,9 +124,9 @@ fn address(service: &Service) -> String {
 #[must_use]
 pub fn groups(layout: &Layout) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for seat in layout.pools.iter().flat_map(|pool| &pool.seats) {
+    for member in layout.pools.iter().flat_map(|pool| &pool.members) {
         // Malformed groups are refused where the layout is read.
-        if let Some(Ok(group)) = Group::of(&seat.address)
+        if let Some(Ok(group)) = Group::of(&member.address)
             && !groups.contains(&group)
         {
             groups.push(group);
@@ -140,37 +140,37 @@ pub fn groups(layout: &Layout) -> Vec<Group> {
 pub fn expanded(layout: &Layout, finds: &Finds) -> Layout {
     let mut expanded = layout.clone();
     for pool in &mut expanded.pools {
-        pool.seats = seats(pool, finds);
+        pool.members = members(pool, finds);
     }
     expanded
 }
 
-/// The seats of a pool with servers in the place of groups. A server that stands in the pool by itself, or in two of
-/// its groups, has one seat.
-fn seats(pool: &PoolPlan, finds: &Finds) -> Vec<Seat> {
-    let own = |seat: &&Seat| Group::of(&seat.address).is_none();
+/// The members of a pool with servers in the place of groups. A server that stands in the pool by itself, or in two of
+/// its groups, has one member.
+fn members(pool: &PoolPlan, finds: &Finds) -> Vec<MemberPlan> {
+    let own = |member: &&MemberPlan| Group::of(&member.address).is_none();
     let mut taken: HashSet<String> =
-        pool.seats.iter().filter(own).filter_map(|seat| Backend::named(&seat.address).ok()).collect();
-    let mut seats = Vec::new();
-    for seat in &pool.seats {
-        let Some(Ok(group)) = Group::of(&seat.address) else {
-            seats.push(seat.clone());
+        pool.members.iter().filter(own).filter_map(|member| Backend::named(&member.address).ok()).collect();
+    let mut members = Vec::new();
+    for member in &pool.members {
+        let Some(Ok(group)) = Group::of(&member.address) else {
+            members.push(member.clone());
             continue;
         };
         let Some(found) = finds.get(&group.name) else {
-            seats.push(Seat { group: Some(group.name), ..seat.clone() });
+            members.push(MemberPlan { group: Some(group.name), ..member.clone() });
             continue;
         };
         let tls = if group.speaks_tls { "tls:" } else { "" };
         for (found, weight) in found.iter().zip(weights(found, pool.rules.hash)) {
             if taken.insert(found.address.clone()) {
                 let (address, group) = (format!("{tls}{}", found.address), Some(group.name.clone()));
-                let (weight, zone) = (weight.or(seat.weight), seat.zone.clone());
-                seats.push(Seat { address, name: None, weight, zone, group });
+                let (weight, zone) = (weight.or(member.weight), member.zone.clone());
+                members.push(MemberPlan { address, name: None, weight, zone, group });
             }
         }
     }
-    seats
+    members
 }
 
 /// The weights that a rule makes of the weights in records; none if no record has one. Where a rule counts parts of a
@@ -230,20 +230,20 @@ mod tests {
         Found { address: address.into(), weight }
     }
 
-    fn seats_of(texts: &[&str], hash: &str, finds: &Finds) -> Vec<(String, Option<u32>)> {
+    fn members_of(texts: &[&str], hash: &str, finds: &Finds) -> Vec<(String, Option<u32>)> {
         let rules = Rules { hash: hash.parse().unwrap(), ..Rules::default() };
-        let layout = Layout::of_one_pool(texts.iter().map(|text| Seat::of(text)).collect(), rules);
+        let layout = Layout::of_one_pool(texts.iter().map(|text| MemberPlan::of(text)).collect(), rules);
         let pool = &expanded(&layout, finds).pools[0];
-        pool.seats.iter().map(|seat| (seat.address.clone(), seat.weight)).collect()
+        pool.members.iter().map(|member| (member.address.clone(), member.weight)).collect()
     }
 
     #[test]
     fn servers_stand_where_their_group_does_and_only_once() {
         let two = vec![found("10.0.0.1:7", None), found("10.0.0.2:7", None)];
         let finds = Finds::from([("dns:a:7".into(), two)]);
-        let seats = seats_of(&["10.0.0.9:7", "dns:a:7", "srv:b", "10.0.0.2:7"], "ketama", &finds);
-        let addresses: Vec<&str> = seats.iter().map(|(address, _)| address.as_str()).collect();
-        assert_eq!(seats_of(&["tls:dns:a:7"], "ketama", &finds)[1].0, "tls:10.0.0.2:7");
+        let members = members_of(&["10.0.0.9:7", "dns:a:7", "srv:b", "10.0.0.2:7"], "ketama", &finds);
+        let addresses: Vec<&str> = members.iter().map(|(address, _)| address.as_str()).collect();
+        assert_eq!(members_of(&["tls:dns:a:7"], "ketama", &finds)[1].0, "tls:10.0.0.2:7");
         assert_eq!(addresses, ["10.0.0.9:7", "10.0.0.1:7", "srv:b", "10.0.0.2:7"]);
     }
 
@@ -252,8 +252,8 @@ mod tests {
         let weights = |hash: &str, weights: [u16; 3]| {
             let found = ["a:1", "b:1", "c:1"].into_iter().zip(weights);
             let found = found.map(|(address, weight)| found_with(address, weight)).collect();
-            let seats = seats_of(&["srv:x"], hash, &Finds::from([("srv:x".into(), found)]));
-            seats.into_iter().map(|(_, weight)| weight).collect::<Vec<_>>()
+            let members = members_of(&["srv:x"], hash, &Finds::from([("srv:x".into(), found)]));
+            members.into_iter().map(|(_, weight)| weight).collect::<Vec<_>>()
         };
         fn found_with(address: &str, weight: u16) -> Found {
             found(address, Some(weight))

@@ -16,9 +16,9 @@ pub const DEFAULT_POOL: &str = "default";
 /// The default request timeout, as a multiple of the server timeout.
 pub const REQUEST_TIMEOUTS: u32 = 10;
 
-/// A server's place in a pool.
+/// A server of a pool as configured, or a group of servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct MemberPlan {
     /// `HOST`, `HOST:PORT` or `unix:PATH`; or a group of servers, see [`super::groups`].
     pub address: String,
     /// The name that keys are placed by; None: the address.
@@ -31,7 +31,7 @@ pub struct Seat {
     pub group: Option<String>,
 }
 
-impl Seat {
+impl MemberPlan {
     /// A server of usual weight, named by its address.
     #[must_use]
     pub fn of(address: &str) -> Self {
@@ -72,8 +72,8 @@ impl Source {
 pub struct PoolPlan {
     /// The pool's name.
     pub name: String,
-    /// The pool's servers; at least one.
-    pub seats: Vec<Seat>,
+    /// The pool's servers and groups of servers; at least one.
+    pub members: Vec<MemberPlan>,
     /// How requests are spread over the servers.
     pub rules: Rules,
     /// Other pools that stand in for this one, in the order in which they are tried.
@@ -167,8 +167,8 @@ impl Layout {
 
     /// A layout of one pool for every key.
     #[must_use]
-    pub fn of_one_pool(seats: Vec<Seat>, rules: Rules) -> Self {
-        let pool = PoolPlan { name: DEFAULT_POOL.into(), seats, rules, ..PoolPlan::default() };
+    pub fn of_one_pool(members: Vec<MemberPlan>, rules: Rules) -> Self {
+        let pool = PoolPlan { name: DEFAULT_POOL.into(), members, rules, ..PoolPlan::default() };
         Self { pools: vec![pool], routes: vec![RoutePlan::default()], ..Self::default() }
     }
 }

@@ -9,7 +9,7 @@ use posthaste_wire::memcached::request::Request;
 
 use super::costs::Costs;
 use super::fleet::Server;
-use super::layout::{Fallback, PoolPlan, Seat, Source};
+use super::layout::{Fallback, MemberPlan, PoolPlan, Source};
 use super::placement::Placement;
 use super::rules::{ReadRepair, Reads, Rules, Writes};
 
@@ -121,17 +121,17 @@ impl Pool {
         server: impl Fn(&str) -> Option<Arc<Server>>,
         mut holds_until: impl FnMut(usize) -> Arc<AtomicU64>,
     ) -> Self {
-        let member = |seat: &Seat| {
-            let server = server(&seat.address)?;
-            let label = seat.name.clone().unwrap_or_else(|| server.name().to_owned());
-            let is_near = zone.is_some() && seat.zone.as_deref() == zone;
-            let weight = seat.weight.unwrap_or(plan.rules.hash.usual_weight());
-            let (zone, group) = (seat.zone.clone(), seat.group.clone());
+        let member = |planned: &MemberPlan| {
+            let server = server(&planned.address)?;
+            let label = planned.name.clone().unwrap_or_else(|| server.name().to_owned());
+            let is_near = zone.is_some() && planned.zone.as_deref() == zone;
+            let weight = planned.weight.unwrap_or(plan.rules.hash.usual_weight());
+            let (zone, group) = (planned.zone.clone(), planned.group.clone());
             let placed_as =
-                seat.name.as_deref().unwrap_or_else(|| plan.rules.hash.name_of(server.name())).to_owned();
+                planned.name.as_deref().unwrap_or_else(|| plan.rules.hash.name_of(server.name())).to_owned();
             Some((Member { server, label, weight, zone, is_near, group }, placed_as))
         };
-        let (members, names): (Vec<Member>, Vec<String>) = plan.seats.iter().filter_map(member).unzip();
+        let (members, names): (Vec<Member>, Vec<String>) = plan.members.iter().filter_map(member).unzip();
         let weights = members.iter().map(|member| member.weight);
         let names: Vec<(&str, u32)> = names.iter().map(String::as_str).zip(weights).collect();
         let stand_in = |fallback: &Fallback| StandIn {
@@ -390,8 +390,8 @@ mod tests {
     use super::*;
 
     fn fleet(servers: usize, rules: Rules) -> Fleet {
-        let seats = (1..=servers).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
-        Fleet::new(&Layout::of_one_pool(seats, rules), true).unwrap()
+        let members = (1..=servers).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
+        Fleet::new(&Layout::of_one_pool(members, rules), true).unwrap()
     }
 
     #[test]
@@ -447,8 +447,8 @@ mod tests {
     #[test]
     fn the_nearest_is_none_that_is_away_though_requests_count_on_it() {
         let rules = Rules { reads: Reads::Nearest, ..Rules::default() };
-        let seats = (1..=3).map(|port| Seat::of(&format!("127.0.0.1:{port}"))).collect();
-        let table = Fleet::new(&Layout::of_one_pool(seats, rules), false).unwrap().table();
+        let members = (1..=3).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
+        let table = Fleet::new(&Layout::of_one_pool(members, rules), false).unwrap().table();
         let pool = &table.pools[0];
         let reader = || pool.reader(|slot| [0, 2, 1][slot]).slot;
         assert_eq!(reader(), 0);
@@ -513,15 +513,16 @@ mod tests {
 
     #[test]
     fn twemproxy_leaves_the_usual_port_out_of_an_address_and_not_of_a_name() {
-        let homes = |first: Seat| {
+        let homes = |first: MemberPlan| {
             let rules = Rules { writes: Writes::Owner, hash: Hash::Twemproxy, ..Rules::default() };
-            let layout = Layout::of_one_pool(vec![first, Seat::of("10.0.0.2:11212")], rules);
+            let layout = Layout::of_one_pool(vec![first, MemberPlan::of("10.0.0.2:11212")], rules);
             let table = Fleet::new(&layout, true).unwrap().table();
             // FNV places keys side by side that differ only in their last bytes.
             (0..100).map(|i| table.pools[0].home(format!("{i} of the keys").as_bytes())).collect::<Vec<_>>()
         };
-        let named = |name: &str| homes(Seat { name: Some(name.into()), ..Seat::of("10.0.0.9:1") });
-        assert_eq!(homes(Seat::of("10.0.0.1:11211")), named("10.0.0.1"));
+        let named =
+            |name: &str| homes(MemberPlan { name: Some(name.into()), ..MemberPlan::of("10.0.0.9:1") });
+        assert_eq!(homes(MemberPlan::of("10.0.0.1:11211")), named("10.0.0.1"));
         assert_ne!(named("10.0.0.1:11211"), named("10.0.0.1"));
     }
 

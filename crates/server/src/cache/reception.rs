@@ -8,7 +8,7 @@ use std::thread;
 
 use super::fleet::Server;
 use super::homecoming;
-use super::layout::{Layout, PoolPlan, Seat};
+use super::layout::{Layout, MemberPlan, PoolPlan};
 use super::pool::Pool;
 use super::rules::Writes;
 use super::table::Table;
@@ -33,12 +33,13 @@ pub(super) fn strangers<'a>(
     let is_strange = |server: &&Arc<Server>| {
         layout.pools.iter().any(|pool| {
             let stays = is_in(server, &pool.name, table);
-            let is_known = |seat: &Seat| seat.group.as_ref().is_some_and(|group| known.contains(group));
-            let is_strange = |seat: &Seat| match stays {
+            let is_known =
+                |member: &MemberPlan| member.group.as_ref().is_some_and(|group| known.contains(group));
+            let is_strange = |member: &MemberPlan| match stays {
                 true => shared_keys(pool, table),
-                false => is_known(seat) || returns(server, pool, table),
+                false => is_known(member) || returns(server, pool, table),
             };
-            pool.seats.iter().any(|seat| server.backend.is_named(&seat.address) && is_strange(seat))
+            pool.members.iter().any(|member| server.backend.is_named(&member.address) && is_strange(member))
         })
     };
     for pool in layout.pools.iter().filter(|pool| shared_keys(pool, table)) {
@@ -70,7 +71,7 @@ pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &T
     let comes = |server: &&Arc<Server>| {
         layout.pools.iter().filter(|pool| pool.rules.writes == Writes::All).any(|pool| {
             let is_known = table.pools.iter().any(|known| known.name == pool.name);
-            let has_it = pool.seats.iter().any(|seat| server.backend.is_named(&seat.address));
+            let has_it = pool.members.iter().any(|member| server.backend.is_named(&member.address));
             is_known && has_it && !is_in(server, &pool.name, table)
         })
     };

@@ -230,7 +230,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
 
-    use super::super::layout::Seat;
+    use super::super::layout::MemberPlan;
     use super::super::rules::Rules;
     use super::*;
     use crate::front::accept::ListenAddress;
@@ -251,10 +251,10 @@ mod tests {
             record: None,
             record_requests: false,
         };
-        let seats = ["127.0.0.1:1", "127.0.0.1:2"].map(Seat::of).into();
+        let members = ["127.0.0.1:1", "127.0.0.1:2"].map(MemberPlan::of).into();
         let options = Options {
             front,
-            layout: Layout::of_one_pool(seats, Rules::default()),
+            layout: Layout::of_one_pool(members, Rules::default()),
             eject: true,
             beliefs: Beliefs::default(),
             resolve_every: None,

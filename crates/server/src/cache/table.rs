@@ -394,7 +394,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::fleet::Fleet;
-    use super::super::layout::{Fallback, Seat};
+    use super::super::layout::{Fallback, MemberPlan};
     use super::super::rules::{Rules, Writes};
     use super::super::standing::Wish;
     use super::*;
@@ -449,13 +449,13 @@ mod tests {
     /// A pool of shards with another one that stands in for it.
     fn with_stand_in(expiry: Option<u64>) -> Arc<Table> {
         let rules = Rules { writes: Writes::Owner, ..Rules::default() };
-        let seats = vec![Seat::of("127.0.0.1:1"), Seat::of("127.0.0.1:2")];
-        let mut layout = Layout::of_one_pool(seats, rules.clone());
+        let members = vec![MemberPlan::of("127.0.0.1:1"), MemberPlan::of("127.0.0.1:2")];
+        let mut layout = Layout::of_one_pool(members, rules.clone());
         let expiry = expiry.map(std::time::Duration::from_secs);
         layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry }];
         layout.pools.push(PoolPlan {
             name: "spare".into(),
-            seats: vec![Seat::of("127.0.0.1:3")],
+            members: vec![MemberPlan::of("127.0.0.1:3")],
             rules,
             ..PoolPlan::default()
         });

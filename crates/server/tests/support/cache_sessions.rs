@@ -12,7 +12,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::OnceLock;
 
 use posthaste_measure::{Clock, Hand};
-use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::layout::{
+    Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
+};
 use posthaste_server::cache::rules::{Answer, Multiget, Reads, Rules, Writes};
 use tempfile::TempDir;
 
@@ -82,12 +84,12 @@ fn layout(number: usize, names: &[String]) -> Layout {
         if shares { (Writes::Owner, Reads::Owner) } else { (Writes::All, Reads::RoundRobin) };
     let multiget = [Multiget::Whole, Multiget::Split][usize::from(number < 4)];
     let answer = if number == 3 { Answer::Majority } else { Answer::All };
-    let seats = names[..3].iter().map(|name| Seat::of(name)).collect();
+    let members = names[..3].iter().map(|name| MemberPlan::of(name)).collect();
     let mut layout =
-        Layout::of_one_pool(seats, Rules { writes, reads, multiget, answer, ..Rules::default() });
+        Layout::of_one_pool(members, Rules { writes, reads, multiget, answer, ..Rules::default() });
     layout.pools.push(PoolPlan {
         name: "second".to_owned(),
-        seats: vec![Seat::of(&names[3])],
+        members: vec![MemberPlan::of(&names[3])],
         ..PoolPlan::default()
     });
     match number {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{Layout, PoolPlan, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan};
 use posthaste_server::cache::missed_writes::{MissedWrite, RecoveryStep};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
@@ -16,11 +16,11 @@ const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 
 /// A pool of one server, number 0, and a second pool of the others, in which no replica is looked up for another.
 pub(crate) fn two_pools(others: u16) -> Layout {
-    let seat = |number: u16| Seat::of(&format!("127.0.0.1:{}", number + 1));
-    let mut layout = Layout::of_one_pool(vec![seat(0)], Rules::default());
+    let member = |number: u16| MemberPlan::of(&format!("127.0.0.1:{}", number + 1));
+    let mut layout = Layout::of_one_pool(vec![member(0)], Rules::default());
     layout.pools.push(PoolPlan {
         name: "second".to_owned(),
-        seats: (1..=others).map(seat).collect(),
+        members: (1..=others).map(member).collect(),
         ..PoolPlan::default()
     });
     layout

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{Fallback, Layout, PoolPlan, RoutePlan, Seat, ShadowPlan, Source};
+use posthaste_server::cache::layout::{
+    Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
+};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, ReadRepair, Reads, Rules, Writes};
@@ -63,8 +65,8 @@ fn layout(first: u8, second: u8) -> Layout {
         get_errors: [GetErrors::Told, GetErrors::Missed][usize::from(second >> 7)],
         ..Rules::default()
     };
-    let seats = NAMES[..3].iter().map(|name| Seat::of(name)).collect();
-    let mut layout = Layout::of_one_pool(seats, rules);
+    let members = NAMES[..3].iter().map(|name| MemberPlan::of(name)).collect();
+    let mut layout = Layout::of_one_pool(members, rules);
     let pool = &mut layout.pools[0];
     match second % 5 {
         0 => pool.source = Some(Source::Below(1)),
@@ -75,7 +77,7 @@ fn layout(first: u8, second: u8) -> Layout {
     }
     layout.pools.push(PoolPlan {
         name: "second".to_owned(),
-        seats: vec![Seat::of(NAMES[3])],
+        members: vec![MemberPlan::of(NAMES[3])],
         ..PoolPlan::default()
     });
     let strip = second & 64 != 0;

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::layout::{Layout, Seat};
+use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Multiget, Reads, Rules, Writes};
@@ -46,7 +46,7 @@ pub(crate) fn rules(choice: u8) -> (Rules, bool) {
 
 /// Returns a layout of one pool with these rules.
 pub(crate) fn one_pool(rules: &Rules) -> Layout {
-    Layout::of_one_pool(NAMES.map(Seat::of).into(), rules.clone())
+    Layout::of_one_pool(NAMES.map(MemberPlan::of).into(), rules.clone())
 }
 
 /// Returns whether each server of the first pool holds every key that is asked for.

@@ -405,14 +405,14 @@ mod tests {
     use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
     use super::*;
-    use crate::cache::layout::{Layout, Seat};
+    use crate::cache::layout::{Layout, MemberPlan};
     use crate::cache::rules::Rules;
 
     const LIMITS: Limits = Limits { value_bytes: 100, line_bytes: 1000 };
 
     #[test]
     fn of_many_requests_at_once_no_more_memory_stays_than_may_be_used_again_soon() {
-        let layout = Layout::of_one_pool(vec![Seat::of("127.0.0.1:1")], Rules::default());
+        let layout = Layout::of_one_pool(vec![MemberPlan::of("127.0.0.1:1")], Rules::default());
         let mut router = Router::new(Arc::new(Fleet::new(&layout, true).unwrap()), 0);
         let clients = 3 * limits::SPARE_MAX;
         let text = b"get key\r\n";

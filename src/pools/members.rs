@@ -3,7 +3,7 @@
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::groups::Group;
-use posthaste_server::cache::layout::Seat;
+use posthaste_server::cache::layout::MemberPlan;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::Rules;
 
@@ -16,19 +16,20 @@ const SERVER_FIELDS: [&str; 4] = ["address", "name", "weight", "zone"];
 const WEIGHT_MAX: u32 = 1000;
 
 /// The servers that a pool's field names.
-pub(super) fn seats(
+pub(super) fn members(
     fields: &Fields<'_, '_>,
     rules: &Rules,
     directory: Option<&Directory>,
-) -> Result<Vec<Seat>, FileError> {
-    let mut seats: Vec<Seat> = Vec::new();
+) -> Result<Vec<MemberPlan>, FileError> {
+    let mut members: Vec<MemberPlan> = Vec::new();
     let mut taken: Vec<(String, Vec<String>)> = Vec::new();
     let mut marks: Vec<String> = Vec::new();
     for value in fields.list("servers") {
         let at = value.span().start;
-        let seat = seat(value, rules.hash)?;
-        check_group(&seat).map_err(|error| FileError::new(at, error))?;
-        let (name, places) = name_and_places(&seat, directory).map_err(|error| FileError::new(at, error))?;
+        let member = member(value, rules.hash)?;
+        check_group(&member).map_err(|error| FileError::new(at, error))?;
+        let (name, places) =
+            name_and_places(&member, directory).map_err(|error| FileError::new(at, error))?;
         let is_it = |taken: &&(String, Vec<String>)| {
             taken.0 == name || taken.1.iter().any(|place| places.contains(place))
         };
@@ -36,64 +37,67 @@ pub(super) fn seats(
             let alias = if *other == name { String::new() } else { format!(", as {other}") };
             return Err(FileError::new(
                 at,
-                format!("server {} is in this pool already{alias}", seat.address),
+                format!("server {} is in this pool already{alias}", member.address),
             ));
         }
-        if seat.name.is_some() && seats.iter().any(|other| other.name == seat.name) {
+        if member.name.is_some() && members.iter().any(|other| other.name == member.name) {
             return Err(FileError::new(at, "two servers of a pool cannot have one name"));
         }
-        if let Some(mark) = rules.hash.mark(seat.name.as_deref(), &name) {
+        if let Some(mark) = rules.hash.mark(member.name.as_deref(), &name) {
             if marks.iter().any(|other| other == mark) {
                 let what = format!(
                     "server {}: keys are placed by {mark}, and so are another server's: give one another name",
-                    seat.address
+                    member.address
                 );
                 return Err(FileError::new(at, what));
             }
             marks.push(mark.to_owned());
         }
         taken.push((name, places));
-        if seat.weight.is_some_and(|weight| weight != 1) && !rules.hash.takes_weights() {
+        if member.weight.is_some_and(|weight| weight != 1) && !rules.hash.takes_weights() {
             return Err(FileError::new(at, format!("hash = \"{}\" knows no weights", rules.hash)));
         }
-        seats.push(seat);
+        members.push(member);
     }
-    if seats.is_empty() {
+    if members.is_empty() {
         return Err(FileError::new(fields.place("servers"), "a pool needs servers = [\"HOST:PORT\", …]"));
     }
-    Ok(seats)
+    Ok(members)
 }
 
 /// What a server is called, and if somebody is to know it, where it may be. Of a group the servers are no names of one server.
-fn name_and_places(seat: &Seat, directory: Option<&Directory>) -> Result<(String, Vec<String>), String> {
-    let name = Backend::named(&seat.address)?;
+fn name_and_places(
+    member: &MemberPlan,
+    directory: Option<&Directory>,
+) -> Result<(String, Vec<String>), String> {
+    let name = Backend::named(&member.address)?;
     let Some(directory) = directory else { return Ok((name, Vec::new())) };
-    if let Some(group) = Group::of(&seat.address) {
+    if let Some(group) = Group::of(&member.address) {
         group?.find(directory)?;
         return Ok((name, Vec::new()));
     }
-    let backend = Backend::parse_by(&seat.address, directory)?;
+    let backend = Backend::parse_by(&member.address, directory)?;
     backend.address()?;
     let places = backend.places().to_vec();
     Ok((backend.name, places))
 }
 
 /// A group has as many names as servers, and one of services has weights.
-fn check_group(seat: &Seat) -> Result<(), String> {
-    let Some(group) = Group::of(&seat.address) else { return Ok(()) };
+fn check_group(member: &MemberPlan) -> Result<(), String> {
+    let Some(group) = Group::of(&member.address) else { return Ok(()) };
     let group = group?;
-    if seat.name.is_some() {
+    if member.name.is_some() {
         return Err(format!("{} stands for several servers: leave its name out", group.name));
     }
-    if seat.weight.is_some() && group.has_weights() {
+    if member.weight.is_some() && group.has_weights() {
         return Err(format!("{}: its records say the weights; leave weight out", group.name));
     }
     Ok(())
 }
 
-fn seat(value: &Placed<'_>, hash: Hash) -> Result<Seat, FileError> {
+fn member(value: &Placed<'_>, hash: Hash) -> Result<MemberPlan, FileError> {
     if let Some(address) = value.get_ref().as_str() {
-        return Ok(Seat::of(address));
+        return Ok(MemberPlan::of(address));
     }
     let fields = Fields::of(value, &SERVER_FIELDS)?;
     let address = fields.text("address")?;
@@ -102,7 +106,7 @@ fn seat(value: &Placed<'_>, hash: Hash) -> Result<Seat, FileError> {
     // mcrouter has servers that take no keys.
     let least = u32::from(!hash.has_full_weight());
     let weight = fields.read("weight", |text| between(least, text, WEIGHT_MAX))?;
-    Ok(Seat {
+    Ok(MemberPlan {
         address: address.to_owned(),
         name: fields.text("name")?.map(str::to_owned),
         weight,
