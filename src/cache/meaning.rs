@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use posthaste_measure::Events;
+use posthaste_server::cache::admin::{self, PoolCard, RouteCard, StandInCard};
 use posthaste_server::cache::backend::Backend;
-use posthaste_server::cache::desk::{self, PoolCard, RouteCard, StandInCard};
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
@@ -26,7 +26,7 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
     let fleet = fleet.map_err(Misuse)?;
     let table = fleet.table();
     let mut text = String::from("the file is good\n");
-    for (pool, card) in fleet.layout().pools.iter().zip(desk::pools(&table)) {
+    for (pool, card) in fleet.layout().pools.iter().zip(admin::pools(&table)) {
         text += &self::pool(pool, fleet.directory())?;
         text += &relations(&card, options.eject);
     }
@@ -166,7 +166,7 @@ fn routes(table: &Table) -> Result<String, Misuse> {
         let explained = explain(table, first, &example).map_err(Misuse)?;
         text +=
             &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
-        let card: RouteCard = desk::route_card(table, route);
+        let card: RouteCard = admin::route_card(table, route);
         if let (Some(limit), Some(burst)) = (card.limit, card.burst) {
             text += &format!("  at most {limit} requests a second, {burst} at once\n");
         }

@@ -3,7 +3,7 @@
 
 use posthaste_measure::Events;
 
-use super::standing::Wish;
+use super::admin_state::AdminState;
 
 /// The chronicle of one server.
 #[derive(Default)]
@@ -32,11 +32,11 @@ impl Chronicle {
     }
 
     /// Notes what an operator wants of the server.
-    pub fn wished(&mut self, wish: Wish) {
-        self.note(match wish {
-            Wish::Up => "set up",
-            Wish::Drain => "set drain",
-            Wish::Down => "set down",
+    pub fn note_admin_state(&mut self, wanted: AdminState) {
+        self.note(match wanted {
+            AdminState::Up => "set up",
+            AdminState::Drain => "set drain",
+            AdminState::Down => "set down",
         });
     }
 

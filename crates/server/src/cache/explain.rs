@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste_wire::memcached::request::Verb;
 use serde::Serialize;
 
-use super::desk::{self, RouteCard};
+use super::admin::{self, RouteCard};
 use super::fleet::Server;
 use super::layout::{LimitPlan, Source, Verbs};
 use super::router::shadows_key;
@@ -51,7 +51,7 @@ pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, S
         explanation.sentences.push(format!("no route takes {command} {key}: the answer is an error"));
         return Ok(explanation);
     };
-    explanation.route = Some(desk::route_card(table, route));
+    explanation.route = Some(admin::route_card(table, route));
     let server_key = route.renaming.server_key(key.as_bytes());
     let server_key = String::from_utf8_lossy(&server_key);
     if !route.renaming.allows(key.len()) {
@@ -196,10 +196,10 @@ fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::admin_state::AdminState;
     use super::super::fleet::Fleet;
     use super::super::layout::{Fallback, Layout, MemberPlan, PoolPlan};
     use super::super::rules::Rules;
-    use super::super::standing::Wish;
     use super::*;
 
     fn said(table: &Table, command: &str) -> String {
@@ -210,7 +210,7 @@ mod tests {
     fn replicas_are_all_written_and_one_of_them_is_read() {
         let members = (1..=3).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
         let table = Fleet::new(&Layout::of_one_pool(members, Rules::default()), true).unwrap().table();
-        table.servers[1].health.set_wish(Wish::Drain);
+        table.servers[1].health.set_admin_state(AdminState::Drain);
         assert!(
             said(&table, "get").contains("one of its replicas") && said(&table, "get").contains("(draining)")
         );
@@ -265,7 +265,7 @@ mod tests {
         let mut layout = with_second();
         layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: None }];
         let table = Fleet::new(&layout, true).unwrap().table();
-        (0..3).for_each(|server| table.servers[server].health.set_wish(Wish::Drain));
+        (0..3).for_each(|server| table.servers[server].health.set_admin_state(AdminState::Drain));
         for command in ["gets", "gats", "me"] {
             assert_eq!(
                 explain(&table, command, "key").unwrap().pool.as_deref(),

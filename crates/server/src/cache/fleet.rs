@@ -484,12 +484,12 @@ mod tests {
     #[test]
     fn a_server_keeps_its_slot_through_all_tables() {
         let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), true).unwrap();
-        fleet.table().servers[1].health.set_wish(super::super::standing::Wish::Down);
+        fleet.table().servers[1].health.set_admin_state(super::super::admin_state::AdminState::Down);
         fleet.load(&layout(&["127.0.0.1:3", "127.0.0.1:1"])).unwrap();
         assert_eq!(slots(&fleet), [("127.0.0.1:3".to_owned(), 2), ("127.0.0.1:1".to_owned(), 0)]);
         fleet.load(&layout(&["127.0.0.1:2"])).unwrap();
         assert_eq!(slots(&fleet), [("127.0.0.1:2".to_owned(), 1)]);
-        assert!(!fleet.table().servers[1].health.is_live(), "what was wished of it holds");
+        assert!(!fleet.table().servers[1].health.is_live(), "what the operator wanted of it holds");
         assert_eq!(fleet.generation(), 3);
     }
 

@@ -13,15 +13,15 @@
 //! every answer is an error until it is back. The way back is the same.
 //!
 //! Whether the server answered when it was last asked is kept too, for the log and for readiness. Operators can also
-//! take a server out (`down`), which is like a loss with the same way back, or have it spared (`drain`).
+//! take a server out (`down`), which is like a loss with the same way back, or have it draining (`drain`).
 //!
 //! | from | to | by |
 //! | --- | --- | --- |
 //! | live | away | `note_lost_connection`, `note_absent`, `note_unknown_contents` |
-//! | live, away | down | `set_wish(Down)` |
-//! | down | away | `set_wish(Up)` or `set_wish(Drain)` |
+//! | live, away | down | `set_admin_state(Down)` |
+//! | down | away | `set_admin_state(Up)` or `set_admin_state(Drain)` |
 //! | away | live, or draining | `next_recovery_step`, when that is `Done` |
-//! | live | draining, and back | `set_wish(Drain)`, `set_wish(Up)` |
+//! | live | draining, and back | `set_admin_state(Drain)`, `set_admin_state(Up)` |
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -30,10 +30,10 @@ use std::time::Duration;
 
 use posthaste_measure::lock;
 
+use super::admin_state::{AdminState, ServerState};
 use super::chronicle::Chronicle;
 use super::identity::Run;
 use super::missed_writes::{Journal, MissedWrite, RecoveryStep};
-use super::standing::{State, Wish};
 
 /// Keys in a row that a server which came back missed and no other replica had either, after which it counts as warm.
 const COLD_KEYS: u32 = 1000;
@@ -78,7 +78,7 @@ pub struct Health {
     away: AtomicBool,
     /// Requests do without the server.
     left_out: AtomicBool,
-    spared: AtomicBool,
+    draining: AtomicBool,
     taken_out: AtomicBool,
     /// The server has refused to forget what it missed while it was away.
     refuses: AtomicBool,
@@ -104,7 +104,7 @@ impl Health {
             doubted: AtomicBool::new(false),
             away: AtomicBool::new(false),
             left_out: AtomicBool::new(false),
-            spared: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             taken_out: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             losses: AtomicU64::new(0),
@@ -132,7 +132,7 @@ impl Health {
     /// Returns whether reads may choose this server where other replicas could answer too.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        self.is_live() && !self.spared.load(Ordering::Relaxed)
+        self.is_live() && !self.draining.load(Ordering::Relaxed)
     }
 
     /// Returns whether the server has never been asked.
@@ -247,22 +247,22 @@ impl Health {
 
     /// The server's state, as operators see it.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ServerState {
         match (self.is_taken_out(), self.is_away(), self.is_readable()) {
-            (true, ..) => State::Down,
-            (_, true, _) => State::Away,
-            (_, _, false) => State::Draining,
-            _ => State::Live,
+            (true, ..) => ServerState::Down,
+            (_, true, _) => ServerState::Away,
+            (_, _, false) => ServerState::Draining,
+            _ => ServerState::Live,
         }
     }
 
-    /// Does as an operator wishes.
-    pub fn set_wish(&self, wish: Wish) {
+    /// Sets what an operator wants of the server.
+    pub fn set_admin_state(&self, wanted: AdminState) {
         let mut journal = self.journal();
-        journal.chronicle.wished(wish);
-        self.spared.store(wish == Wish::Drain, Ordering::Relaxed);
-        self.taken_out.store(wish == Wish::Down, Ordering::Relaxed);
-        if wish == Wish::Down {
+        journal.chronicle.note_admin_state(wanted);
+        self.draining.store(wanted == AdminState::Drain, Ordering::Relaxed);
+        self.taken_out.store(wanted == AdminState::Down, Ordering::Relaxed);
+        if wanted == AdminState::Down {
             journal.chronicle.leaves();
             self.left_out.store(true, Ordering::Release);
             self.away.store(true, Ordering::Release);
@@ -468,10 +468,10 @@ mod tests {
         let health = health(false);
         assert!(health.note_lost_connection(vec![key("a")], None));
         assert!(health.is_live() && health.is_away() && health.losses() == 1);
-        assert!(health.state() == State::Away && health.note_missed_write(key("b")));
+        assert!(health.state() == ServerState::Away && health.note_missed_write(key("b")));
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(keys) if keys.len() == 2));
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
-        assert!(!health.is_away() && health.state() == State::Live);
+        assert!(!health.is_away() && health.state() == ServerState::Live);
     }
 
     #[test]
@@ -521,16 +521,20 @@ mod tests {
     fn a_server_that_was_taken_out_misses_what_is_written_and_comes_back_when_it_is_wished() {
         for ejects in [true, false] {
             let health = health(ejects);
-            health.set_wish(Wish::Drain);
-            assert!(health.state() == State::Draining && health.is_live() && !health.is_readable());
-            health.set_wish(Wish::Down);
-            assert!(health.state() == State::Down && !health.is_live() && health.note_missed_write(key("a")));
+            health.set_admin_state(AdminState::Drain);
+            assert!(health.state() == ServerState::Draining && health.is_live() && !health.is_readable());
+            health.set_admin_state(AdminState::Down);
+            assert!(
+                health.state() == ServerState::Down
+                    && !health.is_live()
+                    && health.note_missed_write(key("a"))
+            );
             assert!(matches!(health.next_recovery_step(), RecoveryStep::Wait));
-            health.set_wish(Wish::Up);
-            assert_eq!(health.state(), State::Away);
+            health.set_admin_state(AdminState::Up);
+            assert_eq!(health.state(), ServerState::Away);
             assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(_)));
             assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
-            assert_eq!(health.state(), State::Live);
+            assert_eq!(health.state(), ServerState::Live);
         }
     }
 }

@@ -52,7 +52,7 @@ pub mod flushes; // flushes beside writes
 
 pub mod health; // whether a server takes part
 
-pub mod standing; // states of servers, and what operators want
+pub mod admin_state; // what operators want of a server, and the state that it is in
 
 pub mod missed_writes; // what servers missed while they were away
 
@@ -72,7 +72,7 @@ pub mod mock; // fixed answers
 
 pub mod stats; // the answers to stats
 
-pub mod desk; // servers, pools and routes, for operators
+pub mod admin; // servers, pools and routes, for operators
 
 pub mod explain; // the way of a key
 

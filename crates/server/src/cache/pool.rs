@@ -382,11 +382,11 @@ pub fn plain_key<T>(request: &Request, bytes: &[u8], with: impl FnOnce(&[u8]) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::admin_state::AdminState;
     use super::super::fleet::Fleet;
     use super::super::layout::Layout;
     use super::super::missed_writes::RecoveryStep;
     use super::super::placement::Hash;
-    use super::super::standing::Wish;
     use super::*;
 
     fn fleet(servers: usize, rules: Rules) -> Fleet {
@@ -399,11 +399,11 @@ mod tests {
         let fleet = fleet(3, Rules::default());
         let table = fleet.table();
         let pool = &table.pools[0];
-        table.servers[1].health.set_wish(Wish::Drain);
+        table.servers[1].health.set_admin_state(AdminState::Drain);
         let readers: Vec<usize> = (0..6).map(|_| pool.reader(|_| 0).slot).collect();
         assert!(!readers.contains(&1) && readers.contains(&0) && readers.contains(&2), "{readers:?}");
-        table.servers[0].health.set_wish(Wish::Down);
-        table.servers[2].health.set_wish(Wish::Down);
+        table.servers[0].health.set_admin_state(AdminState::Down);
+        table.servers[2].health.set_admin_state(AdminState::Down);
         assert_eq!(pool.reader(|_| 0).slot, 1);
         assert_eq!((pool.owner_to_read(b"any").slot, pool.owner(b"any").slot), (1, 1));
     }
@@ -412,7 +412,7 @@ mod tests {
     fn shares(reads: Reads, load: impl Fn(usize) -> usize) -> [usize; 4] {
         let fleet = fleet(4, Rules { reads, ..Rules::default() });
         let table = fleet.table();
-        table.servers[1].health.set_wish(Wish::Down);
+        table.servers[1].health.set_admin_state(AdminState::Down);
         let mut shares = [0; 4];
         (0..6_000).for_each(|_| shares[table.pools[0].reader(&load).slot] += 1);
         shares
@@ -469,9 +469,9 @@ mod tests {
         servers[2].health.mark_cold();
         assert!(pool.repairs(&servers[2]));
         assert_eq!(other(1), Some(0));
-        servers[0].health.set_wish(Wish::Down);
+        servers[0].health.set_admin_state(AdminState::Down);
         assert_eq!((other(1), other(2)), (Some(2), Some(1)));
-        servers[1].health.set_wish(Wish::Drain);
+        servers[1].health.set_admin_state(AdminState::Drain);
         assert_eq!(other(2), None);
     }
 

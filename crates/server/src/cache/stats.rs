@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use posthaste_wire::memcached::request::Request;
 
-use super::desk;
+use super::admin;
 use super::fleet::Fleet;
 use super::layout::DEFAULT_POOL;
 
@@ -42,7 +42,7 @@ fn general(fleet: &Fleet, text: &mut String) {
 }
 
 fn servers(fleet: &Fleet, text: &mut String) {
-    for card in desk::servers(&fleet.table()) {
+    for card in admin::servers(&fleet.table()) {
         let name = &card.name;
         stat(text, format_args!("{name}:state"), &card.state);
         if !card.version.is_empty() {
@@ -59,7 +59,7 @@ fn servers(fleet: &Fleet, text: &mut String) {
 fn routes(fleet: &Fleet, text: &mut String) {
     let table = fleet.table();
     stat(text, "eject", if fleet.ejects() { "on" } else { "off" });
-    for (pool, card) in table.pools.iter().zip(desk::pools(&table)) {
+    for (pool, card) in table.pools.iter().zip(admin::pools(&table)) {
         let named = if card.name == DEFAULT_POOL { String::new() } else { format!("pool_{}:", card.name) };
         for (name, value) in [
             ("writes", &card.writes),
@@ -82,7 +82,7 @@ fn routes(fleet: &Fleet, text: &mut String) {
         }
         pool.costs.describe(&named, text);
     }
-    for (number, route) in (1..).zip(desk::routes(&table)) {
+    for (number, route) in (1..).zip(admin::routes(&table)) {
         let prefix = if route.prefix.is_empty() { "*" } else { &route.prefix };
         stat(text, format_args!("route_{number}:prefix"), prefix);
         stat(text, format_args!("route_{number}:pool"), &route.pool);

@@ -393,10 +393,10 @@ fn sorted(plans: &[RoutePlan], timeout_ns: u64) -> Vec<Route> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::admin_state::AdminState;
     use super::super::fleet::Fleet;
     use super::super::layout::{Fallback, MemberPlan};
     use super::super::rules::{Rules, Writes};
-    use super::super::standing::Wish;
     use super::*;
 
     fn plan(prefix: &str, verbs: Verbs, pool: usize) -> RoutePlan {
@@ -474,7 +474,7 @@ mod tests {
         let own = Taker { pool: 0, expiry_s: None };
         assert_eq!(table.taker(0, b"key", true, 0), own);
         assert!(table.is_simple(0, 0));
-        table.pools[0].owner(b"key").health.set_wish(Wish::Down);
+        table.pools[0].owner(b"key").health.set_admin_state(AdminState::Down);
         assert_eq!(table.taker(0, b"key", false, 1), Taker { pool: 1, expiry_s: Some(10) });
         assert!(!table.is_simple(0, 2));
         assert_eq!(strays(&table, 2), [2]);
@@ -482,26 +482,26 @@ mod tests {
         let last = 1 + table.timeouts_ns().1 + 11_000_000_000;
         assert_eq!(strays(&table, last - 1), [2]);
         assert_eq!(strays(&table, last), [0; 0], "it has expired there");
-        table.servers[2].health.set_wish(Wish::Down);
+        table.servers[2].health.set_admin_state(AdminState::Down);
         assert_eq!(table.taker(0, b"key", true, 3), own, "nobody is there: the error is its own");
     }
 
     #[test]
     fn who_is_spared_keeps_its_keys() {
         let table = with_stand_in(None);
-        table.pools[0].owner(b"key").health.set_wish(Wish::Drain);
+        table.pools[0].owner(b"key").health.set_admin_state(AdminState::Drain);
         for reads in [true, false] {
             assert_eq!(table.taker(0, b"key", reads, 0), Taker { pool: 0, expiry_s: None });
         }
-        table.servers[2].health.set_wish(Wish::Drain);
-        table.pools[0].owner(b"key").health.set_wish(Wish::Down);
+        table.servers[2].health.set_admin_state(AdminState::Drain);
+        table.pools[0].owner(b"key").health.set_admin_state(AdminState::Down);
         assert_eq!(table.taker(0, b"key", true, 0), table.taker(0, b"key", false, 0));
     }
 
     #[test]
     fn what_never_expires_there_is_forgotten_there_for_ever() {
         let table = with_stand_in(None);
-        table.pools[0].owner(b"key").health.set_wish(Wish::Down);
+        table.pools[0].owner(b"key").health.set_admin_state(AdminState::Down);
         assert_eq!(table.taker(0, b"key", false, 1).expiry_s, None);
         assert_eq!(strays(&table, u64::MAX - 1), [2]);
     }

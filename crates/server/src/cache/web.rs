@@ -12,11 +12,11 @@ use axum::{Json, Router as Routes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::admin;
+use super::admin_state::AdminState;
 use super::api;
-use super::desk;
 use super::explain::{Explanation, explain};
 use super::shared::CacheShared;
-use super::standing::Wish;
 use crate::http::metrics::page;
 use crate::http::{self, Body, LastWindows, Problem, Query};
 use crate::metrics::router;
@@ -57,11 +57,11 @@ fn json_routes(shared: &Arc<CacheShared>) -> Routes {
         .route("/v1/servers/state", post(set_state))
         .route(
             "/v1/pools",
-            get(async |State(shared): Shared| named("pools", desk::pools(&shared.fleet.table()))),
+            get(async |State(shared): Shared| named("pools", admin::pools(&shared.fleet.table()))),
         )
         .route(
             "/v1/routes",
-            get(async |State(shared): Shared| named("routes", desk::routes(&shared.fleet.table()))),
+            get(async |State(shared): Shared| named("routes", admin::routes(&shared.fleet.table()))),
         )
         .route("/v1/routes/explain", get(explain_key))
         .route("/v1/log-level", get(http::log::tell).post(http::log::set))
@@ -69,7 +69,7 @@ fn json_routes(shared: &Arc<CacheShared>) -> Routes {
 }
 
 fn servers(shared: &CacheShared) -> Json<Value> {
-    named("servers", desk::servers(&shared.fleet.table()))
+    named("servers", admin::servers(&shared.fleet.table()))
 }
 
 /// A list under its name.
@@ -105,17 +105,17 @@ async fn explain_key(
 /// The state that an operator wants a server to have.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wished {
+struct WantedState {
     server: String,
     state: String,
 }
 
 /// Answers `POST /v1/servers/state`. The body is JSON, which a page of another site cannot send unasked.
-async fn set_state(State(shared): Shared, Body(wished): Body<Wished>) -> Result<Json<Value>, Problem> {
-    let wish: Wish =
-        wished.state.parse().map_err(|error: String| Problem::bad_request(&format!("state: {error}")))?;
-    desk::wish(&shared.fleet, &wished.server, wish).map_err(|error| Problem::not_found(&error))?;
-    tracing::info!(server = wished.server, state = wished.state, "server's state was set");
+async fn set_state(State(shared): Shared, Body(wanted): Body<WantedState>) -> Result<Json<Value>, Problem> {
+    let state: AdminState =
+        wanted.state.parse().map_err(|error: String| Problem::bad_request(&format!("state: {error}")))?;
+    admin::set_state(&shared.fleet, &wanted.server, state).map_err(|error| Problem::not_found(&error))?;
+    tracing::info!(server = wanted.server, state = wanted.state, "server's state was set");
     shared.tell_retry();
     Ok(servers(&shared))
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Head, Kind, Page, Single, entrance, process, requests};
-use crate::cache::desk;
+use crate::cache::admin;
 use crate::cache::fleet::Server;
 use crate::cache::pool::Pool;
 use crate::cache::shared::CacheShared;
@@ -266,7 +266,7 @@ pub fn page(shared: &CacheShared) -> Page {
 }
 
 fn write_routes(page: &mut Page, table: &Table) {
-    let cards = desk::routes(table);
+    let cards = admin::routes(table);
     let commands: Vec<String> =
         cards.iter().map(|card| card.commands.clone().unwrap_or_default().join(" ")).collect();
     let each = || cards.iter().zip(&commands).map(|(card, words)| (card, [&*card.prefix, words, &card.pool]));

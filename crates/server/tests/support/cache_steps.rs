@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
+use posthaste_server::cache::admin_state::AdminState;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan};
 use posthaste_server::cache::missed_writes::{MissedWrite, RecoveryStep};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
-use posthaste_server::cache::standing::Wish;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
@@ -98,7 +98,7 @@ impl Scene {
     }
 
     pub(crate) fn take_out(&self, server: usize) {
-        self.fleet.table().servers[server].health.set_wish(Wish::Down);
+        self.fleet.table().servers[server].health.set_admin_state(AdminState::Down);
     }
 
     /// Brings back a server that was taken out. Returns the keys that it missed.
@@ -106,7 +106,7 @@ impl Scene {
         self.router.let_go(server);
         let table = self.fleet.table();
         let health = &table.servers[server].health;
-        health.set_wish(Wish::Up);
+        health.set_admin_state(AdminState::Up);
         let mut missed = Vec::new();
         loop {
             match health.next_recovery_step() {

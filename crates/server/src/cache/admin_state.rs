@@ -1,11 +1,11 @@
-//! How a server stands, and how operators want it to.
+//! What operators want of a server, and the state that it is in.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// What an operator wants of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum AdminState {
     /// The server takes part as far as it can.
     Up,
     /// The server is read only where no other can answer; writes still reach it.
@@ -14,7 +14,7 @@ pub enum Wish {
     Down,
 }
 
-impl FromStr for Wish {
+impl FromStr for AdminState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -27,9 +27,9 @@ impl FromStr for Wish {
     }
 }
 
-/// How a server stands.
+/// The state of a server, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ServerState {
     /// The server takes part.
     Live,
     /// The server takes part, but is read only where no other can answer.
@@ -40,7 +40,7 @@ pub enum State {
     Down,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Live => "live",

@@ -1,4 +1,4 @@
-//! What operators ask of the cache tier and tell it: its servers, pools and routes, and what is to become of a server.
+//! What operators see of the cache tier and set: its servers, pools and routes, and the state that a server is to have.
 //!
 //! `stats`, HTTP, the console and `posthaste admin` all ask here, so that they say the same.
 
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use super::admin_state::AdminState;
 use super::fleet::{Fleet, Server};
 use super::layout::{Source, Verbs};
 use super::pool::Pool;
 use super::rules::KeyPart;
-use super::standing::Wish;
 use super::table::{Route, Table};
 
 /// One server, as shown to operators.
@@ -26,7 +26,7 @@ pub struct ServerCard {
     pub address: String,
     /// Whether connections to the server are encrypted with TLS.
     pub tls: bool,
-    /// How the server stands: `live`, `draining`, `away` or `down`.
+    /// The state of the server: `live`, `draining`, `away` or `down`.
     pub state: String,
     /// The version that the server told last; empty: none yet.
     pub version: String,
@@ -61,7 +61,7 @@ pub struct MemberCard {
     pub zone: Option<String>,
     /// The group that the server was found by: `dns:HOST:PORT` or `srv:NAME`.
     pub group: Option<String>,
-    /// How the server stands: `live`, `draining`, `away` or `down`.
+    /// The state of the server: `live`, `draining`, `away` or `down`.
     pub state: String,
 }
 
@@ -283,12 +283,12 @@ pub fn route_card(table: &Table, route: &Route) -> RouteCard {
     }
 }
 
-/// Does as an operator wishes with a server, which may be called by the name that a pool has for it. The caller must
+/// Sets what an operator wants of a server, which may be called by the name that a pool has for it. The caller must
 /// then tell the threads to look again.
 ///
 /// # Errors
 /// There is no such server, or several; the text names the ones to choose from.
-pub fn wish(fleet: &Fleet, name: &str, wish: Wish) -> Result<(), String> {
+pub fn set_state(fleet: &Fleet, name: &str, wanted: AdminState) -> Result<(), String> {
     let table = fleet.table();
     let in_use = || table.in_use().iter().map(|slot| &table.servers[*slot]);
     let labelled = || in_use().filter(|server| labels(&table, server).iter().any(|label| label == name));
@@ -298,7 +298,7 @@ pub fn wish(fleet: &Fleet, name: &str, wish: Wish) -> Result<(), String> {
     }
     match found.as_slice() {
         [server] => {
-            server.health.set_wish(wish);
+            server.health.set_admin_state(wanted);
             Ok(())
         }
         [] => Err(format!("there is no server {name}; there are {}", names(&table, in_use()))),
