@@ -9,10 +9,10 @@ use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{MemberPlan, PoolPlan, Source, Verbs};
-use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{GetErrors, ReadRepair, Rules, Writes};
 use posthaste_server::cache::server::Options;
+use posthaste_server::cache::server_limits::ServerLimits;
 use posthaste_server::cache::table::{Route, Table};
 
 use crate::config::Misuse;
@@ -54,9 +54,11 @@ fn pool(pool: &PoolPlan, directory: &Directory) -> Result<String, Misuse> {
     for member in &pool.members {
         text += &self::member(member, directory).map_err(Misuse)?;
     }
-    if pool.patience != Patience::default() {
-        let Patience { connect, answer, depth } = pool.patience;
-        text += &format!("  a server may take {connect:?} to take a connection and {answer:?} to answer\n");
+    if pool.server_limits != ServerLimits::default() {
+        let ServerLimits { connect_timeout, answer_timeout, depth } = pool.server_limits;
+        text += &format!(
+            "  a server may take {connect_timeout:?} to take a connection and {answer_timeout:?} to answer\n"
+        );
         if depth < usize::MAX {
             text += &format!("  at most {depth} requests are under way over one connection to it\n");
         }

@@ -13,9 +13,9 @@ use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::fleet::Beliefs;
 use posthaste_server::cache::layout::{Layout, MemberPlan, REQUEST_TIMEOUTS, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
-use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
+use posthaste_server::cache::server_limits::ServerLimits;
 use posthaste_server::front::accept::ListenAddress;
 use posthaste_server::front::lifecycle::RunNote;
 use posthaste_tls::{Check, Trust};
@@ -116,12 +116,13 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         Some((path, text)) => {
             // A check should report a server name that cannot be resolved; a starting tier can do without it.
             let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
-            let defaults = Defaults { rules, patience: patience(flags), directory: directory(flags) };
+            let defaults =
+                Defaults { rules, server_limits: server_limits(flags), directory: directory(flags) };
             pools::layout(text, members, &defaults, names)
                 .map_err(|wrong| wrong.with_line(path.display(), text))?
         }
         None if members.is_empty() => Layout::default(),
-        None => Layout::of_one_pool(members, rules).with_patience(patience(flags)),
+        None => Layout::of_one_pool(members, rules).with_server_limits(server_limits(flags)),
     };
     let request_timeout = request_timeout(flags);
     layout.settings =
@@ -161,9 +162,10 @@ pub(crate) fn directory(flags: &CacheFlags) -> Directory {
     Directory::asking(flags.name_server.clone())
 }
 
-fn patience(flags: &CacheFlags) -> Patience {
-    let answer = flags.server_timeout;
-    Patience { connect: flags.connect_timeout.unwrap_or(answer), answer, ..Patience::default() }
+fn server_limits(flags: &CacheFlags) -> ServerLimits {
+    let answer_timeout = flags.server_timeout;
+    let connect_timeout = flags.connect_timeout.unwrap_or(answer_timeout);
+    ServerLimits { connect_timeout, answer_timeout, ..ServerLimits::default() }
 }
 
 fn request_timeout(flags: &CacheFlags) -> Duration {
@@ -224,7 +226,7 @@ fn run_note(flags: &CacheFlags) -> RunNote {
             "flush_all": flags.flush_all == Switch::On,
             "mock_bytes": flags.mock.0,
             "server_timeout_s": flags.server_timeout.as_secs_f64(),
-            "connect_timeout_s": patience(flags).connect.as_secs_f64(),
+            "connect_timeout_s": server_limits(flags).connect_timeout.as_secs_f64(),
             "request_timeout_s": request_timeout(flags).as_secs_f64(),
             "zone": flags.zone,
             "line_limit": flags.line_limit,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Source, Verbs};
-use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::{GetErrors, Writes};
+use posthaste_server::cache::server_limits::ServerLimits;
 
 use super::*;
 
@@ -176,8 +176,11 @@ fn mcrouters_routes_are_translated_as_far_as_they_have_counterparts() {
     assert_eq!(pool(users[0]).fallbacks.len(), 1);
     assert_eq!(pool(users[0]).fallbacks[0].expiry, Some(Duration::from_secs(30)));
     assert_eq!(pool("copies").rules.answer.to_string(), "majority");
-    let (answer, connect) = (Duration::from_millis(50), Duration::from_millis(20));
-    assert_eq!(pool("copies").patience, Patience { connect, answer, ..Patience::default() });
+    let (answer_timeout, connect_timeout) = (Duration::from_millis(50), Duration::from_millis(20));
+    assert_eq!(
+        pool("copies").server_limits,
+        ServerLimits { connect_timeout, answer_timeout, ..ServerLimits::default() }
+    );
     assert!(left_out.iter().any(|what| what.contains("rates of pool main")), "{left_out:?}");
     assert_eq!(route("copy:"), ["main", "copies"]);
     assert_eq!(route("odd:"), ["main"]);
@@ -417,7 +420,10 @@ fn of_pools_that_become_one_or_share_servers_the_longest_times_hold() {
         let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
         Fleet::new(&layout, true).unwrap_or_else(|error| panic!("{error}: {toml}"));
         for pool in &layout.pools {
-            let timeouts = (pool.patience.answer.as_millis(), pool.patience.connect.as_millis());
+            let timeouts = (
+                pool.server_limits.answer_timeout.as_millis(),
+                pool.server_limits.connect_timeout.as_millis(),
+            );
             assert_eq!(timeouts, holding, "{toml}");
         }
         let said: Vec<String> =

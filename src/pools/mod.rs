@@ -13,8 +13,8 @@ mod tests;
 
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::layout::{DEFAULT_POOL, Layout, MemberPlan, PoolPlan, RoutePlan};
-use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::Rules;
+use posthaste_server::cache::server_limits::ServerLimits;
 
 use self::names::PoolNames;
 use self::plan::{POOL_FIELDS, plan};
@@ -40,7 +40,7 @@ pub(crate) enum Names {
 #[derive(Debug, Default)]
 pub(crate) struct Defaults {
     pub(crate) rules: Rules,
-    pub(crate) patience: Patience,
+    pub(crate) server_limits: ServerLimits,
     /// Who is asked where names are.
     pub(crate) directory: Directory,
 }
@@ -59,7 +59,7 @@ pub(crate) fn layout(
     let mut layout = if members.is_empty() {
         Layout::default()
     } else {
-        Layout::of_one_pool(members, defaults.rules.clone()).with_patience(defaults.patience)
+        Layout::of_one_pool(members, defaults.rules.clone()).with_server_limits(defaults.server_limits)
     };
     let tables = match written_pools {
         Some(pools) => named_tables(pools)?,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use posthaste_server::cache::layout::{Fallback, PoolPlan, Source};
-use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
+use posthaste_server::cache::server_limits::ServerLimits;
 
 use super::members::members;
 use super::names::PoolNames;
@@ -65,14 +65,14 @@ pub(super) fn plan(
         return Err(FileError::new(at, what));
     }
     let failover_limit = failover_limit(fields, &fallbacks)?;
-    let patience = patience(fields, defaults.patience)?;
+    let server_limits = server_limits(fields, defaults.server_limits)?;
     let deletes_to = pools.list(fields, "deletes-to")?;
     if let Some((_, at)) = deletes_to.iter().find(|(pool, _)| is_own(*pool)) {
         return Err(FileError::new(*at, format!("deletes-to: this is pool {name} itself")));
     }
     let deletes_to = deletes_to.into_iter().map(|(pool, _)| pool).collect();
     let name = name.to_owned();
-    Ok(PoolPlan { name, members, rules, fallbacks, failover_limit, source, deletes_to, patience })
+    Ok(PoolPlan { name, members, rules, fallbacks, failover_limit, source, deletes_to, server_limits })
 }
 
 /// The pools that stand in for this one, the gutter last.
@@ -122,10 +122,14 @@ fn failover_limit(fields: &Fields<'_, '_>, fallbacks: &[Fallback]) -> Result<Opt
 
 /// How long servers are waited for, and for how much at once. A pool that says how long they may take to answer says so of
 /// connections too, unless it has another time for them.
-fn patience(fields: &Fields<'_, '_>, defaults: Patience) -> Result<Patience, FileError> {
-    let answer = fields.read("server-timeout", some_time)?;
-    let connect = fields.read("connect-timeout", some_time)?.or(answer).unwrap_or(defaults.connect);
+fn server_limits(fields: &Fields<'_, '_>, defaults: ServerLimits) -> Result<ServerLimits, FileError> {
+    let answer_timeout = fields.read("server-timeout", some_time)?;
+    let connect_timeout = fields.read("connect-timeout", some_time)?;
     let depth = fields.read("depth-limit", |text| at_least_one(text, u32::MAX))?;
     let depth = depth.map_or(defaults.depth, |depth| depth as usize);
-    Ok(Patience { connect, answer: answer.unwrap_or(defaults.answer), depth })
+    Ok(ServerLimits {
+        connect_timeout: connect_timeout.or(answer_timeout).unwrap_or(defaults.connect_timeout),
+        answer_timeout: answer_timeout.unwrap_or(defaults.answer_timeout),
+        depth,
+    })
 }

@@ -72,12 +72,12 @@ fn a_file_means_what_it_says() {
     assert_eq!(users.rules.key_part, KeyPart::Tag(b'{', b'}'));
     assert_eq!((users.failover_limit, users.fallbacks.len()), (Some(1000), 2));
     assert_eq!(users.fallbacks[1], Fallback { pool: 3, expiry: Some(Duration::from_secs(30)) });
-    let patience = [0, 1, 2].map(|pool| {
-        let Patience { connect, answer, .. } = layout.pools[pool].patience;
-        (connect.as_millis(), answer.as_millis())
+    let times = [0, 1, 2].map(|pool| {
+        let limits = layout.pools[pool].server_limits;
+        (limits.connect_timeout.as_millis(), limits.answer_timeout.as_millis())
     });
-    assert_eq!(patience, [(1000, 1000), (200, 200), (5000, 1000)]);
-    assert_eq!([1, 2].map(|pool| layout.pools[pool].patience.depth), [500, usize::MAX]);
+    assert_eq!(times, [(1000, 1000), (200, 200), (5000, 1000)]);
+    assert_eq!([1, 2].map(|pool| layout.pools[pool].server_limits.depth), [500, usize::MAX]);
     assert_eq!(
         (&layout.pools[1].deletes_to, layout.pools[2].members[1].zone.as_deref()),
         (&vec![3, 2], Some("b"))

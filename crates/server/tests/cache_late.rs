@@ -11,8 +11,8 @@ use std::time::Duration;
 use cache_by_hand::{SERVER_TIMEOUT, Thread};
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::layout::{Layout, MemberPlan, RoutePlan};
-use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::rules::{GetErrors, Rules};
+use posthaste_server::cache::server_limits::ServerLimits;
 
 /// Turns in which whatever is under way has arrived.
 const TURNS: usize = 1000;
@@ -250,9 +250,9 @@ fn who_is_late_behind_one_that_may_take_longer_is_answered_after_it() {
 #[test]
 fn beyond_its_depth_a_server_is_asked_no_more_and_what_is_under_way_goes_on() {
     let mut scene = Scene::new();
-    scene.thread.shared.fleet.table().servers[0].patience.set(Patience {
-        connect: SERVER_TIMEOUT,
-        answer: SERVER_TIMEOUT,
+    scene.thread.shared.fleet.table().servers[0].limits.set(ServerLimits {
+        connect_timeout: SERVER_TIMEOUT,
+        answer_timeout: SERVER_TIMEOUT,
         depth: 1,
     });
     for request in ["get c\r\n", "set c 0 0 1\r\nx\r\n", "mg c v\r\n", "incr c 1\r\n"] {

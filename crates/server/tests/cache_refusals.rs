@@ -554,7 +554,7 @@ fn what_the_one_that_decides_has_said_before_it_is_lost_is_the_only_answer() {
 fn what_came_of_a_decision_is_not_asked_of_one_that_did_not_get_to_decide() {
     for command in ["ma n N0 J5\r\n", "ms n 2 MA N60\r\nhi\r\n", "ms n 2 C9 I\r\nhi\r\n"] {
         let mut layout = replicas(2);
-        layout.pools[0].patience.depth = 1;
+        layout.pools[0].server_limits.depth = 1;
         let mut scene = Scene::new(&layout);
         scene.router.enter(1, 2);
         scene.ask(command);

@@ -348,7 +348,7 @@ fn what_a_get_has_created_is_created_elsewhere_only_if_it_is_still_there() {
 fn what_all_copies_are_to_do_is_refused_by_none_of_them_for_too_much_under_way() {
     let mut layout = two_pools(2);
     layout.routes[0].pool = 1;
-    layout.pools[1].patience.depth = 1;
+    layout.pools[1].server_limits.depth = 1;
     for (asked, is_sent) in
         [("delete k\r\n", true), ("md k\r\n", true), ("touch k 0\r\n", true), ("set k 0 0 1\r\nx\r\n", false)]
     {
@@ -361,7 +361,7 @@ fn what_all_copies_are_to_do_is_refused_by_none_of_them_for_too_much_under_way()
     }
     // Where one has the key, its refusal is the answer.
     let mut layout = two_pools(1);
-    layout.pools[0].patience.depth = 1;
+    layout.pools[0].server_limits.depth = 1;
     layout.pools[0].deletes_to = vec![1];
     let mut scene = Scene::new(&layout);
     scene.ask("get a\r\n");

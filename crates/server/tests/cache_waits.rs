@@ -12,9 +12,9 @@ use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source};
 use posthaste_server::cache::missed_writes::RecoveryStep;
-use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Multiget, Rules, Writes};
+use posthaste_server::cache::server_limits::ServerLimits;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
 const NAMES: [&str; 3] = ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"];
@@ -201,8 +201,8 @@ fn a_read_goes_to_another_replica_where_one_has_too_much_under_way() {
     let members = NAMES.iter().map(|name| MemberPlan::of(name)).collect();
     let (fleet, mut router) =
         router(&Layout::of_one_pool(members, Rules { multiget: Multiget::Whole, ..Rules::default() }));
-    let patience = Patience { depth: 4, ..Patience::default() };
-    fleet.table().servers.iter().for_each(|server| server.patience.set(patience));
+    let limits = ServerLimits { depth: 4, ..ServerLimits::default() };
+    fleet.table().servers.iter().for_each(|server| server.limits.set(limits));
     let keys = [0, 1, 2].map(|home| {
         let is_home = |key: &String| fleet.table().pools[0].home(key.as_bytes()) == home;
         (0..).map(|number| format!("k{number}")).find(is_home).expect("a key of each")

@@ -21,7 +21,7 @@ use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
 use super::directory::Directory;
 use super::groups::Group;
-use super::patience::Patience;
+use super::server_limits::ServerLimits;
 use crate::front::accept::{ListenAddress as Address, Socket};
 
 /// memcached's own port.
@@ -141,10 +141,10 @@ impl Backend {
     ///
     /// # Errors
     /// The system cannot even try.
-    pub fn open(&self, patience: Patience) -> io::Result<Socket> {
+    pub fn open(&self, limits: ServerLimits) -> io::Result<Socket> {
         let socket = Socket::connect(&self.found()?)?;
         if let Socket::Tcp(stream) = &socket {
-            notice_loss(SockRef::from(stream), patience);
+            notice_loss(SockRef::from(stream), limits);
         }
         match (socket, self.connector()) {
             (Socket::Tcp(stream), Some(tls)) => {
@@ -155,31 +155,31 @@ impl Backend {
         }
     }
 
-    /// Connects and waits for it; `patience` also limits every later wait on the connection.
+    /// Connects and waits for it; `limits` also limits every later wait on the connection.
     ///
     /// # Errors
     /// The system's.
-    pub fn dial(&self, patience: Patience) -> io::Result<Dialed> {
-        self.dial_at(self.found()?, patience)
+    pub fn dial(&self, limits: ServerLimits) -> io::Result<Dialed> {
+        self.dial_at(self.found()?, limits)
     }
 
     /// Does as [`Backend::dial`], at another address.
     ///
     /// # Errors
     /// The system's.
-    pub fn dial_at(&self, address: Address, patience: Patience) -> io::Result<Dialed> {
+    pub fn dial_at(&self, address: Address, limits: ServerLimits) -> io::Result<Dialed> {
         let (domain, address) = match address {
             Address::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
             Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
         };
         let socket = socket2::Socket::new(domain, Type::STREAM, None)?;
-        socket.connect_timeout(&address, patience.connect)?;
+        socket.connect_timeout(&address, limits.connect_timeout)?;
         if domain != Domain::UNIX {
             socket.set_tcp_nodelay(true)?;
-            notice_loss(SockRef::from(&socket), patience);
+            notice_loss(SockRef::from(&socket), limits);
         }
-        socket.set_read_timeout(Some(patience.answer))?;
-        socket.set_write_timeout(Some(patience.answer))?;
+        socket.set_read_timeout(Some(limits.answer_timeout))?;
+        socket.set_write_timeout(Some(limits.answer_timeout))?;
         match self.connector() {
             None => Ok(Dialed::Plain(socket)),
             Some(tls) => {
@@ -283,8 +283,8 @@ impl Backend {
 
 /// Has the system give up a connection whose peer is gone. Bytes that the peer has not acknowledged must not reach it when it
 /// is back, and a connection with nothing to send is probed now and then. A system without these options does without.
-fn notice_loss(socket: SockRef<'_>, patience: Patience) {
-    let _ = socket.set_tcp_user_timeout(Some(patience.longest()));
+fn notice_loss(socket: SockRef<'_>, limits: ServerLimits) {
+    let _ = socket.set_tcp_user_timeout(Some(limits.longest_timeout()));
     let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(1));
     let _ = socket.set_tcp_keepalive(&alive.with_retries(3));
 }
@@ -435,7 +435,7 @@ mod tests {
         let backend = Backend::parse("nosuch.invalid:7").unwrap();
         assert!(backend.address().is_err_and(|error| error.starts_with("server nosuch.invalid:7: ")));
         assert_eq!(
-            backend.dial(Patience::default()).err().map(|error| error.kind()),
+            backend.dial(ServerLimits::default()).err().map(|error| error.kind()),
             Some(ErrorKind::NotFound)
         );
         *lock(&backend.address) = Ok(Address::Unix("/x".into()));

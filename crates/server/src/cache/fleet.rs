@@ -27,8 +27,8 @@ use super::health::{Health, Watch};
 use super::latency::Latency;
 use super::layout::Layout;
 use super::limits::SERVERS_MAX;
-use super::patience::{Patience, SharedPatience};
 use super::reception::{at_once, note_newcomers, receive, strangers};
+use super::server_limits::{ServerLimits, SharedServerLimits};
 use super::table::{Strays, Table};
 
 /// Counters of one server.
@@ -51,7 +51,7 @@ pub struct Server {
     /// The server's address.
     pub backend: Backend,
     /// How long the server is waited for.
-    pub patience: SharedPatience,
+    pub limits: SharedServerLimits,
     /// Whether the server takes part.
     pub health: Health,
     /// Which meta commands the server understands.
@@ -264,14 +264,14 @@ impl Fleet {
         let backends = self.backends(layout)?;
         refuse_if_nobody_is_found(&backends, &servers)?;
         let encryption = self.encryption(&backends)?;
-        let patience = patience(layout)?;
+        let limits = server_limits(layout)?;
         let grown = self.with_newcomers(&servers, backends)?;
         for server in &grown {
             if let Some(connector) = encryption.get(server.name()) {
                 server.backend.encrypt(connector.clone());
             }
-            if let Some(patience) = patience.get(server.name()) {
-                server.patience.set(*patience);
+            if let Some(limits) = limits.get(server.name()) {
+                server.limits.set(*limits);
             }
         }
         *servers = grown;
@@ -311,12 +311,12 @@ impl Fleet {
                 let chronicle = Chronicle::new(&backend.name, self.events.clone());
                 let health = Health::new(self.ejects, Arc::clone(&self.watch), chronicle);
                 let (slot, counts) = (grown.len(), ServerCounts::default());
-                let (patience, dialect) = (SharedPatience::default(), Dialect::new(Arc::clone(&self.olds)));
+                let (limits, dialect) = (SharedServerLimits::default(), Dialect::new(Arc::clone(&self.olds)));
                 let flush_again_s = AtomicU64::new(0);
                 grown.push(Arc::new(Server {
                     slot,
                     backend,
-                    patience,
+                    limits,
                     health,
                     dialect,
                     counts,
@@ -432,12 +432,15 @@ fn refuse_if_nobody_is_found(backends: &[Backend], servers: &[Arc<Server>]) -> R
 }
 
 /// Returns how long each server is waited for, by its name.
-fn patience(layout: &Layout) -> Result<HashMap<String, Patience>, String> {
+fn server_limits(layout: &Layout) -> Result<HashMap<String, ServerLimits>, String> {
     let mut of_servers = HashMap::new();
     for pool in &layout.pools {
         for member in &pool.members {
             let name = Backend::named(&member.address)?;
-            if of_servers.insert(name.clone(), pool.patience).is_some_and(|other| other != pool.patience) {
+            if of_servers
+                .insert(name.clone(), pool.server_limits)
+                .is_some_and(|other| other != pool.server_limits)
+            {
                 return Err(format!(
                     "server {name}: its pools say different limits (server-timeout, connect-timeout, depth-limit); its \
                      connections are shared, so write the same in each of them"
@@ -544,15 +547,16 @@ mod tests {
     fn the_pools_of_a_server_agree_how_long_it_is_waited_for() {
         let mut both = layout(&["127.0.0.1:1"]);
         both.pools.push(both.pools[0].clone());
-        let short = Patience { answer: std::time::Duration::from_millis(5), ..Patience::default() };
-        both.pools[1].patience = short;
+        let short =
+            ServerLimits { answer_timeout: std::time::Duration::from_millis(5), ..ServerLimits::default() };
+        both.pools[1].server_limits = short;
         let error = Fleet::new(&both, true).err().expect("they do not agree");
         assert!(error.contains("127.0.0.1:1") && error.contains("server-timeout"), "{error}");
         let fleet = Fleet::new(&layout(&["127.0.0.1:1"]), true).unwrap();
-        assert_eq!(fleet.table().servers[0].patience.get(), Patience::default());
-        both.pools[0].patience = short;
+        assert_eq!(fleet.table().servers[0].limits.get(), ServerLimits::default());
+        both.pools[0].server_limits = short;
         fleet.load(&both).unwrap();
-        assert_eq!(fleet.table().servers[0].patience.get(), short);
+        assert_eq!(fleet.table().servers[0].limits.get(), short);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::backend::Dialed;
 use super::deletion::Deletion;
 use super::fleet::Server;
 use super::flushes::OwnFlushes;
-use super::inquiry::{OWN, PATIENCE, ask, ask_run, tells_version};
+use super::inquiry::{LIMITS, TIMEOUT, ask, ask_run, tells_version};
 use super::missed_writes::{MissedWrite, RecoveryStep};
 use super::shared::CacheShared;
 use crate::front::accept::ListenAddress;
@@ -66,8 +66,8 @@ fn greet(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed>>
         return Err(io::Error::other(why_taken(other)));
     }
     // Over a connection of its own: a server that does not know this question may close it.
-    let run = ask_run(server, &mut server.backend.dial_at(address.clone(), OWN)?);
-    let mut link = BufReader::new(server.backend.dial_at(address, OWN)?);
+    let run = ask_run(server, &mut server.backend.dial_at(address.clone(), LIMITS)?);
+    let mut link = BufReader::new(server.backend.dial_at(address, LIMITS)?);
     ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))?;
     server.health.set_next_run(run);
     Ok(link)
@@ -151,8 +151,8 @@ pub(super) fn welcome(server: &Server, shared: &CacheShared) {
 /// The server cannot be asked, or refuses.
 pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {
     let dialed = match address {
-        Some(address) => server.backend.dial_at(address, OWN),
-        None => server.backend.dial(OWN),
+        Some(address) => server.backend.dial_at(address, LIMITS),
+        None => server.backend.dial(LIMITS),
     };
     let mut link = BufReader::new(dialed?);
     ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
@@ -246,9 +246,9 @@ fn drain(sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
 fn read_to_end(socket: &OwnedFd) -> io::Result<()> {
     let mut socket = Socket::from(socket.try_clone()?);
     socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let mut buffer = [0; 4096];
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         match socket.read(&mut buffer) {
             Ok(0) => return Ok(()),

@@ -7,13 +7,14 @@ use super::backend::Dialed;
 use super::dialect;
 use super::fleet::Server;
 use super::identity::{self, Run};
-use super::patience::Patience;
+use super::server_limits::ServerLimits;
 
-/// How long a server may take for each answer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a server may take to accept a connection, and for each answer.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The limits for such a connection.
-pub(super) const OWN: Patience = Patience { connect: PATIENCE, answer: PATIENCE, depth: usize::MAX };
+/// The limits for a control connection.
+pub(super) const LIMITS: ServerLimits =
+    ServerLimits { connect_timeout: TIMEOUT, answer_timeout: TIMEOUT, depth: usize::MAX };
 
 /// Sends commands and reads this many lines, each of which must satisfy `is_good`.
 pub(super) fn ask(

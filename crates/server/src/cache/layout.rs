@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use posthaste_wire::memcached::request::Verb;
 
-use super::patience::Patience;
 use super::rules::Rules;
+use super::server_limits::ServerLimits;
 
 /// The pool that `--server` makes.
 pub const DEFAULT_POOL: &str = "default";
@@ -84,8 +84,8 @@ pub struct PoolPlan {
     pub source: Option<Source>,
     /// Other pools in which a key is deleted too when it is deleted here.
     pub deletes_to: Vec<usize>,
-    /// How long the pool's servers are waited for.
-    pub patience: Patience,
+    /// Limits for each of the pool's servers.
+    pub server_limits: ServerLimits,
 }
 
 /// Requests that are repeated in another pool, where no client waits for the answers.
@@ -140,7 +140,11 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { flush_all: true, mock: None, request_timeout: REQUEST_TIMEOUTS * Patience::default().answer }
+        Self {
+            flush_all: true,
+            mock: None,
+            request_timeout: REQUEST_TIMEOUTS * ServerLimits::default().answer_timeout,
+        }
     }
 }
 
@@ -158,10 +162,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// This layout, with all servers waited for as `patience` says.
+    /// This layout, with all servers waited for as `server_limits` says.
     #[must_use]
-    pub fn with_patience(mut self, patience: Patience) -> Self {
-        self.pools.iter_mut().for_each(|pool| pool.patience = patience);
+    pub fn with_server_limits(mut self, server_limits: ServerLimits) -> Self {
+        self.pools.iter_mut().for_each(|pool| pool.server_limits = server_limits);
         self
     }
 

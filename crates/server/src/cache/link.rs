@@ -11,8 +11,8 @@ use posthaste_wire::memcached::records::Records;
 use super::backend::Backend;
 use super::identity::{Run, Telling};
 use super::limits;
-use super::patience::Patience;
 use super::router::Broken;
+use super::server_limits::ServerLimits;
 use crate::front::accept::Socket;
 use crate::front::buffers::empty;
 
@@ -104,13 +104,13 @@ impl Link {
     pub(super) fn open(
         &mut self,
         backend: &Backend,
-        patience: Patience,
+        server_limits: ServerLimits,
         token: Token,
         registry: &Registry,
     ) -> io::Result<()> {
         // Before the address is read: a move in between then costs a connection, while the other order would keep an old one.
         let moves = backend.moves();
-        let mut socket = backend.open(patience)?;
+        let mut socket = backend.open(server_limits)?;
         let interests = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut socket, token, interests)?;
         (self.socket, self.moves) = (Some(socket), moves);
@@ -247,7 +247,7 @@ mod tests {
             backend.encrypt(connector);
             let mut poll = Poll::new().unwrap();
             let (mut link, mut events) = (Link::default(), Events::with_capacity(8));
-            link.open(&backend, Patience::default(), Token(0), poll.registry()).unwrap();
+            link.open(&backend, ServerLimits::default(), Token(0), poll.registry()).unwrap();
             poll.poll(&mut events, Some(Duration::from_secs(180))).unwrap();
             let error = events.iter().find_map(|event| link.note(event).err());
             assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));

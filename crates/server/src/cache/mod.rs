@@ -28,7 +28,7 @@ pub mod table; // which route, pool and servers a key has
 
 pub mod renaming; // routes that change keys
 
-pub mod patience; // how long a server is waited for
+pub mod server_limits; // how long a server is waited for, and for how many answers
 
 pub mod limit; // a limit of requests
 

@@ -66,7 +66,7 @@ impl Pipelined {
         if !link.is_open() {
             self.router.begins_new_connection(server);
             let its = &self.router.servers()[server];
-            link.open(&its.backend, its.patience.get(), Token(FIRST_OF_TIER + server), registry)?;
+            link.open(&its.backend, its.limits.get(), Token(FIRST_OF_TIER + server), registry)?;
             if its.health.has_run() {
                 link.ask_first();
             }
@@ -151,15 +151,15 @@ impl Pipelined {
 
     /// Says what has not come in time, if anything.
     fn late(&self, server: usize, now: u64) -> Option<&'static str> {
-        let patience = self.router.servers()[server].patience.get();
-        if self.links[server].opening().is_some_and(|since| since.elapsed() > patience.connect) {
+        let limits = self.router.servers()[server].limits.get();
+        if self.links[server].opening().is_some_and(|since| since.elapsed() > limits.connect_timeout) {
             return Some("it does not connect in time (--connect-timeout)");
         }
         // What waits for a connection being made has that limit.
         if self.links[server].opening().is_some() {
             return None;
         }
-        let limit = u64::try_from(patience.answer.as_nanos()).unwrap_or(u64::MAX);
+        let limit = u64::try_from(limits.answer_timeout.as_nanos()).unwrap_or(u64::MAX);
         let is_late = self.silent_since(server).is_some_and(|since| now.saturating_sub(since) > limit);
         is_late.then_some(LATE)
     }
@@ -266,12 +266,12 @@ impl Engine for Pipelined {
         }
         let now = self.shared.clock.now();
         let left = |(server, link): (usize, &Link)| {
-            let patience = || self.router.servers()[server].patience.get();
+            let limits = || self.router.servers()[server].limits.get();
             if let Some(since) = link.opening() {
-                return Some((since + patience().connect).saturating_duration_since(Instant::now()));
+                return Some((since + limits().connect_timeout).saturating_duration_since(Instant::now()));
             }
             let since = self.silent_since(server)?;
-            Some(patience().answer.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
+            Some(limits().answer_timeout.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
         };
         let check = self.router.until_check(now);
         // A moment longer, so that the deadline has passed when the thread wakes up.

@@ -18,7 +18,7 @@ use super::backend::Dialed;
 use super::fleet::Server;
 use super::homecoming::{bring_back, flush_again};
 use super::identity;
-use super::inquiry::{OWN, ask, ask_run, tells_version};
+use super::inquiry::{LIMITS, ask, ask_run, tells_version};
 use super::shared::CacheShared;
 
 /// The first wait after a loss; each further one is half as long again.
@@ -200,11 +200,11 @@ fn jittered(wait: Duration) -> Duration {
 
 /// Connects to a new server, and asks which run it is.
 fn introduce(server: &Server, shared: &CacheShared) {
-    let mut dialed = server.backend.dial(OWN);
+    let mut dialed = server.backend.dial(LIMITS);
     for _ in 1..server.backend.addresses() {
         if dialed.is_err() {
             server.backend.resolve_again();
-            dialed = server.backend.dial(OWN);
+            dialed = server.backend.dial(LIMITS);
         }
     }
     match dialed {
@@ -224,7 +224,7 @@ fn introduce(server: &Server, shared: &CacheShared) {
 
 /// Connects to a server that may be gone unnoticed.
 fn look_after(server: &Server, shared: &CacheShared) {
-    let error = match server.backend.dial(OWN) {
+    let error = match server.backend.dial(LIMITS) {
         // Another server may have taken its place while nothing was asked.
         Ok(link) => return ask_who(server, shared, link),
         Err(error) => error,

@@ -12,9 +12,9 @@ use super::identity;
 use super::limits;
 use super::line::Parcel;
 use super::link;
-use super::patience::Patience;
 use super::pipelined::{LATE, UNENDING};
 use super::router::{Asked, Router};
+use super::server_limits::ServerLimits;
 use super::shared::{CacheShared, Mail};
 
 /// The only client that a worker's router knows.
@@ -35,7 +35,7 @@ struct Link {
     lost_before: u64,
     /// How often the server had been moved.
     moves: u64,
-    patience: Patience,
+    server_limits: ServerLimits,
 }
 
 /// One worker of `--workers N`.
@@ -122,7 +122,7 @@ impl Worker {
                 !self.router.has_server(slot)
                     || link.lost_before != server.health.connections_lost()
                     || link.moves != server.backend.moves()
-                    || link.patience != server.patience.get()
+                    || link.server_limits != server.limits.get()
             });
         }
     }
@@ -181,15 +181,15 @@ impl Worker {
         }
         if self.links[server].is_none() {
             let its = &self.router.servers()[server];
-            let (lost_before, patience) = (its.health.connections_lost(), its.patience.get());
+            let (lost_before, server_limits) = (its.health.connections_lost(), its.limits.get());
             let moves = its.backend.moves();
-            let mut dialed = its.backend.dial(patience)?;
+            let mut dialed = its.backend.dial(server_limits)?;
             if its.health.has_run()
                 && let Some(run) = identity::ask(&mut dialed)?
             {
                 identity::meet(&self.shared.fleet, its, run);
             }
-            self.links[server] = Some(Link { dialed, lost_before, moves, patience });
+            self.links[server] = Some(Link { dialed, lost_before, moves, server_limits });
             self.inputs[server].clear();
             self.router.goes_another_way(server);
             if self.router.is_to_decide_late(server) {

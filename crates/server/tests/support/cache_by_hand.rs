@@ -15,8 +15,8 @@ use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::kind;
 use posthaste_server::cache::layout::Layout;
 use posthaste_server::cache::line::Line;
-use posthaste_server::cache::patience::Patience;
 use posthaste_server::cache::pipelined::Pipelined;
+use posthaste_server::cache::server_limits::ServerLimits;
 use posthaste_server::cache::shared::CacheShared;
 use posthaste_server::cache::tier::CacheTier;
 use posthaste_server::cache::worker::Reads;
@@ -29,7 +29,8 @@ use posthaste_wire::memcached::decode::Limits;
 pub(crate) const VALUE_BYTES: usize = 1 << 20;
 /// Time after which a silent server is given up.
 pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
-const PATIENCE: Patience = Patience { connect: SERVER_TIMEOUT, answer: SERVER_TIMEOUT, depth: usize::MAX };
+const LIMITS: ServerLimits =
+    ServerLimits { connect_timeout: SERVER_TIMEOUT, answer_timeout: SERVER_TIMEOUT, depth: usize::MAX };
 const CLIENTS: usize = 16;
 
 /// A network thread of a cache tier.
@@ -49,7 +50,8 @@ impl Thread {
         let poll = Poll::new().expect("events");
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
         let gate = Arc::new(Gate::new(CLIENTS, false));
-        let fleet = Arc::new(Fleet::new(&layout.clone().with_patience(PATIENCE), false).expect("addresses"));
+        let fleet =
+            Arc::new(Fleet::new(&layout.clone().with_server_limits(LIMITS), false).expect("addresses"));
         for server in &fleet.table().servers {
             server.dialect.note(b"VERSION 1.6.18\r\n");
         }

@@ -215,7 +215,7 @@ impl Router {
 
     /// Whether a server owes as many replies over its connection as it may.
     pub(super) fn is_full(&self, server: usize) -> bool {
-        self.lanes[server].expected.len() >= self.servers[server].patience.depth()
+        self.lanes[server].expected.len() >= self.servers[server].limits.depth()
     }
 
     /// Expects the reply to a command that was just written to a server's lane. From now on this thread counts as a

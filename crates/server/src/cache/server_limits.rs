@@ -1,4 +1,4 @@
-//! How long a server is waited for, and how many answers it may owe at once.
+//! Limits for one server: how long it may take to connect and to answer, and how many answers it may owe at once.
 //!
 //! A server's connections are shared by all pools that name it, so these must agree. Another configuration may change it.
 
@@ -7,51 +7,59 @@ use std::time::Duration;
 
 /// Limits for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ServerLimits {
     /// How long the server may take to accept a connection.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// How long the server may say nothing while it owes an answer.
-    pub answer: Duration,
+    pub answer_timeout: Duration,
     /// Most answers that the server may owe over one connection.
     pub depth: usize,
 }
 
-impl Patience {
+impl ServerLimits {
     /// The longer of the two times: the system must not give a connection up sooner, and should not hold on to it for longer.
     #[must_use]
-    pub fn longest(self) -> Duration {
-        self.connect.max(self.answer)
+    pub fn longest_timeout(self) -> Duration {
+        self.connect_timeout.max(self.answer_timeout)
     }
 }
 
-impl Default for Patience {
+impl Default for ServerLimits {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(1), answer: Duration::from_secs(1), depth: usize::MAX }
+        Self {
+            connect_timeout: Duration::from_secs(1),
+            answer_timeout: Duration::from_secs(1),
+            depth: usize::MAX,
+        }
     }
 }
 
-/// A server's [`Patience`], which every thread may read while it changes.
+/// A server's [`ServerLimits`], which every thread may read while it changes.
 #[derive(Debug, Default)]
-pub struct SharedPatience {
+pub struct SharedServerLimits {
     connect_ns: AtomicU64,
     answer_ns: AtomicU64,
     depth: AtomicUsize,
 }
 
-impl SharedPatience {
+impl SharedServerLimits {
     /// Sets the limits that hold from now on.
-    pub fn set(&self, patience: Patience) {
+    pub fn set(&self, limits: ServerLimits) {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.connect_ns.store(ns(patience.connect), Ordering::Relaxed);
-        self.answer_ns.store(ns(patience.answer), Ordering::Relaxed);
-        self.depth.store(patience.depth, Ordering::Relaxed);
+        self.connect_ns.store(ns(limits.connect_timeout), Ordering::Relaxed);
+        self.answer_ns.store(ns(limits.answer_timeout), Ordering::Relaxed);
+        self.depth.store(limits.depth, Ordering::Relaxed);
     }
 
     /// Returns the limits that hold now.
     #[must_use]
-    pub fn get(&self) -> Patience {
+    pub fn get(&self) -> ServerLimits {
         let time = |ns: &AtomicU64| Duration::from_nanos(ns.load(Ordering::Relaxed));
-        Patience { connect: time(&self.connect_ns), answer: time(&self.answer_ns), depth: self.depth() }
+        ServerLimits {
+            connect_timeout: time(&self.connect_ns),
+            answer_timeout: time(&self.answer_ns),
+            depth: self.depth(),
+        }
     }
 
     /// Returns how many answers the server may owe over one connection.
