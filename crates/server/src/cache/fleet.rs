@@ -16,7 +16,6 @@ use posthaste_measure::{Events, lock};
 use posthaste_tls::{Check, Connector, Trust};
 
 use super::backend::Backend;
-use super::chronicle::Chronicle;
 use super::claims::Claims;
 use super::dialect::Dialect;
 use super::directory::Directory;
@@ -27,7 +26,8 @@ use super::health::{Health, Watch};
 use super::latency::Latency;
 use super::layout::Layout;
 use super::limits::SERVERS_MAX;
-use super::reception::{at_once, note_newcomers, receive, strangers};
+use super::new_members::{flush_new_members, in_parallel, mark_new_replicas, servers_with_old_values};
+use super::server_events::ServerEvents;
 use super::server_limits::{ServerLimits, SharedServerLimits};
 use super::table::{Strays, Table};
 
@@ -200,7 +200,7 @@ impl Fleet {
         let mut wanted = lock(&self.wanted);
         let (mut finds, mut unknown) = (Finds::new(), Vec::new());
         let groups = groups(layout);
-        let found = at_once(&groups, |group| group.find(&self.directory));
+        let found = in_parallel(&groups, |group| group.find(&self.directory));
         for (group, found) in groups.into_iter().zip(found) {
             match (found, wanted.finds.get(&group.name)) {
                 (Ok(found), _) => drop(finds.insert(group.name, found)),
@@ -257,7 +257,7 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Puts a new table in force. Servers that may hold old values ([`strangers`]) are flushed first; `known` are the
+    /// Puts a new table in force. Servers that may hold old values ([`servers_with_old_values`]) are flushed first; `known` are the
     /// groups of the table before.
     fn put_in_force(&self, layout: &Layout, known: &HashSet<String>) -> Result<(), String> {
         let mut servers = lock(&self.servers);
@@ -265,7 +265,7 @@ impl Fleet {
         refuse_if_nobody_is_found(&backends, &servers)?;
         let encryption = self.encryption(&backends)?;
         let limits = server_limits(layout)?;
-        let grown = self.with_newcomers(&servers, backends)?;
+        let grown = self.with_new_servers(&servers, backends)?;
         for server in &grown {
             if let Some(connector) = encryption.get(server.name()) {
                 server.backend.encrypt(connector.clone());
@@ -276,10 +276,12 @@ impl Fleet {
         }
         *servers = grown;
         let table = self.table();
-        note_newcomers(&servers, layout, &table);
-        receive(&strangers(&servers, layout, known, &table), table.in_use(), |server| {
-            self.remind_now(server)
-        });
+        mark_new_replicas(&servers, layout, &table);
+        flush_new_members(
+            &servers_with_old_values(&servers, layout, known, &table),
+            table.in_use(),
+            |server| self.remind_now(server),
+        );
         let next = Table::new(layout, servers.clone(), &mut lock(&self.strays)).following(&table);
         *lock(&self.table) = Arc::new(next);
         self.generation.fetch_add(1, Ordering::SeqCst);
@@ -291,7 +293,8 @@ impl Fleet {
     fn backends(&self, layout: &Layout) -> Result<Vec<Backend>, String> {
         let mut backends = Vec::new();
         for pool in &layout.pools {
-            let its = at_once(&pool.members, |member| Backend::parse_by(&member.address, &self.directory));
+            let its =
+                in_parallel(&pool.members, |member| Backend::parse_by(&member.address, &self.directory));
             let its = its.into_iter().collect::<Result<Vec<_>, _>>()?;
             refuse_second_names(&pool.name, &its)?;
             backends.extend(its);
@@ -300,7 +303,7 @@ impl Fleet {
     }
 
     /// Returns these servers, and behind them new ones for backends that are not among them.
-    fn with_newcomers(
+    fn with_new_servers(
         &self,
         servers: &[Arc<Server>],
         backends: Vec<Backend>,
@@ -308,8 +311,8 @@ impl Fleet {
         let mut grown = servers.to_vec();
         for backend in backends {
             if !grown.iter().any(|server| server.backend.name == backend.name) {
-                let chronicle = Chronicle::new(&backend.name, self.events.clone());
-                let health = Health::new(self.ejects, Arc::clone(&self.watch), chronicle);
+                let events = ServerEvents::new(&backend.name, self.events.clone());
+                let health = Health::new(self.ejects, Arc::clone(&self.watch), events);
                 let (slot, counts) = (grown.len(), ServerCounts::default());
                 let (limits, dialect) = (SharedServerLimits::default(), Dialect::new(Arc::clone(&self.olds)));
                 let flush_again_s = AtomicU64::new(0);

@@ -31,9 +31,9 @@ use std::time::Duration;
 use posthaste_measure::lock;
 
 use super::admin_state::{AdminState, ServerState};
-use super::chronicle::Chronicle;
 use super::identity::Run;
 use super::missed_writes::{Journal, MissedWrite, RecoveryStep};
+use super::server_events::ServerEvents;
 
 /// Keys in a row that a server which came back missed and no other replica had either, after which it counts as warm.
 const COLD_KEYS: u32 = 1000;
@@ -96,7 +96,7 @@ pub struct Health {
 impl Health {
     /// A server that takes part. `ejects` false: when it is lost, its part of every answer is an error.
     #[must_use]
-    pub fn new(ejects: bool, watch: Arc<Watch>, chronicle: Chronicle) -> Self {
+    pub fn new(ejects: bool, watch: Arc<Watch>, events: ServerEvents) -> Self {
         Self {
             ejects,
             watch,
@@ -112,7 +112,7 @@ impl Health {
             cold: AtomicU32::new(0),
             last_coming: AtomicU64::new(0),
             users: AtomicUsize::new(0),
-            journal: Mutex::new(Journal::new(chronicle)),
+            journal: Mutex::new(Journal::new(events)),
         }
     }
 
@@ -259,11 +259,11 @@ impl Health {
     /// Sets what an operator wants of the server.
     pub fn set_admin_state(&self, wanted: AdminState) {
         let mut journal = self.journal();
-        journal.chronicle.note_admin_state(wanted);
+        journal.events.note_admin_state(wanted);
         self.draining.store(wanted == AdminState::Drain, Ordering::Relaxed);
         self.taken_out.store(wanted == AdminState::Down, Ordering::Relaxed);
         if wanted == AdminState::Down {
-            journal.chronicle.leaves();
+            journal.events.begin_away();
             self.left_out.store(true, Ordering::Release);
             self.away.store(true, Ordering::Release);
         }
@@ -301,7 +301,7 @@ impl Health {
     /// server was not silent before.
     pub fn note_lost_connection(&self, keys: Vec<Option<MissedWrite>>, socket: Option<OwnedFd>) -> bool {
         self.connections_lost.fetch_add(1, Ordering::Relaxed);
-        let is_news = self.leave_out(keys, socket, Chronicle::lost);
+        let is_news = self.leave_out(keys, socket, ServerEvents::note_loss);
         self.losses.fetch_add(u64::from(is_news), Ordering::Relaxed);
         is_news
     }
@@ -327,27 +327,27 @@ impl Health {
     /// Notes that what the server holds is unknown and that it could not be flushed: it comes back when it has been.
     /// Returns whether this is news.
     pub fn note_unknown_contents(&self) -> bool {
-        self.leave_out(vec![None], None, Chronicle::not_there)
+        self.leave_out(vec![None], None, ServerEvents::note_absence)
     }
 
     /// Notes that the server was not there when it was first asked. Returns whether this is news.
     pub fn note_absent(&self) -> bool {
-        self.leave_out(Vec::new(), None, Chronicle::not_there)
+        self.leave_out(Vec::new(), None, ServerEvents::note_absence)
     }
 
     fn leave_out(
         &self,
         keys: Vec<Option<MissedWrite>>,
         socket: Option<OwnedFd>,
-        tell: impl FnOnce(&mut Chronicle),
+        tell: impl FnOnce(&mut ServerEvents),
     ) -> bool {
         let is_news = self.contact.swap(SILENT, Ordering::AcqRel) != SILENT;
         let mut journal = self.journal();
         keys.into_iter().for_each(|key| journal.note(key));
         journal.give_up(socket);
-        journal.chronicle.leaves();
+        journal.events.begin_away();
         if is_news {
-            tell(&mut journal.chronicle);
+            tell(&mut journal.events);
         }
         if self.ejects {
             // Set before `away` and cleared after it: a thread that finds the server away looks for others that are counted on.
@@ -389,7 +389,7 @@ impl Health {
         self.refuses.store(false, Ordering::Relaxed);
         self.away.store(false, Ordering::Release);
         self.left_out.store(false, Ordering::Release);
-        journal.chronicle.came_back();
+        journal.events.end_away();
         RecoveryStep::Done
     }
 
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
 
     fn health(ejects: bool) -> Health {
-        Health::new(ejects, Arc::default(), Chronicle::default())
+        Health::new(ejects, Arc::default(), ServerEvents::default())
     }
 
     fn key(name: &str) -> Option<MissedWrite> {

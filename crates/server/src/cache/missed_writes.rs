@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
-use super::chronicle::Chronicle;
 use super::identity::Run;
+use super::server_events::ServerEvents;
 
 /// Most keys noted for one server; with one more it is flushed instead.
 pub(super) const MISSED_WRITES_MAX: usize = 16 * 1024;
@@ -33,7 +33,7 @@ pub enum RecoveryStep {
     Done,
 }
 
-/// What a server has missed, the connections to it that were given up, and the chronicle of its losses and returns.
+/// What a server has missed, the connections to it that were given up, and the events of its losses and returns.
 #[derive(Default)]
 pub(super) struct Journal {
     keys: HashSet<MissedWrite>,
@@ -43,13 +43,13 @@ pub(super) struct Journal {
     pub(super) run: Option<Run>,
     /// The run that takes its place when the server takes part again.
     pub(super) next_run: Option<Run>,
-    pub(super) chronicle: Chronicle,
+    pub(super) events: ServerEvents,
 }
 
 impl Journal {
     /// A journal in which nothing was missed.
-    pub(super) fn new(chronicle: Chronicle) -> Self {
-        Self { chronicle, ..Self::default() }
+    pub(super) fn new(events: ServerEvents) -> Self {
+        Self { events, ..Self::default() }
     }
 
     /// Notes a write that the server does not get; None: of everything.

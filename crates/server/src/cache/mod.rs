@@ -20,7 +20,7 @@ pub mod groups; // names that stand for several servers
 
 pub mod fleet; // servers, and the table in force
 
-mod reception; // servers that come into a pool
+mod new_members; // servers that come into a pool which had others
 
 pub mod handover; // whether all threads have come to the newest table
 
@@ -60,7 +60,7 @@ pub mod identity; // which run of a server answers
 
 mod deletion; // how a key is deleted
 
-pub mod chronicle; // losses and returns of servers, for the record
+pub mod server_events; // losses and returns of servers, for the record
 
 pub mod costs; // what multi-gets cost
 
@@ -110,8 +110,8 @@ pub mod dialect; // which meta commands a server understands
 
 pub mod prober; // finds out whether servers are there
 
-mod homecoming; // how a lost server comes back
+mod recovery; // how a lost server comes back
 
-mod inquiry; // questions to a server, with answers waited for
+mod control_connection; // questions to a server, each waited for
 
 mod namer; // looks names up again

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::fleet::Server;
 use super::groups::{Finds, Found, Group, groups};
-use super::homecoming;
+use super::recovery;
 use super::shared::CacheShared;
 use crate::front::accept::ListenAddress;
 
@@ -102,7 +102,7 @@ impl Rounds {
         if news.is_empty() {
             return;
         }
-        self.welcome(&finds);
+        self.bring_back_returning(&finds);
         match self.shared.fleet.found(finds) {
             Ok(true) => {
                 self.told.remove(TABLE);
@@ -117,13 +117,17 @@ impl Rounds {
     }
 
     /// Brings servers back that are to be in a pool again and were away when they left.
-    fn welcome(&self, finds: &Finds) {
+    fn bring_back_returning(&self, finds: &Finds) {
         let table = self.shared.fleet.table();
         let comes = |server: &&Arc<Server>| {
             let is_it = |found: &Found| server.backend.is_named(&found.address);
             !table.in_use().contains(&server.slot) && finds.values().flatten().any(is_it)
         };
-        table.servers.iter().filter(comes).for_each(|server| homecoming::welcome(server, &self.shared));
+        table
+            .servers
+            .iter()
+            .filter(comes)
+            .for_each(|server| recovery::bring_back_before_return(server, &self.shared));
     }
 
     fn look_for_servers(&mut self) {
@@ -138,7 +142,7 @@ impl Rounds {
                 // The prober tries again and again, and does not log why it fails.
                 self.tell(
                     server.name().to_owned(),
-                    format!("{} stays away: {}", server.name(), homecoming::why_taken(other)),
+                    format!("{} stays away: {}", server.name(), recovery::address_taken(other)),
                 );
             }
         }
@@ -163,9 +167,9 @@ impl Rounds {
 
     fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
         if let Some(other) = self.shared.fleet.table().neighbour(server, address) {
-            return Err(homecoming::why_taken(other));
+            return Err(recovery::address_taken(other));
         }
-        homecoming::empty(server, Some(address.clone())).map_err(|error| error.to_string())?;
+        recovery::flush_server(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.mark_empty();
         self.shared.fleet.remind(server, self.shared.clock.now());
         // Before the move: the run of the server at the old address says nothing of the server at the new one.

@@ -6,7 +6,7 @@
 //! which run of it answers (see `identity.rs`), but need not reply: a server that is slow while nobody needs it is not lost.
 //!
 //! A server that is away is asked again and again, less and less often, at random moments. When it answers, it comes
-//! back as `homecoming` says.
+//! back as `recovery` says.
 
 use std::io::{self, BufReader, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::backend::Dialed;
+use super::control_connection::{LIMITS, ask, ask_run, note_version};
 use super::fleet::Server;
-use super::homecoming::{bring_back, flush_again};
 use super::identity;
-use super::inquiry::{LIMITS, ask, ask_run, tells_version};
+use super::recovery::{bring_back, flush_again};
 use super::shared::CacheShared;
 
 /// The first wait after a loss; each further one is half as long again.
@@ -250,7 +250,7 @@ fn look_after(server: &Server, shared: &CacheShared) {
 /// again when it is looked after.
 fn ask_who(server: &Server, shared: &CacheShared, link: Dialed) {
     let mut link = BufReader::new(link);
-    if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said)) {
+    if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| note_version(server, said)) {
         tracing::debug!(server = %server.name(), "it does not tell its version: {error}");
     } else if let Some(run) = ask_run(server, link.get_mut()) {
         identity::meet(&shared.fleet, server, run);

@@ -10,10 +10,10 @@ use posthaste_wire::memcached::reply::is_error;
 use socket2::{SockRef, Socket};
 
 use super::backend::Dialed;
+use super::control_connection::{LIMITS, TIMEOUT, ask, ask_run, note_version};
 use super::deletion::Deletion;
 use super::fleet::Server;
 use super::flushes::OwnFlushes;
-use super::inquiry::{LIMITS, TIMEOUT, ask, ask_run, tells_version};
 use super::missed_writes::{MissedWrite, RecoveryStep};
 use super::shared::CacheShared;
 use crate::front::accept::ListenAddress;
@@ -63,12 +63,12 @@ pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBoo
 fn greet(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed>> {
     let (address, table) = (server.backend.address().map_err(io::Error::other)?, shared.fleet.table());
     if let Some(other) = table.neighbour(server, &address).filter(|other| !other.health.is_away()) {
-        return Err(io::Error::other(why_taken(other)));
+        return Err(io::Error::other(address_taken(other)));
     }
     // Over a connection of its own: a server that does not know this question may close it.
     let run = ask_run(server, &mut server.backend.dial_at(address.clone(), LIMITS)?);
     let mut link = BufReader::new(server.backend.dial_at(address, LIMITS)?);
-    ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))?;
+    ask(&mut link, b"version\r\n", 1, |said| note_version(server, said))?;
     server.health.set_next_run(run);
     Ok(link)
 }
@@ -128,14 +128,14 @@ fn leads_elsewhere(socket: &OwnedFd, server: &Server) -> bool {
 }
 
 /// Says why a server does not move to an address, where `other` is.
-pub(super) fn why_taken(other: &Server) -> String {
+pub(super) fn address_taken(other: &Server) -> String {
     format!("{} of the same pool is there; have the names lead to two servers, or name one", other.name())
 }
 
 /// Brings back a server that no pool has and one will have again, if it is away. It is flushed then, since it missed
-/// what was written meanwhile; one that is not away is flushed when the new table comes (`receive`). Where this
+/// what was written meanwhile; one that is not away is flushed when the new table comes (`flush_new_members`). Where this
 /// fails, the prober does it later, when the server is in its pool.
-pub(super) fn welcome(server: &Server, shared: &CacheShared) {
+pub(super) fn bring_back_before_return(server: &Server, shared: &CacheShared) {
     let is_away = server.health.note_missed_write(None);
     for _ in 0..=server.backend.addresses() {
         if !is_away || bring_back(server, shared, &AtomicBool::new(false)).is_ok() {
@@ -149,14 +149,14 @@ pub(super) fn welcome(server: &Server, shared: &CacheShared) {
 ///
 /// # Errors
 /// The server cannot be asked, or refuses.
-pub(super) fn empty(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {
+pub(super) fn flush_server(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {
     let dialed = match address {
         Some(address) => server.backend.dial_at(address, LIMITS),
         None => server.backend.dial(LIMITS),
     };
     let mut link = BufReader::new(dialed?);
     ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
-    ask(&mut link, b"version\r\n", 1, |said| tells_version(server, said))
+    ask(&mut link, b"version\r\n", 1, |said| note_version(server, said))
 }
 
 /// Flushes a server for a delayed `flush_all`, of which it was not told ([`Fleet::remind`](super::fleet::Fleet::remind)).
@@ -164,9 +164,9 @@ pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
     // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
     let (flushes, mut own) = (&shared.fleet.flushes, OwnFlushes::default());
     flushes.begin(&mut own);
-    let emptied = empty(server, None);
+    let flushed = flush_server(server, None);
     flushes.end(&mut own);
-    match emptied {
+    match flushed {
         // A server that refuses has refused it to clients before.
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             tracing::debug!(server = %server.name(), "it does not forget what it holds: {error}");

@@ -5,29 +5,29 @@ use posthaste_measure::Events;
 
 use super::admin_state::AdminState;
 
-/// The chronicle of one server.
+/// The events of one server.
 #[derive(Default)]
-pub struct Chronicle {
+pub struct ServerEvents {
     server: String,
     events: Events,
     /// Since when the server takes no part, if it does not.
     away_since_ns: Option<u64>,
 }
 
-impl Chronicle {
-    /// A chronicle of the server of this name, which leaves its rows at `events`.
+impl ServerEvents {
+    /// No events yet of the server of this name; its rows go to `events`.
     #[must_use]
     pub fn new(server: &str, events: Events) -> Self {
         Self { server: server.to_owned(), events, away_since_ns: None }
     }
 
     /// Notes that the server is lost, which was there before.
-    pub fn lost(&mut self) {
+    pub fn note_loss(&mut self) {
         self.note("lost");
     }
 
     /// Notes that the server was not there when it was first asked, or could not be flushed.
-    pub fn not_there(&mut self) {
+    pub fn note_absence(&mut self) {
         self.note("not there");
     }
 
@@ -41,12 +41,12 @@ impl Chronicle {
     }
 
     /// Notes that the server takes no part from now on, if it did.
-    pub fn leaves(&mut self) {
+    pub fn begin_away(&mut self) {
         self.away_since_ns.get_or_insert_with(|| self.events.now());
     }
 
     /// Notes that the server takes part again.
-    pub fn came_back(&mut self) {
+    pub fn end_away(&mut self) {
         if let Some(since_ns) = self.away_since_ns.take() {
             self.events.since(since_ns, self.server.clone(), "away");
         }

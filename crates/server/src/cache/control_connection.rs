@@ -37,7 +37,7 @@ pub(super) fn ask(
 }
 
 /// Takes note of the version in this answer, and returns whether it is one.
-pub(super) fn tells_version(server: &Server, said: &[u8]) -> bool {
+pub(super) fn note_version(server: &Server, said: &[u8]) -> bool {
     if server.dialect.note(said) {
         tracing::warn!(
             server = %server.name(),

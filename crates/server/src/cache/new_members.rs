@@ -1,62 +1,62 @@
-//! How servers are received that come into a pool which had others before: they hold less than those. A replica that
-//! was in the pool earlier has missed what was written since. So has, perhaps, any server that comes by a group: an
-//! earlier answer for the name may have had it.
+//! Servers that come into a pool which had others before: they hold less than those. A replica that was in the pool
+//! earlier has missed what was written since. So has, perhaps, any server found for a group: an earlier answer for
+//! the name may have had it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 
 use super::fleet::Server;
-use super::homecoming;
 use super::layout::{Layout, MemberPlan, PoolPlan};
 use super::pool::Pool;
+use super::recovery;
 use super::rules::Writes;
 use super::table::Table;
 
 /// Most servers looked up, or flushed, at the same time, each by a thread.
-const AT_ONCE: usize = 32;
+const PARALLEL_MAX: usize = 32;
 
 /// Returns the servers that may hold old values for a pool of this layout and must forget what they hold first:
-/// * servers that come by a group known already and are not in the pool by the table still in force; one may be in
+/// * servers found for a group known already and are not in the pool by the table still in force; one may be in
 ///   another pool all the time, and has missed what was written in this one;
 /// * replicas that were in the pool by an earlier table;
 /// * those of a pool whose servers shared keys and are all to hold every key now: what one holds of the others' keys,
 ///   from an earlier time, is old.
 ///
 /// A server that shares keys and comes back keeps what it holds: else all of it would be fetched again from behind the cache.
-pub(super) fn strangers<'a>(
+pub(super) fn servers_with_old_values<'a>(
     servers: &'a [Arc<Server>],
     layout: &Layout,
     known: &HashSet<String>,
     table: &Table,
 ) -> Vec<&'a Arc<Server>> {
-    let is_strange = |server: &&Arc<Server>| {
+    let is_suspect = |server: &&Arc<Server>| {
         layout.pools.iter().any(|pool| {
             let stays = is_in(server, &pool.name, table);
             let is_known =
                 |member: &MemberPlan| member.group.as_ref().is_some_and(|group| known.contains(group));
-            let is_strange = |member: &MemberPlan| match stays {
-                true => shared_keys(pool, table),
-                false => is_known(member) || returns(server, pool, table),
+            let is_suspect = |member: &MemberPlan| match stays {
+                true => becomes_replicated(pool, table),
+                false => is_known(member) || was_member_earlier(server, pool, table),
             };
-            pool.members.iter().any(|member| server.backend.is_named(&member.address) && is_strange(member))
+            pool.members.iter().any(|member| server.backend.is_named(&member.address) && is_suspect(member))
         })
     };
-    for pool in layout.pools.iter().filter(|pool| shared_keys(pool, table)) {
+    for pool in layout.pools.iter().filter(|pool| becomes_replicated(pool, table)) {
         tracing::warn!(pool = %pool.name, "its servers shared keys and are to hold every key now: they forget what they hold");
     }
-    servers.iter().filter(is_strange).collect()
+    servers.iter().filter(is_suspect).collect()
 }
 
-/// Returns whether servers that are replicas by this plan share keys by the table still in force.
-fn shared_keys(pool: &PoolPlan, table: &Table) -> bool {
+/// Returns whether a pool's servers are replicas by this plan and share keys by the table still in force.
+fn becomes_replicated(pool: &PoolPlan, table: &Table) -> bool {
     let shares =
         |its: &Pool| its.name == pool.name && its.rules.writes == Writes::Owner && its.members.len() > 1;
     pool.rules.writes == Writes::All && table.pools.iter().any(shares)
 }
 
 /// Returns whether a replica of a pool was in it by a table before the one still in force.
-fn returns(server: &Server, pool: &PoolPlan, table: &Table) -> bool {
+fn was_member_earlier(server: &Server, pool: &PoolPlan, table: &Table) -> bool {
     let was_in = |its: &Pool| its.name == pool.name && its.left.contains(&server.slot);
     pool.rules.writes == Writes::All && table.pools.iter().any(was_in)
 }
@@ -67,26 +67,30 @@ fn is_in(server: &Server, pool: &str, table: &Table) -> bool {
 
 /// Notes replicas that come into a pool which had others by the table still in force: they decide nothing before
 /// those, and what they miss is looked for there. What they hold they keep.
-pub(super) fn note_newcomers(servers: &[Arc<Server>], layout: &Layout, table: &Table) {
-    let comes = |server: &&Arc<Server>| {
+pub(super) fn mark_new_replicas(servers: &[Arc<Server>], layout: &Layout, table: &Table) {
+    let is_new = |server: &&Arc<Server>| {
         layout.pools.iter().filter(|pool| pool.rules.writes == Writes::All).any(|pool| {
             let is_known = table.pools.iter().any(|known| known.name == pool.name);
             let has_it = pool.members.iter().any(|member| server.backend.is_named(&member.address));
             is_known && has_it && !is_in(server, &pool.name, table)
         })
     };
-    let newcomers: Vec<&Arc<Server>> = servers.iter().filter(comes).collect();
-    let coming = newcomers.first().map_or(0, |server| server.health.next_coming());
-    for server in newcomers {
+    let new: Vec<&Arc<Server>> = servers.iter().filter(is_new).collect();
+    let coming = new.first().map_or(0, |server| server.health.next_coming());
+    for server in new {
         server.health.mark_empty_as(coming);
         server.health.suspect_another_run();
     }
 }
 
-/// Flushes servers, several at once; those that cannot be flushed are away until they have been, and `emptied` is called with
+/// Flushes servers, several at once; those that cannot be flushed are away until they have been, and `flushed` is called with
 /// each that was. Requests sent before a server left its pool are answered by then, or their connection was given up and the
 /// server is away: that takes at most the server's timeout, which is less than the time between lookups by default.
-pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl Fn(&Server) + Sync) {
+pub(super) fn flush_new_members(
+    servers: &[&Arc<Server>],
+    in_use: &[usize],
+    flushed: impl Fn(&Server) + Sync,
+) {
     let coming = servers.first().map_or(0, |server| server.health.next_coming());
     let one = |server: &Server| {
         server.health.mark_empty_as(coming);
@@ -100,10 +104,10 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl 
         if server.health.is_away() && server.health.note_missed_write(None) {
             return;
         }
-        match homecoming::empty(server, None) {
+        match recovery::flush_server(server, None) {
             Ok(()) => {
                 tracing::info!(server = %server.name(), "server forgot what it held, before it takes part");
-                emptied(server);
+                flushed(server);
             }
             Err(error) if server.health.note_unknown_contents() => {
                 let meaning = server.health.consequence();
@@ -112,16 +116,16 @@ pub(super) fn receive(servers: &[&Arc<Server>], in_use: &[usize], emptied: impl 
             Err(_) => {}
         }
     };
-    at_once(servers, |server| one(server));
+    in_parallel(servers, |server| one(server));
 }
 
-/// Does `work` for each element and returns the results in order. Runs [`AT_ONCE`] threads, since the work is mostly waiting.
-pub(super) fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+/// Does `work` for each element and returns the results in order. Runs [`PARALLEL_MAX`] threads, since the work is mostly waiting.
+pub(super) fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let some = |some: &[T]| {
         thread::scope(|scope| {
             let threads: Vec<_> = some.iter().map(|one| scope.spawn(|| work(one))).collect();
             threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
         })
     };
-    all.chunks(AT_ONCE).flat_map(some).collect()
+    all.chunks(PARALLEL_MAX).flat_map(some).collect()
 }
