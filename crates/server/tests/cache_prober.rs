@@ -17,7 +17,7 @@ use patience::wait_until;
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::flushes::OwnFlushes;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
-use posthaste_server::cache::missed_writes::MissedWrite;
+use posthaste_server::cache::missed_writes::{MissedKey, MissedWrite};
 use posthaste_server::cache::prober::Prober;
 use posthaste_server::cache::rules::{Rules, Writes};
 use posthaste_server::cache::shared::CacheShared;
@@ -68,7 +68,7 @@ fn serve_as(version: &'static str, door: TcpListener, mut heard: impl FnMut(&str
 }
 
 fn key(number: usize) -> MissedWrite {
-    MissedWrite { key: format!("k{number}").into_bytes(), base64: false }
+    MissedWrite::Key(MissedKey { key: format!("k{number}").into_bytes(), base64: false })
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn a_server_comes_back_though_with_every_deletion_another_key_is_written() {
     let door = door();
     let shared = shared(&[&door]);
     let server = Arc::clone(&shared.fleet.table().servers[0]);
-    server.health.note_lost_connection(vec![Some(key(0))], None);
+    server.health.note_lost_connection(vec![key(0)], None);
     let (writers, its, mut number) = (Arc::clone(&shared), Arc::clone(&server), 0);
     serve(door, move |_| {
         number += 1;
         // Writes that may not wait note what the server misses.
         if !writers.fleet.are_writes_paused() {
-            let _ = its.health.note_missed_write(Some(key(number)));
+            let _ = its.health.note_missed_write(key(number));
         }
     });
     let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
@@ -96,7 +96,7 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
     let door = door();
     let shared = shared(&[&door]);
     let server = Arc::clone(&shared.fleet.table().servers[0]);
-    server.health.note_lost_connection(vec![Some(key(0))], None);
+    server.health.note_lost_connection(vec![key(0)], None);
     let (said, heard) = mpsc::channel();
     let (fleet, its, mut number) = (Arc::clone(&shared), Arc::clone(&server), 0);
     serve(door, move |line| {
@@ -108,7 +108,7 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
         } else if line.starts_with("delete") {
             number += 1;
             let mut missed = if number < 8 { number..=number } else { 10_000..=20_000 };
-            assert!(missed.all(|number| its.health.note_missed_write(Some(key(number)))), "it is away");
+            assert!(missed.all(|number| its.health.note_missed_write(key(number))), "it is away");
         }
     });
     let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
@@ -133,12 +133,12 @@ fn wait_for_flushes(heard: &mpsc::Receiver<String>, times: usize) {
 
 #[test]
 fn a_server_that_comes_back_before_a_flush_is_due_forgets_everything_when_it_is() {
-    for missed in [None, Some(key(0))] {
+    for missed in [MissedWrite::AllKeys, key(0)] {
         let (door, hand) = (door(), Hand::at_zero());
         let shared = shared_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
         let server = Arc::clone(&shared.fleet.table().servers[0]);
         shared.fleet.note_flush(shared.fleet.began_s + 1000);
-        let at_once = usize::from(missed.is_none());
+        let at_once = usize::from(missed == MissedWrite::AllKeys);
         server.health.note_lost_connection(vec![missed], None);
         let (said, heard) = mpsc::channel();
         serve(door, move |line| drop(said.send(line.to_owned())));
@@ -163,7 +163,7 @@ fn a_server_that_was_away_when_a_flush_was_due_is_flushed_before_it_takes_part()
     let server = Arc::clone(&shared.fleet.table().servers[0]);
     shared.fleet.note_flush(shared.fleet.began_s + 1000);
     shared.fleet.remind(&server, 0);
-    server.health.note_lost_connection(vec![Some(key(0))], None);
+    server.health.note_lost_connection(vec![key(0)], None);
     hand.set(1_000_000_000_000);
     let (said, heard) = mpsc::channel();
     serve(door, move |line| drop(said.send(line.to_owned())));
@@ -230,7 +230,7 @@ fn a_server_of_no_file_is_asked_nothing() {
     let shared = shared(&[&left, &kept]);
     let servers = shared.fleet.table().servers.clone();
     for server in &servers {
-        assert!(server.health.note_lost_connection(vec![Some(key(0))], None));
+        assert!(server.health.note_lost_connection(vec![key(0)], None));
     }
     let member = MemberPlan::of(&kept.local_addr().expect("an address").to_string());
     shared.fleet.load(&Layout::of_one_pool(vec![member], Rules::default())).expect("it is good");
@@ -265,7 +265,7 @@ fn a_server_that_knows_no_base64_comes_back_though_keys_were_written_so() {
     let shared = shared(&[&door]);
     let server = Arc::clone(&shared.fleet.table().servers[0]);
     // "foo", which it may have, and "a b", which it cannot.
-    let missed = ["Zm9v", "YSBi"].map(|key| Some(MissedWrite { key: key.into(), base64: true }));
+    let missed = ["Zm9v", "YSBi"].map(|key| MissedWrite::Key(MissedKey { key: key.into(), base64: true }));
     assert!(server.health.note_lost_connection(missed.into(), None));
     let (said, heard) = mpsc::channel();
     serve_as("1.5.6", door, move |line| drop(said.send(line.to_owned())));

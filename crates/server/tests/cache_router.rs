@@ -94,7 +94,7 @@ fn a_server_does_not_come_back_while_a_thread_has_an_older_write_for_it() {
         world.happen(&Event::Ask(1, Asking::set(0)));
         [1, 2].into_iter().for_each(|server| pass(&mut world, server, 1));
         (0..6).for_each(|_| world.happen(&Event::Return(0)));
-        assert!(!world.fleet.table().servers[0].health.is_live());
+        assert!(!world.fleet.table().servers[0].health.is_in_rotation());
         world.finish();
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use posthaste_server::cache::layout::{
     Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
 };
-use posthaste_server::cache::missed_writes::MissedWrite;
+use posthaste_server::cache::missed_writes::MissedKey;
 use posthaste_server::cache::router::Asked;
 use posthaste_server::cache::rules::Answer;
 use steps::{Scene, two_pools};
@@ -60,7 +60,7 @@ fn what_the_first_pool_took_that_stood_in_is_forgotten_when_another_one_takes_wh
         scene.take_out(1);
         scene.ask(next);
         scene.exchange(2, next, answer);
-        let missed = MissedWrite { key: b"k".to_vec(), base64: false };
+        let missed = MissedKey { key: b"k".to_vec(), base64: false };
         assert_eq!(scene.take_back(1), [missed], "{next:?}");
         // And the other way round.
         scene.ask("set k 0 0 2\r\nv3\r\n");
@@ -90,7 +90,7 @@ fn what_was_taken_by_a_pool_that_no_longer_stands_in_is_deleted_there_all_the_sa
 
 #[test]
 fn what_is_given_a_shorter_life_lives_no_longer_in_the_pool_whose_place_another_one_takes() {
-    let missed = [MissedWrite { key: b"k".to_vec(), base64: false }];
+    let missed = [MissedKey { key: b"k".to_vec(), base64: false }];
     for (asked, told, said) in [
         ("touch k 1\r\n", "touch k 1\r\n", "TOUCHED\r\n"),
         ("gat 1 k\r\n", "touch k 1\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n"),
@@ -119,7 +119,7 @@ fn what_is_given_a_shorter_life_lives_no_longer_in_the_pool_whose_place_another_
 
 #[test]
 fn a_first_pool_that_was_away_while_a_key_was_given_a_shorter_life_forgets_it() {
-    let missed = [MissedWrite { key: b"k".to_vec(), base64: false }];
+    let missed = [MissedKey { key: b"k".to_vec(), base64: false }];
     for source in [Source::Below(1), Source::Old(1)] {
         for asked in ["gat 1 k\r\n", "mg k T1 v\r\n"] {
             let mut layout = two_pools(1);
@@ -501,11 +501,7 @@ fn what_is_deleted_elsewhere_too_is_deleted_wherever_it_is_looked_for_there() {
     scene.ask("set f:k 0 0 1\r\nx\r\n");
     scene.exchange(3, "set k 0 10 1\r\nx\r\n", "STORED\r\n");
     assert_eq!(deleted(&mut scene), [true, true, true, false]);
-    assert_eq!(
-        scene.take_back(4),
-        [MissedWrite { key: b"k".to_vec(), base64: false }],
-        "it hears of it later"
-    );
+    assert_eq!(scene.take_back(4), [MissedKey { key: b"k".to_vec(), base64: false }], "it hears of it later");
 }
 
 /// Two replicas, 0 and 1, below a pool of the first of them.

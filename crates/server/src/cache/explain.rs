@@ -176,7 +176,7 @@ fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
     }
     let others: Vec<&str> = own.stand_ins.iter().map(|other| name(other.pool).as_str()).collect();
     if !others.is_empty() {
-        let ejects = own.members.iter().all(|member| member.server.health.is_left_out_when_lost());
+        let ejects = own.members.iter().all(|member| member.server.health.is_ejected_when_lost());
         let when =
             if ejects { "is away" } else { "is taken out (down; one that is lost is an error: --eject off)" };
         sentences

@@ -495,7 +495,7 @@ mod tests {
         assert_eq!(slots(&fleet), [("127.0.0.1:3".to_owned(), 2), ("127.0.0.1:1".to_owned(), 0)]);
         fleet.load(&layout(&["127.0.0.1:2"])).unwrap();
         assert_eq!(slots(&fleet), [("127.0.0.1:2".to_owned(), 1)]);
-        assert!(!fleet.table().servers[1].health.is_live(), "what the operator wanted of it holds");
+        assert!(!fleet.table().servers[1].health.is_in_rotation(), "what the operator wanted of it holds");
         assert_eq!(fleet.generation(), 3);
     }
 

@@ -9,8 +9,8 @@
 //! does when it has executed all that it was sent. And threads whose connection still works are counted as the
 //! server's users and keep it away until they have closed it.
 //!
-//! Whether requests do without a server that is away is set apart from that (`ejects`). If they do not, its part of
-//! every answer is an error until it is back. The way back is the same.
+//! A server that is away is also ejected from rotation, so that requests do without it, unless the tier ejects none
+//! (`ejects`): then its part of every answer is an error until it is back. The way back is the same.
 //!
 //! Whether the server answered when it was last asked is kept too, for the log and for readiness. Operators can also
 //! take a server out (`down`), which is like a loss with the same way back, or have it draining (`drain`).
@@ -32,24 +32,28 @@ use posthaste_measure::lock;
 
 use super::admin_state::{AdminState, ServerState};
 use super::identity::Run;
-use super::missed_writes::{Journal, MissedWrite, RecoveryStep};
+use super::missed_writes::{MissedWrite, Recovery, RecoveryStep};
 use super::server_events::ServerEvents;
 
 /// Keys in a row that a server which came back missed and no other replica had either, after which it counts as warm.
 const COLD_KEYS: u32 = 1000;
 
-/// Values of `contact`: what came of asking a server last (not asked yet; it answered; it did not).
-const UNTRIED: u8 = 0;
-const ANSWERS: u8 = 1;
-const SILENT: u8 = 2;
+/// What came of asking a server last, as it is kept in [`Health::contact`].
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Contact {
+    NotYetAsked,
+    Answered,
+    Silent,
+}
 
 /// Where the prober waits for news of any server.
 #[derive(Default)]
 pub struct Watch {
     news: Mutex<bool>,
     arrival: Condvar,
-    /// How many times a server (or several together) came with less than other replicas may have.
-    comings: AtomicU64,
+    /// How many times a server (or several together) joined with less than other replicas may have.
+    joins: AtomicU64,
 }
 
 impl Watch {
@@ -71,13 +75,14 @@ impl Watch {
 pub struct Health {
     ejects: bool,
     watch: Arc<Watch>,
+    /// A [`Contact`].
     contact: AtomicU8,
     /// The server may be gone, though no request has found that out.
     doubted: AtomicBool,
     /// Nothing is sent to the server.
     away: AtomicBool,
-    /// Requests do without the server.
-    left_out: AtomicBool,
+    /// Requests do without the server: it is out of rotation.
+    ejected: AtomicBool,
     draining: AtomicBool,
     taken_out: AtomicBool,
     /// The server has refused to forget what it missed while it was away.
@@ -86,11 +91,11 @@ pub struct Health {
     connections_lost: AtomicU64,
     /// How many more missed keys must turn out to be nowhere before the server counts as warm; 0: it is.
     cold: AtomicU32,
-    /// The number of the server's last coming, counted over all servers; 0: it has been there from the start.
-    last_coming: AtomicU64,
+    /// The number of the server's last join, counted over all servers; 0: it has been there from the start.
+    last_join: AtomicU64,
     /// Threads whose requests the server may still be reading.
     users: AtomicUsize,
-    journal: Mutex<Journal>,
+    recovery: Mutex<Recovery>,
 }
 
 impl Health {
@@ -100,26 +105,26 @@ impl Health {
         Self {
             ejects,
             watch,
-            contact: AtomicU8::new(UNTRIED),
+            contact: AtomicU8::new(Contact::NotYetAsked as u8),
             doubted: AtomicBool::new(false),
             away: AtomicBool::new(false),
-            left_out: AtomicBool::new(false),
+            ejected: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             taken_out: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             losses: AtomicU64::new(0),
             connections_lost: AtomicU64::new(0),
             cold: AtomicU32::new(0),
-            last_coming: AtomicU64::new(0),
+            last_join: AtomicU64::new(0),
             users: AtomicUsize::new(0),
-            journal: Mutex::new(Journal::new(events)),
+            recovery: Mutex::new(Recovery::new(events)),
         }
     }
 
-    /// Returns whether requests count on this server.
+    /// Returns whether requests count on this server. One that is away without being ejected is in rotation too.
     #[must_use]
-    pub fn is_live(&self) -> bool {
-        !self.left_out.load(Ordering::Acquire)
+    pub fn is_in_rotation(&self) -> bool {
+        !self.ejected.load(Ordering::Acquire)
     }
 
     /// Returns whether nothing may be sent to this server. If requests count on it nevertheless, its part of them is
@@ -132,24 +137,28 @@ impl Health {
     /// Returns whether reads may choose this server where other replicas could answer too.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        self.is_live() && !self.draining.load(Ordering::Relaxed)
+        self.is_in_rotation() && !self.draining.load(Ordering::Relaxed)
     }
 
     /// Returns whether the server has never been asked.
     #[must_use]
     pub fn is_untried(&self) -> bool {
-        self.contact.load(Ordering::Acquire) == UNTRIED
+        self.last_contact_was(Contact::NotYetAsked)
     }
 
     /// Returns whether the server takes part and answered when it was last asked.
     #[must_use]
     pub fn is_answering(&self) -> bool {
-        !self.is_away() && self.contact.load(Ordering::Acquire) == ANSWERS
+        !self.is_away() && self.last_contact_was(Contact::Answered)
+    }
+
+    fn last_contact_was(&self, contact: Contact) -> bool {
+        self.contact.load(Ordering::Acquire) == contact as u8
     }
 
     /// Notes that the server answers.
     pub fn note_answer(&self) {
-        self.contact.store(ANSWERS, Ordering::Release);
+        self.contact.store(Contact::Answered as u8, Ordering::Release);
     }
 
     /// Notes that the server closed an idle connection: it may be gone, or only clear away idle connections.
@@ -171,10 +180,10 @@ impl Health {
         self.cold.load(Ordering::Relaxed) > 0
     }
 
-    /// The number of the server's last coming: of two servers, the one with the lower number may have what the other lacks.
+    /// The number of the server's last join: of two servers, the one with the lower number may have what the other lacks.
     #[must_use]
-    pub fn last_coming(&self) -> u64 {
-        self.last_coming.load(Ordering::Acquire)
+    pub fn last_join(&self) -> u64 {
+        self.last_join.load(Ordering::Acquire)
     }
 
     /// Counts keys that this server missed and that are looked for on another replica now.
@@ -192,33 +201,34 @@ impl Health {
     /// Returns whether a run of this server is known: then every new connection asks for it again.
     #[must_use]
     pub fn has_run(&self) -> bool {
-        self.journal().run.is_some()
+        self.recovery().run.is_some()
     }
 
-    /// Takes note of the run that answers. Returns false if it is another than the one known: that server holds nothing.
+    /// Takes note of the run that answers. Returns whether it is another than the one known: the server was started
+    /// anew and holds nothing.
     #[must_use]
-    pub fn recognizes(&self, run: Run) -> bool {
-        let mut journal = self.journal();
-        let is_known = journal.run.is_none_or(|known| known.is(run));
-        if !is_known {
+    pub fn detects_restart(&self, run: Run) -> bool {
+        let mut recovery = self.recovery();
+        let is_restart = recovery.run.is_some_and(|known| !known.is(run));
+        if is_restart {
             // Before the run is stored: other threads that find it known rely on this.
             self.mark_empty();
         }
-        if !is_known || journal.run.is_none() {
-            journal.run = Some(run);
+        if is_restart || recovery.run.is_none() {
+            recovery.run = Some(run);
         }
-        is_known
+        is_restart
     }
 
     /// Sets which run takes part from now on; None: the one that is told next.
     pub fn set_run(&self, run: Option<Run>) {
-        self.journal().run = run;
+        self.recovery().run = run;
     }
 
     /// For the prober: sets the run that becomes the current one as soon as the server takes part again, not earlier. Threads
     /// that still have something for the run before must not send it to this one.
     pub fn set_next_run(&self, run: Option<Run>) {
-        self.journal().next_run = run;
+        self.recovery().next_run = run;
     }
 
     /// Notes that another server may answer by now: it is to be asked which run it is.
@@ -227,9 +237,9 @@ impl Health {
         self.doubt();
     }
 
-    /// Returns whether requests do without the server as soon as it is lost, and other servers stand in.
+    /// Returns whether the server is ejected as soon as it is lost, so that other servers stand in.
     #[must_use]
-    pub fn is_left_out_when_lost(&self) -> bool {
+    pub fn is_ejected_when_lost(&self) -> bool {
         self.ejects
     }
 
@@ -258,16 +268,16 @@ impl Health {
 
     /// Sets what an operator wants of the server.
     pub fn set_admin_state(&self, wanted: AdminState) {
-        let mut journal = self.journal();
-        journal.events.note_admin_state(wanted);
+        let mut recovery = self.recovery();
+        recovery.events.note_admin_state(wanted);
         self.draining.store(wanted == AdminState::Drain, Ordering::Relaxed);
         self.taken_out.store(wanted == AdminState::Down, Ordering::Relaxed);
         if wanted == AdminState::Down {
-            journal.events.begin_away();
-            self.left_out.store(true, Ordering::Release);
+            recovery.events.begin_away();
+            self.ejected.store(true, Ordering::Release);
             self.away.store(true, Ordering::Release);
         }
-        drop(journal);
+        drop(recovery);
         self.watch.wake();
     }
 
@@ -296,129 +306,128 @@ impl Health {
         }
     }
 
-    /// Notes that a connection was lost while the writes of these keys were under way (None: of everything). `socket`
-    /// is the connection if the server may still read what it was sent. Returns whether this is news: whether the
-    /// server was not silent before.
-    pub fn note_lost_connection(&self, keys: Vec<Option<MissedWrite>>, socket: Option<OwnedFd>) -> bool {
+    /// Notes that a connection was lost while these writes were under way. `socket` is the connection if the server
+    /// may still read what it was sent. Returns whether this is news: whether the server was not silent before.
+    pub fn note_lost_connection(&self, writes: Vec<MissedWrite>, socket: Option<OwnedFd>) -> bool {
         self.connections_lost.fetch_add(1, Ordering::Relaxed);
-        let is_news = self.leave_out(keys, socket, ServerEvents::note_loss);
+        let is_news = self.set_away(writes, socket, ServerEvents::note_loss);
         self.losses.fetch_add(u64::from(is_news), Ordering::Relaxed);
         is_news
     }
 
     /// Notes that the server holds nothing, where other replicas may hold something.
     pub fn mark_empty(&self) {
-        self.mark_empty_as(self.next_coming());
+        self.mark_empty_as(self.next_join());
     }
 
-    /// Does as [`Health::mark_empty`] for one of several servers that come together, of which none has more than
-    /// another: all get the number `coming`.
-    pub fn mark_empty_as(&self, coming: u64) {
+    /// Does as [`Health::mark_empty`] for one of several servers that join together, of which none has more than
+    /// another: all get the number `join`.
+    pub fn mark_empty_as(&self, join: u64) {
         self.cold.store(COLD_KEYS, Ordering::Relaxed);
-        self.last_coming.store(coming, Ordering::Release);
+        self.last_join.store(join, Ordering::Release);
     }
 
-    /// Draws the number of a coming that happens now.
+    /// Draws the number of a join that happens now.
     #[must_use]
-    pub fn next_coming(&self) -> u64 {
-        self.watch.comings.fetch_add(1, Ordering::AcqRel) + 1
+    pub fn next_join(&self) -> u64 {
+        self.watch.joins.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Notes that what the server holds is unknown and that it could not be flushed: it comes back when it has been.
     /// Returns whether this is news.
     pub fn note_unknown_contents(&self) -> bool {
-        self.leave_out(vec![None], None, ServerEvents::note_absence)
+        self.set_away(vec![MissedWrite::AllKeys], None, ServerEvents::note_absence)
     }
 
     /// Notes that the server was not there when it was first asked. Returns whether this is news.
     pub fn note_absent(&self) -> bool {
-        self.leave_out(Vec::new(), None, ServerEvents::note_absence)
+        self.set_away(Vec::new(), None, ServerEvents::note_absence)
     }
 
-    fn leave_out(
+    fn set_away(
         &self,
-        keys: Vec<Option<MissedWrite>>,
+        writes: Vec<MissedWrite>,
         socket: Option<OwnedFd>,
-        tell: impl FnOnce(&mut ServerEvents),
+        note_event: impl FnOnce(&mut ServerEvents),
     ) -> bool {
-        let is_news = self.contact.swap(SILENT, Ordering::AcqRel) != SILENT;
-        let mut journal = self.journal();
-        keys.into_iter().for_each(|key| journal.note(key));
-        journal.give_up(socket);
-        journal.events.begin_away();
+        let silent = Contact::Silent as u8;
+        let is_news = self.contact.swap(silent, Ordering::AcqRel) != silent;
+        let mut recovery = self.recovery();
+        writes.into_iter().for_each(|write| recovery.note(write));
+        recovery.give_up(socket);
+        recovery.events.begin_away();
         if is_news {
-            tell(&mut journal.events);
+            note_event(&mut recovery.events);
         }
         if self.ejects {
-            // Set before `away` and cleared after it: a thread that finds the server away looks for others that are counted on.
-            self.left_out.store(true, Ordering::Release);
+            // Set before `away` and cleared after it: a thread that finds the server away looks for others in rotation.
+            self.ejected.store(true, Ordering::Release);
         }
         self.away.store(true, Ordering::Release);
-        drop(journal);
+        drop(recovery);
         if is_news {
             self.watch.wake();
         }
         is_news
     }
 
-    /// Notes a write (None: of everything) that the server does not get. Returns false if the server is there again
-    /// and must get it.
+    /// Notes a write that the server does not get. Returns false if the server is there again and must get it.
     #[must_use]
-    pub fn note_missed_write(&self, key: Option<MissedWrite>) -> bool {
-        let mut journal = self.journal();
+    pub fn note_missed_write(&self, write: MissedWrite) -> bool {
+        let mut recovery = self.recovery();
         let away = self.away.load(Ordering::Acquire);
         if away {
-            journal.note(key);
+            recovery.note(write);
         }
         away
     }
 
-    /// For the prober: takes what must be done before the server may take part. With [`RecoveryStep::Done`] it takes part now.
+    /// For the prober: takes the next step of the server's recovery. With [`RecoveryStep::Done`] it takes part now.
     #[must_use]
     pub fn next_recovery_step(&self) -> RecoveryStep {
-        let mut journal = self.journal();
+        let mut recovery = self.recovery();
         if self.is_taken_out() || self.users.load(Ordering::Acquire) > 0 {
             return RecoveryStep::Wait;
         }
-        if let Some(first) = journal.take_first() {
-            return first;
+        if let Some(step) = recovery.take_step() {
+            return step;
         }
         self.note_answer();
         self.mark_empty();
-        journal.run = journal.next_run.take();
+        recovery.run = recovery.next_run.take();
         self.refuses.store(false, Ordering::Relaxed);
         self.away.store(false, Ordering::Release);
-        self.left_out.store(false, Ordering::Release);
-        journal.events.end_away();
+        self.ejected.store(false, Ordering::Release);
+        recovery.events.end_away();
         RecoveryStep::Done
     }
 
-    /// Notes that the server does not forget what it missed. Returns whether this is the first time since it was lost.
-    pub fn is_first_refusal(&self) -> bool {
+    /// Notes that the server refuses to forget what it missed. Returns whether this is the first time since it was lost.
+    pub fn note_refusal(&self) -> bool {
         !self.refuses.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes back a task from [`Health::next_recovery_step`] that could not be done.
+    /// Takes back a step from [`Health::next_recovery_step`] that could not be done.
     pub fn put_back_step(&self, step: RecoveryStep) {
-        self.journal().put_back(step);
+        self.recovery().put_back(step);
     }
 
-    fn journal(&self) -> MutexGuard<'_, Journal> {
-        lock(&self.journal)
+    fn recovery(&self) -> MutexGuard<'_, Recovery> {
+        lock(&self.recovery)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::missed_writes::MISSED_WRITES_MAX;
+    use super::super::missed_writes::{MISSED_WRITES_MAX, MissedKey};
     use super::*;
 
     fn health(ejects: bool) -> Health {
         Health::new(ejects, Arc::default(), ServerEvents::default())
     }
 
-    fn key(name: &str) -> Option<MissedWrite> {
-        Some(MissedWrite { key: name.as_bytes().to_vec(), base64: false })
+    fn key(name: &str) -> MissedWrite {
+        MissedWrite::Key(MissedKey { key: name.as_bytes().to_vec(), base64: false })
     }
 
     #[test]
@@ -426,15 +435,15 @@ mod tests {
         let health = health(true);
         assert!(!health.note_missed_write(key("before")), "it is there and must get the write itself");
         health.note_lost_connection(vec![key("under way")], None);
-        assert!(!health.is_live());
+        assert!(!health.is_in_rotation());
         assert!(health.note_missed_write(key("meanwhile")));
         let RecoveryStep::Delete(keys) = health.next_recovery_step() else { panic!("keys to delete") };
         assert_eq!(keys.len(), 2);
-        assert!(!health.is_live());
+        assert!(!health.is_in_rotation());
         assert!(health.note_missed_write(key("while the others are deleted")));
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(keys) if keys.len() == 1));
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
-        assert!(health.is_live() && !health.note_missed_write(key("after")));
+        assert!(health.is_in_rotation() && !health.note_missed_write(key("after")));
     }
 
     #[test]
@@ -459,7 +468,9 @@ mod tests {
         let health = health(true);
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         health.note_lost_connection(vec![key("a")], Some(socket.into()));
-        assert!(matches!(health.next_recovery_step(), RecoveryStep::Drain(sockets) if sockets.len() == 1));
+        assert!(
+            matches!(health.next_recovery_step(), RecoveryStep::DrainConnections(sockets) if sockets.len() == 1)
+        );
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(_)));
     }
 
@@ -467,7 +478,7 @@ mod tests {
     fn without_ejection_a_lost_server_is_counted_on_and_gets_nothing_before_it_forgot_what_it_missed() {
         let health = health(false);
         assert!(health.note_lost_connection(vec![key("a")], None));
-        assert!(health.is_live() && health.is_away() && health.losses() == 1);
+        assert!(health.is_in_rotation() && health.is_away() && health.losses() == 1);
         assert!(health.state() == ServerState::Away && health.note_missed_write(key("b")));
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(keys) if keys.len() == 2));
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
@@ -512,9 +523,9 @@ mod tests {
         let health = health(true);
         health.add_user();
         health.note_lost_connection(Vec::new(), None);
-        assert!(matches!(health.next_recovery_step(), RecoveryStep::Wait) && !health.is_live());
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Wait) && !health.is_in_rotation());
         health.remove_user();
-        assert!(matches!(health.next_recovery_step(), RecoveryStep::Done) && health.is_live());
+        assert!(matches!(health.next_recovery_step(), RecoveryStep::Done) && health.is_in_rotation());
     }
 
     #[test]
@@ -522,11 +533,13 @@ mod tests {
         for ejects in [true, false] {
             let health = health(ejects);
             health.set_admin_state(AdminState::Drain);
-            assert!(health.state() == ServerState::Draining && health.is_live() && !health.is_readable());
+            assert!(
+                health.state() == ServerState::Draining && health.is_in_rotation() && !health.is_readable()
+            );
             health.set_admin_state(AdminState::Down);
             assert!(
                 health.state() == ServerState::Down
-                    && !health.is_live()
+                    && !health.is_in_rotation()
                     && health.note_missed_write(key("a"))
             );
             assert!(matches!(health.next_recovery_step(), RecoveryStep::Wait));

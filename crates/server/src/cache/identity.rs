@@ -130,7 +130,7 @@ pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
 /// Takes note that a server tells this run. If it is another than before, the server holds nothing from now on and
 /// has not heard of a delayed flush.
 pub(super) fn meet(fleet: &Fleet, server: &Server, run: Run) {
-    if !server.health.recognizes(run) {
+    if server.health.detects_restart(run) {
         fleet.remind_now(server);
         tracing::warn!(server = %server.name(), "server was started anew, and holds nothing");
     }

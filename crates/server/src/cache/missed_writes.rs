@@ -3,19 +3,38 @@
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
+use posthaste_wire::memcached::request::Request;
+
 use super::identity::Run;
 use super::server_events::ServerEvents;
 
 /// Most keys noted for one server; with one more it is flushed instead.
 pub(super) const MISSED_WRITES_MAX: usize = 16 * 1024;
 
+/// What a write concerns that a server does not get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissedWrite {
+    /// One key.
+    Key(MissedKey),
+    /// Every key, as by a `flush_all`.
+    AllKeys,
+}
+
 /// A key as it is written in a command.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct MissedWrite {
+pub struct MissedKey {
     /// The key's bytes, as they stand in the command.
     pub key: Vec<u8>,
     /// The key is written in base64.
     pub base64: bool,
+}
+
+impl MissedKey {
+    /// The key of a request, whose text is `bytes`.
+    #[must_use]
+    pub fn of_request(request: &Request, bytes: &[u8]) -> Self {
+        Self { key: request.key.of(bytes).to_vec(), base64: request.base64 }
+    }
 }
 
 /// What must be done before a server may take part again.
@@ -24,20 +43,22 @@ pub enum RecoveryStep {
     /// Wait: the server was taken out, or threads still use it.
     Wait,
     /// Read these connections to their ends.
-    Drain(Vec<OwnedFd>),
+    DrainConnections(Vec<OwnedFd>),
     /// Delete these keys.
-    Delete(Vec<MissedWrite>),
+    Delete(Vec<MissedKey>),
     /// Flush the server.
     Flush,
     /// Nothing: the server takes part from now on.
     Done,
 }
 
-/// What a server has missed, the connections to it that were given up, and the events of its losses and returns.
+/// What a server's recovery depends on: what the server has missed, the connections to it that were given up, its run,
+/// and the events of its losses and returns.
 #[derive(Default)]
-pub(super) struct Journal {
-    keys: HashSet<MissedWrite>,
-    everything: bool,
+pub(super) struct Recovery {
+    keys: HashSet<MissedKey>,
+    /// The server has missed writes of more keys than are noted, or of all.
+    all_keys: bool,
     given_up: Vec<OwnedFd>,
     /// The run of the server that takes part, if it was told.
     pub(super) run: Option<Run>,
@@ -46,20 +67,20 @@ pub(super) struct Journal {
     pub(super) events: ServerEvents,
 }
 
-impl Journal {
-    /// A journal in which nothing was missed.
+impl Recovery {
+    /// The recovery of a server that has missed nothing.
     pub(super) fn new(events: ServerEvents) -> Self {
         Self { events, ..Self::default() }
     }
 
-    /// Notes a write that the server does not get; None: of everything.
-    pub(super) fn note(&mut self, key: Option<MissedWrite>) {
-        match key {
-            Some(key) if !self.everything && self.keys.len() < MISSED_WRITES_MAX => {
+    /// Notes a write that the server does not get.
+    pub(super) fn note(&mut self, write: MissedWrite) {
+        match write {
+            MissedWrite::Key(key) if !self.all_keys && self.keys.len() < MISSED_WRITES_MAX => {
                 self.keys.insert(key);
             }
-            _ => {
-                self.everything = true;
+            MissedWrite::Key(_) | MissedWrite::AllKeys => {
+                self.all_keys = true;
                 self.keys.clear();
             }
         }
@@ -70,24 +91,24 @@ impl Journal {
         self.given_up.extend(socket);
     }
 
-    /// Takes what must be done first, which then counts as done; None when there is nothing.
-    pub(super) fn take_first(&mut self) -> Option<RecoveryStep> {
+    /// Takes the next step, which then counts as done; None when there is nothing to do.
+    pub(super) fn take_step(&mut self) -> Option<RecoveryStep> {
         if !self.given_up.is_empty() {
-            return Some(RecoveryStep::Drain(std::mem::take(&mut self.given_up)));
+            return Some(RecoveryStep::DrainConnections(std::mem::take(&mut self.given_up)));
         }
-        if std::mem::take(&mut self.everything) {
+        if std::mem::take(&mut self.all_keys) {
             self.keys.clear();
             return Some(RecoveryStep::Flush);
         }
         (!self.keys.is_empty()).then(|| RecoveryStep::Delete(self.keys.drain().collect()))
     }
 
-    /// Takes back a task that could not be done.
+    /// Takes back a step that could not be done.
     pub(super) fn put_back(&mut self, step: RecoveryStep) {
         match step {
-            RecoveryStep::Drain(sockets) => self.given_up.extend(sockets),
-            RecoveryStep::Delete(keys) => keys.into_iter().for_each(|key| self.note(Some(key))),
-            RecoveryStep::Flush => self.note(None),
+            RecoveryStep::DrainConnections(sockets) => self.given_up.extend(sockets),
+            RecoveryStep::Delete(keys) => keys.into_iter().for_each(|key| self.note(MissedWrite::Key(key))),
+            RecoveryStep::Flush => self.note(MissedWrite::AllKeys),
             RecoveryStep::Wait | RecoveryStep::Done => {}
         }
     }

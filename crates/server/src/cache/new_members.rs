@@ -8,6 +8,7 @@ use std::thread;
 
 use super::fleet::Server;
 use super::layout::{Layout, MemberPlan, PoolPlan};
+use super::missed_writes::MissedWrite;
 use super::pool::Pool;
 use super::recovery;
 use super::rules::Writes;
@@ -76,9 +77,9 @@ pub(super) fn mark_new_replicas(servers: &[Arc<Server>], layout: &Layout, table:
         })
     };
     let new: Vec<&Arc<Server>> = servers.iter().filter(is_new).collect();
-    let coming = new.first().map_or(0, |server| server.health.next_coming());
+    let join = new.first().map_or(0, |server| server.health.next_join());
     for server in new {
-        server.health.mark_empty_as(coming);
+        server.health.mark_empty_as(join);
         server.health.suspect_another_run();
     }
 }
@@ -91,9 +92,9 @@ pub(super) fn flush_new_members(
     in_use: &[usize],
     flushed: impl Fn(&Server) + Sync,
 ) {
-    let coming = servers.first().map_or(0, |server| server.health.next_coming());
+    let join = servers.first().map_or(0, |server| server.health.next_join());
     let one = |server: &Server| {
-        server.health.mark_empty_as(coming);
+        server.health.mark_empty_as(join);
         server.health.suspect_another_run();
         // Its name has not been looked up since it left. A server that another pool has is moved by the namer.
         if !in_use.contains(&server.slot)
@@ -101,7 +102,7 @@ pub(super) fn flush_new_members(
         {
             server.backend.move_to(address);
         }
-        if server.health.is_away() && server.health.note_missed_write(None) {
+        if server.health.is_away() && server.health.note_missed_write(MissedWrite::AllKeys) {
             return;
         }
         match recovery::flush_server(server, None) {

@@ -216,16 +216,18 @@ impl Pool {
     #[must_use]
     pub fn owner(&self, key: &[u8]) -> &Server {
         let home = self.home(key);
-        let live = self.from(home).filter(|server| server.health.is_live());
-        live.min_by_key(|server| server.health.last_coming()).unwrap_or(&self.members[home].server)
+        let in_rotation = self.from(home).filter(|server| server.health.is_in_rotation());
+        in_rotation.min_by_key(|server| server.health.last_join()).unwrap_or(&self.members[home].server)
     }
 
     /// Returns whether this server is a replica that decides nothing here, since another one that takes part has been there for longer.
     #[must_use]
     pub fn is_late(&self, server: &Server) -> bool {
-        let health = |member: &Member| (member.server.health.is_live(), member.server.health.last_coming());
-        let is_earlier = |(is_live, came): (bool, u64)| is_live && came < server.health.last_coming();
-        self.is_replicated() && self.has(server.slot) && self.members.iter().map(health).any(is_earlier)
+        let decides_first = |member: &Member| {
+            let health = &member.server.health;
+            health.is_in_rotation() && health.last_join() < server.health.last_join()
+        };
+        self.is_replicated() && self.has(server.slot) && self.members.iter().any(decides_first)
     }
 
     /// The servers that hold a key, in their order here.
@@ -242,7 +244,11 @@ impl Pool {
     pub fn owner_to_read(&self, key: &[u8]) -> &Server {
         let home = self.home(key);
         let first = self.first_from(home, |server| server.health.is_readable());
-        if first.health.is_live() { first } else { self.first_from(home, |server| server.health.is_live()) }
+        if first.health.is_in_rotation() {
+            first
+        } else {
+            self.first_from(home, |server| server.health.is_in_rotation())
+        }
     }
 
     /// The first replica from `home` on that `will_do`; else, or where there are no replicas, the member at `home`.
@@ -284,7 +290,7 @@ impl Pool {
         };
         chosen
             .or_else(|| {
-                servers().cycle().skip(turn % count).take(count).find(|server| server.health.is_live())
+                servers().cycle().skip(turn % count).take(count).find(|server| server.health.is_in_rotation())
             })
             .unwrap_or(&self.members[turn % count].server)
     }
@@ -324,9 +330,9 @@ impl Pool {
     #[must_use]
     pub fn can_take(&self, key: &[u8]) -> bool {
         if self.is_replicated() {
-            return self.members.iter().any(|member| member.server.health.is_live());
+            return self.members.iter().any(|member| member.server.health.is_in_rotation());
         }
-        self.members[self.home(key)].server.health.is_live()
+        self.members[self.home(key)].server.health.is_in_rotation()
     }
 
     /// Returns whether one more request in this second may go to another pool, and counts it as taken or refused.

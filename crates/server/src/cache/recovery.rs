@@ -14,7 +14,7 @@ use super::control_connection::{LIMITS, TIMEOUT, ask, ask_run, note_version};
 use super::deletion::Deletion;
 use super::fleet::Server;
 use super::flushes::OwnFlushes;
-use super::missed_writes::{MissedWrite, RecoveryStep};
+use super::missed_writes::{MissedKey, MissedWrite, RecoveryStep};
 use super::shared::CacheShared;
 use crate::front::accept::ListenAddress;
 
@@ -46,11 +46,13 @@ pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBoo
         server.health.note_answer();
         return Ok(true);
     }
-    if server.backend.is_elsewhere() && server.health.note_missed_write(None) {
+    if server.backend.is_elsewhere() && server.health.note_missed_write(MissedWrite::AllKeys) {
         tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
     }
     // The time of a delayed flush may have come while the server was away.
-    if shared.fleet.take_reminder(server, shared.clock.now()) && server.health.note_missed_write(None) {
+    if shared.fleet.take_reminder(server, shared.clock.now())
+        && server.health.note_missed_write(MissedWrite::AllKeys)
+    {
         tracing::debug!(server = %server.name(), "it forgets what it holds: a flush was due meanwhile");
     }
     // A server that was started anew does not know of a delayed flush.
@@ -98,7 +100,7 @@ fn catch_up(
                 return Ok(true);
             }
             RecoveryStep::Wait => return Ok(false),
-            RecoveryStep::Drain(sockets) => {
+            RecoveryStep::DrainConnections(sockets) => {
                 paused = None;
                 // What is read at an address that the server has left does not reach it any more.
                 sockets.retain(|socket| !leads_elsewhere(socket, server));
@@ -112,7 +114,7 @@ fn catch_up(
         };
         if let Err(error) = done {
             server.health.put_back_step(step);
-            if error.kind() == ErrorKind::InvalidData && server.health.is_first_refusal() {
+            if error.kind() == ErrorKind::InvalidData && server.health.note_refusal() {
                 tracing::warn!(server = %server.name(), "server does not forget what it missed, and stays away: {error}");
             }
             return Err(error);
@@ -136,7 +138,7 @@ pub(super) fn address_taken(other: &Server) -> String {
 /// what was written meanwhile; one that is not away is flushed when the new table comes (`flush_new_members`). Where this
 /// fails, the prober does it later, when the server is in its pool.
 pub(super) fn bring_back_before_return(server: &Server, shared: &CacheShared) {
-    let is_away = server.health.note_missed_write(None);
+    let is_away = server.health.note_missed_write(MissedWrite::AllKeys);
     for _ in 0..=server.backend.addresses() {
         if !is_away || bring_back(server, shared, &AtomicBool::new(false)).is_ok() {
             return;
@@ -192,7 +194,7 @@ fn delete_all(
     link: &mut BufReader<Dialed>,
     server: &Server,
     shared: &CacheShared,
-    keys: &mut Vec<MissedWrite>,
+    keys: &mut Vec<MissedKey>,
     until: Option<Instant>,
 ) -> io::Result<()> {
     while !keys.is_empty() {
@@ -208,9 +210,9 @@ fn delete_all(
 }
 
 /// Deletes those of these keys that a server of the version told may hold.
-fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[MissedWrite]) -> io::Result<()> {
+fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[MissedKey]) -> io::Result<()> {
     let (mut commands, mut lines) = (Vec::new(), 0);
-    for MissedWrite { key, base64 } in keys {
+    for MissedKey { key, base64 } in keys {
         let deletion = Deletion::of(key, *base64);
         if deletion.concerns(&server.dialect) {
             deletion.write(&mut commands);

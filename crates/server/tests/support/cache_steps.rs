@@ -7,7 +7,7 @@ use std::sync::Arc;
 use posthaste_server::cache::admin_state::AdminState;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan};
-use posthaste_server::cache::missed_writes::{MissedWrite, RecoveryStep};
+use posthaste_server::cache::missed_writes::{MissedKey, RecoveryStep};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -102,7 +102,7 @@ impl Scene {
     }
 
     /// Brings back a server that was taken out. Returns the keys that it missed.
-    pub(crate) fn take_back(&mut self, server: usize) -> Vec<MissedWrite> {
+    pub(crate) fn take_back(&mut self, server: usize) -> Vec<MissedKey> {
         self.router.let_go(server);
         let table = self.fleet.table();
         let health = &table.servers[server].health;

@@ -236,7 +236,7 @@ impl Noise {
         let health = &table.servers[server].health;
         if health.is_away() {
             let step = health.next_recovery_step();
-            assert!(!matches!(step, RecoveryStep::Drain(_)), "no connection was left to be read");
+            assert!(!matches!(step, RecoveryStep::DrainConnections(_)), "no connection was left to be read");
         }
     }
 

@@ -403,7 +403,7 @@ impl World {
         }
         let memcached = &mut self.servers[server];
         match health.next_recovery_step() {
-            RecoveryStep::Drain(_) => {
+            RecoveryStep::DrainConnections(_) => {
                 for mut link in memcached.given_up.drain(..) {
                     work(&mut memcached.values, &mut link);
                 }

@@ -83,18 +83,18 @@ impl Router {
         })
     }
 
-    /// Returns the keys that were being changed, of which it is unknown what the server holds; `None` means all keys.
-    fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<Option<MissedWrite>> {
-        let mut keys = Vec::new();
+    /// Returns the writes under way, of whose keys it is unknown what the server holds.
+    fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<MissedWrite> {
+        let mut writes = Vec::new();
         for Expected { exchange: id, .. } in expected {
             let exchange = &self.exchanges[*id];
             if exchange.changes() || exchange.meta_get.creates {
-                keys.push(self.missed_write(*id));
+                writes.push(self.missed_write(*id));
             } else {
-                self.each_touched(*id, &mut |key| keys.push(Some(key)));
+                self.each_touched(*id, &mut |key| writes.push(MissedWrite::Key(key)));
             }
         }
-        keys
+        writes
     }
 
     /// Gives up a reply. `unsent`: its command, if that was never sent.
@@ -171,7 +171,7 @@ impl Router {
     /// Returns whom to ask in place of a server that `failed`, never that one itself: `server` if it is not full; else
     /// another replica that is not, unless only `server` `decides`; else `server` though it is full.
     fn other_than(&self, failed: usize, server: usize, pool: &Pool, decides: bool) -> Option<usize> {
-        let will_do = |server: &usize| *server != failed && self.servers[*server].health.is_live();
+        let will_do = |server: &usize| *server != failed && self.servers[*server].health.is_in_rotation();
         let is_free = |server: &usize| will_do(server) && !self.is_full(*server);
         let others = pool.readers().map(|other| other.slot).filter(|_| pool.is_replicated() && !decides);
         let free = [server].into_iter().chain(others).find(is_free);
@@ -223,7 +223,7 @@ impl Router {
                 None => self.note_absence(id, server),
             },
             // A replica that was left out is no longer asked: its key is noted.
-            Plan::FanOut if !self.servers[server].health.is_live() => {}
+            Plan::FanOut if !self.servers[server].health.is_in_rotation() => {}
             Plan::FanOut => {
                 let words = self.absence(server);
                 self.exchanges[id].write.note_reply(server, Verdict::Error, &words);

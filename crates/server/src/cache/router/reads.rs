@@ -12,7 +12,7 @@ use super::taking::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
 use super::{Asked, Router, follow, writes};
 use crate::cache::costs::Way;
 use crate::cache::limits;
-use crate::cache::missed_writes::MissedWrite;
+use crate::cache::missed_writes::{MissedKey, MissedWrite};
 use crate::cache::pool::plain_key;
 use crate::cache::rules::Multiget;
 use crate::cache::table::Table;
@@ -302,7 +302,7 @@ impl Router {
             let key = exchange.get.keys[*place as usize].of(&exchange.bytes);
             let key = table.routes[usize::from(target.route)].renaming.server_key(key);
             let touch = [b"touch ", &key[..], b" ", &expiry, b"\r\n"].concat();
-            let missed = MissedWrite { key: key.to_vec(), base64: false };
+            let missed = MissedKey { key: key.to_vec(), base64: false };
             let mut others = Vec::new();
             table.each_copy(pool, &key, &mut |other| others.push(other.slot));
             table.each_old(pool, &key, &mut |other| others.push(other.slot));
@@ -312,10 +312,10 @@ impl Router {
     }
 
     /// Sends these servers a command that changes a key's expiry; for those that are away, the key is noted.
-    fn touch(&mut self, id: u32, others: &[usize], command: &[u8], shape: Shape, key: &MissedWrite) {
+    fn touch(&mut self, id: u32, others: &[usize], command: &[u8], shape: Shape, key: &MissedKey) {
         for other in others {
             let health = &self.servers[*other].health;
-            if !health.is_away() || !health.note_missed_write(Some(key.clone())) {
+            if !health.is_away() || !health.note_missed_write(MissedWrite::Key(key.clone())) {
                 self.lanes[*other].output.extend_from_slice(command);
                 self.expect(id, *other, Purpose::Unused, shape);
             }
@@ -323,7 +323,7 @@ impl Router {
     }
 
     /// Calls `each` with the keys whose expiry an exchange changes on several servers.
-    pub(super) fn each_touched(&self, id: u32, each: &mut impl FnMut(MissedWrite)) {
+    pub(super) fn each_touched(&self, id: u32, each: &mut impl FnMut(MissedKey)) {
         let exchange = &self.exchanges[id];
         let (Some(request), table) = (exchange.request, self.table_of(id)) else { return };
         match request.verb {
@@ -334,15 +334,14 @@ impl Router {
                     let keys = places.map(|place| exchange.get.keys[*place as usize].of(&exchange.bytes));
                     if table.has_several(usize::from(share.pool)) || share.missed_by.is_some() {
                         keys.map(|key| renaming.server_key(key).into_owned())
-                            .for_each(|key| each(MissedWrite { key, base64: false }));
+                            .for_each(|key| each(MissedKey { key, base64: false }));
                     }
                 }
             }
             Verb::MetaGet if new_expiry(&request, &exchange.bytes).is_some() => {
-                self.missed_write(id)
-                    .into_iter()
-                    .filter(|_| table.has_several(usize::from(exchange.aim.pool)))
-                    .for_each(each);
+                if table.has_several(usize::from(exchange.aim.pool)) {
+                    each(MissedKey::of_request(&request, &exchange.bytes));
+                }
             }
             _ => {}
         }
@@ -402,7 +401,7 @@ impl Router {
         let base64: &[u8] = if request.base64 { b" b" } else { b"" };
         let key = request.key.of(&exchange.bytes);
         let touch = [b"mg ", key, b" T", &expiry, base64, b"\r\n"].concat();
-        let missed = MissedWrite { key: key.to_vec(), base64: request.base64 };
+        let missed = MissedKey::of_request(&request, &exchange.bytes);
         let mut others = Vec::new();
         self.each_copy(id, |_, other| others.push(other));
         self.each_old(id, |_, other| others.push(other));

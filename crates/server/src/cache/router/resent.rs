@@ -89,11 +89,13 @@ impl Router {
             let has_stand_in = || table.stand_in(home, key).is_some();
             match exchange.plan {
                 Plan::Relay => has_stand_in(),
-                Plan::Decide => has_stand_in() || table.decider(pool, key).health.is_live(),
+                Plan::Decide => has_stand_in() || table.decider(pool, key).health.is_in_rotation(),
                 Plan::FanOut => {
-                    let mut is_any_live = false;
-                    table.each_copy(pool, key, &mut |server| is_any_live |= server.health.is_live());
-                    exchange.write.replies.is_empty() && !is_any_live && has_stand_in()
+                    let mut is_any_in_rotation = false;
+                    table.each_copy(pool, key, &mut |server| {
+                        is_any_in_rotation |= server.health.is_in_rotation()
+                    });
+                    exchange.write.replies.is_empty() && !is_any_in_rotation && has_stand_in()
                 }
                 _ => false,
             }

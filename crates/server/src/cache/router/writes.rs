@@ -19,7 +19,7 @@ use super::taking::Incoming;
 use super::{Asked, Router, follow};
 use crate::cache::claims::Claim;
 use crate::cache::limits;
-use crate::cache::missed_writes::MissedWrite;
+use crate::cache::missed_writes::{MissedKey, MissedWrite};
 use crate::cache::pool::{LONGEST_EXPIRY_S, plain_key};
 use crate::cache::rules::Answer;
 use crate::cache::table::Table;
@@ -134,13 +134,13 @@ impl Router {
         // value, which is deleted afterwards if only some have stored it. It never refuses what concerns all keys.
         let may_be_refused = request.keys > 0 && (copies == 1 || stores(&request));
         self.each_copy(id, |router, server| {
-            let is_live = router.servers[server].health.is_live();
-            let is_refused = is_live && may_be_refused && router.is_full(server);
+            let is_in_rotation = router.servers[server].health.is_in_rotation();
+            let is_refused = is_in_rotation && may_be_refused && router.is_full(server);
             if !is_refused && router.can_send_else_note_missed(id, server) {
                 first.get_or_insert(server);
                 let shape = write_command(&request, input, max_life, &mut router.lanes[server].output);
                 router.expect(id, server, Purpose::Request, shape);
-            } else if is_live {
+            } else if is_in_rotation {
                 first.get_or_insert(server);
                 router.fail_whole(id, server);
             }
@@ -177,7 +177,7 @@ impl Router {
         self.each_copy(id, |router, server| {
             let health = &router.servers[server].health;
             (copies, there) = (copies + 1, there + u16::from(!health.is_away()));
-            absent = absent.or((health.is_live() && health.is_away()).then_some(server));
+            absent = absent.or((health.is_in_rotation() && health.is_away()).then_some(server));
         });
         self.exchanges[id].write.copies = copies;
         let counts_on_all = self.rule(id) == Answer::All && !self.fleet.ejects();
@@ -196,11 +196,11 @@ impl Router {
 
     /// Notes the key of a write that another pool takes for its home servers. Returns false if one of these is back.
     fn miss_at_home(&self, pool: usize, request: &Request, input: &[u8]) -> bool {
-        let key = || MissedWrite { key: request.key.of(input).to_vec(), base64: request.base64 };
+        let missed = || MissedWrite::Key(MissedKey::of_request(request, input));
         let mut all_missed = true;
         plain_key(request, input, |plain| {
             self.table().each_copy(pool, plain, &mut |server| {
-                all_missed &= server.health.note_missed_write(Some(key()));
+                all_missed &= server.health.note_missed_write(missed());
             });
         });
         all_missed
@@ -359,11 +359,13 @@ impl Router {
         !health.is_away() || self.exchanges[id].changes() && !health.note_missed_write(self.missed_write(id))
     }
 
-    /// Returns what a server misses that does not get this write; `None`: everything, by a `flush_all`.
-    pub(super) fn missed_write(&self, id: u32) -> Option<MissedWrite> {
+    /// Returns what a server misses that does not get this write.
+    pub(super) fn missed_write(&self, id: u32) -> MissedWrite {
         let exchange = &self.exchanges[id];
-        let request = exchange.request.filter(|request| request.verb != Verb::FlushAll)?;
-        Some(MissedWrite { key: request.key.of(&exchange.bytes).to_vec(), base64: request.base64 })
+        match exchange.request.filter(|request| request.verb != Verb::FlushAll) {
+            Some(request) => MissedWrite::Key(MissedKey::of_request(&request, &exchange.bytes)),
+            None => MissedWrite::AllKeys,
+        }
     }
 }
 
