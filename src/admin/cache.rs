@@ -5,7 +5,7 @@ use std::path::Path;
 
 use posthaste_measure::Events;
 use posthaste_server::cache::explain;
-use posthaste_server::cache::fleet::{Beliefs, Fleet};
+use posthaste_server::cache::fleet::{Fleet, FleetOptions};
 use serde_json::{Value as Json, json};
 
 use crate::admin::table;
@@ -142,9 +142,9 @@ fn explain_by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dy
         return Err("this is no cache tier".into());
     };
     let layout = cache::layout(&flags).map_err(Misuse)?;
-    let beliefs = Beliefs { directory: cache::directory(&flags), ..Beliefs::default() };
+    let options = FleetOptions { directory: cache::directory(&flags), ..FleetOptions::default() };
     let fleet =
-        Fleet::believing(&layout, cache::ejects(&flags), beliefs, Events::default()).map_err(Misuse)?;
+        Fleet::with_options(&layout, cache::ejects(&flags), options, Events::default()).map_err(Misuse)?;
     let mut explained = explain::explain(&fleet.table(), command, key).map_err(Misuse)?;
     if !explained.servers.is_empty() {
         explained.sentences.push("no server was asked: each is taken for one that takes part".into());

@@ -22,7 +22,8 @@ const LOW_WEIGHT: u32 = 50;
 
 /// Returns the whole text.
 pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
-    let fleet = Fleet::believing(&options.layout, options.eject, options.beliefs.clone(), Events::default());
+    let fleet =
+        Fleet::with_options(&options.layout, options.eject, options.fleet_options.clone(), Events::default());
     let fleet = fleet.map_err(Misuse)?;
     let table = fleet.table();
     let mut text = String::from("the file is good\n");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use posthaste_measure::RunInfo;
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::directory::Directory;
-use posthaste_server::cache::fleet::Beliefs;
+use posthaste_server::cache::fleet::FleetOptions;
 use posthaste_server::cache::layout::{Layout, MemberPlan, REQUEST_TIMEOUTS, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
@@ -93,7 +93,7 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         front: common(flags).options(|| run_note(flags))?,
         layout: layout(flags)?,
         eject: ejects(flags),
-        beliefs: Beliefs { trust: server_tls(&flags.server_tls)?, directory: directory(flags) },
+        fleet_options: FleetOptions { trust: server_tls(&flags.server_tls)?, directory: directory(flags) },
         resolve_every: flags.resolve_every.0,
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,

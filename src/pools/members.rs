@@ -73,7 +73,7 @@ fn name_and_places(
     let name = Backend::named(&member.address)?;
     let Some(directory) = directory else { return Ok((name, Vec::new())) };
     if let Some(group) = Group::of(&member.address) {
-        group?.find(directory)?;
+        group?.resolve(directory)?;
         return Ok((name, Vec::new()));
     }
     let backend = Backend::parse_by(&member.address, directory)?;

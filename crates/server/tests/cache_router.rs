@@ -240,16 +240,16 @@ fn when_a_flush_is_due_is_known_until_another_takes_its_place() {
         ("flush_all 2147483648\r\n", None),
     ] {
         assert_eq!(ask(&mut router, flush), Asked::Taken);
-        assert_eq!(fleet.flush_rest_s(0), rest, "{flush}");
+        assert_eq!(fleet.seconds_until_flush(0), rest, "{flush}");
     }
     ask(&mut router, "flush_all 6\r\n");
-    assert_eq!(fleet.flush_rest_s(6_000_000_000), None);
+    assert_eq!(fleet.seconds_until_flush(6_000_000_000), None);
     // Who is to be reminded of it is so once, and not where another has taken its place.
     let table = fleet.table();
-    let is_reminded = |now_s: u64| fleet.take_reminder(&table.servers[0], now_s * 1_000_000_000);
-    fleet.remind(&table.servers[0], 0);
+    let is_reminded = |now_s: u64| fleet.take_due_reminder(&table.servers[0], now_s * 1_000_000_000);
+    fleet.remind_of_flush(&table.servers[0], 0);
     assert_eq!([5, 6, 7].map(is_reminded), [false, true, false]);
-    fleet.remind(&table.servers[0], 0);
+    fleet.remind_of_flush(&table.servers[0], 0);
     ask(&mut router, "flush_all\r\n");
     assert_eq!([6, 7].map(is_reminded), [false; 2]);
 }

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use super::admin_state::AdminState;
-use super::fleet::{Fleet, Server};
+use super::fleet::Fleet;
 use super::layout::{Source, Verbs};
+use super::memcached_server::Server;
 use super::pool::Pool;
 use super::rules::KeyPart;
 use super::table::{Route, Table};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::backend::Dialed;
 use super::dialect;
-use super::fleet::Server;
 use super::identity::{self, Run};
+use super::memcached_server::Server;
 use super::server_limits::ServerLimits;
 
 /// How long a server may take to accept a connection, and for each answer.

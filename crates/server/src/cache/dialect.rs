@@ -28,14 +28,14 @@ pub struct Dialect {
     spoken: AtomicU8,
     version: Mutex<String>,
     /// How many servers of the fleet are old.
-    olds: Arc<AtomicUsize>,
+    old_servers: Arc<AtomicUsize>,
 }
 
 impl Dialect {
-    /// A dialect of a server that has told nothing yet; `olds` counts the old servers of its fleet.
+    /// A dialect of a server that has told nothing yet; `old_servers` counts the old servers of its fleet.
     #[must_use]
-    pub fn new(olds: Arc<AtomicUsize>) -> Self {
-        Self { spoken: AtomicU8::new(UNTOLD), version: Mutex::default(), olds }
+    pub fn new(old_servers: Arc<AtomicUsize>) -> Self {
+        Self { spoken: AtomicU8::new(UNTOLD), version: Mutex::default(), old_servers }
     }
 
     /// Takes note of a server's answer to `version`: another server may have taken its place since the last one.
@@ -47,9 +47,9 @@ impl Dialect {
         *lock(&self.version) = version;
         let was_old = self.spoken.swap(if is_old { OLD } else { TODAYS }, Ordering::AcqRel) == OLD;
         if is_old && !was_old {
-            self.olds.fetch_add(1, Ordering::AcqRel);
+            self.old_servers.fetch_add(1, Ordering::AcqRel);
         } else if was_old && !is_old {
-            self.olds.fetch_sub(1, Ordering::AcqRel);
+            self.old_servers.fetch_sub(1, Ordering::AcqRel);
         }
         is_old && !was_old
     }
@@ -104,14 +104,14 @@ mod tests {
 
     #[test]
     fn that_a_server_is_old_is_news_once_and_ends_when_another_takes_its_place() {
-        let olds = Arc::new(AtomicUsize::new(0));
-        let dialect = Dialect::new(Arc::clone(&olds));
+        let old_servers = Arc::new(AtomicUsize::new(0));
+        let dialect = Dialect::new(Arc::clone(&old_servers));
         assert!(!dialect.note(b"ERROR\r\n") && !dialect.is_todays() && !dialect.is_old());
         assert_eq!(dialect.version(), "");
         assert!(dialect.note(b"VERSION 1.5.6\r\n") && !dialect.note(b"VERSION 1.5.6\r\n"));
-        assert_eq!((dialect.is_old(), olds.load(Ordering::Relaxed)), (true, 1));
+        assert_eq!((dialect.is_old(), old_servers.load(Ordering::Relaxed)), (true, 1));
         assert!(!dialect.note(b"VERSION 1.6.18\r\n") && dialect.is_todays());
         assert_eq!(dialect.version(), "1.6.18");
-        assert_eq!(olds.load(Ordering::Relaxed), 0);
+        assert_eq!(old_servers.load(Ordering::Relaxed), 0);
     }
 }

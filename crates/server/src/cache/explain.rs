@@ -6,8 +6,8 @@ use posthaste_wire::memcached::request::Verb;
 use serde::Serialize;
 
 use super::admin::{self, RouteCard};
-use super::fleet::Server;
 use super::layout::{LimitPlan, Source, Verbs};
+use super::memcached_server::Server;
 use super::router::shadows_key;
 use super::rules::Writes;
 use super::table::{Route, Table};

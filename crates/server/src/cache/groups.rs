@@ -14,7 +14,7 @@ use super::placement::Hash;
 
 /// A server found for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ResolvedServer {
     /// The server's address, `HOST:PORT`.
     pub address: String,
     /// The weight in the server's record, if it has one.
@@ -22,7 +22,7 @@ pub struct Found {
 }
 
 /// The servers found for each group, by its name.
-pub type Finds = HashMap<String, Vec<Found>>;
+pub type ResolvedGroups = HashMap<String, Vec<ResolvedServer>>;
 
 /// A group as written in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Group {
     ///
     /// # Errors
     /// No server is found; the sentence names the group.
-    pub fn find(&self, directory: &Directory) -> Result<Vec<Found>, String> {
+    pub fn resolve(&self, directory: &Directory) -> Result<Vec<ResolvedServer>, String> {
         let (_, name) = self.name.split_once(':').unwrap_or_default();
         let found = match self.kind {
             Kind::Hosts => directory.addresses(name).map(|mut addresses| {
@@ -85,17 +85,20 @@ impl Group {
                     addresses.retain(|address| address.is_ipv4());
                 }
                 addresses.sort_unstable();
-                let found =
-                    |address: std::net::SocketAddr| Found { address: address.to_string(), weight: None };
+                let found = |address: std::net::SocketAddr| ResolvedServer {
+                    address: address.to_string(),
+                    weight: None,
+                };
                 addresses.into_iter().map(found).collect::<Vec<_>>()
             }),
             Kind::Services => directory.services(name).map(|mut services| {
                 let first = services.iter().map(|service| service.priority).min();
                 services.retain(|service| Some(service.priority) == first && is_server(service));
                 services.dedup_by_key(|service| (service.host.clone(), service.port));
-                let found = services
-                    .into_iter()
-                    .map(|service| Found { address: address(&service), weight: Some(service.weight) });
+                let found = services.into_iter().map(|service| ResolvedServer {
+                    address: address(&service),
+                    weight: Some(service.weight),
+                });
                 found.collect()
             }),
         };
@@ -137,17 +140,17 @@ pub fn groups(layout: &Layout) -> Vec<Group> {
 
 /// The layout with servers in the place of groups; a group of which no server has been found stays.
 #[must_use]
-pub fn expanded(layout: &Layout, finds: &Finds) -> Layout {
+pub fn expanded(layout: &Layout, resolved: &ResolvedGroups) -> Layout {
     let mut expanded = layout.clone();
     for pool in &mut expanded.pools {
-        pool.members = members(pool, finds);
+        pool.members = members(pool, resolved);
     }
     expanded
 }
 
 /// The members of a pool with servers in the place of groups. A server that stands in the pool by itself, or in two of
 /// its groups, has one member.
-fn members(pool: &PoolPlan, finds: &Finds) -> Vec<MemberPlan> {
+fn members(pool: &PoolPlan, resolved: &ResolvedGroups) -> Vec<MemberPlan> {
     let own = |member: &&MemberPlan| Group::of(&member.address).is_none();
     let mut taken: HashSet<String> =
         pool.members.iter().filter(own).filter_map(|member| Backend::named(&member.address).ok()).collect();
@@ -157,7 +160,7 @@ fn members(pool: &PoolPlan, finds: &Finds) -> Vec<MemberPlan> {
             members.push(member.clone());
             continue;
         };
-        let Some(found) = finds.get(&group.name) else {
+        let Some(found) = resolved.get(&group.name) else {
             members.push(MemberPlan { group: Some(group.name), ..member.clone() });
             continue;
         };
@@ -175,9 +178,9 @@ fn members(pool: &PoolPlan, finds: &Finds) -> Vec<MemberPlan> {
 
 /// The weights that a rule makes of the weights in records; none if no record has one. Where a rule counts parts of a
 /// full weight, the heaviest server has the full one.
-fn weights(found: &[Found], hash: Hash) -> Vec<Option<u32>> {
+fn weights(found: &[ResolvedServer], hash: Hash) -> Vec<Option<u32>> {
     let most = found.iter().filter_map(|found| found.weight).max().unwrap_or(0);
-    let weight = |found: &Found| {
+    let weight = |found: &ResolvedServer| {
         let weight = found.weight.filter(|_| most > 0 && hash.takes_weights())?;
         let full = hash.usual_weight();
         let part = if full > 1 { u32::from(weight) * full / u32::from(most) } else { u32::from(weight) };
@@ -226,24 +229,24 @@ mod tests {
         assert!(!is_server(&service("cache-1.example.org", 0)));
     }
 
-    fn found(address: &str, weight: Option<u16>) -> Found {
-        Found { address: address.into(), weight }
+    fn found(address: &str, weight: Option<u16>) -> ResolvedServer {
+        ResolvedServer { address: address.into(), weight }
     }
 
-    fn members_of(texts: &[&str], hash: &str, finds: &Finds) -> Vec<(String, Option<u32>)> {
+    fn members_of(texts: &[&str], hash: &str, resolved: &ResolvedGroups) -> Vec<(String, Option<u32>)> {
         let rules = Rules { hash: hash.parse().unwrap(), ..Rules::default() };
         let layout = Layout::of_one_pool(texts.iter().map(|text| MemberPlan::of(text)).collect(), rules);
-        let pool = &expanded(&layout, finds).pools[0];
+        let pool = &expanded(&layout, resolved).pools[0];
         pool.members.iter().map(|member| (member.address.clone(), member.weight)).collect()
     }
 
     #[test]
     fn servers_stand_where_their_group_does_and_only_once() {
         let two = vec![found("10.0.0.1:7", None), found("10.0.0.2:7", None)];
-        let finds = Finds::from([("dns:a:7".into(), two)]);
-        let members = members_of(&["10.0.0.9:7", "dns:a:7", "srv:b", "10.0.0.2:7"], "ketama", &finds);
+        let resolved = ResolvedGroups::from([("dns:a:7".into(), two)]);
+        let members = members_of(&["10.0.0.9:7", "dns:a:7", "srv:b", "10.0.0.2:7"], "ketama", &resolved);
         let addresses: Vec<&str> = members.iter().map(|(address, _)| address.as_str()).collect();
-        assert_eq!(members_of(&["tls:dns:a:7"], "ketama", &finds)[1].0, "tls:10.0.0.2:7");
+        assert_eq!(members_of(&["tls:dns:a:7"], "ketama", &resolved)[1].0, "tls:10.0.0.2:7");
         assert_eq!(addresses, ["10.0.0.9:7", "10.0.0.1:7", "srv:b", "10.0.0.2:7"]);
     }
 
@@ -252,10 +255,10 @@ mod tests {
         let weights = |hash: &str, weights: [u16; 3]| {
             let found = ["a:1", "b:1", "c:1"].into_iter().zip(weights);
             let found = found.map(|(address, weight)| found_with(address, weight)).collect();
-            let members = members_of(&["srv:x"], hash, &Finds::from([("srv:x".into(), found)]));
+            let members = members_of(&["srv:x"], hash, &ResolvedGroups::from([("srv:x".into(), found)]));
             members.into_iter().map(|(_, weight)| weight).collect::<Vec<_>>()
         };
-        fn found_with(address: &str, weight: u16) -> Found {
+        fn found_with(address: &str, weight: u16) -> ResolvedServer {
             found(address, Some(weight))
         }
         assert_eq!(weights("ketama", [10, 65535, 0]), [Some(10), Some(65535), Some(1)]);

@@ -9,8 +9,9 @@
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
 use super::backend::Dialed;
-use super::fleet::{Fleet, Server};
+use super::fleet::Fleet;
 use super::link;
+use super::memcached_server::Server;
 use super::router::Broken;
 
 /// Why a connection is given up on which a server was to decide that holds nothing now.
@@ -131,7 +132,7 @@ pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
 /// has not heard of a delayed flush.
 pub(super) fn meet(fleet: &Fleet, server: &Server, run: Run) {
     if server.health.detects_restart(run) {
-        fleet.remind_now(server);
+        fleet.remind_of_flush_now(server);
         tracing::warn!(server = %server.name(), "server was started anew, and holds nothing");
     }
 }

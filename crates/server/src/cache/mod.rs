@@ -18,7 +18,13 @@ pub mod directory; // where names are looked up
 
 pub mod groups; // names that stand for several servers
 
-pub mod fleet; // servers, and the table in force
+pub mod memcached_server; // a server, as all threads see it
+
+pub mod fleet; // all servers, and the table in force
+
+mod reconfigure; // a configuration is put in force
+
+mod delayed_flush; // servers that do not know of a delayed flush
 
 mod new_members; // servers that come into a pool which had others
 
@@ -114,4 +120,4 @@ mod recovery; // how a lost server comes back
 
 mod control_connection; // questions to a server, each waited for
 
-mod namer; // looks names up again
+mod name_refresher; // looks names up again

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 
-use super::fleet::Server;
 use super::layout::{Layout, MemberPlan, PoolPlan};
+use super::memcached_server::Server;
 use super::missed_writes::MissedWrite;
 use super::pool::Pool;
 use super::recovery;
@@ -96,7 +96,7 @@ pub(super) fn flush_new_members(
     let one = |server: &Server| {
         server.health.mark_empty_as(join);
         server.health.suspect_another_run();
-        // Its name has not been looked up since it left. A server that another pool has is moved by the namer.
+        // Its name has not been looked up since it left. A server that another pool has is moved by the name refresher.
         if !in_use.contains(&server.slot)
             && let Some(address) = server.backend.moved_to().into_iter().next()
         {

@@ -8,8 +8,8 @@ use posthaste_wire::memcached::decode_base64;
 use posthaste_wire::memcached::request::Request;
 
 use super::costs::Costs;
-use super::fleet::Server;
 use super::layout::{Fallback, MemberPlan, PoolPlan, Source};
+use super::memcached_server::Server;
 use super::placement::Placement;
 use super::rules::{ReadRepair, Reads, Rules, Writes};
 

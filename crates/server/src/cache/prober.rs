@@ -1,4 +1,4 @@
-//! Finds out whether servers are there, and brings back those that were lost: one prober for the process, so that a
+//! ResolvedGroups out whether servers are there, and brings back those that were lost: one prober for the process, so that a
 //! server that recovers is asked once and not by every thread.
 //!
 //! A new server is connected to, so that the log and readiness can say at once whether it is there. So is a server that was
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use super::backend::Dialed;
 use super::control_connection::{LIMITS, ask, ask_run, note_version};
-use super::fleet::Server;
 use super::identity;
+use super::memcached_server::Server;
 use super::recovery::{bring_back, flush_again};
 use super::shared::CacheShared;
 
@@ -92,7 +92,7 @@ impl Care {
         if server.health.is_untried() {
             return Some(Errand::Introduce);
         }
-        if server.health.is_answering() && shared.fleet.take_reminder(server, shared.clock.now()) {
+        if server.health.is_answering() && shared.fleet.take_due_reminder(server, shared.clock.now()) {
             return Some(Errand::FlushAgain);
         }
         if server.health.is_answering() || server.health.is_taken_out() {
@@ -165,7 +165,7 @@ fn run(shared: &Arc<CacheShared>, stop: &Arc<AtomicBool>) {
         let idle = table.in_use().iter().map(|slot| &cares[*slot]).filter(|care| !care.is_busy);
         let next = idle.filter_map(|care| care.next).min().filter(|_| under_way < ERRANDS_MAX);
         let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
-        let until_flush = fleet.flush_rest_s(shared.clock.now()).map(Duration::from_secs);
+        let until_flush = fleet.seconds_until_flush(shared.clock.now()).map(Duration::from_secs);
         fleet.watch.wait(until_flush.map_or(wait, |until| until.min(wait)));
     }
     // Waits for the errands under way, which end soon.

@@ -12,8 +12,8 @@ use socket2::{SockRef, Socket};
 use super::backend::Dialed;
 use super::control_connection::{LIMITS, TIMEOUT, ask, ask_run, note_version};
 use super::deletion::Deletion;
-use super::fleet::Server;
 use super::flushes::OwnFlushes;
+use super::memcached_server::Server;
 use super::missed_writes::{MissedKey, MissedWrite, RecoveryStep};
 use super::shared::CacheShared;
 use crate::front::accept::ListenAddress;
@@ -50,13 +50,13 @@ pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBoo
         tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
     }
     // The time of a delayed flush may have come while the server was away.
-    if shared.fleet.take_reminder(server, shared.clock.now())
+    if shared.fleet.take_due_reminder(server, shared.clock.now())
         && server.health.note_missed_write(MissedWrite::AllKeys)
     {
         tracing::debug!(server = %server.name(), "it forgets what it holds: a flush was due meanwhile");
     }
     // A server that was started anew does not know of a delayed flush.
-    shared.fleet.remind(server, shared.clock.now());
+    shared.fleet.remind_of_flush(server, shared.clock.now());
     catch_up(&mut link, server, shared, stop)
 }
 
@@ -161,7 +161,7 @@ pub(super) fn flush_server(server: &Server, address: Option<ListenAddress>) -> i
     ask(&mut link, b"version\r\n", 1, |said| note_version(server, said))
 }
 
-/// Flushes a server for a delayed `flush_all`, of which it was not told ([`Fleet::remind`](super::fleet::Fleet::remind)).
+/// Flushes a server for a delayed `flush_all`, of which it was not told ([`Fleet::remind_of_flush`](super::fleet::Fleet::remind_of_flush)).
 pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
     // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
     let (flushes, mut own) = (&shared.fleet.flushes, OwnFlushes::default());
@@ -184,7 +184,7 @@ pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
 /// Flushes a server that comes back, now and, if a delayed `flush_all` is due later, once more then.
 fn flush(link: &mut BufReader<Dialed>, server: &Server, shared: &CacheShared) -> io::Result<()> {
     ask(link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
-    shared.fleet.remind(server, shared.clock.now());
+    shared.fleet.remind_of_flush(server, shared.clock.now());
     Ok(())
 }
 

@@ -11,12 +11,12 @@ use posthaste_measure::{Clock, Counted, Scheme};
 use posthaste_wire::memcached::decode::Limits;
 
 use super::client_limit::ClientLimits;
-use super::fleet::{Beliefs, Fleet};
+use super::fleet::{Fleet, FleetOptions};
 use super::kind;
 use super::layout::Layout;
 use super::limits;
 use super::line::Line;
-use super::namer::Namer;
+use super::name_refresher::NameRefresher;
 use super::pipelined::Pipelined;
 use super::prober::Prober;
 use super::queued::Queued;
@@ -44,7 +44,7 @@ pub struct Options {
     /// Whether servers that are lost are left out until they are back.
     pub eject: bool,
     /// Which servers to trust and how to identify ourselves, with TLS; and whom to ask for names.
-    pub beliefs: Beliefs,
+    pub fleet_options: FleetOptions,
     /// How often names of servers are looked up again; None: never.
     pub resolve_every: Option<Duration>,
     /// Number of workers, each with connections of its own; None: pipelined.
@@ -95,7 +95,7 @@ impl From<io::Error> for StartError {
 pub struct Server {
     shared: Arc<CacheShared>,
     prober: Prober,
-    namer: Namer,
+    name_refresher: NameRefresher,
     running: Running<Mail>,
 }
 
@@ -108,8 +108,13 @@ impl Server {
         let clock = Clock::start();
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
         let events = options.front.events(clock);
-        let fleet = Fleet::believing(&options.layout, options.eject, options.beliefs.clone(), events.clone())
-            .map_err(StartError::Server)?;
+        let fleet = Fleet::with_options(
+            &options.layout,
+            options.eject,
+            options.fleet_options.clone(),
+            events.clone(),
+        )
+        .map_err(StartError::Server)?;
         let prepared = Prepared::open(&options.front, tls, SCHEME, clock, events, false)?;
         let shared = Arc::new(make_shared(&options, fleet, &prepared)?);
         let weak = Arc::downgrade(&shared);
@@ -119,9 +124,9 @@ impl Server {
             .about
             .set(Box::new(move || weak.upgrade().map(|shared| shared.about()).unwrap_or_default()));
         let prober = Prober::start(Arc::clone(&shared))?;
-        let namer = Namer::start(Arc::clone(&shared), options.resolve_every)?;
+        let name_refresher = NameRefresher::start(Arc::clone(&shared), options.resolve_every)?;
         let running = serve(&options, prepared, &shared)?;
-        Ok(Self { shared, prober, namer, running })
+        Ok(Self { shared, prober, name_refresher, running })
     }
 
     /// The running front, which knows the addresses.
@@ -155,7 +160,7 @@ impl Server {
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
         let stopped = self.running.stop(drain, || self.shared.line.close());
-        self.namer.stop();
+        self.name_refresher.stop();
         self.prober.stop();
         stopped
     }
@@ -256,7 +261,7 @@ mod tests {
             front,
             layout: Layout::of_one_pool(members, Rules::default()),
             eject: true,
-            beliefs: Beliefs::default(),
+            fleet_options: FleetOptions::default(),
             resolve_every: None,
             workers: None,
             line_requests_max: 10,

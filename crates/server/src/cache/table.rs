@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use posthaste_wire::memcached::request::Verb;
 
-use super::fleet::Server;
 use super::health::Health;
 use super::latency::Latency;
 use super::layout::{Layout, PoolPlan, RoutePlan, Settings, ShadowPlan, Source, Verbs};
 use super::limit::Limit;
+use super::memcached_server::Server;
 use super::pool::{Member, Pool, StandIn};
 use super::renaming::Renaming;
 use crate::front::accept::ListenAddress;
@@ -315,7 +315,7 @@ impl Table {
         self.pools[pool].stand_ins.iter().any(|other| other.expiry_s.is_some())
     }
 
-    /// Finds another server at this address in one of the pools of `server`. With two names for one server, keys
+    /// ResolvedGroups another server at this address in one of the pools of `server`. With two names for one server, keys
     /// would be stored twice, or be of two owners.
     #[must_use]
     pub fn neighbour(&self, server: &Server, address: &ListenAddress) -> Option<&Arc<Server>> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Head, Kind, Page, Single, entrance, process, requests};
 use crate::cache::admin;
-use crate::cache::fleet::Server;
+use crate::cache::memcached_server::Server;
 use crate::cache::pool::Pool;
 use crate::cache::shared::CacheShared;
 use crate::cache::table::Table;

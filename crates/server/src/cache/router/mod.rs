@@ -60,11 +60,12 @@ use std::sync::Arc;
 use posthaste_measure::{Ending, Stamps};
 
 use super::answers::Answers;
-use super::fleet::{Fleet, Server};
+use super::fleet::Fleet;
 use super::flushes::OwnFlushes;
 use super::handover::Party;
 use super::kind;
 use super::limits;
+use super::memcached_server::Server;
 use super::table::Route;
 use exchange::{NO_CLIENT, Plan};
 use exchanges::Exchanges;

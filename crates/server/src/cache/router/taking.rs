@@ -112,7 +112,7 @@ impl Router {
         Asked::Taken
     }
 
-    /// Finds the route of a request with one key, renames the key as the route says, and calls `put` with them.
+    /// ResolvedGroups the route of a request with one key, renames the key as the route says, and calls `put` with them.
     fn ask_one_key(&mut self, incoming: &Incoming<'_>, put: Put) -> Asked {
         let Incoming { origin, request, input } = *incoming;
         let table = self.table();
@@ -169,7 +169,7 @@ impl Router {
 
     /// Whether a request may lead to a server that would not understand it.
     pub(super) fn is_foreign(&self, route: usize, request: &Request, input: &[u8]) -> bool {
-        if !request.verb.is_meta() || !self.fleet.has_olds() {
+        if !request.verb.is_meta() || !self.fleet.has_old_servers() {
             return false;
         }
         let (table, is_old) = (self.table(), |server: usize| self.servers[server].dialect.is_old());

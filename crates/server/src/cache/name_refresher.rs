@@ -13,8 +13,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::fleet::Server;
-use super::groups::{Finds, Found, Group, groups};
+use super::groups::{Group, ResolvedGroups, ResolvedServer, groups};
+use super::memcached_server::Server;
 use super::recovery;
 use super::shared::CacheShared;
 use crate::front::accept::ListenAddress;
@@ -22,29 +22,29 @@ use crate::front::accept::ListenAddress;
 /// How long to wait before a group that is still unknown is looked up again.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(2);
 
-/// The namer's thread and the way to stop it.
-pub(super) struct Namer {
+/// The refresher's thread and the way to stop it.
+pub(super) struct NameRefresher {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Namer {
-    /// Starts the namer's thread. `every`: the time between lookups; None: only unknown groups are looked up.
+impl NameRefresher {
+    /// Starts the refresher's thread. `every`: the time between lookups; None: only unknown groups are looked up.
     ///
     /// # Errors
     /// The system gives no thread.
     pub(super) fn start(shared: Arc<CacheShared>, every: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let mut rounds = Rounds { shared, every, last: Instant::now(), told: HashMap::new() };
-        let thread = Builder::new().name("namer".into()).spawn(move || {
+        let thread = Builder::new().name("name-refresher".into()).spawn(move || {
             while stopped.recv_timeout(rounds.wait()) == Err(RecvTimeoutError::Timeout) {
-                rounds.go();
+                rounds.run();
             }
         })?;
         Ok(Self { stop, thread })
     }
 
-    /// Stops the namer. A lookup under way is not waited for: it changes nothing any more.
+    /// Stops the refresher. A lookup under way is not waited for: it changes nothing any more.
     pub(super) fn stop(self) {
         drop(self.stop);
         if self.thread.is_finished() {
@@ -70,29 +70,30 @@ impl Rounds {
         left.unwrap_or(UNKNOWN_WAIT).min(UNKNOWN_WAIT)
     }
 
-    fn go(&mut self) {
+    fn run(&mut self) {
         let is_due = self.every.is_some_and(|every| self.last.elapsed() >= every);
-        let (layout, known) = self.shared.fleet.wanted();
-        let asked = groups(&layout).into_iter().filter(|group| is_due || !known.contains_key(&group.name));
-        self.look_for_groups(asked.collect(), &known);
+        let configured = self.shared.fleet.configured();
+        let is_asked = |group: &Group| is_due || !configured.groups.contains_key(&group.name);
+        let asked = groups(&configured.layout).into_iter().filter(is_asked);
+        self.refresh_groups(asked.collect(), &configured.groups);
         if is_due {
-            self.look_for_servers();
+            self.refresh_servers();
             self.last = Instant::now();
         }
     }
 
-    fn look_for_groups(&mut self, asked: Vec<Group>, known: &Finds) {
-        let mut finds = Finds::new();
+    fn refresh_groups(&mut self, asked: Vec<Group>, known: &ResolvedGroups) {
+        let mut resolved = ResolvedGroups::new();
         for group in asked {
-            match group.find(self.shared.fleet.directory()) {
+            match group.resolve(self.shared.fleet.directory()) {
                 Ok(found) => {
                     self.told.remove(&group.name);
-                    finds.insert(group.name, found);
+                    resolved.insert(group.name, found);
                 }
                 Err(error) => self.tell(group.name, format!("{error}; nothing is changed")),
             }
         }
-        let news: Vec<String> = finds
+        let news: Vec<String> = resolved
             .iter()
             .filter_map(|(name, found)| {
                 let before = known.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -102,8 +103,8 @@ impl Rounds {
         if news.is_empty() {
             return;
         }
-        self.bring_back_returning(&finds);
-        match self.shared.fleet.found(finds) {
+        self.bring_back_returning(&resolved);
+        match self.shared.fleet.update_groups(resolved) {
             Ok(true) => {
                 self.told.remove(TABLE);
                 news.iter().for_each(|news| tracing::info!("{news}"));
@@ -117,11 +118,11 @@ impl Rounds {
     }
 
     /// Brings servers back that are to be in a pool again and were away when they left.
-    fn bring_back_returning(&self, finds: &Finds) {
+    fn bring_back_returning(&self, resolved: &ResolvedGroups) {
         let table = self.shared.fleet.table();
         let comes = |server: &&Arc<Server>| {
-            let is_it = |found: &Found| server.backend.is_named(&found.address);
-            !table.in_use().contains(&server.slot) && finds.values().flatten().any(is_it)
+            let is_it = |found: &ResolvedServer| server.backend.is_named(&found.address);
+            !table.in_use().contains(&server.slot) && resolved.values().flatten().any(is_it)
         };
         table
             .servers
@@ -130,12 +131,12 @@ impl Rounds {
             .for_each(|server| recovery::bring_back_before_return(server, &self.shared));
     }
 
-    fn look_for_servers(&mut self) {
+    fn refresh_servers(&mut self) {
         let table = self.shared.fleet.table();
         for slot in table.in_use() {
             let server = &table.servers[*slot];
             if server.health.is_answering() {
-                self.look_for(server);
+                self.refresh_server(server);
             } else if let Ok(address) = server.backend.address()
                 && let Some(other) = table.neighbour(server, &address)
             {
@@ -148,7 +149,7 @@ impl Rounds {
         }
     }
 
-    fn look_for(&mut self, server: &Server) {
+    fn refresh_server(&mut self, server: &Server) {
         let addresses = server.backend.moved_to();
         if addresses.is_empty() {
             self.told.remove(server.name());
@@ -171,7 +172,7 @@ impl Rounds {
         }
         recovery::flush_server(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.mark_empty();
-        self.shared.fleet.remind(server, self.shared.clock.now());
+        self.shared.fleet.remind_of_flush(server, self.shared.clock.now());
         // Before the move: the run of the server at the old address says nothing of the server at the new one.
         server.health.set_run(None);
         server.backend.move_to(address.clone());
@@ -195,9 +196,9 @@ impl Rounds {
 const TABLE: &str = "";
 
 /// Says which servers of a group came and which went.
-fn difference(name: &str, before: &[Found], found: &[Found]) -> String {
-    let addresses = |found: &[Found], others: &[Found]| {
-        let is_missing = |one: &&Found| !others.iter().any(|other| other.address == one.address);
+fn difference(name: &str, before: &[ResolvedServer], found: &[ResolvedServer]) -> String {
+    let addresses = |found: &[ResolvedServer], others: &[ResolvedServer]| {
+        let is_missing = |one: &&ResolvedServer| !others.iter().any(|other| other.address == one.address);
         found.iter().filter(is_missing).map(|one| one.address.as_str()).collect::<Vec<_>>().join(", ")
     };
     let (came, went) = (addresses(found, before), addresses(before, found));

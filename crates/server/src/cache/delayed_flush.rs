@@ -1,0 +1,50 @@
+//! A `flush_all` with a delay, and servers that do not know of it: they are flushed once more when it is due.
+//!
+//! Such a server must not be told ahead: memcached keeps a single time, and setting one in the future makes visible again
+//! what an earlier flush has hidden.
+
+use std::sync::atomic::Ordering;
+
+use super::fleet::Fleet;
+use super::memcached_server::Server;
+
+impl Fleet {
+    /// Notes that a `flush_all` was asked for that is due at this Unix second; it takes the place of the one before.
+    pub fn note_flush(&self, due_s: u64) {
+        self.flush_due_s.store(due_s, Ordering::Release);
+    }
+
+    /// In how many seconds the last `flush_all` is due, if it still lies ahead; `now` is on the program's clock in
+    /// nanoseconds.
+    #[must_use]
+    pub fn seconds_until_flush(&self, now: u64) -> Option<u64> {
+        let due_s = self.flush_due_s.load(Ordering::Acquire);
+        due_s.checked_sub(self.began_s + now / 1_000_000_000).filter(|rest| *rest > 0)
+    }
+
+    /// Marks a server that was flushed, or perhaps started anew, to be flushed once more when a delayed `flush_all`
+    /// is due.
+    pub fn remind_of_flush(&self, server: &Server, now: u64) {
+        let due_s = self.flush_due_s.load(Ordering::Acquire);
+        let again_s = if self.seconds_until_flush(now).is_some() { due_s } else { 0 };
+        server.flush_again_s.store(again_s, Ordering::Release);
+    }
+
+    /// Does as [`Fleet::remind_of_flush`] at the present time.
+    pub(super) fn remind_of_flush_now(&self, server: &Server) {
+        self.remind_of_flush(server, u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Takes a server's reminder once its time has come. Returns true if so: the caller must flush the server.
+    #[must_use]
+    pub fn take_due_reminder(&self, server: &Server, now: u64) -> bool {
+        let again_s = server.flush_again_s.load(Ordering::Acquire);
+        // Another flush has taken its place: the server was told of that one, or it is noted for it as missed.
+        let is_replaced = again_s != self.flush_due_s.load(Ordering::Acquire);
+        if again_s == 0 || !is_replaced && self.seconds_until_flush(now).is_some() {
+            return false;
+        }
+        server.flush_again_s.store(0, Ordering::Release);
+        !is_replaced
+    }
+}
