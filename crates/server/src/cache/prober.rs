@@ -18,7 +18,7 @@ use super::backend::Dialed;
 use super::control_connection::{LIMITS, ask, ask_run, note_version};
 use super::identity;
 use super::memcached_server::Server;
-use super::recovery::{bring_back, flush_again};
+use super::recovery::{Recovered, bring_back, flush_again};
 use super::shared::CacheShared;
 
 /// The first wait after a loss; each further one is half as long again.
@@ -30,8 +30,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long a server may be asked nothing before it is looked after.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Most errands at once, each with a thread while it lasts, so that a server that does not answer keeps no other waiting.
-const ERRANDS_MAX: usize = 32;
+/// Most tasks at once, each with a thread while it lasts, so that a server that does not answer keeps no other waiting.
+const TASKS_MAX: usize = 32;
 
 /// The prober's thread and the way to stop it.
 pub struct Prober {
@@ -63,134 +63,151 @@ impl Prober {
 
 /// What is to be done about a server.
 #[derive(Clone, Copy)]
-enum Errand {
+enum ProbeTask {
+    /// Find out whether a new server is there.
     Introduce,
+    /// Find out whether a server that was asked nothing for a while is still there.
     LookAfter,
+    /// Flush a server since a delayed `flush_all` is due that it does not know of.
     FlushAgain,
+    /// Bring a lost server back.
     BringBack,
 }
 
-/// What the prober remembers of one server.
-struct Care {
-    /// An errand for the server is under way.
-    is_busy: bool,
-    /// When the server is asked next if it is away, and the wait from one attempt to the next.
-    next: Option<Instant>,
-    wait: Duration,
-    /// The number of requests when it was last looked at, and until when it may stay the same.
-    requests: u64,
-    until: Instant,
+/// What came of a task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ProbeResult {
+    /// The task was done, or has to be done later.
+    Done,
+    /// A server to be brought back could not be asked, or there was no thread to do it.
+    NotAsked,
 }
 
-impl Care {
+/// What the prober remembers of one server.
+struct ProbeState {
+    /// A task for the server is under way.
+    is_busy: bool,
+    /// When a server that is away is asked next.
+    next_attempt: Option<Instant>,
+    /// The wait from one attempt to the next.
+    wait: Duration,
+    /// The number of the server's requests when it was last looked at.
+    requests: u64,
+    /// Until when that number may stay the same.
+    quiet_until: Instant,
+}
+
+impl ProbeState {
     fn new() -> Self {
-        Self { is_busy: false, next: None, wait: FIRST_WAIT, requests: 0, until: Instant::now() + QUIET }
+        let quiet_until = Instant::now() + QUIET;
+        Self { is_busy: false, next_attempt: None, wait: FIRST_WAIT, requests: 0, quiet_until }
     }
 
     /// Returns what is to be done about a server now.
-    fn due(&mut self, server: &Server, shared: &CacheShared) -> Option<Errand> {
+    fn due_task(&mut self, server: &Server, shared: &CacheShared) -> Option<ProbeTask> {
         if server.health.is_untried() {
-            return Some(Errand::Introduce);
+            return Some(ProbeTask::Introduce);
         }
         if server.health.is_answering() && shared.fleet.take_due_reminder(server, shared.clock.now()) {
-            return Some(Errand::FlushAgain);
+            return Some(ProbeTask::FlushAgain);
         }
         if server.health.is_answering() || server.health.is_taken_out() {
-            self.next = None;
-            let is_due = server.health.is_answering() && self.is_quiet(server);
-            return is_due.then_some(Errand::LookAfter);
+            self.next_attempt = None;
+            let may_be_gone = server.health.is_answering() && self.may_be_gone(server);
+            return may_be_gone.then_some(ProbeTask::LookAfter);
         }
-        let next = *self.next.get_or_insert_with(|| {
+        let next_attempt = *self.next_attempt.get_or_insert_with(|| {
             self.wait = FIRST_WAIT;
             Instant::now() + jittered(FIRST_WAIT)
         });
-        (next <= Instant::now()).then_some(Errand::BringBack)
+        (next_attempt <= Instant::now()).then_some(ProbeTask::BringBack)
     }
 
     /// Returns whether a server may be gone unnoticed.
-    fn is_quiet(&mut self, server: &Server) -> bool {
+    fn may_be_gone(&mut self, server: &Server) -> bool {
         let requests = server.counts.requests.load(Ordering::Relaxed);
         let is_quiet = requests == self.requests;
-        let is_due = server.health.take_doubt() || (is_quiet && self.until <= Instant::now());
+        let is_due = server.health.take_doubt() || (is_quiet && self.quiet_until <= Instant::now());
         if is_due || !is_quiet {
-            (self.requests, self.until) = (requests, Instant::now() + QUIET);
+            (self.requests, self.quiet_until) = (requests, Instant::now() + QUIET);
         }
         is_due
     }
 
-    /// Notes that an errand ended. `can_be_asked` false: a server to be brought back did not answer, or there was no thread.
-    fn done(&mut self, can_be_asked: bool) {
+    /// Notes that a task has ended.
+    fn end_task(&mut self, result: ProbeResult) {
         self.is_busy = false;
-        if !can_be_asked {
-            self.wait = (self.wait + self.wait / 2).min(LONGEST_WAIT);
-        }
-        let wait = if can_be_asked { FIRST_WAIT } else { self.wait };
-        self.next = self.next.map(|_| Instant::now() + jittered(wait));
+        let wait = match result {
+            ProbeResult::Done => FIRST_WAIT,
+            ProbeResult::NotAsked => {
+                self.wait = (self.wait + self.wait / 2).min(LONGEST_WAIT);
+                self.wait
+            }
+        };
+        self.next_attempt = self.next_attempt.map(|_| Instant::now() + jittered(wait));
     }
 }
 
 fn run(shared: &Arc<CacheShared>, stop: &Arc<AtomicBool>) {
     let fleet = &shared.fleet;
-    let (done, ended) = mpsc::channel::<(usize, bool)>();
-    let mut cares: Vec<Care> = Vec::new();
+    let (done, ended) = mpsc::channel::<(usize, ProbeResult)>();
+    let mut states: Vec<ProbeState> = Vec::new();
     let mut under_way = 0;
     while !stop.load(Ordering::Relaxed) {
-        for (slot, can_be_asked) in ended.try_iter() {
-            cares[slot].done(can_be_asked);
+        for (slot, result) in ended.try_iter() {
+            states[slot].end_task(result);
             under_way -= 1;
         }
         let table = fleet.table();
-        cares.resize_with(table.servers.len(), Care::new);
+        states.resize_with(table.servers.len(), ProbeState::new);
         for slot in table.in_use() {
-            let (server, care) = (&table.servers[*slot], &mut cares[*slot]);
-            if care.is_busy || under_way == ERRANDS_MAX {
+            let (server, state) = (&table.servers[*slot], &mut states[*slot]);
+            if state.is_busy || under_way == TASKS_MAX {
                 continue;
             }
-            let Some(errand) = care.due(server, shared) else { continue };
-            (care.is_busy, under_way) = (true, under_way + 1);
+            let Some(task) = state.due_task(server, shared) else { continue };
+            (state.is_busy, under_way) = (true, under_way + 1);
             let (server, shared, stop, done) =
                 (Arc::clone(server), Arc::clone(shared), Arc::clone(stop), done.clone());
             let go = move || {
-                let can_be_asked = run_errand(errand, &server, &shared, &stop);
+                let result = run_task(task, &server, &shared, &stop);
                 // Fails only if the thread of the prober has panicked.
-                let _ = done.send((server.slot, can_be_asked));
+                let _ = done.send((server.slot, result));
                 shared.fleet.watch.wake();
             };
-            if let Err(error) = Builder::new().name("errand".into()).spawn(go) {
+            if let Err(error) = Builder::new().name("probe".into()).spawn(go) {
                 tracing::warn!("no thread to look after servers: {error}");
-                (care.is_busy, under_way) = (false, under_way - 1);
-                care.done(false);
+                (state.is_busy, under_way) = (false, under_way - 1);
+                state.end_task(ProbeResult::NotAsked);
             }
         }
-        let idle = table.in_use().iter().map(|slot| &cares[*slot]).filter(|care| !care.is_busy);
-        let next = idle.filter_map(|care| care.next).min().filter(|_| under_way < ERRANDS_MAX);
+        let idle = table.in_use().iter().map(|slot| &states[*slot]).filter(|state| !state.is_busy);
+        let next = idle.filter_map(|state| state.next_attempt).min().filter(|_| under_way < TASKS_MAX);
         let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
         let until_flush = fleet.seconds_until_flush(shared.clock.now()).map(Duration::from_secs);
         fleet.watch.wait(until_flush.map_or(wait, |until| until.min(wait)));
     }
-    // Waits for the errands under way, which end soon.
+    // Waits for the tasks under way, which end soon.
     drop(done);
     ended.iter().for_each(drop);
 }
 
-/// Runs an errand. Returns false if the server that is to be brought back cannot be asked.
-fn run_errand(errand: Errand, server: &Server, shared: &CacheShared, stop: &AtomicBool) -> bool {
-    match errand {
-        Errand::Introduce => introduce(server, shared),
-        Errand::LookAfter => look_after(server, shared),
-        Errand::FlushAgain => flush_again(server, shared),
-        Errand::BringBack => match bring_back(server, shared, stop) {
-            Ok(true) => tracing::info!(server = %server.name(), "server takes part again"),
-            // It has to wait: threads still use it, or it was taken out.
-            Ok(false) => {}
+fn run_task(task: ProbeTask, server: &Server, shared: &CacheShared, stop: &AtomicBool) -> ProbeResult {
+    match task {
+        ProbeTask::Introduce => introduce(server, shared),
+        ProbeTask::LookAfter => look_after(server, shared),
+        ProbeTask::FlushAgain => flush_again(server, shared),
+        ProbeTask::BringBack => match bring_back(server, shared, stop) {
+            Ok(Recovered::TakesPart) => tracing::info!(server = %server.name(), "server takes part again"),
+            Ok(Recovered::Waits) => {}
             Err(error) => {
                 tracing::debug!(server = %server.name(), "still away: {error}");
                 server.backend.resolve_again();
-                return false;
+                return ProbeResult::NotAsked;
             }
         },
     }
-    true
+    ProbeResult::Done
 }
 
 /// Returns the wait, longer by 5 to 50 %, so that many routers do not ask at the same moment.
@@ -212,7 +229,7 @@ fn introduce(server: &Server, shared: &CacheShared) {
             server.health.note_answer();
             server.backend.serves();
             tracing::info!(server = %server.name(), "server takes connections");
-            ask_who(server, shared, link);
+            identify(server, shared, link);
         }
         Err(error) => {
             if server.health.note_absent() {
@@ -226,7 +243,7 @@ fn introduce(server: &Server, shared: &CacheShared) {
 fn look_after(server: &Server, shared: &CacheShared) {
     let error = match server.backend.dial(LIMITS) {
         // Another server may have taken its place while nothing was asked.
-        Ok(link) => return ask_who(server, shared, link),
+        Ok(link) => return identify(server, shared, link),
         Err(error) => error,
     };
     // What we lack ourselves (descriptors, ports) says nothing of the server.
@@ -248,7 +265,7 @@ fn look_after(server: &Server, shared: &CacheShared) {
 
 /// Asks a server for its version, and which run of it answers. A server that does not tell is not lost; it is asked
 /// again when it is looked after.
-fn ask_who(server: &Server, shared: &CacheShared, link: Dialed) {
+fn identify(server: &Server, shared: &CacheShared, link: Dialed) {
     let mut link = BufReader::new(link);
     if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| note_version(server, said)) {
         tracing::debug!(server = %server.name(), "it does not tell its version: {error}");

@@ -35,16 +35,24 @@ const PAUSED_MAX: Duration = Duration::from_secs(1);
 /// Most deletions that are still sent after [`PAUSED_MAX`]: at worst each [`DELETIONS`] of them take [`PAUSED`].
 const FEW_DELETIONS: usize = 8 * DELETIONS;
 
-/// Asks a server, makes it forget what it missed, and lets it take part. Returns false if it has to wait (threads
-/// still use it, or it was taken out) or the program stops.
+/// What came of bringing back a server that answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recovered {
+    /// The server takes part.
+    TakesPart,
+    /// The server has to wait: threads still use it, or it was taken out, or the program stops.
+    Waits,
+}
+
+/// Asks a server, makes it forget what it missed, and lets it take part.
 ///
 /// # Errors
 /// The server cannot be asked, another server of its pool is at its address, or it refuses to forget.
-pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBool) -> io::Result<bool> {
+pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBool) -> io::Result<Recovered> {
     let mut link = greet(server, shared)?;
     if !server.health.is_away() {
         server.health.note_answer();
-        return Ok(true);
+        return Ok(Recovered::TakesPart);
     }
     if server.backend.is_elsewhere() && server.health.note_missed_write(MissedWrite::AllKeys) {
         tracing::debug!(server = %server.name(), "it is at another address, and forgets what it holds");
@@ -76,14 +84,13 @@ fn greet(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed>>
 }
 
 /// Does what must be done before a server takes part, until nothing is left. Clients go on writing meanwhile, so each
-/// round may bring more; after [`ROUNDS_UNPAUSED`] writes are paused. Returns false if the server has to wait
-/// (threads still use it, or it was taken out) or the program stops.
+/// round may bring more; after [`ROUNDS_UNPAUSED`] writes are paused.
 fn catch_up(
     link: &mut BufReader<Dialed>,
     server: &Server,
     shared: &CacheShared,
     stop: &AtomicBool,
-) -> io::Result<bool> {
+) -> io::Result<Recovered> {
     let mut paused = None;
     for round in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -97,9 +104,9 @@ fn catch_up(
         let done = match &mut step {
             RecoveryStep::Done => {
                 server.backend.serves();
-                return Ok(true);
+                return Ok(Recovered::TakesPart);
             }
-            RecoveryStep::Wait => return Ok(false),
+            RecoveryStep::Wait => return Ok(Recovered::Waits),
             RecoveryStep::DrainConnections(sockets) => {
                 paused = None;
                 // What is read at an address that the server has left does not reach it any more.
@@ -120,7 +127,7 @@ fn catch_up(
             return Err(error);
         }
     }
-    Ok(false)
+    Ok(Recovered::Waits)
 }
 
 /// Returns whether a connection leads to an address that the server has left.
