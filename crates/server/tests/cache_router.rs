@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_server::cache::admin_state::AdminState;
+use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, Source};
 use posthaste_server::cache::missed_writes::RecoveryStep;
@@ -261,7 +262,8 @@ fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
     let (fleet, mut router) = alone(&layout);
     let table = fleet.table();
     table.servers[..2].iter().for_each(|server| server.health.set_admin_state(AdminState::Down));
-    let claims: Vec<_> = (0..8192).filter_map(|place| fleet.claims.claim(place, 9, true, 0)).collect();
+    let claims: Vec<_> =
+        (0..8192).filter_map(|place| fleet.claims.claim(place, 9, ClaimMode::Exclusive, 0)).collect();
     for _ in 0..100 {
         assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Asked::Later);
     }

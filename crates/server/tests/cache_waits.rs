@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cache_by_hand::{Thread, VALUE_BYTES};
 use posthaste_measure::{Clock, Hand};
+use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source};
@@ -123,7 +124,8 @@ fn a_request_that_waits_takes_nothing_of_its_clients_limit() {
         Layout::of_one_pool(NAMES[..2].iter().map(|name| MemberPlan::of(name)).collect(), Rules::default());
     let mut thread = Thread::limiting(&layout, Clock::start(), ClientLimits::new(Some(1)));
     let shared = Arc::clone(&thread.shared);
-    let claims: Vec<_> = (0..8192).filter_map(|place| shared.fleet.claims.claim(place, 9, true, 0)).collect();
+    let claims: Vec<_> =
+        (0..8192).filter_map(|place| shared.fleet.claims.claim(place, 9, ClaimMode::Exclusive, 0)).collect();
     let mut client = thread.connect();
     client.write_all(b"set k 0 0 1\r\nx\r\n").expect("the router reads");
     (0..100).for_each(|_| thread.turn());

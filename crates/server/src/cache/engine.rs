@@ -7,8 +7,8 @@ use mio::event::Event;
 use posthaste_wire::memcached::request::Request;
 
 use super::answers::Answers;
-use super::line::Parcel;
 use super::router::{Asked, Finished};
+use super::worker_line::Parcel;
 
 /// A client of a network thread.
 #[derive(Clone, Copy, Debug)]

@@ -72,7 +72,7 @@ pub mod costs; // what multi-gets cost
 
 pub mod latency; // how long servers and routes take
 
-pub mod kind; // kinds of requests
+pub mod request_kind; // kinds of requests, by which they are counted
 
 pub mod mock; // fixed answers
 
@@ -95,8 +95,10 @@ pub mod shared; // what all threads share
 pub mod tier; // between reading and writing, on each network thread
 
 mod client;
-mod cork;
-mod moderation;
+
+mod cork; // answers that wait to leave together
+
+mod moderation; // short sleeps that let replies of several servers come together
 
 pub mod engine; // what takes requests: one of the next two
 
@@ -106,7 +108,7 @@ mod link; // a connection to a server, in pipelined mode
 
 pub mod queued;
 
-pub mod line; // where requests wait for workers
+pub mod worker_line; // where requests wait for workers
 
 pub mod worker;
 

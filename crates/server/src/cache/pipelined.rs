@@ -14,10 +14,10 @@ use posthaste_wire::memcached::request::Request;
 use super::answers::Answers;
 use super::engine::{Asker, Engine};
 use super::identity;
-use super::line::Parcel;
 use super::link::{self, Link};
 use super::router::{Asked, Finished, Router};
 use super::shared::CacheShared;
+use super::worker_line::Parcel;
 use crate::front::network::FIRST_OF_TIER;
 
 /// Why a connection is given up on which a server sends nothing.

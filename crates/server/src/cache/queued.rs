@@ -12,11 +12,11 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::answers::Answers;
 use super::engine::{Asker, Engine};
-use super::kind;
 use super::limits;
-use super::line::Parcel;
+use super::request_kind;
 use super::router::{Asked, Finished};
 use super::shared::CacheShared;
+use super::worker_line::Parcel;
 
 /// What connects a network thread to the line.
 pub struct Queued {
@@ -52,7 +52,7 @@ impl Queued {
         parcel.client = (asker.slot, asker.number);
         (parcel.request, parcel.is_too_large) = (*request, is_too_large);
         parcel.bytes.extend_from_slice(bytes);
-        parcel.kind = kind::kind(request);
+        parcel.kind = request_kind::number(request);
         parcel.stamps = Stamps { received: self.now, ..Stamps::default() };
         self.outgoing.push(parcel);
         self.under_way += 1;
@@ -96,7 +96,7 @@ impl Engine for Queued {
     fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize) {
         self.answers.write(asker.slot, words);
         self.finished.push(Finished {
-            kind: kind::OTHER,
+            kind: request_kind::OTHER,
             ending: Ending::Error,
             stamps: Stamps { received: self.now, ..Stamps::default() },
             slot: Some(asker.slot),

@@ -12,18 +12,18 @@ use posthaste_wire::memcached::decode::Limits;
 
 use super::client_limit::ClientLimits;
 use super::fleet::{Fleet, FleetOptions};
-use super::kind;
 use super::layout::Layout;
 use super::limits;
-use super::line::Line;
 use super::name_refresher::NameRefresher;
 use super::pipelined::Pipelined;
 use super::prober::Prober;
 use super::queued::Queued;
+use super::request_kind;
 use super::shared::{CacheShared, Mail};
 use super::tier::CacheTier;
 use super::web;
 use super::worker::{Reads, Worker};
+use super::worker_line::WorkerLine;
 use crate::front::lifecycle::{self, Prepared, Running, Stopped, start_workers};
 use crate::slow::SlowLog;
 
@@ -31,8 +31,8 @@ use crate::slow::SlowLog;
 const SPEAK_TLS: &[u8] = b"SERVER_ERROR this port speaks TLS: connect with it\r\n";
 
 /// What is measured: the six stamps of a tier, by kind of request, and how many reads from servers each request took.
-const SCHEME: Scheme =
-    Scheme::tier(kind::NAMES, None).counting(Counted { each: "server_reads", mean: "server_reads_mean" });
+const SCHEME: Scheme = Scheme::tier(request_kind::NAMES, None)
+    .counting(Counted { each: "server_reads", mean: "server_reads_mean" });
 
 /// How to run a cache tier.
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ impl Server {
 fn make_shared(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io::Result<CacheShared> {
     Ok(CacheShared {
         fleet: Arc::new(fleet),
-        line: Line::new(options.line_requests_max, options.memory_limit),
+        line: WorkerLine::new(options.line_requests_max, options.memory_limit),
         clock: prepared.meter.clock(),
         meter: Arc::clone(&prepared.meter),
         mailboxes: prepared.mailboxes.clone(),
@@ -235,6 +235,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
 
+    use super::super::claims::ClaimMode;
     use super::super::layout::MemberPlan;
     use super::super::rules::Rules;
     use super::*;
@@ -285,7 +286,8 @@ mod tests {
     fn a_request_that_waits_is_tried_again_though_its_thread_hears_of_nothing() {
         let server = start();
         let claims = &server.shared.fleet.claims;
-        let held: Vec<_> = (0..8192).filter_map(|place| claims.claim(place, 9, true, 0)).collect();
+        let held: Vec<_> =
+            (0..8192).filter_map(|place| claims.claim(place, 9, ClaimMode::Exclusive, 0)).collect();
         let mut waiting = client(&server, b"set k 0 0 1\r\nx\r\n");
         let mut other = client(&server, b"mn\r\n");
         let mut answer = [0; 4];

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 
 use super::client_limit::ClientLimits;
 use super::fleet::Fleet;
-use super::line::{Line, Parcel};
 use super::worker::Reads;
+use super::worker_line::{Parcel, WorkerLine};
 use crate::front::gate::Gate;
 use crate::front::mailbox::Mailbox;
 use crate::slow::SlowLog;
@@ -65,7 +65,7 @@ pub struct CacheShared {
     /// Servers and routes.
     pub fleet: Arc<Fleet>,
     /// Where requests wait for workers, in that mode.
-    pub line: Line,
+    pub line: WorkerLine,
     /// What the tier's measurements are noted in.
     pub meter: Arc<Meter>,
     /// The clock of the stamps.

@@ -4,6 +4,15 @@
 //! to try when it does not fit (the same prefix for other commands, else the longest prefix of its prefix). The
 //! prefix of the last route that does not sort behind the key begins with the key's longest prefix, so a search and a
 //! few steps up find the route.
+//!
+//! The servers that may hold a key of a pool, for `each_…`:
+//!
+//! | function | servers of | what happens to the key there |
+//! | --- | --- | --- |
+//! | `each_copy` | this pool and the one `below` it | writes are carried out |
+//! | `each_old` | the pool that this one takes the place of (`warm-from`) | it is read, and given a new expiry |
+//! | `each_stray` | that pool, and pools that may hold the key from standing in | other writes delete it |
+//! | `each_elsewhere` | pools of `deletes-to`, and wherever those look for the key | deletions delete it |
 
 use std::collections::HashMap;
 use std::sync::Arc;

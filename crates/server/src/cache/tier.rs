@@ -18,9 +18,9 @@ use super::client::Client;
 use super::client_limit::TOO_MANY;
 use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{Asker, Engine};
-use super::kind;
 use super::limits::{FINISHED_KEPT, LATER_PATIENCE, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX};
 use super::moderation::Moderation;
+use super::request_kind;
 use super::router::{Asked, Finished};
 use super::shared::{CacheShared, ClientInfo, Mail};
 use crate::front::connections::Connections;
@@ -372,7 +372,7 @@ fn tell_slow(log: &SlowLog, client: Option<&Client>, noted: &Noted) {
     if log.is_slow(noted.trail.response()) {
         log.tell(Slow {
             peer: client.map(|client| client.peer.name()),
-            kind: kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
+            kind: request_kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
             ending: noted.ending,
             trail: noted.trail,
             ..Slow::of(client.map(|client| client.peer.number.to_string()).unwrap_or_default())

@@ -10,12 +10,12 @@ use std::time::Instant;
 use super::backend::Dialed;
 use super::identity;
 use super::limits;
-use super::line::Parcel;
 use super::link;
 use super::pipelined::{LATE, UNENDING};
 use super::router::{Asked, Router};
 use super::server_limits::ServerLimits;
 use super::shared::{CacheShared, Mail};
+use super::worker_line::Parcel;
 
 /// The only client that a worker's router knows.
 const CLIENT: usize = 0;

@@ -12,14 +12,14 @@ use mio::{Events, Poll};
 use posthaste_measure::{Clock, Meter, Scheme};
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
-use posthaste_server::cache::kind;
 use posthaste_server::cache::layout::Layout;
-use posthaste_server::cache::line::Line;
 use posthaste_server::cache::pipelined::Pipelined;
+use posthaste_server::cache::request_kind;
 use posthaste_server::cache::server_limits::ServerLimits;
 use posthaste_server::cache::shared::CacheShared;
 use posthaste_server::cache::tier::CacheTier;
 use posthaste_server::cache::worker::Reads;
+use posthaste_server::cache::worker_line::WorkerLine;
 use posthaste_server::front::accept::Socket;
 use posthaste_server::front::gate::Gate;
 use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
@@ -57,8 +57,8 @@ impl Thread {
         }
         let shared = Arc::new(CacheShared {
             fleet,
-            line: Line::new(0, 0),
-            meter: Meter::new(Scheme::tier(kind::NAMES, None), Duration::from_secs(1), clock, None),
+            line: WorkerLine::new(0, 0),
+            meter: Meter::new(Scheme::tier(request_kind::NAMES, None), Duration::from_secs(1), clock, None),
             clock,
             mailboxes: mailboxes.clone(),
             limits: Limits { value_bytes: VALUE_BYTES, line_bytes: VALUE_BYTES },

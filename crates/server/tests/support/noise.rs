@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::layout::{
     Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
@@ -253,7 +254,8 @@ impl Noise {
             assert!(!self.fleet.table().servers[server].health.is_away(), "{server} stays away");
         }
         assert_eq!(self.router.answers.held(), 0, "bytes are counted that nobody holds");
-        let free = |hash: u64| self.fleet.claims.claim(hash, 1, true, self.router.now).is_some();
+        let free =
+            |hash: u64| self.fleet.claims.claim(hash, 1, ClaimMode::Exclusive, self.router.now).is_some();
         assert!((0..CLAIMS).all(free), "a key is claimed by nobody");
     }
 }

@@ -62,10 +62,10 @@ use posthaste_measure::{Ending, Stamps};
 use super::answers::Answers;
 use super::fleet::Fleet;
 use super::flushes::OwnFlushes;
-use super::handover::Party;
-use super::kind;
+use super::handover::Participant;
 use super::limits;
 use super::memcached_server::Server;
+use super::request_kind;
 use super::table::Route;
 use exchange::{NO_CLIENT, Plan};
 use exchanges::Exchanges;
@@ -133,7 +133,7 @@ pub struct Router {
     /// That of the current table.
     generation: u64,
     /// Tells the other routers by which tables this one writes.
-    party: Party,
+    handover: Participant,
     /// Generation of the last table to which all routers are known to have come.
     handed_over: u64,
     /// Whether it uses no table until the next `take_up`.
@@ -175,12 +175,12 @@ impl Router {
     /// Creates the router of a thread; `number` tells the threads of a fleet apart.
     #[must_use]
     pub fn new(fleet: Arc<Fleet>, number: u16) -> Self {
-        let party = fleet.handover.join();
+        let handover = fleet.handover.join();
         let mut router = Self {
             fleet,
             number,
             generation: 0,
-            party,
+            handover,
             handed_over: 0,
             rests: true,
             servers: Vec::new(),
@@ -265,7 +265,7 @@ impl Router {
         (exchange.client, exchange.record.client_number, exchange.since) = (origin.client, number, now);
         exchange.record.request_bytes = origin.bytes;
         exchange.request = Some(*request);
-        exchange.record.kind = kind::kind(request);
+        exchange.record.kind = request_kind::number(request);
         exchange.bytes.extend_from_slice(kept);
         exchange.record.stamps = Stamps { received: origin.received, ..Stamps::default() };
         id

@@ -26,7 +26,7 @@ impl Router {
         while self.rests || self.fleet.generation() != self.generation {
             self.rests = false;
             self.take_up_newest();
-            self.tell_oldest();
+            self.publish_oldest();
         }
     }
 
@@ -55,16 +55,16 @@ impl Router {
     /// Notes that nothing is under way or taken until the next `take_up`: no other router has to wait for this one.
     pub fn rest(&mut self) {
         self.rests = true;
-        self.tell_oldest();
+        self.publish_oldest();
     }
 
-    /// Tells the other routers which is the oldest table by which keys may be written here without a claim.
-    fn tell_oldest(&self) {
+    /// Publishes to the other routers the oldest table by which keys may be written here without a claim.
+    fn publish_oldest(&self) {
         let is_written_by = |(place, used): &(usize, &InUse)| {
             used.unclaimed > 0 || !self.rests && *place == usize::from(self.current)
         };
         let tables = self.tables.iter().enumerate().filter(is_written_by);
-        self.party.say(tables.map(|(_, used)| used.generation).min());
+        self.handover.publish(tables.map(|(_, used)| used.generation).min());
     }
 
     /// Notes the end of a write without a claim. Other threads may wait for the last one by an earlier table.
@@ -73,7 +73,7 @@ impl Router {
         let used = &mut self.tables[usize::from(table)];
         used.unclaimed -= 1;
         if table != self.current && used.unclaimed == 0 {
-            self.tell_oldest();
+            self.publish_oldest();
             self.claim_released = true;
         }
     }

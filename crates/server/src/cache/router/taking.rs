@@ -11,7 +11,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use super::{Asked, Finished, Router, expiry, follow};
 use crate::cache::dialect::OURS;
 use crate::cache::pool::plain_key;
-use crate::cache::{kind, mock, stats};
+use crate::cache::{mock, request_kind, stats};
 
 /// What is answered for a key that no route takes.
 pub(super) const NO_ROUTE: &[u8] = b"SERVER_ERROR no route for this key and command\r\n";
@@ -139,7 +139,9 @@ impl Router {
     /// Refuses a request: it counts as an error, also if its client is not answered (`noreply`).
     fn refuse(&mut self, incoming: &Incoming<'_>, words: &'static [u8]) -> Asked {
         let words: &[u8] = if incoming.request.noreply.is_some() { b"" } else { words };
-        self.answer_here(incoming.origin, kind::OTHER, Ending::Error, |out| out.extend_from_slice(words));
+        self.answer_here(incoming.origin, request_kind::OTHER, Ending::Error, |out| {
+            out.extend_from_slice(words)
+        });
         Asked::Taken
     }
 
@@ -179,14 +181,14 @@ impl Router {
     /// Answers so many bytes that are no request, in their turn, with these words, which may be none.
     pub fn say_to(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
         let origin = Origin { client, received, bytes: request_bytes as u32 };
-        self.answer_here(origin, kind::OTHER, Ending::Error, |out| out.extend_from_slice(answer));
+        self.answer_here(origin, request_kind::OTHER, Ending::Error, |out| out.extend_from_slice(answer));
     }
 
     /// Answers the request that is being taken with words that need no server.
     pub(super) fn say(&mut self, origin: Origin, answer: &[u8]) {
         let is_error = posthaste_wire::memcached::reply::is_error(answer);
         let ending = if is_error { Ending::Error } else { Ending::Ok };
-        self.answer_here(origin, kind::OTHER, ending, |out| out.extend_from_slice(answer));
+        self.answer_here(origin, request_kind::OTHER, ending, |out| out.extend_from_slice(answer));
     }
 
     /// Refuses a value that is too large, which the router does not get. A `set` or `ms` deletes its key, since the
@@ -208,7 +210,7 @@ impl Router {
 
     fn mock(&mut self, incoming: &Incoming<'_>, value_bytes: usize) {
         let Incoming { origin, request, input } = *incoming;
-        self.answer_here(origin, kind::kind(request), Ending::Ok, |out| {
+        self.answer_here(origin, request_kind::number(request), Ending::Ok, |out| {
             mock::answer(request, input, value_bytes, out);
         });
     }

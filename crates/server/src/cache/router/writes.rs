@@ -17,7 +17,7 @@ use super::expiry::{self, MaxLife};
 use super::lane::{Purpose, Shape};
 use super::taking::Incoming;
 use super::{Asked, Router, follow};
-use crate::cache::claims::Claim;
+use crate::cache::claims::{Claim, ClaimMode};
 use crate::cache::limits;
 use crate::cache::missed_writes::{MissedKey, MissedWrite};
 use crate::cache::pool::{LONGEST_EXPIRY_S, plain_key};
@@ -96,14 +96,15 @@ impl Router {
         route: usize,
         request: &Request,
         input: &[u8],
-        alone: bool,
+        decides: bool,
     ) -> Option<(Claim, Aim)> {
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
         if is_held_up || self.fleet.are_writes_paused() || !self.is_handed_over() {
             return None;
         }
-        let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.number, alone, self.now)?;
+        let mode = if decides { ClaimMode::Exclusive } else { ClaimMode::Shared };
+        let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.number, mode, self.now)?;
         let Some(aim) = self.aim(route, request, input) else {
             self.claim_released |= self.fleet.claims.release(claim, self.now);
             return None;

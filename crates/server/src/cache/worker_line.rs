@@ -68,7 +68,7 @@ impl Parcel {
 }
 
 /// The waiting line, shared by network threads and workers.
-pub struct Line {
+pub struct WorkerLine {
     state: Mutex<State>,
     arrival: Condvar,
     release: Condvar,
@@ -84,7 +84,7 @@ struct State {
     closed: bool,
 }
 
-impl Line {
+impl WorkerLine {
     /// A line for at most `parcels_max` requests of `bytes_max` bytes altogether.
     #[must_use]
     pub fn new(parcels_max: usize, bytes_max: usize) -> Self {
@@ -177,7 +177,9 @@ mod tests {
 
     #[test]
     fn a_line_is_full_of_requests_or_of_what_they_say() {
-        for (line, left) in [(Line::new(2, 100), 1), (Line::new(9, 29), 1), (Line::new(9, 20), 1)] {
+        for (line, left) in
+            [(WorkerLine::new(2, 100), 1), (WorkerLine::new(9, 29), 1), (WorkerLine::new(9, 20), 1)]
+        {
             let mut asked = parcels([10, 10, 10]);
             line.push_all(&mut asked);
             assert_eq!(asked.len(), left);
