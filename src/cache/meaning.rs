@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste_measure::Events;
-use posthaste_server::cache::admin::{self, PoolCard, RouteCard, StandInCard};
+use posthaste_server::cache::admin::{self, PoolInfo, RouteInfo, StandInInfo};
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::explain::explain;
@@ -27,9 +27,9 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
     let fleet = fleet.map_err(Misuse)?;
     let table = fleet.table();
     let mut text = String::from("the file is good\n");
-    for (pool, card) in fleet.layout().pools.iter().zip(admin::pools(&table)) {
+    for (pool, info) in fleet.layout().pools.iter().zip(admin::pools(&table)) {
         text += &self::pool(pool, fleet.directory())?;
-        text += &relations(&card, options.eject);
+        text += &relations(&info, options.eject);
     }
     text += &routes(&table)?;
     text += &left_out(&table);
@@ -110,7 +110,7 @@ fn member(member: &MemberPlan, directory: &Directory) -> Result<String, String> 
 }
 
 /// Describes which part of a key places it, and how a pool is related to others.
-fn relations(pool: &PoolCard, ejects: bool) -> String {
+fn relations(pool: &PoolInfo, ejects: bool) -> String {
     let mut lines = Vec::new();
     lines.extend(
         pool.key_part.as_ref().map(|part| format!("a key is placed by {part}, where there is such a part")),
@@ -118,7 +118,7 @@ fn relations(pool: &PoolCard, ejects: bool) -> String {
     lines
         .extend(pool.hash_salt.as_ref().map(|salt| format!("{salt} is put behind that before it is hashed")));
     lines.extend(low_weights(pool));
-    for StandInCard { pool, expiry_s } in &pool.failover {
+    for StandInInfo { pool, expiry_s } in &pool.failover {
         let expiry = expiry_s.map(|seconds| format!(", where what is stored lives at most {seconds} s"));
         // Without ejection, a lost server stays in every answer.
         let whom = if ejects { "away" } else { "taken out (down), not for those that are lost" };
@@ -142,7 +142,7 @@ fn relations(pool: &PoolCard, ejects: bool) -> String {
 
 /// Warns if the weights are so low that mcrouter's rule disregards them: each attempt takes a server with a
 /// probability that is its weight, and the last attempt takes any.
-fn low_weights(pool: &PoolCard) -> Option<String> {
+fn low_weights(pool: &PoolInfo) -> Option<String> {
     let weights: u32 = pool.servers.iter().map(|server| server.weight).sum();
     let is_low = weights / (pool.servers.len() as u32).max(1) < LOW_WEIGHT;
     let is_so = pool.hash == Hash::McrouterWeighted.to_string() && is_low;
@@ -169,14 +169,14 @@ fn routes(table: &Table) -> Result<String, Misuse> {
         let explained = explain(table, first, &example).map_err(Misuse)?;
         text +=
             &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
-        let card: RouteCard = admin::route_card(table, route);
-        if let (Some(limit), Some(burst)) = (card.limit, card.burst) {
+        let info: RouteInfo = admin::route_info(table, route);
+        if let (Some(limit), Some(burst)) = (info.limit, info.burst) {
             text += &format!("  at most {limit} requests a second, {burst} at once\n");
         }
         if route.timeout_ns != table.timeout_ns {
             text += &format!("  a request may take {:?}\n", Duration::from_nanos(route.timeout_ns));
         }
-        if let (Some(shadow), Some(share)) = (card.shadow, card.shadow_share) {
+        if let (Some(shadow), Some(share)) = (info.shadow, info.shadow_share) {
             text += &format!("  repeated in pool {shadow}, for {share} of the keys\n");
         }
         if let Some(server) = route.shadow.and_then(|shadow| common_server(table, route.pool, shadow.pool)) {

@@ -36,7 +36,7 @@ fn ask_as(router: &mut Router, client: usize, text: &str) -> Asked {
 /// What goes to a server now.
 fn sent(router: &mut Router, server: usize) -> String {
     let commands = String::from_utf8_lossy(router.unsent(server)).into_owned();
-    router.sends(server);
+    router.note_sending(server);
     router.sent(server, commands.len());
     commands
 }

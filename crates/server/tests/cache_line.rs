@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cache_by_hand::Thread;
 use mio::Poll;
 use posthaste_measure::Clock;
-use posthaste_server::cache::engine::{Asker, Engine as _};
+use posthaste_server::cache::engine::{ClientId, Engine as _};
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::queued::Queued;
 use posthaste_server::cache::router::Asked;
@@ -21,15 +21,15 @@ fn a_line_without_room_refuses_what_is_not_to_be_answered_without_a_word() {
     // Its line takes nothing.
     let shared = Arc::clone(&Thread::new(&layout, Clock::start()).shared);
     let (mut queued, poll) = (Queued::new(0, Arc::clone(&shared)), Poll::new().expect("events"));
-    let asker = Asker { slot: 0, number: 1 };
-    queued.enter(asker);
+    let client_id = ClientId { slot: 0, number: 1 };
+    queued.enter(client_id);
     for (text, answer) in
         [("set k 0 0 1 noreply\r\nx\r\n", ""), ("get k\r\n", "SERVER_ERROR the waiting line is full\r\n")]
     {
         let Decoded::Request(request, end) = decode(text.as_bytes(), &shared.limits) else {
             panic!("{text}")
         };
-        assert_eq!(queued.ask(asker, &request, text.as_bytes(), end), Asked::Taken);
+        assert_eq!(queued.ask(client_id, &request, text.as_bytes(), end), Asked::Taken);
         queued.send(poll.registry());
         let said = String::from_utf8_lossy(queued.answers().unwritten(0)).into_owned();
         assert_eq!(said, answer, "{text:?}");

@@ -25,7 +25,7 @@ fn ask(router: &mut Router, client: usize, text: &str) {
 
 fn send_all(router: &mut Router) {
     let bytes = router.unsent(0).len();
-    router.sends(0);
+    router.note_sending(0);
     router.sent(0, bytes);
 }
 
@@ -42,7 +42,7 @@ fn what_waits_goes_another_way_when_all_that_was_sent_is_answered_and_not_before
     assert!(!router.is_caught_up(0) && !router.is_cut(0));
     router.feed(0, b"STORED\r\n").unwrap();
     assert!(router.is_caught_up(0), "only what was not sent is to be answered");
-    router.begins_new_connection(0);
+    router.note_new_connection(0);
     assert_eq!((router.owes(0), router.unsent(0)), (false, &b"set b 0 0 1\r\nx\r\n"[..]));
     send_all(&mut router);
     router.feed(0, b"STORED\r\n").unwrap();
@@ -55,7 +55,7 @@ fn a_command_that_was_sent_in_part_is_sent_to_its_end_first() {
     let mut router = router();
     ask(&mut router, 0, "set a 0 0 1\r\nx\r\n");
     ask(&mut router, 1, "set b 0 0 1\r\nx\r\n");
-    router.sends(0);
+    router.note_sending(0);
     router.sent(0, 20);
     assert!(router.is_cut(0) && !router.is_caught_up(0));
     router.feed(0, b"STORED\r\n").unwrap();
@@ -70,7 +70,7 @@ fn a_command_that_was_sent_in_part_is_sent_to_its_end_first() {
 fn what_was_asked_for_since_a_command_was_sent_in_part_is_no_part_of_what_still_goes_there() {
     let mut router = router();
     ask(&mut router, 0, "set a 0 0 1\r\nx\r\n");
-    router.sends(0);
+    router.note_sending(0);
     router.sent(0, 5);
     ask(&mut router, 1, "set b 0 0 1\r\nx\r\n");
     assert_eq!(router.rest_of_cut(0), b" 0 0 1\r\nx\r\n".as_slice());
@@ -97,16 +97,16 @@ fn what_waits_for_a_replica_that_has_nothing_where_it_is_now_is_looked_up_on_ano
         ask(&mut router, 0, asked);
         let server = (0..2).find(|server| !router.unsent(*server).is_empty()).expect("one is asked");
         router.servers()[server].health.mark_empty();
-        router.goes_another_way(server);
+        router.recheck_lookups(server);
         let bytes = router.unsent(server).len();
-        router.sends(server);
+        router.note_sending(server);
         router.sent(server, bytes);
         router.feed(server, missed.as_bytes()).unwrap();
         assert!(router.answers.unwritten(0).is_empty(), "{asked}");
         let other = 1 - server;
         assert!(!router.unsent(other).is_empty(), "{asked}");
         let bytes = router.unsent(other).len();
-        router.sends(other);
+        router.note_sending(other);
         router.sent(other, bytes);
         router.feed(other, found.as_bytes()).unwrap();
         assert_eq!(String::from_utf8_lossy(router.answers.unwritten(0)), told);

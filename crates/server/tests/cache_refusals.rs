@@ -37,12 +37,12 @@ fn a_gat_is_cut_by_the_keys_that_servers_see() {
 fn the_rest_of_a_value_that_was_refused_reaches_no_other_connection() {
     let mut scene = Scene::new(&replicas(1));
     scene.ask(&format!("set k 0 0 900\r\n{}\r\n", "x".repeat(900)));
-    scene.router.sends(0);
+    scene.router.note_sending(0);
     scene.router.sent(0, 100);
     scene.router.feed(0, b"SERVER_ERROR out of memory storing object\r\n").expect("an answer");
     assert!(scene.router.owes(0) && scene.router.expected(0) == 0, "it is still being sent");
     // The connection ends.
-    scene.router.let_go(0);
+    scene.router.release_server(0);
     assert!(scene.router.unsent(0).is_empty() && !scene.router.owes(0));
 }
 
@@ -50,7 +50,7 @@ fn the_rest_of_a_value_that_was_refused_reaches_no_other_connection() {
 fn one_that_was_sent_to_its_end_owes_nothing() {
     let mut scene = Scene::new(&replicas(1));
     scene.ask("set k 0 0 2\r\nhi\r\n");
-    scene.router.sends(0);
+    scene.router.note_sending(0);
     scene.router.sent(0, 10);
     scene.router.feed(0, b"SERVER_ERROR out of memory storing object\r\n").expect("an answer");
     scene.sent(0);

@@ -17,7 +17,7 @@ use super::table::{Route, Table};
 
 /// One server, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
-pub struct ServerCard {
+pub struct ServerInfo {
     /// The server's name: `host:port` or `unix:PATH`.
     pub name: String,
     /// The names by which pools place the server's keys, where these are others.
@@ -50,7 +50,7 @@ pub struct ServerCard {
 
 /// A server in a pool, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
-pub struct MemberCard {
+pub struct MemberInfo {
     /// The server's name.
     pub server: String,
     /// The name that keys are placed by, as configured; without one, the server's own.
@@ -68,7 +68,7 @@ pub struct MemberCard {
 
 /// A pool that stands in for another, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
-pub struct StandInCard {
+pub struct StandInInfo {
     /// The pool's name.
     pub pool: String,
     /// Most seconds that a value stored there lives; none: as long as the client says.
@@ -77,11 +77,11 @@ pub struct StandInCard {
 
 /// One pool, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
-pub struct PoolCard {
+pub struct PoolInfo {
     /// The pool's name.
     pub name: String,
     /// The pool's servers.
-    pub servers: Vec<MemberCard>,
+    pub servers: Vec<MemberInfo>,
     /// Where writes go: `all` or `owner`.
     pub writes: String,
     /// Where reads go: `round-robin`, `random`, `nearest`, `two-choices` or `owner`.
@@ -101,7 +101,7 @@ pub struct PoolCard {
     /// What a get is answered if its server does not reply: `error` or `miss`.
     pub get_errors: String,
     /// Pools that stand in for this one, in the order in which they are tried.
-    pub failover: Vec<StandInCard>,
+    pub failover: Vec<StandInInfo>,
     /// Most requests in a second that stand-ins may take.
     pub failover_limit: Option<u32>,
     /// The pool below, which gets all writes too.
@@ -122,7 +122,7 @@ pub struct PoolCard {
 
 /// One route, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
-pub struct RouteCard {
+pub struct RouteInfo {
     /// What a key must begin with.
     pub prefix: String,
     /// Servers see the key without the prefix.
@@ -150,7 +150,7 @@ pub struct RouteCard {
     /// Requests that took longer than that.
     pub timed_out: u64,
     /// How long answers took since the start, from when their requests were read, in the form of
-    /// [`ServerCard::replies_below_us`]. An answer to keys of several routes counts for one of them.
+    /// [`ServerInfo::replies_below_us`]. An answer to keys of several routes counts for one of them.
     pub answers_below_us: Vec<(f64, u64)>,
 }
 
@@ -160,17 +160,17 @@ fn count(value: &AtomicU64) -> u64 {
 
 /// The servers that some pool names.
 #[must_use]
-pub fn servers(table: &Table) -> Vec<ServerCard> {
+pub fn servers(table: &Table) -> Vec<ServerInfo> {
     let in_use: Vec<&Server> = table.in_use().iter().map(|slot| &*table.servers[*slot]).collect();
     let all: u64 = in_use.iter().map(|server| count(&server.counts.requests)).sum();
-    in_use.into_iter().map(|server| server_card(table, server, all)).collect()
+    in_use.into_iter().map(|server| server_info(table, server, all)).collect()
 }
 
-fn server_card(table: &Table, server: &Server, all_requests: u64) -> ServerCard {
+fn server_info(table: &Table, server: &Server, all_requests: u64) -> ServerInfo {
     let has = |pool: &&Pool| pool.members.iter().any(|member| member.server.slot == server.slot);
     let share = |requests: u64| (1e4 * requests as f64 / all_requests.max(1) as f64).round() / 1e4;
     let requests = count(&server.counts.requests);
-    ServerCard {
+    ServerInfo {
         name: server.name().to_owned(),
         labels: labels(table, server),
         address: server.backend.address().map(|address| address.to_string()).unwrap_or_default(),
@@ -199,11 +199,11 @@ fn labels(table: &Table, server: &Server) -> Vec<String> {
 
 /// All pools of a table.
 #[must_use]
-pub fn pools(table: &Table) -> Vec<PoolCard> {
-    table.pools.iter().map(|pool| pool_card(table, pool)).collect()
+pub fn pools(table: &Table) -> Vec<PoolInfo> {
+    table.pools.iter().map(|pool| pool_info(table, pool)).collect()
 }
 
-fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
+fn pool_info(table: &Table, pool: &Pool) -> PoolInfo {
     let name = |pool: usize| table.pools[pool].name.clone();
     let (mut below, mut warm_from) = (None, None);
     match pool.source {
@@ -211,7 +211,7 @@ fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
         Some(Source::Old(pool)) => warm_from = Some(name(pool)),
         None => {}
     }
-    let member = |member: &super::pool::Member| MemberCard {
+    let member = |member: &super::pool::Member| MemberInfo {
         server: member.server.name().to_owned(),
         name: member.label.clone(),
         weight: member.weight,
@@ -220,8 +220,8 @@ fn pool_card(table: &Table, pool: &Pool) -> PoolCard {
         state: member.server.health.state().to_string(),
     };
     let stand_in =
-        |other: &super::pool::StandIn| StandInCard { pool: name(other.pool), expiry_s: other.expiry_s };
-    PoolCard {
+        |other: &super::pool::StandIn| StandInInfo { pool: name(other.pool), expiry_s: other.expiry_s };
+    PoolInfo {
         name: pool.name.clone(),
         servers: pool.members.iter().map(member).collect(),
         writes: pool.rules.writes.to_string(),
@@ -258,14 +258,14 @@ fn key_part(part: &KeyPart) -> Option<String> {
 
 /// All routes of a table, by prefix.
 #[must_use]
-pub fn routes(table: &Table) -> Vec<RouteCard> {
-    table.routes.iter().map(|route| route_card(table, route)).collect()
+pub fn routes(table: &Table) -> Vec<RouteInfo> {
+    table.routes.iter().map(|route| route_info(table, route)).collect()
 }
 
 /// One route, as shown to operators.
 #[must_use]
-pub fn route_card(table: &Table, route: &Route) -> RouteCard {
-    RouteCard {
+pub fn route_info(table: &Table, route: &Route) -> RouteInfo {
+    RouteInfo {
         prefix: String::from_utf8_lossy(&route.prefix).into_owned(),
         strip: !route.renaming.taken.is_empty(),
         add_prefix: (!route.renaming.added.is_empty())

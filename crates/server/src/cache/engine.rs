@@ -10,9 +10,9 @@ use super::answers::Answers;
 use super::router::{Asked, Finished};
 use super::worker_line::Parcel;
 
-/// A client of a network thread.
+/// Which client of a network thread is meant.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
+pub struct ClientId {
     /// The client's slot.
     pub slot: usize,
     /// The client's number, which is never used twice.
@@ -31,25 +31,25 @@ pub trait Engine {
     fn begin(&mut self, now: u64);
 
     /// Notes that a client came.
-    fn enter(&mut self, asker: Asker);
+    fn enter(&mut self, client: ClientId);
 
     /// Notes that the client in this slot left.
     fn leave(&mut self, slot: usize);
 
     /// Takes a request, of `end` bytes at the beginning of `input`.
-    fn ask(&mut self, asker: Asker, request: &Request, input: &[u8], end: usize) -> Asked;
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Asked;
 
     /// Takes a request whose value is too large and was not read.
-    fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked;
+    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Asked;
 
     /// Answers a client with our own `words`, in its turn, for a request of this many bytes.
-    fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize);
+    fn say(&mut self, client: ClientId, words: &[u8], request_bytes: usize);
 
     /// Takes note of an event of this server's socket.
-    fn note(&mut self, server: usize, event: &Event);
+    fn note_event(&mut self, server: usize, event: &Event);
 
-    /// Takes back a parcel that a worker has answered; `is_there`: its client still is.
-    fn take_back(&mut self, parcel: Box<Parcel>, is_there: bool);
+    /// Takes back a parcel that a worker has answered.
+    fn take_back(&mut self, parcel: Box<Parcel>, client_is_there: bool);
 
     /// Sends the commands that requests led to.
     fn send(&mut self, registry: &Registry);

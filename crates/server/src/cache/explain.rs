@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste_wire::memcached::request::Verb;
 use serde::Serialize;
 
-use super::admin::{self, RouteCard};
+use super::admin::{self, RouteInfo};
 use super::layout::{LimitPlan, Source, Verbs};
 use super::memcached_server::Server;
 use super::router::shadows_key;
@@ -20,7 +20,7 @@ pub struct Explanation {
     /// The command that asks for it.
     pub command: String,
     /// The key's route; none: the answer is an error.
-    pub route: Option<RouteCard>,
+    pub route: Option<RouteInfo>,
     /// The key as servers see it; none: there is no route, or servers cannot have such a key.
     pub server_key: Option<String>,
     /// The pool that takes the key now.
@@ -51,7 +51,7 @@ pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, S
         explanation.sentences.push(format!("no route takes {command} {key}: the answer is an error"));
         return Ok(explanation);
     };
-    explanation.route = Some(admin::route_card(table, route));
+    explanation.route = Some(admin::route_info(table, route));
     let server_key = route.renaming.server_key(key.as_bytes());
     let server_key = String::from_utf8_lossy(&server_key);
     if !route.renaming.allows(key.len()) {

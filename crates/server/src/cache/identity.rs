@@ -40,27 +40,29 @@ impl Run {
     }
 }
 
-/// A server's answer about its run, read as it comes.
+/// The question to a server which run it is, as it is sent, and the answer, as it comes.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
-    /// How much of the question was sent.
+pub(super) struct RunQuery {
+    /// How many bytes of the question were sent.
     asked: usize,
+    /// How many bytes of the answer came.
     bytes: usize,
     line: Vec<u8>,
     pid: Option<u64>,
     time_s: Option<u64>,
     up_s: Option<u64>,
+    /// The server holds values itself.
     holds: bool,
 }
 
-impl Telling {
+impl RunQuery {
     /// Returns the part of the question that is still to be sent.
-    pub(super) fn question(&self) -> &'static [u8] {
+    pub(super) fn unsent(&self) -> &'static [u8] {
         &QUESTION[self.asked..]
     }
 
     /// Notes that this many more bytes of the question were sent.
-    pub(super) fn asked(&mut self, bytes: usize) {
+    pub(super) fn note_sent(&mut self, bytes: usize) {
         self.asked += bytes;
     }
 
@@ -115,13 +117,13 @@ impl Telling {
 /// # Errors
 /// The answer does not come, or is none.
 pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
-    let (mut telling, mut buffer) = (Telling::default(), [0; 4096]);
-    dialed.write_all(telling.question())?;
+    let (mut query, mut buffer) = (RunQuery::default(), [0; 4096]);
+    dialed.write_all(query.unsent())?;
     dialed.flush()?;
     loop {
         match dialed.read(&mut buffer) {
             Ok(0) => return Err(link::closed()),
-            Ok(n) if telling.take(&buffer[..n])? => return Ok(telling.run()),
+            Ok(n) if query.take(&buffer[..n])? => return Ok(query.run()),
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
@@ -130,7 +132,7 @@ pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
 
 /// Takes note that a server tells this run. If it is another than before, the server holds nothing from now on and
 /// has not heard of a delayed flush.
-pub(super) fn meet(fleet: &Fleet, server: &Server, run: Run) {
+pub(super) fn note_run(fleet: &Fleet, server: &Server, run: Run) {
     if server.health.detects_restart(run) {
         fleet.remind_of_flush_now(server);
         tracing::warn!(server = %server.name(), "server was started anew, and holds nothing");
@@ -145,18 +147,18 @@ mod tests {
         b"STAT pid 7\r\nSTAT uptime 40\r\nSTAT time 1000\r\nSTAT version 1.6.18\r\nSTAT curr_items 0\r\nEND\r\n";
 
     fn told(answer: &[u8]) -> Result<Option<Run>, Broken> {
-        let mut telling = Telling::default();
-        Ok(telling.take(answer)?.then(|| telling.run()).flatten())
+        let mut query = RunQuery::default();
+        Ok(query.take(answer)?.then(|| query.run()).flatten())
     }
 
     #[test]
     fn a_run_is_told_however_the_answer_comes() {
         let run = Run { pid: 7, began_s: 960 };
         assert_eq!(told(ANSWER), Ok(Some(run)));
-        let mut telling = Telling::default();
+        let mut query = RunQuery::default();
         let (last, others) = ANSWER.split_last().unwrap();
-        assert!(others.iter().all(|byte| telling.take(&[*byte]) == Ok(false)));
-        assert_eq!((telling.take(&[*last]), telling.run()), (Ok(true), Some(run)));
+        assert!(others.iter().all(|byte| query.take(&[*byte]) == Ok(false)));
+        assert_eq!((query.take(&[*last]), query.run()), (Ok(true), Some(run)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use mio::{Interest, Registry, Token};
 use posthaste_wire::memcached::records::Records;
 
 use super::backend::Backend;
-use super::identity::{Run, Telling};
+use super::identity::{Run, RunQuery};
 use super::limits;
 use super::router::Broken;
 use super::server_limits::ServerLimits;
@@ -35,8 +35,8 @@ pub(super) struct Link {
     opening: Option<Instant>,
     pub(super) can_read: bool,
     can_write: bool,
-    /// The server's answer to which run it is, before anything else is sent.
-    telling: Option<Telling>,
+    /// The question which run the server is, as long as it is not answered: nothing else is sent before that.
+    run_query: Option<RunQuery>,
     /// An event told that the server sends no more; what it sent before may still have to be read.
     hung_up: bool,
     has_served: bool,
@@ -63,26 +63,26 @@ impl Link {
 
     /// Returns whether requests can be sent now.
     pub(super) fn is_ready(&self) -> bool {
-        self.opening.is_none() && self.telling.is_none()
+        self.opening.is_none() && self.run_query.is_none()
     }
 
-    /// Has the server tell first which run it is.
-    pub(super) fn ask_first(&mut self) {
-        self.telling = Some(Telling::default());
+    /// Has the server be asked first which run it is.
+    pub(super) fn ask_run_first(&mut self) {
+        self.run_query = Some(RunQuery::default());
     }
 
-    /// Returns whether the server has still to tell which run it is.
-    pub(super) fn is_telling(&self) -> bool {
-        self.telling.is_some()
+    /// Returns whether the server has still to answer which run it is.
+    pub(super) fn is_asking_run(&self) -> bool {
+        self.run_query.is_some()
     }
 
-    /// Takes bytes of what the server tells of its run; returns the run once it is known.
-    pub(super) fn learn(&mut self, said: &[u8]) -> Result<Option<Run>, Broken> {
-        let Some(telling) = self.telling.as_mut() else { return Ok(None) };
-        if !telling.take(said)? {
+    /// Takes bytes of the server's answer which run it is; returns the run once it is known.
+    pub(super) fn take_run(&mut self, said: &[u8]) -> Result<Option<Run>, Broken> {
+        let Some(run_query) = self.run_query.as_mut() else { return Ok(None) };
+        if !run_query.take(said)? {
             return Ok(None);
         }
-        Ok(self.telling.take().and_then(|telling| telling.run()))
+        Ok(self.run_query.take().and_then(|run_query| run_query.run()))
     }
 
     /// Returns whether the server sends no more.
@@ -119,7 +119,7 @@ impl Link {
     }
 
     /// Takes note of an event.
-    pub(super) fn note(&mut self, event: &Event) -> io::Result<()> {
+    pub(super) fn note_event(&mut self, event: &Event) -> io::Result<()> {
         self.hung_up |= event.is_read_closed() || event.is_error();
         self.can_read |= event.is_readable() || self.hung_up;
         self.can_write |= event.is_writable();
@@ -142,10 +142,10 @@ impl Link {
 
     /// Sends as much of `bytes`, which end where a request does, as the server takes. Returns how many bytes that was.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(question) = self.telling.as_ref().map(Telling::question) else { return self.write(bytes) };
-        let asked = self.write(question)?;
-        if let Some(telling) = self.telling.as_mut() {
-            telling.asked(asked);
+        let Some(question) = self.run_query.as_ref().map(RunQuery::unsent) else { return self.write(bytes) };
+        let sent = self.write(question)?;
+        if let Some(run_query) = self.run_query.as_mut() {
+            run_query.note_sent(sent);
         }
         Ok(0)
     }
@@ -188,7 +188,7 @@ impl Link {
                 Ok(0) => return Err(closed()),
                 Ok(n) => {
                     // An answer about its run does not show that the server does its work.
-                    self.has_served |= self.telling.is_none();
+                    self.has_served |= self.run_query.is_none();
                     self.can_read = n == buffer.len() || self.hung_up || socket.has_ended();
                     return Ok(n);
                 }
@@ -249,7 +249,7 @@ mod tests {
             let (mut link, mut events) = (Link::default(), Events::with_capacity(8));
             link.open(&backend, ServerLimits::default(), Token(0), poll.registry()).unwrap();
             poll.poll(&mut events, Some(Duration::from_secs(180))).unwrap();
-            let error = events.iter().find_map(|event| link.note(event).err());
+            let error = events.iter().find_map(|event| link.note_event(event).err());
             assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));
         }
     }

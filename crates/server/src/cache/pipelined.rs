@@ -12,7 +12,7 @@ use mio::{Registry, Token};
 use posthaste_wire::memcached::request::Request;
 
 use super::answers::Answers;
-use super::engine::{Asker, Engine};
+use super::engine::{ClientId, Engine};
 use super::identity;
 use super::link::{self, Link};
 use super::router::{Asked, Finished, Router};
@@ -64,16 +64,16 @@ impl Pipelined {
             }
         }
         if !link.is_open() {
-            self.router.begins_new_connection(server);
+            self.router.note_new_connection(server);
             let its = &self.router.servers()[server];
             link.open(&its.backend, its.limits.get(), Token(FIRST_OF_TIER + server), registry)?;
             if its.health.has_run() {
-                link.ask_first();
+                link.ask_run_first();
             }
-            self.router.goes_another_way(server);
+            self.router.recheck_lookups(server);
         }
         if link.is_ready() {
-            self.router.sends(server);
+            self.router.note_sending(server);
         }
         let bytes =
             if sends_rest_only { self.router.rest_of_cut(server) } else { self.router.unsent(server) };
@@ -93,14 +93,14 @@ impl Pipelined {
             return Ok(());
         }
         link.heard_ns = self.router.now;
-        if link.is_telling() {
-            let Some(run) = link.learn(&buffer[..n])? else { return Ok(()) };
-            identity::meet(&self.shared.fleet, &self.router.servers()[server], run);
+        if link.is_asking_run() {
+            let Some(run) = link.take_run(&buffer[..n])? else { return Ok(()) };
+            identity::note_run(&self.shared.fleet, &self.router.servers()[server], run);
             if self.router.is_to_decide_late(server) {
                 return Err(io::Error::other(identity::STARTED_ANEW));
             }
             // Only now it is known what it may lack.
-            self.router.goes_another_way(server);
+            self.router.recheck_lookups(server);
             return Ok(());
         }
         if kept == link.input.len() {
@@ -122,7 +122,7 @@ impl Pipelined {
         // If no reply was to come, the server may only have closed an idle connection: the prober finds out more.
         if self.router.expected(server) == 0 {
             self.router.servers()[server].health.doubt();
-            return self.router.let_go(server);
+            return self.router.release_server(server);
         }
         if self.router.lose(server, rest) {
             let its = &self.router.servers()[server];
@@ -144,7 +144,7 @@ impl Pipelined {
                 && (self.links[server].is_outdated(&its.backend) || !self.router.has_server(server))
             {
                 drop(self.links[server].close(registry));
-                self.router.let_go(server);
+                self.router.release_server(server);
             }
         }
     }
@@ -185,30 +185,30 @@ impl Engine for Pipelined {
         self.links.resize_with(self.router.servers().len(), Link::default);
     }
 
-    fn enter(&mut self, asker: Asker) {
-        self.router.enter(asker.slot, asker.number);
+    fn enter(&mut self, client: ClientId) {
+        self.router.enter(client.slot, client.number);
     }
 
     fn leave(&mut self, slot: usize) {
         self.router.leave(slot);
     }
 
-    fn ask(&mut self, asker: Asker, request: &Request, input: &[u8], end: usize) -> Asked {
-        self.router.ask(asker.slot, request, &input[..end], self.router.now)
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Asked {
+        self.router.ask(client.slot, request, &input[..end], self.router.now)
     }
 
-    fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked {
-        self.router.refuse_too_large(asker.slot, request, input, self.router.now)
+    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Asked {
+        self.router.refuse_too_large(client.slot, request, input, self.router.now)
     }
 
-    fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize) {
-        self.router.say_to(asker.slot, words, request_bytes, self.router.now);
+    fn say(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {
+        self.router.say_to(client.slot, words, request_bytes, self.router.now);
     }
 
-    fn note(&mut self, server: usize, event: &Event) {
+    fn note_event(&mut self, server: usize, event: &Event) {
         let link = &mut self.links[server];
         let was_opening = link.opening().is_some();
-        if let Err(error) = link.note(event) {
+        if let Err(error) = link.note_event(event) {
             self.broken.push((server, error));
         } else if was_opening && link.opening().is_none() {
             // The server's time to answer begins when it can be asked.

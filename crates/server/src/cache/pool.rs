@@ -59,7 +59,7 @@ impl StandIn {
         self.holds_until.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Returns whether it may hold something that was stored there for this pool.
+    /// Returns whether the other pool may hold something that was stored there for this pool.
     #[must_use]
     pub fn may_hold(&self, now: u64) -> bool {
         self.holds_until.load(Ordering::Relaxed) > now
@@ -280,9 +280,9 @@ impl Pool {
         let busy = |server: &&Server| (server.health.is_away(), load(server.slot));
         let chosen = match self.rules.reads {
             Reads::RoundRobin | Reads::Owner => readable().nth(first),
-            Reads::Random => readable().nth(any(turn) % choices),
+            Reads::Random => readable().nth(scrambled(turn) % choices),
             Reads::TwoChoices => {
-                let (one, other) = two(any(turn), choices);
+                let (one, other) = two_different(scrambled(turn), choices);
                 [one, other].into_iter().filter_map(|n| readable().nth(n)).min_by_key(busy)
             }
             // The turn settles which of several equally idle servers is taken.
@@ -318,7 +318,7 @@ impl Pool {
     /// The replica to look on for what the one in this slot missed: the next readable one, preferably one that is not
     /// cold itself.
     #[must_use]
-    pub fn other(&self, slot: usize) -> Option<&Server> {
+    pub fn other_replica(&self, slot: usize) -> Option<&Server> {
         let place = self.members.iter().position(|member| member.server.slot == slot)?;
         let (before, behind) = self.members.split_at(place);
         let others = behind[1..].iter().chain(before).map(|member| &*member.server);
@@ -361,7 +361,7 @@ impl Pool {
 }
 
 /// Mixes the number of a turn so that it looks like chance, as SplitMix64 does (Steele, Lea and Flood 2014, figure 16).
-fn any(turn: usize) -> usize {
+fn scrambled(turn: usize) -> usize {
     let mut mixed = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -369,7 +369,7 @@ fn any(turn: usize) -> usize {
 }
 
 /// Returns two different numbers below `choices`; if there is only one, that one twice.
-fn two(chance: usize, choices: usize) -> (usize, usize) {
+fn two_different(chance: usize, choices: usize) -> (usize, usize) {
     let one = chance % choices;
     let further = if choices > 1 { 1 + (chance / choices) % (choices - 1) } else { 0 };
     (one, (one + further) % choices)
@@ -445,9 +445,13 @@ mod tests {
     #[test]
     fn two_choices_are_different_ones() {
         for choices in 2..6 {
-            assert!((0..1000).map(|turn| two(any(turn), choices)).all(|(a, b)| a != b && a.max(b) < choices));
+            assert!(
+                (0..1000)
+                    .map(|turn| two_different(scrambled(turn), choices))
+                    .all(|(a, b)| a != b && a.max(b) < choices)
+            );
         }
-        assert_eq!(two(17, 1), (0, 0));
+        assert_eq!(two_different(17, 1), (0, 0));
     }
 
     #[test]
@@ -469,7 +473,7 @@ mod tests {
         let fleet = fleet(3, Rules::default());
         let table = fleet.table();
         let (pool, servers) = (&table.pools[0], &table.servers);
-        let other = |slot| pool.other(slot).map(|server| server.slot);
+        let other = |slot| pool.other_replica(slot).map(|server| server.slot);
         assert_eq!([other(0), other(1), other(2)], [Some(1), Some(2), Some(0)]);
         assert!(!pool.repairs(&servers[2]));
         servers[2].health.mark_cold();

@@ -1,4 +1,4 @@
-//! ResolvedGroups out whether servers are there, and brings back those that were lost: one prober for the process, so that a
+//! Finds out whether servers are there, and brings back those that were lost: one prober for the process, so that a
 //! server that recovers is asked once and not by every thread.
 //!
 //! A new server is connected to, so that the log and readiness can say at once whether it is there. So is a server that was
@@ -270,6 +270,6 @@ fn identify(server: &Server, shared: &CacheShared, link: Dialed) {
     if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| note_version(server, said)) {
         tracing::debug!(server = %server.name(), "it does not tell its version: {error}");
     } else if let Some(run) = ask_run(server, link.get_mut()) {
-        identity::meet(&shared.fleet, server, run);
+        identity::note_run(&shared.fleet, server, run);
     }
 }

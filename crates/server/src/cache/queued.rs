@@ -11,7 +11,7 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::answers::Answers;
-use super::engine::{Asker, Engine};
+use super::engine::{ClientId, Engine};
 use super::limits;
 use super::request_kind;
 use super::router::{Asked, Finished};
@@ -46,17 +46,17 @@ impl Queued {
         }
     }
 
-    fn hand_on(&mut self, asker: Asker, request: &Request, bytes: &[u8], is_too_large: bool) -> Asked {
+    fn hand_on(&mut self, client: ClientId, request: &Request, bytes: &[u8], is_too_large: bool) -> Asked {
         let mut parcel = self.spare.pop().unwrap_or_else(|| Box::new(Parcel::new(*request)));
         parcel.thread = self.thread;
-        parcel.client = (asker.slot, asker.number);
+        parcel.client = client;
         (parcel.request, parcel.is_too_large) = (*request, is_too_large);
         parcel.bytes.extend_from_slice(bytes);
         parcel.kind = request_kind::number(request);
         parcel.stamps = Stamps { received: self.now, ..Stamps::default() };
         self.outgoing.push(parcel);
         self.under_way += 1;
-        self.answers.fence(asker.slot, true);
+        self.answers.fence(client.slot, true);
         Asked::Taken
     }
 }
@@ -74,45 +74,45 @@ impl Engine for Queued {
         self.now = now;
     }
 
-    fn enter(&mut self, asker: Asker) {
-        self.answers.enter(asker.slot, asker.number);
+    fn enter(&mut self, client: ClientId) {
+        self.answers.enter(client.slot, client.number);
     }
 
     fn leave(&mut self, slot: usize) {
         self.answers.leave(slot);
     }
 
-    fn ask(&mut self, asker: Asker, request: &Request, input: &[u8], end: usize) -> Asked {
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Asked {
         if request.verb == Verb::Quit {
             return Asked::Quit;
         }
-        self.hand_on(asker, request, &input[..end], false)
+        self.hand_on(client, request, &input[..end], false)
     }
 
-    fn refuse_too_large(&mut self, asker: Asker, request: &Request, input: &[u8]) -> Asked {
-        self.hand_on(asker, request, &input[..request.line.len as usize], true)
+    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Asked {
+        self.hand_on(client, request, &input[..request.line.len as usize], true)
     }
 
-    fn say(&mut self, asker: Asker, words: &[u8], request_bytes: usize) {
-        self.answers.write(asker.slot, words);
+    fn say(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {
+        self.answers.write(client.slot, words);
         self.finished.push(Finished {
             kind: request_kind::OTHER,
             ending: Ending::Error,
             stamps: Stamps { received: self.now, ..Stamps::default() },
-            slot: Some(asker.slot),
-            client: asker.number,
+            slot: Some(client.slot),
+            client: client.number,
             request_bytes: request_bytes as u32,
             answer_bytes: words.len() as u32,
             server_reads: 0,
         });
     }
 
-    fn note(&mut self, _: usize, _: &Event) {}
+    fn note_event(&mut self, _: usize, _: &Event) {}
 
-    fn take_back(&mut self, mut parcel: Box<Parcel>, is_there: bool) {
+    fn take_back(&mut self, mut parcel: Box<Parcel>, client_is_there: bool) {
         self.under_way -= 1;
-        let (slot, client) = parcel.client;
-        if is_there {
+        let ClientId { slot, number } = parcel.client;
+        if client_is_there {
             self.answers.write(slot, &parcel.answer);
             self.answers.fence(slot, false);
         }
@@ -120,8 +120,8 @@ impl Engine for Queued {
             kind: parcel.kind,
             ending: parcel.ending,
             stamps: parcel.stamps,
-            slot: is_there.then_some(slot),
-            client,
+            slot: client_is_there.then_some(slot),
+            client: number,
             request_bytes: parcel.bytes.len() as u32,
             answer_bytes: parcel.answer.len() as u32,
             server_reads: parcel.server_reads,

@@ -42,16 +42,16 @@ fn general(fleet: &Fleet, text: &mut String) {
 }
 
 fn servers(fleet: &Fleet, text: &mut String) {
-    for card in admin::servers(&fleet.table()) {
-        let name = &card.name;
-        stat(text, format_args!("{name}:state"), &card.state);
-        if !card.version.is_empty() {
-            stat(text, format_args!("{name}:version"), &card.version);
+    for info in admin::servers(&fleet.table()) {
+        let name = &info.name;
+        stat(text, format_args!("{name}:state"), &info.state);
+        if !info.version.is_empty() {
+            stat(text, format_args!("{name}:version"), &info.version);
         }
-        stat(text, format_args!("{name}:requests"), card.requests);
-        stat(text, format_args!("{name}:keys"), card.keys);
-        stat(text, format_args!("{name}:errors"), card.errors);
-        stat(text, format_args!("{name}:losses"), card.losses);
+        stat(text, format_args!("{name}:requests"), info.requests);
+        stat(text, format_args!("{name}:keys"), info.keys);
+        stat(text, format_args!("{name}:errors"), info.errors);
+        stat(text, format_args!("{name}:losses"), info.losses);
     }
 }
 
@@ -59,24 +59,24 @@ fn servers(fleet: &Fleet, text: &mut String) {
 fn routes(fleet: &Fleet, text: &mut String) {
     let table = fleet.table();
     stat(text, "eject", if fleet.ejects() { "on" } else { "off" });
-    for (pool, card) in table.pools.iter().zip(admin::pools(&table)) {
-        let named = if card.name == DEFAULT_POOL { String::new() } else { format!("pool_{}:", card.name) };
+    for (pool, info) in table.pools.iter().zip(admin::pools(&table)) {
+        let named = if info.name == DEFAULT_POOL { String::new() } else { format!("pool_{}:", info.name) };
         for (name, value) in [
-            ("writes", &card.writes),
-            ("reads", &card.reads),
-            ("hash", &card.hash),
-            ("multiget", &card.multiget),
-            ("answer", &card.answer),
-            ("read_repair", &card.read_repair),
-            ("get_errors", &card.get_errors),
+            ("writes", &info.writes),
+            ("reads", &info.reads),
+            ("hash", &info.hash),
+            ("multiget", &info.multiget),
+            ("answer", &info.answer),
+            ("read_repair", &info.read_repair),
+            ("get_errors", &info.get_errors),
         ] {
             stat(text, format_args!("{named}{name}"), value);
         }
         for (name, value) in [
-            ("failovers", card.failovers),
-            ("failovers_refused", card.failovers_refused),
-            ("looked_up", card.looked_up),
-            ("filled", card.filled),
+            ("failovers", info.failovers),
+            ("failovers_refused", info.failovers_refused),
+            ("looked_up", info.looked_up),
+            ("filled", info.filled),
         ] {
             stat(text, format_args!("{named}{name}"), value);
         }

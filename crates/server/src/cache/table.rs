@@ -324,7 +324,7 @@ impl Table {
         self.pools[pool].stand_ins.iter().any(|other| other.expiry_s.is_some())
     }
 
-    /// ResolvedGroups another server at this address in one of the pools of `server`. With two names for one server, keys
+    /// Finds another server at this address in one of the pools of `server`. With two names for one server, keys
     /// would be stored twice, or be of two owners.
     #[must_use]
     pub fn neighbour(&self, server: &Server, address: &ListenAddress) -> Option<&Arc<Server>> {

@@ -17,7 +17,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use super::client::Client;
 use super::client_limit::TOO_MANY;
 use super::cork::{Cork, WAITING_BYTES_MAX};
-use super::engine::{Asker, Engine};
+use super::engine::{ClientId, Engine};
 use super::limits::{FINISHED_KEPT, LATER_PATIENCE, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX};
 use super::moderation::Moderation;
 use super::request_kind;
@@ -53,7 +53,7 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Client {
-        self.engine.enter(Asker { slot, number: peer.number });
+        self.engine.enter(ClientId { slot, number: peer.number });
         let limit = self.shared.client_limits.of(origin, peer.connected_ns);
         Client::new(peer, limit)
     }
@@ -70,13 +70,13 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn note(&mut self, number: usize, event: &Event) {
-        self.engine.note(number, event);
+        self.engine.note_event(number, event);
     }
 
     fn receive(&mut self, mail: Mail, connections: &mut Connections<Self>) {
         match mail {
             Mail::Answered(parcel) => {
-                let (slot, number) = parcel.client;
+                let ClientId { slot, number } = parcel.client;
                 let (is_there, is_cut) = (connections.find(slot, number).is_some(), parcel.is_cut);
                 self.engine.take_back(parcel, is_there);
                 if is_there && is_cut {
@@ -202,15 +202,15 @@ impl<E: Engine> CacheTier<E> {
 
     /// Passes on the request at the beginning of `input`, and returns how many bytes it took. None: it has to wait.
     fn take_one(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> Option<usize> {
-        let asker = Asker { slot, number: client.peer.number };
+        let client_id = ClientId { slot, number: client.peer.number };
         if client.peer.requests == 0 && input.first() == Some(&BINARY) {
-            return Some(self.hang_up(asker, client, b"", input.len()));
+            return Some(self.hang_up(client_id, client, b"", input.len()));
         }
         match decode(input, &self.shared.limits) {
             Decoded::Request(request, end) if self.asks_too_much(client, &request) => {
-                Some(self.refuse(asker, &request, end))
+                Some(self.refuse(client_id, &request, end))
             }
-            Decoded::Request(request, end) => match self.engine.ask(asker, &request, input, end) {
+            Decoded::Request(request, end) => match self.engine.ask(client_id, &request, input, end) {
                 Asked::Taken => {
                     self.take_from_limit(client, &request);
                     Some(end)
@@ -227,15 +227,15 @@ impl<E: Engine> CacheTier<E> {
             }
             Decoded::Refused { answer, end, swallow } => {
                 client.swallow = swallow;
-                self.engine.say(asker, answer.unwrap_or_default(), end);
+                self.engine.say(client_id, answer.unwrap_or_default(), end);
                 Some(end)
             }
             Decoded::TooLarge { request, end, swallow } if self.asks_too_much(client, &request) => {
                 client.swallow = swallow;
-                Some(self.refuse(asker, &request, end))
+                Some(self.refuse(client_id, &request, end))
             }
             Decoded::TooLarge { request, end, swallow } => {
-                if self.engine.refuse_too_large(asker, &request, input) == Asked::Later {
+                if self.engine.refuse_too_large(client_id, &request, input) == Asked::Later {
                     return self.put_off(slot, client);
                 }
                 self.take_from_limit(client, &request);
@@ -243,7 +243,7 @@ impl<E: Engine> CacheTier<E> {
                 Some(end)
             }
             Decoded::Close { answer } => {
-                Some(self.hang_up(asker, client, answer.unwrap_or_default(), input.len()))
+                Some(self.hang_up(client_id, client, answer.unwrap_or_default(), input.len()))
             }
         }
     }
@@ -259,9 +259,9 @@ impl<E: Engine> CacheTier<E> {
     }
 
     /// Answers a request beyond the limit. Returns how many bytes it took.
-    fn refuse(&mut self, asker: Asker, request: &Request, end: usize) -> usize {
+    fn refuse(&mut self, client_id: ClientId, request: &Request, end: usize) -> usize {
         let words: &[u8] = if request.noreply.is_some() { b"" } else { TOO_MANY };
-        self.engine.say(asker, words, end);
+        self.engine.say(client_id, words, end);
         end
     }
 
@@ -274,9 +274,9 @@ impl<E: Engine> CacheTier<E> {
     }
 
     /// Closes a client's connection after `words`, since what it sends is no request. Returns how many bytes it sent.
-    fn hang_up(&mut self, asker: Asker, client: &mut Client, words: &[u8], sent: usize) -> usize {
+    fn hang_up(&mut self, client_id: ClientId, client: &mut Client, words: &[u8], sent: usize) -> usize {
         client.peer.close();
-        self.engine.say(asker, words, sent);
+        self.engine.say(client_id, words, sent);
         sent
     }
 

@@ -30,8 +30,9 @@ pub struct Reads {
 }
 
 /// A connection, with the state of its server when it was made.
-struct Link {
+struct Connection {
     dialed: Dialed,
+    /// How many connections to the server had been lost.
     lost_before: u64,
     /// How often the server had been moved.
     moves: u64,
@@ -42,7 +43,7 @@ struct Link {
 pub struct Worker {
     shared: Arc<CacheShared>,
     router: Router,
-    links: Vec<Option<Link>>,
+    links: Vec<Option<Connection>>,
     inputs: Vec<Vec<u8>>,
     buffer: Vec<u8>,
 }
@@ -94,7 +95,7 @@ impl Worker {
         }
         self.drain_output(parcel);
         for server in 0..self.links.len() {
-            self.router.let_go(server);
+            self.router.release_server(server);
         }
         if std::mem::take(&mut self.router.claim_released) {
             self.shared.tell_retry();
@@ -174,7 +175,8 @@ impl Worker {
             // It was idle when the server closed it: a new one shows whether the server is there. Or the server moved
             // while this request waited for its claim.
             let its = &self.router.servers()[server];
-            let is_over = |link: &mut Link| link.moves != its.backend.moves() || link.dialed.has_ended();
+            let is_over =
+                |link: &mut Connection| link.moves != its.backend.moves() || link.dialed.has_ended();
             if self.links[server].take_if(is_over).is_some() {
                 its.health.doubt();
             }
@@ -187,11 +189,11 @@ impl Worker {
             if its.health.has_run()
                 && let Some(run) = identity::ask(&mut dialed)?
             {
-                identity::meet(&self.shared.fleet, its, run);
+                identity::note_run(&self.shared.fleet, its, run);
             }
-            self.links[server] = Some(Link { dialed, lost_before, moves, server_limits });
+            self.links[server] = Some(Connection { dialed, lost_before, moves, server_limits });
             self.inputs[server].clear();
-            self.router.goes_another_way(server);
+            self.router.recheck_lookups(server);
             if self.router.is_to_decide_late(server) {
                 self.router.send_all_elsewhere(server);
                 return Ok(());
@@ -199,7 +201,7 @@ impl Worker {
         }
         let Some(link) = &mut self.links[server] else { return Ok(()) };
         let bytes = self.router.unsent(server).len();
-        self.router.sends(server);
+        self.router.note_sending(server);
         link.dialed.write_all(self.router.unsent(server))?;
         link.dialed.flush()?;
         self.router.sent(server, bytes);

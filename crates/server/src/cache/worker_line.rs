@@ -10,14 +10,15 @@ use std::time::Duration;
 use posthaste_measure::{Ending, Stamps, lock};
 use posthaste_wire::memcached::request::Request;
 
+use super::engine::ClientId;
 use super::limits;
 
 /// One request on its way to a worker and back.
 pub struct Parcel {
     /// The network thread that read the request.
     pub thread: usize,
-    /// The client's slot on that thread, and the client's number.
-    pub client: (usize, u64),
+    /// The client on that thread.
+    pub client: ClientId,
     /// The request as it was read.
     pub request: Request,
     /// The value that the request announces is too large.
@@ -44,7 +45,7 @@ impl Parcel {
     pub fn new(request: Request) -> Self {
         Self {
             thread: 0,
-            client: (0, 0),
+            client: ClientId { slot: 0, number: 0 },
             request,
             is_too_large: false,
             bytes: Vec::new(),

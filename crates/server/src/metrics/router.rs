@@ -266,16 +266,17 @@ pub fn page(shared: &CacheShared) -> Page {
 }
 
 fn write_routes(page: &mut Page, table: &Table) {
-    let cards = admin::routes(table);
+    let routes = admin::routes(table);
     let commands: Vec<String> =
-        cards.iter().map(|card| card.commands.clone().unwrap_or_default().join(" ")).collect();
-    let each = || cards.iter().zip(&commands).map(|(card, words)| (card, [&*card.prefix, words, &card.pool]));
+        routes.iter().map(|info| info.commands.clone().unwrap_or_default().join(" ")).collect();
+    let each =
+        || routes.iter().zip(&commands).map(|(info, words)| (info, [&*info.prefix, words, &info.pool]));
     page.head(&ROUTE_REQUESTS);
-    each().for_each(|(card, labels)| page.value(&ROUTE_REQUESTS, &labels, card.requests));
+    each().for_each(|(info, labels)| page.value(&ROUTE_REQUESTS, &labels, info.requests));
     page.head(&ROUTE_REFUSED);
-    each().for_each(|(card, labels)| page.value(&ROUTE_REFUSED, &labels, card.refused));
+    each().for_each(|(info, labels)| page.value(&ROUTE_REFUSED, &labels, info.refused));
     page.head(&ROUTE_TIMED_OUT);
-    each().for_each(|(card, labels)| page.value(&ROUTE_TIMED_OUT, &labels, card.timed_out));
+    each().for_each(|(info, labels)| page.value(&ROUTE_TIMED_OUT, &labels, info.timed_out));
     page.head(&ROUTE_ANSWER);
-    each().for_each(|(card, labels)| page.counts(&ROUTE_ANSWER, &labels, &card.answers_below_us));
+    each().for_each(|(info, labels)| page.counts(&ROUTE_ANSWER, &labels, &info.answers_below_us));
 }

@@ -103,7 +103,7 @@ impl Scene {
 
     /// Brings back a server that was taken out. Returns the keys that it missed.
     pub(crate) fn take_back(&mut self, server: usize) -> Vec<MissedKey> {
-        self.router.let_go(server);
+        self.router.release_server(server);
         let table = self.fleet.table();
         let health = &table.servers[server].health;
         health.set_admin_state(AdminState::Up);

@@ -223,7 +223,7 @@ impl Noise {
     fn lose(&mut self, server: usize) {
         self.said[server].clear();
         if self.router.expected(server) == 0 {
-            self.router.let_go(server);
+            self.router.release_server(server);
         } else {
             let _ = self.router.lose(server, None);
         }
@@ -231,7 +231,7 @@ impl Noise {
 
     fn bring_back(&mut self, server: usize) {
         if self.router.expected(server) == 0 {
-            self.router.let_go(server);
+            self.router.release_server(server);
         }
         let table = self.fleet.table();
         let health = &table.servers[server].health;

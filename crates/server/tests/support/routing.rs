@@ -370,7 +370,7 @@ impl World {
         let link = std::mem::take(&mut self.servers[server].links[thread]);
         let router = &mut self.routers[thread];
         if router.expected(server) == 0 {
-            return router.let_go(server);
+            return router.release_server(server);
         }
         // Any descriptor will do: nobody reads it here.
         let socket = UnixStream::pair().expect("two sockets").0.into();
@@ -399,7 +399,7 @@ impl World {
             return;
         }
         for router in self.routers.iter_mut().filter(|router| router.expected(server) == 0) {
-            router.let_go(server);
+            router.release_server(server);
         }
         let memcached = &mut self.servers[server];
         match health.next_recovery_step() {

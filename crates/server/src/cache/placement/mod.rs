@@ -140,9 +140,7 @@ impl Hash {
     pub fn usual_weight(self) -> u32 {
         if self.has_full_weight() { FULL_WEIGHT } else { 1 }
     }
-}
 
-impl Hash {
     /// The names of all rules.
     #[must_use]
     pub fn words() -> [&'static str; 14] {
@@ -212,8 +210,8 @@ impl Placement {
             Hash::McrouterWeighted => {
                 Rule::WeightedFurc(WeightedFurc::new(servers.iter().map(|(_, weight)| *weight)))
             }
-            Hash::McrouterRendezvous => Rule::Scores(Scores::new(servers, false)),
-            Hash::McrouterWeightedRendezvous => Rule::Scores(Scores::new(servers, true)),
+            Hash::McrouterRendezvous => Rule::Scores(Scores::unweighted(servers)),
+            Hash::McrouterWeightedRendezvous => Rule::Scores(Scores::weighted(servers)),
             Hash::McrouterCrc32 => Rule::ModuloCrc31(servers.len()),
             Hash::McrouterShard => Rule::Numbered(servers.len()),
         })

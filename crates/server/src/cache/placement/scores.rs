@@ -19,12 +19,14 @@ pub(super) struct Scores {
 }
 
 impl Scores {
-    /// Hashes the names. The weights, in thousandths, count if `is_weighted`.
-    pub(super) fn new(servers: &[(&str, u32)], is_weighted: bool) -> Self {
-        let hashed = |(name, weight): &(&str, u32)| {
-            (murmur_64a(name.as_bytes(), super::furc::SEED), f64::from(*weight) / f64::from(FULL_WEIGHT))
-        };
-        Self { servers: servers.iter().map(hashed).collect(), is_weighted }
+    /// Hashes the names. The weights do not count.
+    pub(super) fn unweighted(servers: &[(&str, u32)]) -> Self {
+        Self { servers: hashed(servers), is_weighted: false }
+    }
+
+    /// Hashes the names. The weights are in thousandths.
+    pub(super) fn weighted(servers: &[(&str, u32)]) -> Self {
+        Self { servers: hashed(servers), is_weighted: true }
     }
 
     pub(super) fn owner(&self, key: &[u8]) -> usize {
@@ -45,6 +47,14 @@ impl Scores {
         }
         best.0
     }
+}
+
+/// The hash of each server's name, with its weight.
+fn hashed(servers: &[(&str, u32)]) -> Vec<(u64, f64)> {
+    let hashed = |(name, weight): &(&str, u32)| {
+        (murmur_64a(name.as_bytes(), super::furc::SEED), f64::from(*weight) / f64::from(FULL_WEIGHT))
+    };
+    servers.iter().map(hashed).collect()
 }
 
 /// Mixes two hashes into one, in the manner of Murmur.
@@ -69,7 +79,7 @@ mod tests {
         let weight = |server: usize| weights.map_or(FULL_WEIGHT, |weights| weights[server]);
         let servers: Vec<(&str, u32)> =
             names.iter().enumerate().map(|(server, name)| (name.as_str(), weight(server))).collect();
-        Scores::new(&servers, weights.is_some())
+        if weights.is_some() { Scores::weighted(&servers) } else { Scores::unweighted(&servers) }
     }
 
     fn counts(weights: Option<&[u32]>, servers: usize, keys: usize) -> Vec<usize> {

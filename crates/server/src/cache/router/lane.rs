@@ -120,7 +120,7 @@ impl Router {
     }
 
     /// Notes that sending to a server begins: from now on it is unknown how much of its commands the server has.
-    pub fn sends(&mut self, server: usize) {
+    pub fn note_sending(&mut self, server: usize) {
         self.lanes[server].owes = true;
     }
 
@@ -144,7 +144,7 @@ impl Router {
     }
 
     /// Notes that a new connection gets all that waits for a server, since no reply is to come over the old one.
-    pub fn begins_new_connection(&mut self, server: usize) {
+    pub fn note_new_connection(&mut self, server: usize) {
         self.lanes[server].owes = false;
     }
 
@@ -251,7 +251,7 @@ impl Router {
 
     /// Notes that a server's connection was closed or is left alone for now, and drops what was still to be sent over
     /// it if no reply is to come: that is the rest of a value that the server refused, of no use to another connection.
-    pub fn let_go(&mut self, server: usize) {
+    pub fn release_server(&mut self, server: usize) {
         let lane = &mut self.lanes[server];
         if lane.expected.is_empty() {
             (lane.owes, lane.sending) = (false, Sending::default());

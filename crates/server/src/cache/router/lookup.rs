@@ -57,7 +57,7 @@ impl Router {
 
     /// Notes that what waits for a server goes over a new connection, perhaps to a new address or a new process where the
     /// server is empty: what the waiting gets miss there is looked up elsewhere, as if they were asked now.
-    pub fn goes_another_way(&mut self, server: usize) {
+    pub fn recheck_lookups(&mut self, server: usize) {
         let waiting = self.lanes[server].expected.iter();
         let waiting: Vec<_> = waiting.map(|expected| (expected.exchange, expected.purpose)).collect();
         for (id, purpose) in waiting {
@@ -110,7 +110,7 @@ impl Router {
         }
         let pool = &self.table_of(id).pools[usize::from(share.pool)];
         pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
-        let Some(other) = pool.other(usize::from(share.server)).map(|other| other.slot as u16) else {
+        let Some(other) = pool.other_replica(usize::from(share.server)).map(|other| other.slot as u16) else {
             return self.miss(id, share, places);
         };
         self.servers[usize::from(share.server)].health.count_cache_misses(places.len() as u32);
@@ -181,7 +181,7 @@ impl Router {
                 (owner, if missed.is_some() { MissedBy::Pool } else { MissedBy::SilentPool })
             }
             (None, Some(missed)) => {
-                let Some(other) = asked.other(missed) else { return false };
+                let Some(other) = asked.other_replica(missed) else { return false };
                 self.servers[missed].health.count_cache_misses(1);
                 (other.slot, MissedBy::Replica(missed as u16))
             }

@@ -73,7 +73,7 @@ use expiry::MaxLife;
 use lane::Lane;
 pub use replies::Broken;
 pub use shadow::shadows_key;
-use tables::InUse;
+use tables::TableInUse;
 use taking::Incoming;
 
 /// What the router did with a request that it was given.
@@ -137,10 +137,10 @@ pub struct Router {
     /// Generation of the last table to which all routers are known to have come.
     handed_over: u64,
     /// Whether it uses no table until the next `take_up`.
-    rests: bool,
+    is_resting: bool,
     /// All servers, by slot.
     servers: Vec<Arc<Server>>,
-    tables: Vec<InUse>,
+    tables: Vec<TableInUse>,
     /// Index in `tables` of the one that new requests go by.
     current: u16,
     /// Answers to clients, by slot.
@@ -182,7 +182,7 @@ impl Router {
             generation: 0,
             handover,
             handed_over: 0,
-            rests: true,
+            is_resting: true,
             servers: Vec::new(),
             tables: Vec::new(),
             current: 0,

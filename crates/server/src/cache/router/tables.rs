@@ -11,7 +11,7 @@ use crate::cache::table::Table;
 
 /// A table, and how many exchanges go by it.
 #[derive(Default)]
-pub(super) struct InUse {
+pub(super) struct TableInUse {
     pub(super) table: Arc<Table>,
     /// The table's number.
     generation: u64,
@@ -23,8 +23,8 @@ pub(super) struct InUse {
 impl Router {
     /// Takes up the table in force, if it is a new one. Requests under way keep theirs.
     pub fn take_up(&mut self) {
-        while self.rests || self.fleet.generation() != self.generation {
-            self.rests = false;
+        while self.is_resting || self.fleet.generation() != self.generation {
+            self.is_resting = false;
             self.take_up_newest();
             self.publish_oldest();
         }
@@ -43,7 +43,7 @@ impl Router {
         let unused = self.tables.iter().position(|used| used.exchanges == 0);
         let place = unused.unwrap_or(self.tables.len());
         if unused.is_none() {
-            self.tables.push(InUse::default());
+            self.tables.push(TableInUse::default());
         }
         for unused in self.tables.iter_mut().filter(|used| used.exchanges == 0) {
             unused.table = Arc::default();
@@ -54,14 +54,14 @@ impl Router {
 
     /// Notes that nothing is under way or taken until the next `take_up`: no other router has to wait for this one.
     pub fn rest(&mut self) {
-        self.rests = true;
+        self.is_resting = true;
         self.publish_oldest();
     }
 
     /// Publishes to the other routers the oldest table by which keys may be written here without a claim.
     fn publish_oldest(&self) {
-        let is_written_by = |(place, used): &(usize, &InUse)| {
-            used.unclaimed > 0 || !self.rests && *place == usize::from(self.current)
+        let is_written_by = |(place, used): &(usize, &TableInUse)| {
+            used.unclaimed > 0 || !self.is_resting && *place == usize::from(self.current)
         };
         let tables = self.tables.iter().enumerate().filter(is_written_by);
         self.handover.publish(tables.map(|(_, used)| used.generation).min());

@@ -112,7 +112,7 @@ impl Router {
         Asked::Taken
     }
 
-    /// ResolvedGroups the route of a request with one key, renames the key as the route says, and calls `put` with them.
+    /// Finds the route of a request with one key, renames the key as the route says, and calls `put` with them.
     fn ask_one_key(&mut self, incoming: &Incoming<'_>, put: Put) -> Asked {
         let Incoming { origin, request, input } = *incoming;
         let table = self.table();
