@@ -40,7 +40,7 @@ pub struct Service {
     pub weight: u16,
 }
 
-/// Whom to ask for names: the system or name servers.
+/// Where to look names up: with the system or at name servers.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     /// The name servers; empty: the system is asked.

@@ -30,7 +30,7 @@ pub type About = dyn Fn() -> Vec<(&'static str, String)> + Send + Sync;
 /// Which servers a fleet trusts, and where it looks names up.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
-    /// Whom to trust among servers that speak TLS.
+    /// Which of the servers that speak TLS to trust.
     pub trust: Trust,
     /// Where names are looked up.
     pub directory: Directory,

@@ -109,7 +109,7 @@ impl Group {
     }
 }
 
-/// Returns whether a record names a server. Whoever writes records must not be able to name sockets or groups by them.
+/// Returns whether a record names a server. The author of records must not be able to name sockets or groups by them.
 fn is_server(service: &Service) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let address = address(service);

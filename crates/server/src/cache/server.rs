@@ -43,7 +43,7 @@ pub struct Options {
     pub layout: Layout,
     /// Whether servers that are lost are left out until they are back.
     pub eject: bool,
-    /// Which servers to trust and how to identify ourselves, with TLS; and whom to ask for names.
+    /// Which servers to trust and how to identify ourselves, with TLS; and where to look names up.
     pub fleet_options: FleetOptions,
     /// How often names of servers are looked up again; None: never.
     pub resolve_every: Option<Duration>,
@@ -202,7 +202,7 @@ fn serve(
     prepared.start(workers, tier, gauges(shared), routes)
 }
 
-/// The gauges of every window: what waits, who is connected, and what each server was sent so far.
+/// The gauges of every window: what waits, how many are connected, and what each server was sent so far.
 fn gauges(shared: &Arc<CacheShared>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
     let shared = Arc::clone(shared);
     // Names of gauges live as long as the program; there are as many as servers, made once.

@@ -54,17 +54,17 @@ impl Router {
     }
 }
 
-/// Whether an `mg` has created its key, by the reply: its client is to fill it (`W`), and it is not stale (`X`).
+/// Returns whether an `mg` has created its key, by the reply: its client is to fill it (`W`), and it is not stale (`X`).
 pub(super) fn is_new(reply: &[u8]) -> bool {
     has(reply, b"W") && !has(reply, b"X")
 }
 
-/// Whether a reply tells of an empty value that one client has been told to fill (`Z`).
+/// Returns whether a reply tells of an empty value that one client has been told to fill (`Z`).
 fn is_placeholder(reply: &[u8]) -> bool {
     has(reply, b"s0") && has(reply, b"Z")
 }
 
-/// Whether a word stands in the line of a reply.
+/// Returns whether a word stands in the line of a reply.
 fn has(reply: &[u8], word: &[u8]) -> bool {
     let line = reply.split(|byte| *byte == b'\r').next().unwrap_or_default();
     line.split(|byte| *byte == b' ').any(|other| other == word)

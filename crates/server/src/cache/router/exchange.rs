@@ -41,11 +41,11 @@ pub(super) enum Plan {
 /// What a reply to a write tells of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It took effect.
+    /// The write took effect.
     Done,
-    /// It had no effect, for a reason that the protocol foresees (such as `NOT_FOUND`).
+    /// The write had no effect, for a reason that the protocol foresees (such as `NOT_FOUND`).
     NoEffect,
-    /// It was refused, or it failed.
+    /// The write was refused, or it failed.
     Error,
 }
 
@@ -60,18 +60,18 @@ pub(super) struct Share {
     pub(super) expiry_s: Option<u32>,
     /// In a lookup elsewhere: which servers missed these keys, or could not be asked for them.
     pub(super) missed_by: Option<MissedBy>,
-    /// Bytes that its keys take in a command line, with the space before each.
+    /// Bytes that the share's keys take in a command line, with the space before each.
     pub(super) bytes: u32,
 }
 
 /// Why something is looked up elsewhere, and which servers get what is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MissedBy {
-    /// The pool of the route has missed it.
+    /// The pool of the route has missed the key.
     Pool,
     /// The pool of the route could not be asked, so the key may be there.
     SilentPool,
-    /// One of the pool's replicas has missed it.
+    /// One of the pool's replicas has missed the key.
     Replica(u16),
 }
 
@@ -80,7 +80,7 @@ pub(super) enum MissedBy {
 pub(super) struct Reply {
     pub(super) server: u16,
     pub(super) verdict: Verdict,
-    /// Its bytes are `reply_bytes[start..end]` of the exchange.
+    /// The bytes of the reply are `reply_bytes[start..end]` of the exchange.
     pub(super) start: usize,
     pub(super) end: usize,
 }
@@ -89,9 +89,9 @@ pub(super) struct Reply {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aim {
     pub(super) route: u16,
-    /// The pool that takes it: the route's own, or one that stands in.
+    /// The pool that takes the request: the route's own, or one that stands in.
     pub(super) pool: u16,
-    /// Longest life, in seconds, of what it stores; `None`: no limit.
+    /// Longest life, in seconds, of what the request stores; `None`: no limit.
     pub(super) expiry_s: Option<u32>,
 }
 
@@ -103,8 +103,9 @@ pub(super) struct Record {
     pub(super) stamps: Stamps,
     pub(super) request_bytes: u32,
     pub(super) answer_bytes: u32,
-    /// How many reads from servers brought something for it, and the number of the last of them.
+    /// How many reads from servers brought something for the request.
     pub(super) server_reads: u32,
+    /// The number of the last of those reads.
     last_read: u64,
 }
 
@@ -150,7 +151,7 @@ impl Get {
 /// The part of an exchange that only a meta get uses (`Plan::Relay`, then perhaps `Plan::ConfirmCreated`), and a fetch.
 #[derive(Default)]
 pub(super) struct MetaGet {
-    /// Whether what it creates on a miss must be copied to other servers.
+    /// Whether what the meta get creates on a miss must be copied to other servers.
     pub(super) creates: bool,
     /// Whether a miss is to be looked up elsewhere.
     pub(super) falls_through: bool,
@@ -198,43 +199,43 @@ impl Write {
 /// side, and are no enum.
 #[derive(Default)]
 pub(super) struct Exchange {
-    /// Its client's slot, or `NO_CLIENT`.
+    /// The slot of the client, or `NO_CLIENT`.
     pub(super) client: usize,
-    /// Index of the table that it goes by in `Router::tables`.
+    /// Index in `Router::tables` of the table that the exchange goes by.
     pub(super) table: u16,
     /// Where a request with one key goes.
     pub(super) aim: Aim,
-    /// Whether it is the router's own: no client waits for it, and it is not counted.
+    /// Whether the exchange is the router's own: no client waits for it, and it is not counted.
     pub(super) is_own: bool,
-    /// `None`: an answer that the router made itself and that waits for its turn, or a shadow request.
+    /// The request; `None`: an answer that the router made itself and that waits for its turn, or a shadow request.
     pub(super) request: Option<Request>,
     /// The beginning of the request's bytes: its line, and its data if they may be needed again.
     pub(super) bytes: Vec<u8>,
     pub(super) plan: Plan,
     /// Replies that are to come.
     pub(super) pending: u32,
-    /// How often parts of it were sent to another server.
+    /// How often parts of the request were sent to another server.
     pub(super) tries: usize,
-    /// Whether no server but the first that was asked may answer it.
+    /// Whether no server but the first that was asked may answer the request.
     pub(super) is_bound: bool,
-    /// Bytes that its client's line counts for it, as of when it was put there.
+    /// Bytes that the client's line counts for the exchange, as of when it was put there.
     pub(super) weight: usize,
-    /// Since when its client waits for it, or, with a get of many keys, for the current step.
+    /// Since when the client waits for an answer, or, with a get of many keys, for the current step.
     pub(super) since: u64,
     /// The last error, with its line end; it is answered in place of any other reply, or of the end of a get.
     pub(super) error: Vec<u8>,
-    /// The part of its answer that is ready while earlier requests of the client are not answered yet.
+    /// The part of the answer that is ready while earlier requests of the client are not answered yet.
     pub(super) answer: Vec<u8>,
-    /// How it was answered; `None`: not yet, or without a word, which counts as `Ok`.
+    /// How the request was answered; `None`: not yet, or without a word, which counts as `Ok`.
     pub(super) ending: Option<Ending>,
-    /// Whether its answer is complete.
+    /// Whether the answer is complete.
     pub(super) is_answered: bool,
-    /// Whether nothing more is to be done for it, on the servers either.
+    /// Whether nothing more is to be done for the request, on the servers either.
     pub(super) is_over: bool,
     pub(super) claim: Option<Claim>,
     /// With a claim: which flushes there had been when the key was claimed.
     pub(super) mark: Option<Mark>,
-    /// Whether it writes its key without a claim.
+    /// Whether the request writes its key without a claim.
     pub(super) is_unclaimed: bool,
     pub(super) record: Record,
     pub(super) get: Get,
@@ -243,7 +244,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Resets it for another request; its buffers keep their memory unless they grew large.
+    /// Resets the exchange for another request; its buffers keep their memory unless they grew large.
     pub(super) fn clear(&mut self) {
         [&mut self.bytes, &mut self.error, &mut self.answer].into_iter().for_each(clear_buffer);
         self.get.clear();
@@ -274,7 +275,7 @@ impl Exchange {
         self.bytes[..request.key.start as usize].trim_ascii_end().rsplit(|byte| *byte == b' ').next()
     }
 
-    /// Whether it changes what servers hold under its key.
+    /// Returns whether the request changes what servers hold under its key.
     pub(super) fn changes(&self) -> bool {
         let writes = |request: Request| {
             self.meta_get.creates && self.claim.is_some() || super::writes::is_write(&request)
@@ -282,18 +283,18 @@ impl Exchange {
         !matches!(self.plan, Plan::Gather) && self.request.is_some_and(writes)
     }
 
-    /// Whether a client waits for what is still to come.
+    /// Returns whether a client waits for what is still to come.
     pub(super) fn is_wanted(&self) -> bool {
         self.client != NO_CLIENT && !self.is_answered
     }
 
-    /// Returns how many bytes its request takes while it is under way.
+    /// Returns how many bytes the request takes while it is under way.
     pub(super) fn weight(&self) -> usize {
         let keys = self.get.keys.len() * (size_of::<Span>() + Gather::BYTES_PER_KEY);
         size_of::<Self>() + self.bytes.len() + keys
     }
 
-    /// How many values may be under way for it at once.
+    /// Returns how many values may be under way for the request at once.
     pub(super) fn values(&self) -> usize {
         let is_meta = self.request.is_some_and(|request| request.verb == Verb::MetaGet);
         if is_meta { 1 } else { self.get.keys.len().min(limits::KEYS_PER_STEP) }

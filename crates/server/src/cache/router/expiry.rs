@@ -94,7 +94,7 @@ pub(super) fn write_capped_line(
     }
 }
 
-/// Whether a request has no room for the time to live that `write_capped_line` adds.
+/// Returns whether a request has no room for the time to live that `write_capped_line` adds.
 pub(super) fn has_no_room_for_life(request: &Request, bytes: &[u8]) -> bool {
     let mut words = request.words_after_key(bytes).map(|word| word.of(bytes));
     // Two words more: the command and the key.

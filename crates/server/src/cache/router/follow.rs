@@ -63,7 +63,7 @@ fn repeat(request: &Request, bytes: &[u8], max_life: Option<MaxLife>, output: &m
     }
 }
 
-/// Whether the effect of a command depends on what the decider held, and its reply does not tell which effect it had:
+/// Returns whether the effect of a command depends on what the decider held, and its reply does not tell which effect it had:
 /// - with `N` it may have created the key, where it would change it on another replica, or the reverse;
 /// - an `ms` with `C` and `I` may have stored its value as stale;
 /// - a number may have blanks behind it, where what was there before was longer, and an `ma` with `T` may have changed the
@@ -141,12 +141,12 @@ fn meta(
     Shape::Meta
 }
 
-/// Whether a meta command has this flag.
+/// Returns whether a meta command has this flag.
 pub(super) fn has_flag(request: &Request, bytes: &[u8], letter: u8) -> bool {
     flags(request, bytes).any(|flag| flag[0] == letter)
 }
 
-/// Whether an `ms` stores only where there is nothing.
+/// Returns whether an `ms` stores only where there is nothing.
 pub(super) fn adds(request: &Request, bytes: &[u8]) -> bool {
     flags(request, bytes).any(|flag| flag == b"ME")
 }

@@ -38,7 +38,7 @@ impl Keys {
         self.0[word] |= bit;
     }
 
-    /// Whether a key may be in the set.
+    /// Returns whether a key may be in the set.
     pub(super) fn may_have(&self, key: &[u8]) -> bool {
         let (word, bit) = Self::place(key);
         self.0[word] & bit != 0
@@ -94,7 +94,7 @@ impl Gets {
         self.keys.note(key);
     }
 
-    /// Whether the last command asks for a key.
+    /// Returns whether the last command asks for a key.
     #[inline]
     fn asks_for(&self, key: &[u8]) -> bool {
         let mut words = self.bytes[self.last..].trim_ascii_end().split(|byte| *byte == b' ');
@@ -123,7 +123,7 @@ impl Router {
         self.expect_get(id, server, share);
     }
 
-    /// Whether the last of the waiting gets for a server has room for the keys of a share and asks for none of them.
+    /// Returns whether the last of the waiting gets for a server has room for the keys of a share and asks for none of them.
     fn may_join(&self, id: u32, server: usize, share: u16) -> bool {
         let gets = &self.lanes[server].gets;
         let mut bytes = gets.bytes.len() - gets.last;
@@ -163,7 +163,7 @@ impl Router {
         }
     }
 
-    /// Whether a piece is not for this joined get but for a later one, or, being no value, for all of them.
+    /// Returns whether a piece is not for this joined get but for a later one, or, being no value, for all of them.
     fn tells_of_later(&self, id: u32, share: u16, piece: Piece, bytes: &[u8]) -> bool {
         let Piece::Value { key, .. } = piece else { return bytes == b"END\r\n" || reply::is_error(bytes) };
         let mut keys = self.keys_of(id, share);

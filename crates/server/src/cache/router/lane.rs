@@ -124,20 +124,20 @@ impl Router {
         self.lanes[server].owes = true;
     }
 
-    /// Whether a server may have been sent something that it has not answered.
+    /// Returns whether a server may have been sent something that it has not answered.
     #[must_use]
     pub fn owes(&self, server: usize) -> bool {
         self.lanes[server].owes
     }
 
-    /// Whether a server was sent whole commands and has answered them all: what waits can use another connection.
+    /// Returns whether a server was sent whole commands and has answered them all: what waits can use another connection.
     #[must_use]
     pub fn is_caught_up(&self, server: usize) -> bool {
         let lane = &self.lanes[server];
         !lane.sending.is_cut && lane.expected.len() <= lane.sending.added
     }
 
-    /// Whether a command to a server was sent in part.
+    /// Returns whether a command to a server was sent in part.
     #[must_use]
     pub fn is_cut(&self, server: usize) -> bool {
         self.lanes[server].sending.is_cut
@@ -195,25 +195,25 @@ impl Router {
         self.lanes[server].expected.len()
     }
 
-    /// Whether any server of the current table is crowded. That is rare, so only then is it found out whether a request
+    /// Returns whether any server of the current table is crowded. That is rare, so only then is it found out whether a request
     /// leads to that server.
     pub(super) fn is_any_crowded(&self) -> bool {
         self.table().in_use().iter().any(|server| self.is_crowded(*server))
     }
 
-    /// Whether a request for this key of a route may lead to a crowded server.
+    /// Returns whether a request for this key of a route may lead to a crowded server.
     pub(super) fn leads_to_crowded(&self, route: usize, key: &[u8]) -> bool {
         let table = self.table();
         table.leads_to(table.routes[route].pool, key, |server| self.is_crowded(server))
     }
 
-    /// Whether a server is crowded: it has so much to be sent that requests for it must wait.
+    /// Returns whether a server is crowded: it has so much to be sent that requests for it must wait.
     pub(super) fn is_crowded(&self, server: usize) -> bool {
         let lane = &self.lanes[server];
         lane.output.len() + lane.gets.len() > limits::LANE_BYTES_PAUSE
     }
 
-    /// Whether a server owes as many replies over its connection as it may.
+    /// Returns whether a server owes as many replies over its connection as it may.
     pub(super) fn is_full(&self, server: usize) -> bool {
         self.lanes[server].expected.len() >= self.servers[server].limits.depth()
     }

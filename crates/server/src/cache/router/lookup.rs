@@ -27,7 +27,7 @@ use crate::cache::pool::plain_key;
 use crate::cache::table::{Table, Taker};
 
 impl Router {
-    /// Whether what a get misses in this pool is looked up in a second one.
+    /// Returns whether what a get misses in this pool is looked up in a second one.
     pub(super) fn has_source(&self, id: u32, pool: usize, verb: Verb) -> bool {
         can_look_up(verb) && self.table_of(id).pools[pool].source.is_some()
     }
@@ -39,7 +39,7 @@ impl Router {
         table.pools[pool].source.filter(|_| is_own)
     }
 
-    /// Whether what this server of a pool misses is looked up elsewhere: in a second pool, or on another replica.
+    /// Returns whether what this server of a pool misses is looked up elsewhere: in a second pool, or on another replica.
     fn falls_through(&self, id: u32, route: u16, pool: usize, server: usize, verb: Verb) -> bool {
         let repairs = || self.table_of(id).pools[pool].repairs(&self.servers[server]);
         can_look_up(verb) && (self.source(id, route, pool).is_some() || repairs())
@@ -84,7 +84,7 @@ impl Router {
         !is_last(share.missed_by) && self.falls_through(id, share.route, pool, server, verb)
     }
 
-    /// Whether what this server misses of a meta get that it is asked for is looked up elsewhere.
+    /// Returns whether what this server misses of a meta get that it is asked for is looked up elsewhere.
     pub(super) fn whole_falls_through(&self, id: u32, server: usize) -> bool {
         let exchange = &self.exchanges[id];
         let any_may_answer = |request: &Request| !decides(request, &exchange.bytes);
@@ -263,7 +263,7 @@ impl Router {
         }
     }
 
-    /// Whether one more value may be fetched now, from this server.
+    /// Returns whether one more value may be fetched now, from this server.
     fn may_fill_from(&mut self, id: u32, server: usize) -> bool {
         let its = &self.servers[server];
         let may_ask = !self.is_crowded(server) && !its.health.is_away() && its.dialect.is_todays();
@@ -365,12 +365,12 @@ impl Router {
     }
 }
 
-/// Whether a further miss is final: another replica has missed the key before.
+/// Returns whether a further miss is final: another replica has missed the key before.
 fn is_last(missed_by: Option<MissedBy>) -> bool {
     matches!(missed_by, Some(MissedBy::Replica(_)))
 }
 
-/// Whether any copy can answer such a request.
+/// Returns whether any copy can answer such a request.
 fn can_look_up(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gat | Verb::MetaGet)
 }

@@ -57,7 +57,7 @@ impl Router {
         }
     }
 
-    /// Whether a server is to decide something, or to answer what only a decider knows, though another replica has been
+    /// Returns whether a server is to decide something, or to answer what only a decider knows, though another replica has been
     /// there for longer: it came back empty after it was chosen.
     #[must_use]
     pub fn is_to_decide_late(&self, server: usize) -> bool {
@@ -168,7 +168,7 @@ impl Router {
         places.iter().map(other).collect()
     }
 
-    /// Returns whom to ask in place of a server that `failed`, never that one itself: `server` if it is not full; else
+    /// Returns the server to ask in place of one that `failed`, never that one itself: `server` if it is not full; else
     /// another replica that is not, unless only `server` `decides`; else `server` though it is full.
     fn other_than(&self, failed: usize, server: usize, pool: &Pool, decides: bool) -> Option<usize> {
         let will_do = |server: &usize| *server != failed && self.servers[*server].health.is_in_rotation();
@@ -299,7 +299,7 @@ impl Router {
     }
 }
 
-/// Whether no server has missed yet what is looked up.
+/// Returns whether no server has missed yet what is looked up.
 fn is_unanswered(missed_by: Option<MissedBy>) -> bool {
     matches!(missed_by, None | Some(MissedBy::SilentPool))
 }

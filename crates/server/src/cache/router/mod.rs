@@ -79,9 +79,9 @@ use taking::Incoming;
 /// What the router did with a request that it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It was taken.
+    /// The request was taken.
     Taken,
-    /// Not taken: the key is being written elsewhere, or a server has too much to do. It is to be asked again.
+    /// The request was not taken: its key is being written elsewhere, or a server has too much to do. It is to be asked again.
     Later,
     /// The client wants its connection closed.
     Quit,
@@ -92,19 +92,19 @@ pub enum Asked {
 pub struct Finished {
     /// The kind of request.
     pub kind: u8,
-    /// How it ended.
+    /// How the request ended.
     pub ending: Ending,
-    /// Its stamps, but for the last (`replied`), which the owner sets.
+    /// The stamps of the request, but for the last (`replied`), which the owner sets.
     pub stamps: Stamps,
-    /// Its client's slot; `None`: the client has left.
+    /// The slot of the client; `None`: the client has left.
     pub slot: Option<usize>,
-    /// The number of its client.
+    /// The number of the client.
     pub client: u64,
     /// Length of the request, in bytes.
     pub request_bytes: u32,
     /// Length of the answer, in bytes.
     pub answer_bytes: u32,
-    /// How many reads from servers brought parts of its replies.
+    /// How many reads from servers brought parts of the replies to it.
     pub server_reads: u32,
 }
 
@@ -130,18 +130,18 @@ pub struct Router {
     fleet: Arc<Fleet>,
     /// Tells the threads of a fleet apart.
     number: u16,
-    /// That of the current table.
+    /// The number of the current table, see [`Fleet::generation`].
     generation: u64,
     /// Tells the other routers by which tables this one writes.
     handover: Participant,
-    /// Generation of the last table to which all routers are known to have come.
+    /// The number of the last table to which all routers are known to have come.
     handed_over: u64,
-    /// Whether it uses no table until the next `take_up`.
+    /// Whether the router uses no table until the next `take_up`.
     is_resting: bool,
     /// All servers, by slot.
     servers: Vec<Arc<Server>>,
     tables: Vec<TableInUse>,
-    /// Index in `tables` of the one that new requests go by.
+    /// Index in `tables` of the table that new requests go by.
     current: u16,
     /// Answers to clients, by slot.
     pub answers: Answers,
@@ -153,7 +153,7 @@ pub struct Router {
     pub claim_released: bool,
     /// Reads from servers so far.
     reads: u64,
-    /// By slot of the server.
+    /// The ways to the servers, by slot.
     lanes: Vec<Lane>,
     exchanges: Exchanges,
     /// Exchanges that the next `stamp_sent` stamps.
@@ -226,7 +226,7 @@ impl Router {
         }
     }
 
-    /// Whether a paused multi-get can go on: its client has read enough of what it got, or has left.
+    /// Returns whether a paused multi-get can go on: its client has read enough of what it got, or has left.
     #[must_use]
     pub fn can_resume(&self) -> bool {
         self.paused.iter().any(|id| {
@@ -299,7 +299,7 @@ impl Router {
             used.table = Arc::default();
         }
         self.exchanges.give_back(id);
-        // One that is yet to be stamped keeps its number.
+        // An exchange that is yet to be stamped keeps its number.
         if self.unstamped.is_empty() {
             self.exchanges.shed_spare();
         }

@@ -124,7 +124,7 @@ impl Router {
         self.conclude(id);
     }
 
-    /// Whether the unanswered keys of a late get are misses and no error, by the rules of all their pools.
+    /// Returns whether the unanswered keys of a late get are misses and no error, by the rules of all their pools.
     fn is_missed_when_late(&self, id: u32) -> bool {
         let (exchange, table) = (&self.exchanges[id], self.table_of(id));
         let is_missed = |route: &Route| table.pools[route.pool].rules.get_errors == GetErrors::Missed;

@@ -42,7 +42,7 @@ impl Router {
         Asked::Taken
     }
 
-    /// Whether a key of a get may lead to a server that has too much to be sent.
+    /// Returns whether a key of a get may lead to a server that has too much to be sent.
     fn is_held_up(&self, request: &Request, input: &[u8]) -> bool {
         let table = self.table();
         request.key_spans(input).map(|span| span.of(input)).any(|key| {
@@ -217,7 +217,7 @@ impl Router {
         }
     }
 
-    /// Whether so many keys are split over servers. All steps of a get go one way, whose cost its time measures.
+    /// Returns whether so many keys are split over servers. All steps of a get go one way, whose cost its time measures.
     fn splits(&mut self, id: u32, pool: usize, keys: usize) -> bool {
         let (exchange, pool) = (&self.exchanges[id], &self.table_of(id).pools[pool]);
         match pool.rules.multiget {
@@ -435,7 +435,7 @@ pub(super) fn new_expiry(request: &Request, bytes: &[u8]) -> Option<Span> {
     request.words_after_key(bytes).find(|word| word.of(bytes).starts_with(b"T"))
 }
 
-/// Whether a get is for the decider alone: its tokens are good only on the server that decides `cas`.
+/// Returns whether a get is for the decider alone: its tokens are good only on the server that decides `cas`.
 pub(super) fn needs_decider(verb: Verb) -> bool {
     matches!(verb, Verb::Gets | Verb::Gats)
 }

@@ -124,7 +124,7 @@ impl Router {
         Ok(!is_quiet)
     }
 
-    /// Whether a server may have taken data for commands, so that its next replies would answer those. A server knows
+    /// Returns whether a server may have taken data for commands, so that its next replies would answer those. A server knows
     /// every command that it is sent, but an old one may lack commands that have no data. `ERROR` with a reason behind
     /// it answers nothing: the server has all the connections that it takes, and closes this one.
     fn is_out_of_step(&self, server: usize, bytes: &[u8]) -> bool {
@@ -345,7 +345,7 @@ impl Router {
     }
 }
 
-/// Whether a piece ends the values of a get: END, or an error in its place.
+/// Returns whether a piece ends the values of a get: END, or an error in its place.
 ///
 /// # Errors
 /// If it is neither that nor a value.
@@ -368,13 +368,13 @@ fn verdict(bytes: &[u8]) -> Verdict {
     }
 }
 
-/// Whether a reply tells that the server lacks the value that it was to change.
+/// Returns whether a reply tells that the server lacks the value that it was to change.
 pub(super) fn lacks(bytes: &[u8]) -> bool {
     let words: [&[u8]; 4] = [b"NOT_FOUND", b"NF", b"NOT_STORED", b"NS"];
     words.iter().any(|word| bytes.starts_with(word))
 }
 
-/// Whether a reply tells that the server lacks the key of an `mg`: `EN`, and what it repeats of the request.
+/// Returns whether a reply tells that the server lacks the key of an `mg`: `EN`, and what it repeats of the request.
 fn is_miss(bytes: &[u8]) -> bool {
     bytes.starts_with(b"EN\r") || bytes.starts_with(b"EN ")
 }

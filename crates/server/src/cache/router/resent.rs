@@ -80,7 +80,7 @@ impl Router {
         true
     }
 
-    /// Whether no server that was asked for a write can still do it, and one that was not asked can take it.
+    /// Returns whether no server that was asked for a write can still do it, and one that was not asked can take it.
     fn can_be_taken_elsewhere(&self, id: u32, request: &Request, command: &[u8]) -> bool {
         let (exchange, table) = (&self.exchanges[id], self.table());
         let pool = usize::from(exchange.aim.pool);

@@ -10,7 +10,7 @@ use super::writes::{self, hash};
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
 
-/// Whether a key is in this share of all keys.
+/// Returns whether a key is in this share of all keys.
 #[must_use]
 pub fn shadows_key(share: f64, key: &[u8]) -> bool {
     // Other bits than those that claims go by.

@@ -38,7 +38,7 @@ impl Router {
         }
     }
 
-    /// Whether a get has keys that are still to be asked for.
+    /// Returns whether a get has keys that are still to be asked for.
     fn has_more_steps(&self, id: u32) -> bool {
         let exchange = &self.exchanges[id];
         let is_more = exchange.get.gather.assigned() < exchange.get.keys.len();

@@ -78,7 +78,7 @@ impl Router {
         }
     }
 
-    /// Whether all routers have come to the current table, so that no key is written by an earlier one without a claim.
+    /// Returns whether all routers have come to the current table, so that no key is written by an earlier one without a claim.
     pub(super) fn is_handed_over(&mut self) -> bool {
         if self.handed_over != self.generation && self.fleet.handover.is_done(self.generation) {
             self.handed_over = self.generation;
@@ -86,7 +86,7 @@ impl Router {
         self.handed_over == self.generation
     }
 
-    /// Whether some pool of the current table has this server.
+    /// Returns whether some pool of the current table has this server.
     #[must_use]
     pub fn has_server(&self, server: usize) -> bool {
         self.table().in_use().binary_search(&server).is_ok()

@@ -45,7 +45,7 @@ pub(super) struct Origin {
     pub(super) client: usize,
     /// When the request was received.
     pub(super) received: u64,
-    /// Its length, as the client sent it.
+    /// The length of the request, as the client sent it.
     pub(super) bytes: u32,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct Origin {
 pub(super) struct Incoming<'a> {
     pub(super) origin: Origin,
     pub(super) request: &'a Request,
-    /// The bytes that its spans are of: all of it, or its line.
+    /// The bytes that the request's spans are of: all of it, or its line.
     pub(super) input: &'a [u8],
 }
 
 impl Incoming<'_> {
-    /// Its line, without a value.
+    /// The request's line, without a value.
     pub(super) fn line(&self) -> &[u8] {
         self.request.line.of(self.input)
     }
@@ -169,7 +169,7 @@ impl Router {
         asked
     }
 
-    /// Whether a request may lead to a server that would not understand it.
+    /// Returns whether a request may lead to a server that would not understand it.
     pub(super) fn is_foreign(&self, route: usize, request: &Request, input: &[u8]) -> bool {
         if !request.verb.is_meta() || !self.fleet.has_old_servers() {
             return false;
@@ -245,7 +245,7 @@ impl Router {
     }
 }
 
-/// Whether a server would change something and only then find that it cannot repeat the opaque: what the other copies
+/// Returns whether a server would change something and only then find that it cannot repeat the opaque: what the other copies
 /// are to hold would stay unknown.
 fn is_refused_when_done(request: &Request, input: &[u8]) -> bool {
     let is_long = || {

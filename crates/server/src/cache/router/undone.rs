@@ -51,14 +51,14 @@ impl Router {
     }
 }
 
-/// Whether a server did not do this because it has nothing under the key. It says the same if an `append` would make
+/// Returns whether a server did not do this because it has nothing under the key. It says the same if an `append` would make
 /// the value too large, which cannot be told apart.
 fn has_nothing(request: &Request, bytes: &[u8], said: &[u8]) -> bool {
     let adds = request.verb == Verb::Add || request.verb == Verb::MetaSet && follow::adds(request, bytes);
     !adds && lacks(said)
 }
 
-/// Whether a server may have dropped what it had when it failed. memcached does so if an `ms`, whatever its mode, is
+/// Returns whether a server may have dropped what it had when it failed. memcached does so if an `ms`, whatever its mode, is
 /// too large or finds no memory, but not if a classic command that needs a decision does.
 fn may_have_dropped(request: &Request, said: &[u8]) -> bool {
     request.verb == Verb::MetaSet && said.starts_with(b"SERVER_ERROR")

@@ -164,7 +164,7 @@ impl Router {
         }
     }
 
-    /// Whether all copies of a key are on servers that know today's meta commands.
+    /// Returns whether all copies of a key are on servers that know today's meta commands.
     fn speak_todays(&mut self, id: u32) -> bool {
         let mut all = true;
         self.each_copy(id, |router, server| all &= router.servers[server].dialect.is_todays());
@@ -353,7 +353,7 @@ impl Router {
         self.scratch.servers = servers;
     }
 
-    /// Whether a server can be sent this request. For one that is away the key of a write is noted, unless it has come
+    /// Returns whether a server can be sent this request. For one that is away the key of a write is noted, unless it has come
     /// back meanwhile and so must get the write.
     pub(super) fn can_send_else_note_missed(&self, id: u32, server: usize) -> bool {
         let health = &self.servers[server].health;
@@ -392,17 +392,17 @@ pub(super) fn kept(request: &Request, decides: bool) -> usize {
     data_end.max(request.line.len) as usize
 }
 
-/// Whether a request stores a value, whatever is there.
+/// Returns whether a request stores a value, whatever is there.
 pub(super) fn stores(request: &Request) -> bool {
     matches!(request.verb, Verb::Set | Verb::MetaSet)
 }
 
-/// Whether a request changes what is stored under its key.
+/// Returns whether a request changes what is stored under its key.
 pub(super) fn is_write(request: &Request) -> bool {
     !request.verb.is_get() && !matches!(request.verb, Verb::MetaGet | Verb::MetaDebug)
 }
 
-/// Whether the outcome depends on what a server holds, so that one must decide for all.
+/// Returns whether the outcome depends on what a server holds, so that one must decide for all.
 pub(super) fn decides(request: &Request, input: &[u8]) -> bool {
     let has = |flags: &[u8]| {
         let mut words = request.words_after_key(input).map(|word| word.of(input));
