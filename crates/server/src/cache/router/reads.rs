@@ -338,10 +338,11 @@ impl Router {
                     }
                 }
             }
-            Verb::MetaGet if new_expiry(&request, &exchange.bytes).is_some() => {
-                if table.has_several(usize::from(exchange.aim.pool)) {
-                    each(MissedKey::of_request(&request, &exchange.bytes));
-                }
+            Verb::MetaGet
+                if new_expiry(&request, &exchange.bytes).is_some()
+                    && table.has_several(usize::from(exchange.aim.pool)) =>
+            {
+                each(MissedKey::of_request(&request, &exchange.bytes));
             }
             _ => {}
         }
