@@ -17,14 +17,22 @@ const FIRST_NUMBERS: [u32; 3] = [1, 6, 10];
 /// that number what they may ask, and libmemcached accepts no version that begins with 0. Then comes the router's own.
 pub const OURS: &str = concat!("1.6.18 posthaste-", env!("CARGO_PKG_VERSION"));
 
-/// Values of `spoken`: the server has not told its version yet; it is older than today's meta commands; it has them.
-const UNTOLD: u8 = 0;
-const OLD: u8 = 1;
-const TODAYS: u8 = 2;
+/// Which meta commands a server has, as it is kept in [`Dialect::spoken`].
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Spoken {
+    /// Not known: the server has not told its version yet.
+    Unknown,
+    /// Other ones than today's, or none.
+    Old,
+    /// Today's.
+    Todays,
+}
 
 /// The meta commands that one server speaks.
 #[derive(Debug, Default)]
 pub struct Dialect {
+    /// A [`Spoken`].
     spoken: AtomicU8,
     version: Mutex<String>,
     /// How many servers of the fleet are old.
@@ -35,7 +43,7 @@ impl Dialect {
     /// A dialect of a server that has told nothing yet; `old_servers` counts the old servers of its fleet.
     #[must_use]
     pub fn new(old_servers: Arc<AtomicUsize>) -> Self {
-        Self { spoken: AtomicU8::new(UNTOLD), version: Mutex::default(), old_servers }
+        Self { spoken: AtomicU8::new(Spoken::Unknown as u8), version: Mutex::default(), old_servers }
     }
 
     /// Takes note of a server's answer to `version`: another server may have taken its place since the last one.
@@ -45,7 +53,8 @@ impl Dialect {
         let version = String::from_utf8_lossy(version.trim_ascii()).into_owned();
         let is_old = is_old(&version);
         *lock(&self.version) = version;
-        let was_old = self.spoken.swap(if is_old { OLD } else { TODAYS }, Ordering::AcqRel) == OLD;
+        let spoken = if is_old { Spoken::Old } else { Spoken::Todays };
+        let was_old = self.spoken.swap(spoken as u8, Ordering::AcqRel) == Spoken::Old as u8;
         if is_old && !was_old {
             self.old_servers.fetch_add(1, Ordering::AcqRel);
         } else if was_old && !is_old {
@@ -63,13 +72,13 @@ impl Dialect {
     /// Returns whether the server is known to be older than today's meta commands.
     #[must_use]
     pub fn is_old(&self) -> bool {
-        self.spoken.load(Ordering::Acquire) == OLD
+        self.spoken.load(Ordering::Acquire) == Spoken::Old as u8
     }
 
     /// Returns whether the server is known to have today's meta commands.
     #[must_use]
     pub fn is_todays(&self) -> bool {
-        self.spoken.load(Ordering::Acquire) == TODAYS
+        self.spoken.load(Ordering::Acquire) == Spoken::Todays as u8
     }
 }
 
