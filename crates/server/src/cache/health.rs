@@ -42,8 +42,11 @@ const COLD_KEYS: u32 = 1000;
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Contact {
+    /// The server has never been asked.
     NotYetAsked,
+    /// The server answered.
     Answered,
+    /// The server did not answer.
     Silent,
 }
 

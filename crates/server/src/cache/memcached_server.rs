@@ -23,7 +23,7 @@ pub struct ServerCounts {
 
 /// One memcached server.
 pub struct Server {
-    /// The server's place in [`Table::servers`], for as long as the program runs.
+    /// The server's place in [`Table::servers`](super::table::Table::servers), for as long as the program runs.
     pub slot: usize,
     /// The server's address.
     pub backend: Backend,

@@ -1,4 +1,4 @@
-//! What a server has missed while it was away, which it must forget before it takes part again.
+//! What a server has missed while it was away, and the steps by which it forgets that before it takes part again.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;

@@ -54,9 +54,12 @@ impl NameRefresher {
     }
 }
 
+/// What the refresher remembers from one round of lookups to the next.
 struct Rounds {
     shared: Arc<CacheShared>,
+    /// The time between lookups of all names; None: only unknown groups are looked up.
     every: Option<Duration>,
+    /// When all names were last looked up.
     last: Instant,
     /// What was last logged of each group and server that could not be looked up or moved.
     told: HashMap<String, String>,
