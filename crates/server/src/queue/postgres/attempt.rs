@@ -65,11 +65,11 @@ pub(super) fn was_too_much(failure: &Failure) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::postgres::under_way::UnderWay;
+    use crate::queue::postgres::under_way::{Mode, UnderWay};
 
     #[test]
     fn the_parts_of_what_took_too_long_have_one_time_together() {
-        let first = Attempt::first(UnderWay::default().begin(0, false));
+        let first = Attempt::first(UnderWay::default().begin(0, Mode::Shared));
         assert_eq!(first.within(), Some(ANSWER_WITHIN));
         let (mut part, rest) = first.in_parts(&Failure::told_to_stop());
         assert!(rest.within().is_some_and(|left| left <= ANSWER_WITHIN));

@@ -14,7 +14,7 @@ use super::keeper;
 use super::link::Link;
 use super::parked::Parked;
 use super::reach::Reach;
-use super::under_way::{PATIENCE, Since};
+use super::under_way::{Mode, PATIENCE, Since};
 use crate::path::waiting_line::WaitingLine;
 use crate::time::Time;
 
@@ -39,21 +39,25 @@ impl Shared {
         lock(&self.parked)
     }
 
-    /// A call begins as soon as it may; `looks`: with pops that have waited.
-    pub(super) fn begin(&self, looks: bool) -> Since {
+    /// Begins a call as soon as calls under way let it, at the latest after `PATIENCE`.
+    pub(super) fn begin(&self, mode: Mode) -> Since {
         let mut parked = self.parked();
-        if parked.under_way.must_wait(looks) {
-            parked.under_way.wait(looks);
-            let waited = self.ended.wait_timeout_while(parked, PATIENCE, |p| p.under_way.must_wait(looks));
+        if parked.under_way.must_wait(mode) {
+            parked.under_way.begin_wait(mode);
+            let waited = self.ended.wait_timeout_while(parked, PATIENCE, |p| p.under_way.must_wait(mode));
             parked = waited.unwrap_or_else(PoisonError::into_inner).0;
-            parked.under_way.waited(looks);
+            parked.under_way.end_wait(mode);
         }
-        parked.begin(looks)
+        parked.begin(mode)
     }
 
-    /// A call has ended.
+    /// Ends a call, and lets calls that wait for it begin.
     pub(super) fn end(&self, since: Since) {
-        if self.parked().end(since) {
+        let mut parked = self.parked();
+        parked.end(since);
+        let has_waiting = parked.under_way.has_waiting();
+        drop(parked);
+        if has_waiting {
             self.ended.notify_all();
         }
     }

@@ -27,6 +27,7 @@ use super::replies::Replies;
 use super::shared::Shared;
 use super::strategy::Popping;
 use super::sweeper::{self, Sweeper};
+use super::under_way::Mode;
 use crate::path::bundle::{Address, Bundle};
 use crate::path::limits;
 use crate::path::waiting_line::WaitingLine;
@@ -197,7 +198,8 @@ impl Postgres {
 
     /// Executes bundles that fit into one call, with the waiting pops that their SENDs would satisfy.
     fn execute_together(&self, mut due: Vec<Due>, batch: &mut Batch) {
-        let since = self.shared.begin(due.iter().any(|one| one.seat.is_some()));
+        let has_waited = due.iter().any(|one| one.seat.is_some());
+        let since = self.shared.begin(if has_waited { Mode::Exclusive } else { Mode::Shared });
         self.take_along_waiters(&mut due);
         due.sort_by_key(parked::arrival);
         match self.unbatched {

@@ -1,14 +1,23 @@
 //! Calls of the database under way, and which may run beside which.
 //!
-//! A call with pops that have waited (a look) runs alone: a message that another call sends meanwhile would be seen by
-//! the pop that looks last, and not by the one that waits longest. No call has to wait for longer than `PATIENCE`,
-//! though, nor at all for one that already takes longer: that may be waiting for another transaction.
+//! A call with pops that have waited runs alone: a message that another call sends meanwhile would be seen by the pop
+//! that looks last, and not by the one that has waited longest. No call has to wait for longer than `PATIENCE`, though,
+//! nor at all for one that already takes longer: that may be waiting for another transaction.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// For how long a call may keep others waiting.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Whether other calls may run beside a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Calls of this mode run beside each other: none of their pops has waited.
+    Shared,
+    /// It contains pops that have waited, and runs alone.
+    Exclusive,
+}
 
 /// A call under way: the sequence number of the next news when it began, and its own number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,52 +26,59 @@ pub(super) struct Since {
     number: u64,
 }
 
-struct Begun {
+struct Call {
     begun: Instant,
-    looks: bool,
+    mode: Mode,
 }
 
 /// All calls under way.
 #[derive(Default)]
 pub(super) struct UnderWay {
-    calls: BTreeMap<Since, Begun>,
+    calls: BTreeMap<Since, Call>,
+    /// Number of calls that have begun so far.
     begun: u64,
-    /// Calls that wait for others before they begin, and how many of them are looks.
+    /// Number of calls that wait for others before they begin, and how many of these are exclusive.
     waiting: usize,
-    looks_waiting: usize,
+    exclusive_waiting: usize,
 }
 
 impl UnderWay {
     /// Notes that a call begins.
-    pub(super) fn begin(&mut self, news: u64, looks: bool) -> Since {
+    pub(super) fn begin(&mut self, news: u64, mode: Mode) -> Since {
         self.begun += 1;
         let since = Since { news, number: self.begun };
-        self.calls.insert(since, Begun { begun: Instant::now(), looks });
+        self.calls.insert(since, Call { begun: Instant::now(), mode });
         since
     }
 
-    /// Notes that a call has ended; returns whether another one waits for that.
-    pub(super) fn end(&mut self, since: Since) -> bool {
+    /// Notes that a call has ended.
+    pub(super) fn end(&mut self, since: Since) {
         self.calls.remove(&since);
-        self.waiting > 0
     }
 
-    /// Returns whether a call has to wait before it begins. Looks come first, or something would always be under way.
-    pub(super) fn must_wait(&self, looks: bool) -> bool {
-        let in_the_way = |call: &Begun| (looks || call.looks) && call.begun.elapsed() < PATIENCE;
-        (!looks && self.looks_waiting > 0) || self.calls.values().any(in_the_way)
+    /// Returns whether a call has to wait before it begins. Exclusive calls come first, or there would always be another
+    /// call under way.
+    pub(super) fn must_wait(&self, mode: Mode) -> bool {
+        let keeps_apart = |call: &Call| mode == Mode::Exclusive || call.mode == Mode::Exclusive;
+        let is_in_the_way = |call: &Call| keeps_apart(call) && call.begun.elapsed() < PATIENCE;
+        (mode == Mode::Shared && self.exclusive_waiting > 0) || self.calls.values().any(is_in_the_way)
     }
 
     /// Notes that a call begins to wait.
-    pub(super) fn wait(&mut self, looks: bool) {
+    pub(super) fn begin_wait(&mut self, mode: Mode) {
         self.waiting += 1;
-        self.looks_waiting += usize::from(looks);
+        self.exclusive_waiting += usize::from(mode == Mode::Exclusive);
     }
 
-    /// Notes that a call has waited.
-    pub(super) fn waited(&mut self, looks: bool) {
+    /// Notes that a call waits no longer.
+    pub(super) fn end_wait(&mut self, mode: Mode) {
         self.waiting -= 1;
-        self.looks_waiting -= usize::from(looks);
+        self.exclusive_waiting -= usize::from(mode == Mode::Exclusive);
+    }
+
+    /// Returns whether calls wait for others to end.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting > 0
     }
 
     /// Returns the sequence number of the next news when the oldest call began.
@@ -81,27 +97,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_in_which_those_look_who_waited_goes_alone() {
+    fn a_call_with_pops_that_have_waited_runs_alone() {
         let mut under_way = UnderWay::default();
-        let call = under_way.begin(0, false);
-        assert!(!under_way.must_wait(false), "others go beside each other");
-        assert!(under_way.must_wait(true));
-        under_way.wait(true);
-        assert!(under_way.must_wait(false), "the look comes first");
-        assert!(under_way.end(call), "it is told");
-        assert!(!under_way.must_wait(true));
-        under_way.waited(true);
-        let look = under_way.begin(0, true);
-        assert!(under_way.must_wait(false) && under_way.must_wait(true));
-        assert!(!under_way.end(look), "nobody waits");
-        assert!(!under_way.must_wait(false) && !under_way.must_wait(true));
+        let shared = under_way.begin(0, Mode::Shared);
+        assert!(!under_way.must_wait(Mode::Shared), "shared calls run beside each other");
+        assert!(under_way.must_wait(Mode::Exclusive));
+        under_way.begin_wait(Mode::Exclusive);
+        assert!(under_way.must_wait(Mode::Shared), "the exclusive call comes first");
+        under_way.end(shared);
+        assert!(under_way.has_waiting() && !under_way.must_wait(Mode::Exclusive));
+        under_way.end_wait(Mode::Exclusive);
+        let exclusive = under_way.begin(0, Mode::Exclusive);
+        assert!(under_way.must_wait(Mode::Shared) && under_way.must_wait(Mode::Exclusive));
+        under_way.end(exclusive);
+        assert!(!under_way.has_waiting());
+        assert!(!under_way.must_wait(Mode::Shared) && !under_way.must_wait(Mode::Exclusive));
     }
 
     #[test]
-    fn a_call_that_takes_long_keeps_nobody_waiting() {
+    fn a_call_that_takes_long_keeps_no_other_waiting() {
         let mut under_way = UnderWay::default();
-        let long = Begun { begun: Instant::now() - PATIENCE, looks: true };
+        let long = Call { begun: Instant::now() - PATIENCE, mode: Mode::Exclusive };
         under_way.calls.insert(Since { news: 0, number: 0 }, long);
-        assert!(!under_way.must_wait(false) && !under_way.must_wait(true));
+        assert!(!under_way.must_wait(Mode::Shared) && !under_way.must_wait(Mode::Exclusive));
     }
 }

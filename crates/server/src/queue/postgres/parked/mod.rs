@@ -24,7 +24,7 @@ use posthaste_wire::operation::Operation;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::looks::{Looks, news_for, same};
-use super::under_way::{Since, UnderWay};
+use super::under_way::{Mode, Since, UnderWay};
 use crate::path::bundle::{Address, Bundle};
 use crate::path::waiters::{Ticket, Waiters, Waiting};
 use crate::queue::rules::{Interest, Millis, News, QueueId};
@@ -120,19 +120,18 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// Notes that a call begins; `looks`: it contains pops that have waited.
-    pub(super) fn begin(&mut self, looks: bool) -> Since {
-        self.under_way.begin(self.newest(), looks)
+    /// Notes that a call begins.
+    pub(super) fn begin(&mut self, mode: Mode) -> Since {
+        self.under_way.begin(self.newest(), mode)
     }
 
-    /// Notes that a call has ended and its pops are parked; returns whether another call waits for that.
-    pub(super) fn end(&mut self, since: Since) -> bool {
-        let is_awaited = self.under_way.end(since);
+    /// Notes that a call has ended and its pops are parked.
+    pub(super) fn end(&mut self, since: Since) {
+        self.under_way.end(since);
         // No call needs news older than the beginning of the oldest one.
         let oldest = self.under_way.oldest().unwrap_or(self.newest());
         self.recent.drain(..(oldest - self.first_recent) as usize);
         self.first_recent = oldest;
-        is_awaited
     }
 
     fn newest(&self) -> u64 {

@@ -42,7 +42,7 @@ fn returning(client: u64, seat: Seat) -> Due {
 
 /// Parks pops that found nothing in one call.
 fn park(parked: &mut Parked, clients: impl Iterator<Item = u64>) {
-    let since = parked.begin(false);
+    let since = parked.begin(Mode::Shared);
     for client in clients {
         assert!(parked.park(fresh(bundle(client, "q")), interest(), 1000, since).is_none());
     }
@@ -75,7 +75,7 @@ fn names(due: &[(u64, Seat)]) -> Vec<u64> {
 
 /// Parks a woken pop again that found nothing.
 fn park_again(parked: &mut Parked, (client, seat): (u64, Seat)) {
-    let since = parked.begin(false);
+    let since = parked.begin(Mode::Shared);
     assert!(parked.park(returning(client, seat), interest(), 0, since).is_none());
     parked.end(since);
 }
@@ -147,7 +147,7 @@ fn nobody_stays_away_for_ever() {
             3 => parked.done(seat),
             _ => {
                 assert!(parked.leave(address(client)).is_none(), "it is away");
-                let since = parked.begin(false);
+                let since = parked.begin(Mode::Shared);
                 assert!(parked.park(returning(client, seat), interest(), 0, since).is_some());
                 parked.end(since);
             }
@@ -168,7 +168,7 @@ fn news_does_not_die_with_whom_it_called() {
 #[test]
 fn what_was_told_while_a_pop_found_nothing_calls_it_though_nobody_waited() {
     let mut parked = Parked::default();
-    let (mine, of_the_pop) = (parked.begin(false), parked.begin(false));
+    let (mine, of_the_pop) = (parked.begin(Mode::Shared), parked.begin(Mode::Shared));
     assert!(parked.is_curious(1), "another call is under way");
     parked.tell(NEWS);
     parked.end(mine);
@@ -182,9 +182,9 @@ fn what_was_told_while_a_pop_found_nothing_calls_it_though_nobody_waited() {
 #[test]
 fn news_is_kept_no_longer_than_the_oldest_call() {
     let mut parked = Parked::default();
-    let mut before = parked.begin(false);
+    let mut before = parked.begin(Mode::Shared);
     for _ in 0..1000 {
-        let next = parked.begin(false);
+        let next = parked.begin(Mode::Shared);
         parked.tell(NEWS);
         parked.end(before);
         before = next;
@@ -198,7 +198,7 @@ fn news_is_kept_no_longer_than_the_oldest_call() {
 fn names_of_queues_that_nobody_waits_for_are_not_kept_for_ever() {
     let mut parked = Parked::default();
     for number in 0..20_000 {
-        let since = parked.begin(false);
+        let since = parked.begin(Mode::Shared);
         let bundle = bundle(number, &format!("queue {number}"));
         assert!(parked.park(fresh(bundle), interest(), 1, since).is_none());
         parked.end(since);
@@ -230,14 +230,14 @@ fn the_first_of_those_who_wait_for_the_same_looks_for_all() {
 
 /// Parks a pop with this reader, whose client has the same number.
 fn park_reader(parked: &mut Parked, reader: u32) {
-    let since = parked.begin(false);
+    let since = parked.begin(Mode::Shared);
     let waits = Interest { reader, ..interest() };
     assert!(parked.park(fresh(bundle(reader.into(), "q")), waits, 1000, since).is_none());
     parked.end(since);
 }
 
 fn park_all_again(parked: &mut Parked, due: Vec<(u64, Seat)>) {
-    let since = parked.begin(false);
+    let since = parked.begin(Mode::Shared);
     for (client, seat) in due {
         assert!(parked.park(returning(client, seat), seat.interest, 0, since).is_none());
     }
