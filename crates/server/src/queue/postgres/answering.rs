@@ -102,7 +102,7 @@ impl Postgres {
                 over.answer_empty();
                 match over.is_done() {
                     true => finished.push(over),
-                    false => parked.go_on(over),
+                    false => parked.schedule(over),
                 }
             }
         }
@@ -110,7 +110,7 @@ impl Postgres {
         if let Some(keeper) = &self.keeper {
             keeper.publish(&news);
         }
-        if parked.is_curious(1) {
+        if parked.needs_news(1) {
             news.into_iter().for_each(|news| parked.tell(news));
         }
         answers.done.into_iter().for_each(|seat| parked.done(seat));

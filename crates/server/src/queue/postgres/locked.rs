@@ -198,7 +198,7 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
         }
         drop(line);
         if !over.is_empty() || !free.0.is_empty() {
-            go_on(over, &free, &kept, shared);
+            hand_back(over, &free, &kept, shared);
         }
         if is_last {
             return events.since(begun, EVENT_SOURCE, "a queue's row kept locked");
@@ -208,7 +208,7 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
 
 /// Hands bundles back to the workers: late ones with a refusal, those of free queues to be tried again, and the rest
 /// with an empty answer. Wakes all parked pops if a queue is free.
-fn go_on(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
+fn hand_back(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
     let mut parked = shared.parked();
     for mut waiting in over {
         if waiting.is_late() {
@@ -216,7 +216,7 @@ fn go_on(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
         } else if !free.has(&waiting.queue) {
             waiting.bundle.answer_empty();
         }
-        parked.go_on(waiting.bundle);
+        parked.schedule(waiting.bundle);
     }
     if !free.0.is_empty() {
         parked.wake_all();

@@ -127,7 +127,7 @@ fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
             }
             _ => empty_for(&mut bundle, shared, &mut link),
         }
-        shared.parked().go_on(bundle);
+        shared.parked().schedule(bundle);
         shared.nudge();
     }
 }

@@ -150,7 +150,7 @@ impl Parked {
     ) -> Option<Box<Bundle>> {
         let missed = match seat {
             Some(seat) => self.come_back(seat),
-            None => self.told_since(since, interest),
+            None => self.news_since(since, interest),
         };
         if self.waiters.has_left(bundle.address) || seat.is_some_and(|seat| seat.is_expired()) {
             self.wake_for(missed);
@@ -167,11 +167,11 @@ impl Parked {
         None
     }
 
-    /// Returns the news since then that concerns a pop which was not parked yet.
-    fn told_since(&self, since: Since, interest: Interest) -> WakeUps {
-        let seen = usize::try_from(since.news.saturating_sub(self.first_recent)).unwrap_or(usize::MAX);
-        let told = self.recent.iter().skip(seen).filter(|news| interest.matches(**news));
-        told.map(|news| (*news, 1)).collect()
+    /// Returns the news since a call began that concerns a pop which was not parked yet.
+    fn news_since(&self, since: Since, interest: Interest) -> WakeUps {
+        let older = usize::try_from(since.news.saturating_sub(self.first_recent)).unwrap_or(usize::MAX);
+        let missed = self.recent.iter().skip(older).filter(|news| interest.matches(**news));
+        missed.map(|news| (*news, 1)).collect()
     }
 
     /// Remembers which queue id belongs to the queue name in a parked pop.
@@ -223,15 +223,16 @@ impl Parked {
         self.away.remove(&seat.ticket).map(|away| away.left).unwrap_or_default()
     }
 
-    /// Has a bundle executed, without a seat: its next request has not waited for a message.
-    pub(super) fn go_on(&mut self, bundle: Box<Bundle>) {
+    /// Has a worker execute a bundle without a seat: its next request has not waited for a message.
+    pub(super) fn schedule(&mut self, bundle: Box<Bundle>) {
         self.woken.push(Due { seat: None, bundle });
     }
 
-    /// Returns whether news matters here: to a waiting pop, or to another call under way, which may yet park one.
-    pub(super) fn is_curious(&self, calls_of_mine: usize) -> bool {
-        let somebody_waits = !self.waiters.is_empty() || !self.woken.is_empty() || !self.away.is_empty();
-        somebody_waits || self.under_way.len() > calls_of_mine
+    /// Returns whether news matters here: to a waiting pop, or to a call under way beside `own_calls`, which may yet park
+    /// one.
+    pub(super) fn needs_news(&self, own_calls: usize) -> bool {
+        let pops_wait = !self.waiters.is_empty() || !self.woken.is_empty() || !self.away.is_empty();
+        pops_wait || self.under_way.len() > own_calls
     }
 
     /// Passes on that a message became available or a queue is gone: wakes the pops that this concerns.
@@ -296,12 +297,12 @@ impl Parked {
                 along.push(seated(ticket, waiting, Reason::Other));
             }
         }
-        self.go_away(&along);
+        self.mark_away(&along);
         along
     }
 
     /// Marks the pops among these as away: they are going to be executed.
-    fn go_away(&mut self, due: &[Due]) {
+    fn mark_away(&mut self, due: &[Due]) {
         for seat in due.iter().filter_map(|due| due.seat) {
             self.away.insert(seat.ticket, Away { interest: seat.interest, left: WakeUps::new() });
         }
@@ -340,7 +341,7 @@ impl Parked {
     /// that no later pop overtakes them.
     pub(super) fn take_woken(&mut self, most: usize) -> Vec<Due> {
         let woken = std::mem::take(&mut self.woken);
-        self.go_away(&woken);
+        self.mark_away(&woken);
         self.in_turn.extend(woken);
         self.in_turn.drain(..most.min(self.in_turn.len())).collect()
     }

@@ -35,7 +35,7 @@ fn fresh(bundle: Box<Bundle>) -> Due {
     Due { seat: None, bundle }
 }
 
-/// The pop of a client, executed, with the seat that it had.
+/// The pop of a client that was executed, with the seat that it had.
 fn returning(client: u64, seat: Seat) -> Due {
     Due { seat: Some(seat), bundle: bundle(client, "q") }
 }
@@ -55,7 +55,7 @@ fn woken(parked: &mut Parked) -> Vec<(u64, Seat)> {
 }
 
 #[test]
-fn a_piece_of_news_calls_one_and_more_with_each_that_got_something() {
+fn news_wakes_one_pop_and_twice_as_many_each_time_they_get_something() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=20);
     parked.tell(NEWS);
@@ -66,10 +66,10 @@ fn a_piece_of_news_calls_one_and_more_with_each_that_got_something() {
         due = woken(&mut parked);
         waves.push(due.len());
     }
-    assert_eq!(waves, [1, 2, 4, 8, 5, 0], "twice as many each time, then who is left");
+    assert_eq!(waves, [1, 2, 4, 8, 5, 0], "twice as many each time, then those that are left");
 }
 
-fn names(due: &[(u64, Seat)]) -> Vec<u64> {
+fn clients(due: &[(u64, Seat)]) -> Vec<u64> {
     due.iter().map(|(client, _)| *client).collect()
 }
 
@@ -81,25 +81,25 @@ fn park_again(parked: &mut Parked, (client, seat): (u64, Seat)) {
 }
 
 #[test]
-fn nobody_is_called_in_the_stead_of_one_who_came_before_and_is_away() {
+fn news_for_a_pop_that_is_away_wakes_no_later_one_in_its_place() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=3);
     parked.tell(NEWS);
     let first = woken(&mut parked);
-    assert_eq!(names(&first), [1]);
+    assert_eq!(clients(&first), [1]);
     let send = || std::iter::once((&b"q"[..], 9, None));
-    assert!(parked.wake_for_sends(send()).is_empty(), "the first one may take it");
+    assert!(parked.wake_for_sends(send()).is_empty(), "the first pop may take it");
     parked.tell(NEWS);
     assert!(!parked.has_woken());
     park_again(&mut parked, first[0]);
     let again = woken(&mut parked);
-    assert_eq!(names(&again), [1], "it was left to it");
+    assert_eq!(clients(&again), [1], "the news was left with it");
     parked.done(again[0].1);
-    assert_eq!(names(&woken(&mut parked)), [2, 3], "who got something calls the next");
+    assert_eq!(clients(&woken(&mut parked)), [2, 3], "a pop that got something wakes the next ones");
 }
 
 #[test]
-fn messages_of_one_batch_take_along_as_many_who_wait() {
+fn sends_of_a_batch_take_along_one_waiting_pop_for_each_message() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=3);
     let send = (&b"q"[..], 9, None);
@@ -108,35 +108,35 @@ fn messages_of_one_batch_take_along_as_many_who_wait() {
     assert_eq!(clients, [1, 2]);
     assert!(parked.wake_for_sends([send].into_iter()).is_empty());
     along.into_iter().for_each(|Due { seat, .. }| parked.done(seat.expect("it waited")));
-    assert!(!parked.has_woken(), "who was taken along has what came along");
+    assert!(!parked.has_woken(), "a pop that was taken along need not wake others");
     assert_eq!(parked.wake_for_sends([send].into_iter()).len(), 1);
 }
 
 #[test]
-fn the_end_of_a_queue_ends_all_waits_for_it() {
+fn when_a_queue_is_gone_all_pops_that_wait_for_it_are_woken() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=4);
     parked.tell(NEWS);
     let away = woken(&mut parked);
-    parked.done(away[0].1); // calls 2 and 3
+    parked.done(away[0].1); // wakes 2 and 3
     parked.tell(News::QueueGone(7));
-    assert_eq!(names(&woken(&mut parked)), [2, 3, 4]);
+    assert_eq!(clients(&woken(&mut parked)), [2, 3, 4]);
 }
 
 #[test]
-fn who_is_away_when_its_queue_goes_looks_once_more_when_it_is_back() {
+fn a_pop_that_is_away_when_its_queue_goes_is_woken_when_it_is_back() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=1);
     parked.tell(NEWS);
     let away = woken(&mut parked)[0];
-    assert!(parked.is_curious(0), "who is due has not looked yet");
+    assert!(parked.needs_news(0), "a woken pop may yet be parked again");
     parked.tell(News::QueueGone(7));
     park_again(&mut parked, away);
-    assert_eq!(names(&woken(&mut parked)), [1]);
+    assert_eq!(clients(&woken(&mut parked)), [1]);
 }
 
 #[test]
-fn nobody_stays_away_for_ever() {
+fn no_pop_stays_away_for_ever() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=4);
     parked.wake_all();
@@ -157,7 +157,7 @@ fn nobody_stays_away_for_ever() {
 }
 
 #[test]
-fn news_does_not_die_with_whom_it_called() {
+fn news_that_woke_a_pop_whose_client_leaves_wakes_the_next_one() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=2);
     parked.tell(NEWS);
@@ -166,17 +166,19 @@ fn news_does_not_die_with_whom_it_called() {
 }
 
 #[test]
-fn what_was_told_while_a_pop_found_nothing_calls_it_though_nobody_waited() {
+fn news_during_the_call_in_which_a_pop_found_nothing_wakes_it_once_it_is_parked() {
     let mut parked = Parked::default();
     let (mine, of_the_pop) = (parked.begin(Mode::Shared), parked.begin(Mode::Shared));
-    assert!(parked.is_curious(1), "another call is under way");
+    assert!(parked.needs_news(1), "another call is under way");
     parked.tell(NEWS);
     parked.end(mine);
     assert!(parked.park(fresh(bundle(1, "q")), interest(), 1000, of_the_pop).is_none());
     parked.end(of_the_pop);
-    let [Due { seat: Some(seat), .. }] = parked.take_woken(usize::MAX)[..] else { panic!("nobody is due") };
+    let [Due { seat: Some(seat), .. }] = parked.take_woken(usize::MAX)[..] else {
+        panic!("no pop was woken")
+    };
     parked.done(seat);
-    assert!(!parked.is_curious(0));
+    assert!(!parked.needs_news(0));
 }
 
 #[test]
@@ -195,7 +197,7 @@ fn news_is_kept_no_longer_than_the_oldest_call() {
 }
 
 #[test]
-fn names_of_queues_that_nobody_waits_for_are_not_kept_for_ever() {
+fn names_of_queues_that_no_pop_waits_for_are_not_kept_for_ever() {
     let mut parked = Parked::default();
     for number in 0..20_000 {
         let since = parked.begin(Mode::Shared);
@@ -207,20 +209,20 @@ fn names_of_queues_that_nobody_waits_for_are_not_kept_for_ever() {
     assert!(parked.awaited.len() <= AWAITED_SPARE + 1, "{} names", parked.awaited.len());
 }
 
-/// Of the pops that wait for the same only the first looks, and the next ones for as long as something is found.
+/// Of the pops that wait for the same only the first looks; the next ones follow for as long as something is found.
 #[test]
-fn the_first_of_those_who_wait_for_the_same_looks_for_all() {
+fn the_first_of_the_pops_that_wait_for_the_same_looks_for_all() {
     let mut parked = Parked::default();
     park(&mut parked, 1..=20);
     parked.wake_to_look(usize::MAX);
     let mut due = woken(&mut parked);
-    assert_eq!(names(&due), [1]);
+    assert_eq!(clients(&due), [1]);
     park_again(&mut parked, due[0]);
     parked.wake_to_look(usize::MAX);
     due = woken(&mut parked);
     let mut found = Vec::new();
     while !due.is_empty() {
-        found.extend(names(&due));
+        found.extend(clients(&due));
         due.into_iter().for_each(|(_, seat)| parked.done(seat));
         due = woken(&mut parked);
     }
@@ -245,24 +247,24 @@ fn park_all_again(parked: &mut Parked, due: Vec<(u64, Seat)>) {
 }
 
 #[test]
-fn a_look_is_of_a_few_and_the_next_one_goes_on_behind_them() {
+fn few_pops_look_at_once_and_the_next_look_continues_behind_them() {
     let mut parked = Parked::default();
     (1..=5).for_each(|reader| park_reader(&mut parked, reader));
     let mut looked = Vec::new();
     for _ in 0..4 {
         parked.wake_to_look(2);
         let due = woken(&mut parked);
-        looked.push(names(&due));
+        looked.push(clients(&due));
         park_all_again(&mut parked, due);
     }
     // Client 1 waits longest and may take what any of the others looks for, so it looks with them.
     assert_eq!(looked, [vec![1, 2], vec![1, 3, 4], vec![1, 5], vec![1, 2]]);
     parked.wake_all_to_look();
-    assert_eq!(names(&woken(&mut parked)), [1, 2, 3, 4, 5]);
+    assert_eq!(clients(&woken(&mut parked)), [1, 2, 3, 4, 5]);
 }
 
 #[test]
-fn those_who_are_more_than_a_call_takes_wait_for_their_turn_and_are_away() {
+fn woken_pops_beyond_what_a_call_takes_wait_for_their_turn_and_are_away() {
     let mut parked = Parked::default();
     (1..=3).for_each(|reader| park_reader(&mut parked, reader));
     parked.wake_all();
