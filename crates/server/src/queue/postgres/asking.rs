@@ -61,7 +61,7 @@ impl Postgres {
     ) -> Result<T, Failure> {
         for _ in 0..ERAS_MAX {
             let era = self.shared.era.or_begin(link)?;
-            match self.enter_all_again(link, &era).and_then(|()| act(link, &era)) {
+            match self.log_in_all_again(link, &era).and_then(|()| act(link, &era)) {
                 Err(Failure::Elsewhere) => self.shared.end_era(&era),
                 done => return done,
             }
@@ -71,25 +71,24 @@ impl Postgres {
 
     fn call_in(&self, era: &Arc<Era>, link: &mut Link, due: &[Due]) -> Result<Asked, Failure> {
         let server = Source { server: era.server, made: self.shared.reach.connections_made() };
-        self.meet_again(link, era, due)?;
-        let answered = match self.call_unbatched(link, due, era) {
-            Some(answered) => answered,
+        self.log_in_again(link, era, due)?;
+        let asked = match self.call_unbatched(link, due, era)? {
+            Some(asked) => asked,
             None => {
                 self.shared.floors().belong_to(server);
-                match self.call_alone(link, due, era, server) {
-                    Some(answered) => answered,
-                    None => self.call_together(link, due, era, server),
+                match self.call_alone(link, due, era, server)? {
+                    Some(asked) => asked,
+                    None => self.call_together(link, due, era, server)?,
                 }
             }
         };
-        let (replies, positions) = answered?;
-        self.learn(link, era, &replies)?;
-        Ok(Asked { replies, positions, era: Arc::clone(era) })
+        self.learn(link, era, &asked.replies)?;
+        Ok(asked)
     }
 
-    /// Registers every known account on this server, even without a request of theirs: SEND TO * must reach them. Known
+    /// Logs every known account in at this server, even without a request of theirs: SEND TO * must reach them. Known
     /// are those that logged in at an earlier server or stand in the accounts file.
-    fn enter_all_again(&self, link: &mut Link, era: &Era) -> Result<(), Failure> {
+    fn log_in_all_again(&self, link: &mut Link, era: &Era) -> Result<(), Failure> {
         if era.has_all() {
             return Ok(());
         }
@@ -104,56 +103,57 @@ impl Postgres {
     }
 
     /// Logs in, at this server, those of the bundles' accounts that so far have only logged in at an earlier one.
-    fn meet_again(&self, link: &mut Link, era: &Era, due: &[Due]) -> Result<(), Failure> {
+    fn log_in_again(&self, link: &mut Link, era: &Era, due: &[Due]) -> Result<(), Failure> {
         for Due { bundle, .. } in due {
             if era.accounts().of_session(bundle.account).is_some() {
                 continue;
             }
             let Some(name) = self.sessions().name(bundle.account) else { continue };
-            self.meet_at(link, era, &name, true)?;
+            self.log_in_at(link, era, &name)?;
         }
         Ok(())
     }
 
-    /// Makes sure that an account exists on a server. Returns its session number if it `logs_in`, and the number it has
-    /// at that server if a request only names it.
-    pub(super) fn meet_at(
-        &self,
-        link: &mut Link,
-        era: &Era,
-        name: &[u8],
-        logs_in: bool,
-    ) -> Result<AccountId, Failure> {
+    /// Logs an account in at a server, which creates it if its name is new there; returns its session number.
+    pub(super) fn log_in_at(&self, link: &mut Link, era: &Era, name: &[u8]) -> Result<AccountId, Failure> {
+        let id = self.meet(link, era, name, true)?;
+        let session = self.sessions().log_in(id, name);
+        era.accounts_mut().log_in(session, id, name);
+        Ok(session)
+    }
+
+    /// Makes sure that an account which a request names exists at a server, and remembers its number there.
+    pub(super) fn meet_at(&self, link: &mut Link, era: &Era, name: &[u8]) -> Result<(), Failure> {
+        let id = self.meet(link, era, name, false)?;
+        era.accounts_mut().learn(id, name);
+        Ok(())
+    }
+
+    /// Returns the number that an account has at a server, as the SQL function `meet_as` does.
+    fn meet(&self, link: &mut Link, era: &Era, name: &[u8], logs_in: bool) -> Result<AccountId, Failure> {
         let text = String::from_utf8_lossy(name);
         let patience_ms = self.names.patience_ms(&text);
         let meet = "SELECT posthaste.meet_as($1, $2, $3)";
         let arguments: &[Argument<'_>] =
             &[(&text, Type::TEXT), (&logs_in, Type::BOOL), (&patience_ms, Type::INT4)];
         let rows = link.ask_of(era.server, meet, arguments)?;
-        let id = rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned();
-        if !logs_in {
-            era.accounts_mut().learn(id, name);
-            return Ok(id);
-        }
-        let session = self.sessions().log_in(id, name);
-        era.accounts_mut().log_in(session, id, name);
-        Ok(session)
+        Ok(rows.first().map_or(0, |row| row.get::<_, i32>(0)).cast_unsigned())
     }
 
     fn call_together(
         &self,
         link: &mut Link,
         due: &[Due],
-        era: &Era,
+        era: &Arc<Era>,
         server: Source,
-    ) -> Result<(Replies, Vec<Position>), Failure> {
+    ) -> Result<Asked, Failure> {
         let bundles: Vec<&Bundle> = due.iter().map(|one| &*one.bundle).collect();
         let waiting: Vec<Seat> = due.iter().map_while(|one| one.seat).collect();
         let call = self.knowing(era, |known| Call::new(&bundles, &waiting, known, self.shared.now_ms()));
         let rows = link.ask_of(era.server, &self.apply, &call.columns.arguments())?;
         let replies = Replies::new(rows, &call.columns.sends.op, &call.columns.reads.op);
         self.raise_floors(&call, &replies, server);
-        Ok((replies, call.positions))
+        Ok(Asked { replies, positions: call.positions, era: Arc::clone(era) })
     }
 
     /// Makes the call for a batch of one plain request; None: it is no such batch.
@@ -161,33 +161,29 @@ impl Postgres {
         &self,
         link: &mut Link,
         due: &[Due],
-        era: &Era,
+        era: &Arc<Era>,
         server: Source,
-    ) -> Option<Result<(Replies, Vec<Position>), Failure>> {
-        let (ask, awaited, position) = only_request(due, era).filter(|_| self.unbatched.is_none())?;
-        let alone = self.knowing(era, |known| Alone::of(ask, awaited, known))?;
-        let answered = alone.ask(link, era.server, self.shared.now_ms()).map(|rows| {
-            let replies = Replies::new(rows, &[0], &[]);
-            if let Some(mut floors) = self.shared.floors_of(server) {
-                floors.meet(replies.newest);
-            }
-            (replies, vec![position])
-        });
-        Some(answered)
+    ) -> Result<Option<Asked>, Failure> {
+        let Some(only) = only_request(due, era).filter(|_| self.unbatched.is_none()) else { return Ok(None) };
+        let alone = self.knowing(era, |known| Alone::of(only.ask, only.awaited, known));
+        let Some(alone) = alone else { return Ok(None) };
+        let rows = alone.ask(link, era.server, self.shared.now_ms())?;
+        let replies = Replies::new(rows, &[0], &[]);
+        if let Some(mut floors) = self.shared.floors_of(server) {
+            floors.meet(replies.newest);
+        }
+        Ok(Some(Asked { replies, positions: vec![only.position], era: Arc::clone(era) }))
     }
 
     /// Makes the call where batching is off, for a request that has a statement of its own; None: it has none.
-    fn call_unbatched(
-        &self,
-        link: &mut Link,
-        due: &[Due],
-        era: &Era,
-    ) -> Option<Result<(Replies, Vec<Position>), Failure>> {
-        let popping = self.unbatched?;
-        let (ask, awaited, position) = only_request(due, era)?;
-        let request = Unbatched::of(ask, awaited, &era.accounts())?;
-        let answered = request.ask(link, era.server, popping, self.shared.now_ms());
-        Some(answered.map(|rows| (Replies::new(rows, &[], &[]), vec![position])))
+    fn call_unbatched(&self, link: &mut Link, due: &[Due], era: &Arc<Era>) -> Result<Option<Asked>, Failure> {
+        let Some(popping) = self.unbatched else { return Ok(None) };
+        let Some(only) = only_request(due, era) else { return Ok(None) };
+        let request = Unbatched::of(only.ask, only.awaited, &era.accounts());
+        let Some(request) = request else { return Ok(None) };
+        let rows = request.ask(link, era.server, popping, self.shared.now_ms())?;
+        let replies = Replies::new(rows, &[], &[]);
+        Ok(Some(Asked { replies, positions: vec![only.position], era: Arc::clone(era) }))
     }
 
     /// Runs `act` with the accounts and floors that this middleware knows.
@@ -239,17 +235,25 @@ fn names(link: &mut Link, era: &Era, ids: &[i32]) -> Result<Vec<Row>, Failure> {
     }
 }
 
-/// Returns the request of a batch that has no other, the id of the queue that it has waited for, and its position.
-fn only_request<'a>(due: &'a [Due], era: &Era) -> Option<(Ask<'a>, Option<i64>, Position)> {
+/// The request of a batch that has no other.
+struct OnlyRequest<'a> {
+    ask: Ask<'a>,
+    /// Id of the queue that it has waited for.
+    awaited: Option<i64>,
+    position: Position,
+}
+
+fn only_request<'a>(due: &'a [Due], era: &Era) -> Option<OnlyRequest<'a>> {
     let [Due { seat, bundle }] = due else { return None };
     let [request] = &bundle.requests[bundle.open()] else { return None };
     let account = era.accounts().number(bundle);
     let ask = Ask { account, operation: &request.operation, bytes: &bundle.bytes };
     let awaited = seat.as_ref().and_then(Seat::queue);
-    Some((ask, awaited, Position { bundle: 0, request: bundle.answered, step: Step::Other }))
+    let position = Position { bundle: 0, request: bundle.answered, step: Step::Other };
+    Some(OnlyRequest { ask, awaited, position })
 }
 
-/// Whether the same call may well succeed at once.
+/// Returns whether the same call may well succeed at once.
 fn is_transient(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
 }

@@ -19,6 +19,12 @@ pub(super) struct Attempt {
     until: Option<Instant>,
 }
 
+/// The attempts for the parts of a batch that has failed as a whole.
+pub(super) struct Parts {
+    pub(super) first: Attempt,
+    pub(super) rest: Attempt,
+}
+
 impl Attempt {
     /// Returns the first attempt of a batch.
     pub(super) fn first(since: Since) -> Self {
@@ -31,12 +37,12 @@ impl Attempt {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Returns the attempts for the parts of a batch that has failed like this: for the first one, and for the rest.
-    pub(super) fn in_parts(self, failure: &Failure) -> (Self, Self) {
+    /// Returns the attempts for the parts of a batch that has failed like this.
+    pub(super) fn in_parts(self, failure: &Failure) -> Parts {
         let now = Instant::now();
         let until = self.until.or_else(|| waited(failure).then(|| now + ANSWER_WITHIN));
         let half = until.map(|until| now + until.saturating_duration_since(now) / 2);
-        (Self { until: half, ..self }, Self { until, ..self })
+        Parts { first: Self { until: half, ..self }, rest: Self { until, ..self } }
     }
 }
 
@@ -51,7 +57,7 @@ fn waited(failure: &Failure) -> bool {
     }
 }
 
-/// Whether the database may have failed because it was asked for too much at once.
+/// Returns whether the database may have failed because it was asked for too much at once.
 pub(super) fn was_too_much(failure: &Failure) -> bool {
     match failure {
         Failure::Stopped(_) => true,
@@ -71,15 +77,15 @@ mod tests {
     fn the_parts_of_what_took_too_long_have_one_time_together() {
         let first = Attempt::first(UnderWay::default().begin(0, Mode::Shared));
         assert_eq!(first.within(), Some(ANSWER_WITHIN));
-        let (mut part, rest) = first.in_parts(&Failure::told_to_stop());
+        let Parts { first: mut part, rest } = first.in_parts(&Failure::told_to_stop());
         assert!(rest.within().is_some_and(|left| left <= ANSWER_WITHIN));
         for halves in 1..5 {
             assert!(part.within().is_some_and(|left| left <= ANSWER_WITHIN / (1 << halves)));
-            let (half, all) = part.in_parts(&Failure::told_to_stop());
+            let Parts { first: half, rest: all } = part.in_parts(&Failure::told_to_stop());
             assert_eq!(all.until, part.until, "no more than it had");
             part = half;
         }
-        assert_eq!(first.in_parts(&Failure::Elsewhere).0.within(), Some(ANSWER_WITHIN));
+        assert_eq!(first.in_parts(&Failure::Elsewhere).first.within(), Some(ANSWER_WITHIN));
         assert!(Attempt { until: Some(Instant::now()), ..first }.within().is_none());
     }
 }

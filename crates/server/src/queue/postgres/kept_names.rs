@@ -95,10 +95,9 @@ impl Postgres {
     ) {
         let names: Vec<Box<str>> = kept_names(failure).lines().map(Into::into).collect();
         names.iter().for_each(|name| self.names.note(name));
-        let (_, rest) = attempt.in_parts(failure);
         let others = self.refuse_requests_naming(due, &names, batch);
         if !others.is_empty() {
-            self.attempt(others, rest, batch);
+            self.attempt(others, attempt.in_parts(failure).rest, batch);
         }
     }
 
@@ -110,9 +109,9 @@ impl Postgres {
             return due;
         }
         let (kept, free): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| {
-            let met = self.links.with(|link| {
-                self.remembering(link, |link, era| self.meet_at(link, era, name.as_bytes(), false))
-            });
+            let met = self
+                .links
+                .with(|link| self.remembering(link, |link, era| self.meet_at(link, era, name.as_bytes())));
             met.is_err_and(|failure| is_cause(&failure))
         });
         self.names.are_free(&free);

@@ -49,8 +49,7 @@ impl Postgres {
         self.leases.apart_until_ms.store(self.shared.time.millis() + APART_MS, Ordering::Relaxed);
         self.give_up(refused, failure, batch);
         if !due.is_empty() {
-            let (_, others) = attempt.in_parts(failure);
-            self.attempt(due, others, batch);
+            self.attempt(due, attempt.in_parts(failure).rest, batch);
         }
     }
 

@@ -10,7 +10,7 @@ use posthaste_wire::operation::{Operation, Recipient};
 use tokio_postgres::types::Type;
 
 use super::address::PostgresAddress;
-use super::attempt::{Attempt, was_too_much};
+use super::attempt::{Attempt, Parts, was_too_much};
 use super::columns::ARGUMENTS;
 use super::era::CurrentEra;
 use super::fitting::{CALL_BUNDLES_MAX, fitting};
@@ -147,13 +147,13 @@ impl Postgres {
     }
 
     /// Answers LOGINs at the front of bundles, one account at a time: the batch then finds the accounts known.
-    fn log_in(&self, bundles: &mut Vec<Due>, finished: &mut Vec<Box<Bundle>>) {
+    fn answer_logins(&self, bundles: &mut Vec<Due>, finished: &mut Vec<Box<Bundle>>) {
         let is_login = |bundle: &Bundle| matches!(bundle.next_operation(), Some(Operation::Login { .. }));
         for Due { mut bundle, .. } in bundles.extract_if(.., |Due { bundle, .. }| is_login(bundle)) {
             while is_login(&bundle) {
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
                 let Operation::Login { account } = ask.operation else { break };
-                let outcome = match self.account_by(account.of(ask.bytes)) {
+                let outcome = match self.log_in_account(account.of(ask.bytes)) {
                     Ok(id) => answer.integer(id.into()),
                     Err(failure) => {
                         let refusal = self.refusal_of_login(&failure);
@@ -166,9 +166,9 @@ impl Postgres {
         }
     }
 
-    /// Makes sure that an account exists; returns its session number.
-    fn account_by(&self, name: &[u8]) -> Result<u32, Failure> {
-        self.links.with(|link| self.remembering(link, |link, era| self.meet_at(link, era, name, true)))
+    /// Logs an account in, which creates it if its name is new; returns its session number.
+    fn log_in_account(&self, name: &[u8]) -> Result<u32, Failure> {
+        self.links.with(|link| self.remembering(link, |link, era| self.log_in_at(link, era, name)))
     }
 
     /// Locks and returns the session numbers.
@@ -179,7 +179,7 @@ impl Postgres {
     /// Executes bundles: each is then finished, parked or left for another turn. Pops woken by this batch run in the
     /// next turn, so that no answer of this one waits for them.
     fn execute(&self, mut due: Vec<Due>, batch: &mut Batch) {
-        self.log_in(&mut due, &mut batch.finished);
+        self.answer_logins(&mut due, &mut batch.finished);
         due = self.set_aside_locked_queues(due, batch);
         due = self.set_aside_leases(due, batch);
         due = self.refuse_kept_names(due, batch);
@@ -283,7 +283,7 @@ impl Postgres {
     /// Tries half of the bundles and then the others, or half of a single bundle's requests; the rest has another turn.
     fn attempt_in_parts(&self, mut due: Vec<Due>, failure: &Failure, attempt: Attempt, batch: &mut Batch) {
         tracing::warn!(requests = names(&due), "a batch is tried in parts: {failure}");
-        let (first, rest) = attempt.in_parts(failure);
+        let Parts { first, rest } = attempt.in_parts(failure);
         if let [Due { bundle, .. }] = &mut due[..] {
             bundle.held_back = Some(bundle.answered + bundle.open().len() / 2);
             return self.attempt(due, rest, batch);
@@ -345,7 +345,7 @@ fn names(due: &[Due]) -> String {
     text
 }
 
-/// Whether an error may be the fault of one request, so that the others are worth another attempt.
+/// Returns whether an error may be the fault of one request, so that the others are worth another attempt.
 fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
     let class = error.code().map_or("", |code| &code.code()[..2]);
     !matches!(class, "25" | "53" | "57" | "58")
@@ -458,7 +458,7 @@ impl Store for Postgres {
     /// Returns the account's session number, trying again each second while the database fails.
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         loop {
-            match self.account_by(name) {
+            match self.log_in_account(name) {
                 Ok(id) => return Ok(id),
                 Err(failure) => {
                     tracing::warn!("{failure}; an account cannot be made, trying again");
