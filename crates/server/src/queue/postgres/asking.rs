@@ -132,7 +132,7 @@ impl Postgres {
     /// Returns the number that an account has at a server, as the SQL function `meet_as` does.
     fn meet(&self, link: &mut Link, era: &Era, name: &[u8], logs_in: bool) -> Result<AccountId, Failure> {
         let text = String::from_utf8_lossy(name);
-        let patience_ms = self.names.patience_ms(&text);
+        let patience_ms = self.locked_accounts.patience_ms(&text);
         let meet = "SELECT posthaste.meet_as($1, $2, $3)";
         let arguments: &[Argument<'_>] =
             &[(&text, Type::TEXT), (&logs_in, Type::BOOL), (&patience_ms, Type::INT4)];

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 
-use super::kept_names;
 use super::link::{ANSWER_WITHIN, Failure};
+use super::locked_accounts;
 use super::under_way::Since;
 
 /// A batch that is tried, whole or in parts.
@@ -51,7 +51,7 @@ fn waited(failure: &Failure) -> bool {
     match failure {
         Failure::Stopped(_) => true,
         Failure::Refused(error) => {
-            error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) || kept_names::is_cause(failure)
+            error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) || locked_accounts::is_cause(failure)
         }
         Failure::Unreachable(_) | Failure::Elsewhere | Failure::Broken(_) => false,
     }

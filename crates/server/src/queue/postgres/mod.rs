@@ -47,9 +47,9 @@ mod names;
 // Requests that wait, and threads beside the workers.
 mod departed;
 mod keeper;
-mod kept_names;
-mod leases;
-mod locked;
+mod locked_accounts;
+mod locked_leases;
+mod locked_queues;
 mod parked;
 mod shared;
 mod sweeper;

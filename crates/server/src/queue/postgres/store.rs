@@ -15,11 +15,11 @@ use super::columns::ARGUMENTS;
 use super::era::CurrentEra;
 use super::fitting::{CALL_BUNDLES_MAX, fitting};
 use super::keeper::{self, Keeper};
-use super::kept_names::{self, KeptNames};
-use super::leases::{self, KeptLeases};
 use super::link::{Failure, Link};
 use super::links::Links;
-use super::locked::{self, LockedQueues};
+use super::locked_accounts::{self, LockedAccounts};
+use super::locked_leases::{self, LockedLeases};
+use super::locked_queues::{self, LockedQueues};
 use super::names::Sessions;
 use super::parked::{self, Due};
 use super::reach::Reach;
@@ -44,12 +44,11 @@ pub struct Postgres {
     pub(super) clock: Clock,
     pub(super) keeper: Option<Keeper>,
     pub(super) sweeper: Sweeper,
-    /// Queues whose rows another transaction keeps locked.
-    pub(super) locked: LockedQueues,
-    /// Whether another transaction keeps rows of leases locked.
-    pub(super) leases: KeptLeases,
-    /// Accounts that another transaction keeps.
-    pub(super) names: KeptNames,
+    /// Queues whose rows other transactions lock, and the requests that wait for these.
+    pub(super) locked_queues: LockedQueues,
+    pub(super) locked_leases: LockedLeases,
+    pub(super) locked_accounts: LockedAccounts,
+    /// The statement that executes a batch.
     pub(super) apply: String,
     /// How pops are done where every request is executed on its own; None: requests are batched.
     pub(super) unbatched: Option<Popping>,
@@ -126,9 +125,9 @@ impl Postgres {
             clock,
             keeper: None,
             sweeper: Sweeper::default(),
-            locked: LockedQueues::default(),
-            leases: KeptLeases::default(),
-            names: KeptNames::default(),
+            locked_queues: LockedQueues::default(),
+            locked_leases: LockedLeases::default(),
+            locked_accounts: LockedAccounts::default(),
             unbatched: None,
             apply: format!("SELECT * FROM posthaste.apply({})", places.join(", ")),
         })
@@ -182,7 +181,7 @@ impl Postgres {
         self.answer_logins(&mut due, &mut batch.finished);
         due = self.set_aside_locked_queues(due, batch);
         due = self.set_aside_leases(due, batch);
-        due = self.refuse_kept_names(due, batch);
+        due = self.refuse_locked_accounts(due, batch);
         // Pops that waited go before new requests.
         due.sort_by_key(parked::arrival);
         while !due.is_empty() {
@@ -253,14 +252,14 @@ impl Postgres {
             Err(failure) if sweeper::is_cause(&due, &failure) => {
                 self.retry_without_large_queue(due, sweeper::large_queue(&failure), attempt, batch);
             }
-            Err(failure) if locked::is_cause(&due, &failure) => {
-                self.retry_without_locked_queues(due, locked::locked_queues(&failure), attempt, batch);
+            Err(failure) if locked_queues::is_cause(&due, &failure) => {
+                self.retry_without_locked_queues(due, locked_queues::locked_queues(&failure), attempt, batch);
             }
-            Err(failure) if leases::may_be_cause(&due, &failure) => {
+            Err(failure) if locked_leases::may_be_cause(&due, &failure) => {
                 self.retry_without_locked_leases(due, &failure, attempt, batch);
             }
-            Err(failure) if kept_names::is_cause(&failure) => {
-                self.retry_without_kept_names(due, &failure, attempt, batch);
+            Err(failure) if locked_accounts::is_cause(&failure) => {
+                self.retry_without_locked_accounts(due, &failure, attempt, batch);
             }
             Err(failure) => self.attempt_in_parts_or_give_up(due, &failure, attempt, batch),
         }
@@ -436,7 +435,7 @@ impl Store for Postgres {
     }
 
     fn leave(&self, address: Address) -> Option<Box<Bundle>> {
-        if let Some(mut bundle) = self.locked.leave(address) {
+        if let Some(mut bundle) = self.locked_queues.leave(address) {
             bundle.answer_empty();
             return Some(bundle);
         }

@@ -22,13 +22,13 @@ use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 
 /// SQLSTATE with which `refuse_kept` fails.
-const KEPT: &str = "PHNAM";
+const LOCKED: &str = "PHNAM";
 
-/// How long an account is waited for, in milliseconds, and one that was found kept within `REMEMBERED`.
+/// How long an account is waited for, in milliseconds, and one that was found locked within `REMEMBERED`.
 const WAIT_MS: i32 = 1000;
 const WAIT_AGAIN_MS: i32 = 10;
 
-/// For how long it is remembered that an account was kept.
+/// For how long it is remembered that an account was locked.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
 const FAULT: Fault = Fault::new(
@@ -37,15 +37,15 @@ const FAULT: Fault = Fault::new(
      names it",
 );
 
-/// Accounts that were found kept, and when that was.
+/// Accounts that were found locked, and when that was.
 #[derive(Default)]
-pub(super) struct KeptNames {
+pub(super) struct LockedAccounts {
     found: Mutex<FxHashMap<Box<str>, Instant>>,
     /// Whether there are any: nearly always there are none, and then the mutex is not taken.
     any: AtomicBool,
 }
 
-impl KeptNames {
+impl LockedAccounts {
     fn found(&self) -> MutexGuard<'_, FxHashMap<Box<str>, Instant>> {
         lock(&self.found)
     }
@@ -59,13 +59,13 @@ impl KeptNames {
         self.any.store(true, Ordering::Release);
     }
 
-    fn are_free(&self, names: &[Box<str>]) {
+    fn forget(&self, names: &[Box<str>]) {
         let mut found = self.found();
         found.retain(|name, _| !names.contains(name));
         self.any.store(!found.is_empty(), Ordering::Release);
     }
 
-    /// Returns the accounts found kept within `REMEMBERED`, and forgets older ones.
+    /// Returns the accounts found locked within `REMEMBERED`, and forgets older ones.
     fn recent(&self) -> Vec<Box<str>> {
         if !self.any.load(Ordering::Acquire) {
             return Vec::new();
@@ -78,49 +78,49 @@ impl KeptNames {
 
     /// Returns for how many milliseconds an account is waited for.
     pub(super) fn patience_ms(&self, name: &str) -> i32 {
-        let was_kept = self.recent().iter().any(|kept| **kept == *name);
-        if was_kept { WAIT_AGAIN_MS } else { WAIT_MS }
+        let was_locked = self.recent().iter().any(|locked| **locked == *name);
+        if was_locked { WAIT_AGAIN_MS } else { WAIT_MS }
     }
 }
 
 impl Postgres {
-    /// Handles a call that did nothing because other transactions keep accounts: requests that name one are refused,
-    /// and the others are tried again.
-    pub(super) fn retry_without_kept_names(
+    /// Handles a call that did nothing because other transactions lock accounts: requests that name one are refused, and
+    /// the others are tried again.
+    pub(super) fn retry_without_locked_accounts(
         &self,
         due: Vec<Due>,
         failure: &Failure,
         attempt: Attempt,
         batch: &mut Batch,
     ) {
-        let names: Vec<Box<str>> = kept_names(failure).lines().map(Into::into).collect();
-        names.iter().for_each(|name| self.names.note(name));
+        let names: Vec<Box<str>> = locked_accounts(failure).lines().map(Into::into).collect();
+        names.iter().for_each(|name| self.locked_accounts.note(name));
         let others = self.refuse_requests_naming(due, &names, batch);
         if !others.is_empty() {
             self.attempt(others, attempt.in_parts(failure).rest, batch);
         }
     }
 
-    /// Asks on its own for each account found kept lately and named here; refuses requests naming one that still is.
-    pub(super) fn refuse_kept_names(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
-        let mut names = self.names.recent();
+    /// Asks on its own for each account found locked lately and named here; refuses requests naming one that still is.
+    pub(super) fn refuse_locked_accounts(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
+        let mut names = self.locked_accounts.recent();
         names.retain(|name| due.iter().any(|Due { bundle, .. }| self.place_of(bundle, name).is_some()));
         if names.is_empty() {
             return due;
         }
-        let (kept, free): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| {
+        let (locked, free): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| {
             let met = self
                 .links
                 .with(|link| self.remembering(link, |link, era| self.meet_at(link, era, name.as_bytes())));
             met.is_err_and(|failure| is_cause(&failure))
         });
-        self.names.are_free(&free);
-        self.refuse_requests_naming(due, &kept, batch)
+        self.locked_accounts.forget(&free);
+        self.refuse_requests_naming(due, &locked, batch)
     }
 
-    /// Returns the refusal of a LOGIN whose account is kept; None: it failed for another reason.
+    /// Returns the refusal of a LOGIN whose account is locked; None: it failed for another reason.
     pub(super) fn refusal_of_login(&self, failure: &Failure) -> Option<Fault> {
-        kept_names(failure).lines().for_each(|name| self.names.note(name));
+        locked_accounts(failure).lines().for_each(|name| self.locked_accounts.note(name));
         is_cause(failure).then_some(FAULT)
     }
 
@@ -163,12 +163,12 @@ impl Postgres {
     }
 }
 
-/// Returns the kept accounts that the database's refusal names, one a line; empty: it failed for another reason.
-fn kept_names(failure: &Failure) -> &str {
-    failure.detail(KEPT)
+/// Returns the locked accounts that the database's refusal names, one a line; empty: it failed for another reason.
+fn locked_accounts(failure: &Failure) -> &str {
+    failure.detail(LOCKED)
 }
 
-/// Returns whether a call was refused because another transaction keeps an account.
+/// Returns whether a call was refused because another transaction locks an account.
 pub(super) fn is_cause(failure: &Failure) -> bool {
-    !kept_names(failure).is_empty()
+    !locked_accounts(failure).is_empty()
 }

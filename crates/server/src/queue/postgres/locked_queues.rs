@@ -99,7 +99,7 @@ impl Postgres {
         batch: &mut Batch,
     ) {
         for queue in queues.lines() {
-            if let Err(error) = self.locked.note(&self.shared, queue) {
+            if let Err(error) = self.locked_queues.note(&self.shared, queue) {
                 let why = format!(
                     "another transaction holds a lock on queue '{queue}', and no thread could be started to wait for it: {error}"
                 );
@@ -115,10 +115,10 @@ impl Postgres {
     /// Sets aside the bundles whose next request needs a locked queue, and holds back such requests further behind.
     /// Returns the bundles that can be executed.
     pub(super) fn set_aside_locked_queues(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
-        if !self.locked.any.load(Ordering::Acquire) {
+        if !self.locked_queues.any.load(Ordering::Acquire) {
             return due;
         }
-        let mut line = lock(&self.locked.line);
+        let mut line = lock(&self.locked_queues.line);
         let mut others = Vec::new();
         for Due { seat, mut bundle } in due {
             let first = line.queues.iter().filter_map(|queue| Some((place_of(&bundle, queue)?, queue))).min();

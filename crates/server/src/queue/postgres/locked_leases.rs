@@ -24,7 +24,7 @@ const APART_MS: u64 = 10_000;
 
 /// Whether leases were found locked lately.
 #[derive(Default)]
-pub(super) struct KeptLeases {
+pub(super) struct LockedLeases {
     /// Until then requests that name leases go in calls of their own; 0: none was found locked yet.
     apart_until_ms: AtomicU64,
 }
@@ -39,14 +39,14 @@ impl Postgres {
         attempt: Attempt,
         batch: &mut Batch,
     ) {
-        let kept = self.kept_of(&due).unwrap_or_default();
+        let locked = self.locked_of(&due).unwrap_or_default();
         let refused: Vec<Due> = due
-            .extract_if(.., |Due { bundle, .. }| leases_of(bundle).any(|lease| kept.contains(&lease)))
+            .extract_if(.., |Due { bundle, .. }| leases_of(bundle).any(|lease| locked.contains(&lease)))
             .collect();
         if refused.is_empty() {
             return self.attempt_in_parts_or_give_up(due, failure, attempt, batch);
         }
-        self.leases.apart_until_ms.store(self.shared.time.millis() + APART_MS, Ordering::Relaxed);
+        self.locked_leases.apart_until_ms.store(self.shared.time.millis() + APART_MS, Ordering::Relaxed);
         self.give_up(refused, failure, batch);
         if !due.is_empty() {
             self.attempt(due, attempt.in_parts(failure).rest, batch);
@@ -54,19 +54,19 @@ impl Postgres {
     }
 
     /// Asks the database which of the leases named in these bundles are locked.
-    fn kept_of(&self, due: &[Due]) -> Result<FxHashSet<i64>, Failure> {
+    fn locked_of(&self, due: &[Due]) -> Result<FxHashSet<i64>, Failure> {
         let named: Vec<i64> = due.iter().flat_map(|Due { bundle, .. }| leases_of(bundle)).collect();
         let now = self.shared.now_ms();
         let rows = self.links.with(|link| {
-            let kept = "SELECT posthaste.kept_leases($1, $2)";
-            link.ask(kept, &[(&now, Type::INT8), (&named, Type::INT8_ARRAY)])
+            let sql = "SELECT posthaste.kept_leases($1, $2)";
+            link.ask(sql, &[(&now, Type::INT8), (&named, Type::INT8_ARRAY)])
         })?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
     /// Leaves new bundles that name a lease for another call if one was found locked lately, unless all bundles do.
     pub(super) fn set_aside_leases(&self, mut due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
-        if !self.keeps_leases_apart() || due.iter().all(|Due { bundle, .. }| names_lease(bundle)) {
+        if !self.keeps_apart() || due.iter().all(|Due { bundle, .. }| names_lease(bundle)) {
             return due;
         }
         let apart = due.extract_if(.., |Due { seat, bundle }| seat.is_none() && names_lease(bundle));
@@ -76,13 +76,13 @@ impl Postgres {
 
     /// Returns whether these bundles go without woken and expired pops, which would wait for a locked lease with them.
     pub(super) fn go_apart(&self, waiting: &[Box<Bundle>]) -> bool {
-        self.keeps_leases_apart()
+        self.keeps_apart()
             && waiting.iter().any(|bundle| names_lease(bundle))
             && waiting.iter().all(|bundle| names_lease(bundle) || only_counts(bundle))
     }
 
-    fn keeps_leases_apart(&self) -> bool {
-        let until = self.leases.apart_until_ms.load(Ordering::Relaxed);
+    fn keeps_apart(&self) -> bool {
+        let until = self.locked_leases.apart_until_ms.load(Ordering::Relaxed);
         until != 0 && self.shared.time.millis() < until
     }
 }
