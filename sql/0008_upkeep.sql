@@ -150,7 +150,7 @@ BEGIN
     BEGIN
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', other);
     EXCEPTION WHEN lock_not_available THEN
-        said := 'somebody reads ' || other;
+        said := 'readers keep a lock on ' || other;
         RETURN;
     END;
     -- A piece at a time, and no page twice, since readers wait meanwhile. The lengths are known without reading bodies.

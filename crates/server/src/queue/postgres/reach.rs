@@ -1,4 +1,4 @@
-//! Whether the database can be reached, for all connections of a store: each learns from the failures of the others.
+//! Whether the database can be reached, known to all connections of a store: each learns from the failures of the others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -31,7 +31,7 @@ struct State {
     /// How often a connection was made.
     made: u64,
     /// When the keeper began its round; None: it is between rounds.
-    asked: Option<Instant>,
+    keeper_began: Option<Instant>,
 }
 
 /// An outage: the database could not be reached when it was last tried.
@@ -53,19 +53,24 @@ impl Reach {
     /// Returns why the database cannot be reached or does not answer; None: it does.
     pub(super) fn trouble(&self) -> Option<String> {
         let state = self.state();
-        let silent = state.asked.map(|at| at.elapsed()).filter(|silent| *silent > SILENT);
+        let silent = state.keeper_began.map(|at| at.elapsed()).filter(|silent| *silent > SILENT);
         let silent = silent.map(|silent| {
             format!("PostgreSQL has not answered for {} seconds; requests wait for it", silent.as_secs())
         });
         state.down.as_ref().map(|down| down.why.clone()).or(silent)
     }
 
-    /// Notes that the keeper, which asks something all the time, begins or ends a round.
-    pub(super) fn asks(&self, asks: bool) {
-        self.state().asked = asks.then(Instant::now);
+    /// Notes that the keeper, which asks something all the time, begins a round.
+    pub(super) fn keeper_begins(&self) {
+        self.state().keeper_began = Some(Instant::now());
     }
 
-    /// How often a connection was made.
+    /// Notes that the keeper has ended its round.
+    pub(super) fn keeper_ends(&self) {
+        self.state().keeper_began = None;
+    }
+
+    /// Returns how often a connection was made.
     pub(super) fn connections_made(&self) -> u64 {
         self.state().made
     }

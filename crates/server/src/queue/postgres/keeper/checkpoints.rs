@@ -1,4 +1,4 @@
-//! The database's checkpoints, for the record: nobody who looks for the cause of a dip asks for anything sooner.
+//! The database's checkpoints as events: they are the most frequent cause of a dip in throughput.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +8,29 @@ use super::super::link::{Failure, Link};
 use super::super::shared::Shared;
 use crate::queue::EVENT_SOURCE;
 
-/// How often they are looked for, and so how late one may be told.
+/// How often checkpoints are looked for, and so how late one may be noticed.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The version from which checkpoints have a view of their own, as `server_version_num` has it.
+/// The version of PostgreSQL, as `server_version_num`, from which on checkpoints have a view of their own.
 const OWN_VIEW: i32 = 170_000;
 
-/// Milliseconds that checkpoints have taken, writing and syncing, since the statistics were reset. It grows when one ends.
+/// Asks how many milliseconds checkpoints have taken, writing and syncing, since the statistics were reset. The number
+/// grows when a checkpoint ends.
 const TAKEN: &str = "SELECT checkpoint_write_time + checkpoint_sync_time FROM pg_stat_bgwriter";
 const TAKEN_OWN_VIEW: &str = "SELECT write_time + sync_time FROM pg_stat_checkpointer";
 
-/// What was seen of them.
+/// What is known of checkpoints.
 pub(super) struct Checkpoints {
     looked: Instant,
-    /// On which connection, for the next one may lead to another server; and what they had taken.
-    seen: Option<(u64, f64)>,
+    seen: Option<Seen>,
+}
+
+/// What the last look saw.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// The connection on which it was asked: the next one may lead to another server.
+    connection: u64,
+    taken_ms: f64,
 }
 
 impl Checkpoints {
@@ -30,18 +38,18 @@ impl Checkpoints {
         Self { looked: Instant::now(), seen: None }
     }
 
-    /// Leaves an event for one that has ended since the last look, if anybody keeps events.
+    /// Records an event for a checkpoint that has ended since the last look, if events are kept.
     pub(super) fn look(&mut self, shared: &Shared, link: &mut Link) {
         let events = &shared.reach.events;
         if !events.are_kept() || self.looked.elapsed() < EVERY {
             return;
         }
         self.looked = Instant::now();
-        let before = self.seen.take().filter(|(made, _)| *made == link.made());
+        let before = self.seen.take().filter(|seen| seen.connection == link.made());
         let Ok(taken_ms) = taken_ms(link) else { return };
-        self.seen = Some((link.made(), taken_ms));
-        let Some((_, before_ms)) = before.filter(|(_, before_ms)| *before_ms < taken_ms) else { return };
-        let duration_ns = ((taken_ms - before_ms) * 1e6) as u64;
+        self.seen = Some(Seen { connection: link.made(), taken_ms });
+        let Some(before) = before.filter(|before| before.taken_ms < taken_ms) else { return };
+        let duration_ns = ((taken_ms - before.taken_ms) * 1e6) as u64;
         let start_ns = events.now().saturating_sub(duration_ns);
         events.add(Event::new(start_ns, duration_ns, EVENT_SOURCE, "checkpoint"));
     }

@@ -1,4 +1,5 @@
-//! The keeper's view of the ring: below which place nothing is left, and, while the ring is long, which lanes hold something.
+//! The keeper's view of the ring: below which place nothing is left, and which lanes hold something while the ring is
+//! long.
 
 use std::time::{Duration, Instant};
 
@@ -9,32 +10,34 @@ use super::super::link::{Argument, Link};
 use super::super::shared::Shared;
 use super::counting::Counting;
 
-/// How often it is looked at if so many messages have come since; and how long batches under way are waited for, and what is
-/// left is looked for.
+/// How often the floor is looked for, if at least `BEHIND_MIN` messages have come since it was found.
 const EVERY: Duration = Duration::from_millis(100);
-/// And how often in any case while there is something to count: messages may only leave.
-const EVERY_COUNT: Duration = Duration::from_secs(1);
 const BEHIND_MIN: i64 = 1000;
+
+/// How often it is looked for in any case while lanes hold something: their messages may be taken while none come.
+const EVERY_COUNT: Duration = Duration::from_secs(1);
+
+/// How long batches under way are waited for, and then how long the lowest place is searched for.
 const PATIENCE_MS: i32 = 20;
 
-/// When it was looked at, and what was seen.
+/// When the floor was looked for and found.
 pub(super) struct RingFloor {
     looked: Instant,
-    /// When it was seen last, and the newest place at that time.
-    seen: Instant,
+    /// When it was found last, and the newest place at that time.
+    found: Instant,
     newest: i64,
     counting: Counting,
-    /// There is more to count.
+    /// Whether there is more to count.
     is_behind: bool,
 }
 
 impl RingFloor {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { looked: now, seen: now, newest: 0, counting: Counting::default(), is_behind: false }
+        Self { looked: now, found: now, newest: 0, counting: Counting::default(), is_behind: false }
     }
 
-    /// Looks, if it is time to and much has happened since.
+    /// Looks for the floor, if it is time to and much has happened since it was found.
     pub(super) fn look(&mut self, shared: &Shared, link: &mut Link) {
         if self.looked.elapsed() < EVERY {
             return;
@@ -43,13 +46,14 @@ impl RingFloor {
         let newest = shared.floors().newest();
         let is_due = self.is_behind
             || newest >= self.newest + BEHIND_MIN
-            || self.counting.has_lanes() && self.seen.elapsed() >= EVERY_COUNT;
+            || self.counting.has_lanes() && self.found.elapsed() >= EVERY_COUNT;
         if is_due && self.raise(shared, link).is_some() {
             self.newest = newest;
-            self.seen = Instant::now();
+            self.found = Instant::now();
         }
     }
 
+    /// Raises the floor and counts; None: the database did not answer, or another server does by now.
     fn raise(&mut self, shared: &Shared, link: &mut Link) -> Option<()> {
         let server = shared.server()?;
         let patience: Argument<'_> = (&PATIENCE_MS, Type::INT4);
@@ -61,19 +65,19 @@ impl RingFloor {
         let lowest = "SELECT lowest, up_to, is_long FROM posthaste.lowest_place($1, $2, $3)";
         let rows = link.ask_of(server.server, lowest, &arguments).ok()?;
         let row = rows.first()?;
-        // Ids that were drawn and not kept may come again after a crash: what was met was kept.
+        // Ids that were drawn and not stored may come again after a crash; those that were met are stored.
         let met = shared.floors_of(server)?.newest();
         let [lowest, settled] = [0, 1].map(|column| row.get::<_, i64>(column).min(met));
         let is_long: bool = row.get(2);
         shared.floors_of(server)?.raise_ring(lowest);
         let census = if is_long {
-            self.counting.go_on(link, server, lowest, settled).unwrap_or_default()
+            self.counting.advance(link, server, lowest, settled).unwrap_or_default()
         } else {
-            self.counting.stop();
+            self.counting.reset();
             Census::default()
         };
         self.is_behind = self.counting.is_behind(settled);
-        // What it replaces may be large, and everybody waits for the floors.
+        // The census before may be large: it is freed when the floors are unlocked, since batches wait for that lock.
         let before = shared.floors_of(server)?.count(census);
         drop(before);
         Some(())

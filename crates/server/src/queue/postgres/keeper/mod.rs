@@ -1,5 +1,5 @@
-//! The keeper: one thread with a connection of its own that lets time pass in the database, hears what other
-//! middlewares and SQL clients made available, tells them what this one did, and turns the ring.
+//! The keeper: one thread with a connection of its own that lets time pass in the database, receives news from other
+//! middlewares and SQL clients, sends them the news of this one, and turns the ring.
 
 mod checkpoints;
 mod counting;
@@ -27,22 +27,23 @@ use super::link::{Link, Server};
 use super::shared::Shared;
 use crate::queue::rules::News;
 
-/// How often those who wait look for themselves, in case news was lost; and how many at once where it is heard, so that it is seldom
-/// lost: others wait as long as they look.
+/// How often waiting pops are woken to look, in case news was lost.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Pops that look at once where news arrives, so that it is seldom lost: other calls wait while they look.
 const LOOKS_MAX: usize = 256;
 
-/// How long it rests where the database cannot be reached.
+/// Pause after a round in which the database could not be reached.
 const REST: Duration = Duration::from_millis(50);
 
-/// How long a round may take to its end when the store is closed.
-const ENDS: Duration = Duration::from_secs(1);
+/// How long the last round is waited for when the store is closed.
+const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the keeper has done, for INFO.
 #[derive(Default)]
 pub(super) struct Counts {
     ticks: AtomicU64,
-    /// When it last let time pass, on the store's clock; 0: not yet.
+    /// When time last passed, on the store's clock; 0: not yet.
     ticked_ms: AtomicU64,
     ring_turns: AtomicU64,
     turn_failures: AtomicU64,
@@ -51,7 +52,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The figures at a time of the store's clock.
+    /// Returns the figures at a time of the store's clock.
     pub(super) fn figures(&self, now_ms: u64) -> [(&'static str, u64); 6] {
         let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let silent = match count(&self.ticked_ms) {
@@ -86,7 +87,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it.
+    /// Starts the thread.
     pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let outbox = Outbox::default();
         let stopping = Arc::new(AtomicBool::new(false));
@@ -94,9 +95,9 @@ impl Keeper {
         let round = Round {
             shared: Arc::clone(shared),
             link: Link::new(Arc::clone(&shared.reach), Some(notices_in))?,
-            introduced: 0,
+            listens_on: 0,
             server: None,
-            looked: Instant::now(),
+            woke_to_look: Instant::now(),
             outbox: outbox.clone(),
             listener: Listener::new(notices),
             ticks: Ticks::new(),
@@ -110,7 +111,7 @@ impl Keeper {
         Ok(Self { outbox, stopping, thread })
     }
 
-    /// Has other middlewares told.
+    /// Has news sent to other middlewares.
     pub(super) fn publish(&self, news: &[News]) {
         self.outbox.add(news);
     }
@@ -119,8 +120,8 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
-        // It may be asking a database that does not answer, and leaves nothing undone.
-        let until = Instant::now() + ENDS;
+        // The thread may wait for a database that does not answer; it leaves nothing undone.
+        let until = Instant::now() + END_WITHIN;
         while !self.thread.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -131,12 +132,12 @@ impl Drop for Keeper {
 struct Round {
     shared: Arc<Shared>,
     link: Link,
-    /// The connection on which others were met.
-    introduced: u64,
-    /// The server that is asked.
+    /// Number of the connection on which notifications were asked for.
+    listens_on: u64,
+    /// The server that answered last.
     server: Option<Server>,
     /// When waiting pops were last woken to look.
-    looked: Instant,
+    woke_to_look: Instant,
     outbox: Outbox,
     listener: Listener,
     ticks: Ticks,
@@ -149,25 +150,28 @@ struct Round {
 impl Round {
     fn run(mut self, stopping: &AtomicBool) {
         while !stopping.load(Ordering::Relaxed) {
-            self.shared.reach.asks(true);
-            self.go();
-            self.shared.reach.asks(false);
+            self.shared.reach.keeper_begins();
+            self.go_round();
+            self.shared.reach.keeper_ends();
         }
     }
 
-    /// One round: hear, tick, tell, look.
-    fn go(&mut self) {
+    /// Does what is due, each thing once.
+    fn go_round(&mut self) {
         if self.link.ready().is_err() {
             return std::thread::sleep(REST);
         }
-        if self.introduced != self.link.made() {
-            self.introduced = self.link.made();
+        if self.listens_on != self.link.made() {
+            self.listens_on = self.link.made();
             self.shared.reach.set_sessions(false);
-            self.meet_server();
+            self.check_server();
             self.listener.introduce(&mut self.link);
         }
         let (shared, link) = (&self.shared, &mut self.link);
-        self.listener.hear(shared, link, !self.ticks.is_behind());
+        if !self.ticks.is_behind() {
+            self.listener.wait(link);
+        }
+        self.listener.hear(shared);
         self.ticks.look(shared, link, &self.outbox);
         self.listener.tell(shared, link, &self.outbox);
         self.listener.watch(shared, link);
@@ -179,13 +183,13 @@ impl Round {
         self.turning.look(shared, link);
     }
 
-    /// Which server it is. Behind a pooler a connection does not show that it is another one.
-    fn meet_server(&mut self) {
+    /// Asks which server answers: behind a pooler a connection does not show that it is another one.
+    fn check_server(&mut self) {
         let server = self.link.server().ok();
         if server.is_none() || server != self.server {
             self.server = server;
             self.ticks.begin_anew();
-            // Places may come again that were used up.
+            // Places that were used up may come again there.
             self.floor = RingFloor::new();
         }
         let era = self.shared.era.get();
@@ -197,13 +201,13 @@ impl Round {
 
     /// Wakes waiting pops to look, once in a while.
     fn wake_to_look(&mut self) {
-        if self.looked.elapsed() < LOOK {
+        if self.woke_to_look.elapsed() < LOOK {
             return;
         }
-        self.looked = Instant::now();
+        self.woke_to_look = Instant::now();
         let is_own_session = self.shared.reach.keeps_sessions();
         if !is_own_session {
-            self.meet_server();
+            self.check_server();
         }
         let most = if is_own_session { LOOKS_MAX } else { usize::MAX };
         self.shared.wake(|parked| parked.wake_to_look(most));

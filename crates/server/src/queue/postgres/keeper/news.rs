@@ -1,4 +1,5 @@
-//! News between middlewares and SQL clients: what became available anywhere reaches whoever waits for it here.
+//! News between middlewares and SQL clients: a message that became available anywhere wakes the pops that wait for it
+//! here.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,28 +15,38 @@ use super::super::shared::Shared;
 use super::one_more;
 use crate::queue::rules::News;
 
-/// How long news is waited for at once, and so how late others are told.
-const HEAR: Duration = Duration::from_millis(10);
+/// How long news is waited for in each round, and so how late this middleware's news is sent.
+const WAIT: Duration = Duration::from_millis(10);
 
-/// For how long this middleware asks to be told, and how often it says so.
+/// For how long this middleware asks for notifications, and how often it renews that.
 const WATCH_MS: i64 = 15_000;
 const WATCH_AGAIN: Duration = Duration::from_secs(5);
 
-/// Pieces of news in one notification; more are told as "anything may have happened".
+/// Pieces of news in one notification; more are sent as `ANYTHING`.
 const PIECES_MAX: usize = 200;
 
-/// News as others need it: queue, sender, recipient (0: anyone).
-type Piece = (u64, u32, u32);
+/// News that anything may have happened.
+const ANYTHING: &str = "*";
 
-/// What others are yet to be told.
+/// A piece of news as it is sent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    queue: u64,
+    /// 0: the queue is gone.
+    sender: u32,
+    /// 0: anyone.
+    recipient: u32,
+}
+
+/// News that is yet to be sent to other middlewares.
 #[derive(Clone, Default)]
 pub(super) struct Outbox(Arc<Mutex<BTreeSet<Piece>>>);
 
 impl Outbox {
-    /// Adds news; of more than are told one by one the number does not matter.
+    /// Adds news; beyond what is sent piece by piece the number does not matter.
     pub(super) fn add(&self, news: &[News]) {
         let mut pieces = self.pieces();
-        for piece in news.iter().map(piece) {
+        for piece in news.iter().map(Piece::of) {
             if pieces.len() <= PIECES_MAX {
                 pieces.insert(piece);
             }
@@ -51,23 +62,26 @@ impl Outbox {
     }
 }
 
-/// This middleware among those who tell each other.
+/// This middleware as a sender and receiver of news.
 pub(super) struct Listener {
-    /// Its number.
+    /// The number by which this middleware knows its own notifications.
     me: i64,
-    /// Notifications that came.
+    /// Notifications as they arrive.
     notices: UnboundedReceiver<String>,
+    /// A notification that was waited for.
+    waited_for: Option<String>,
+    /// Whether a notification of its own has arrived on this connection.
     heard_myself: bool,
-    /// When it was last said that somebody waits here.
+    /// When the database was last told that pops wait here.
     watched: Option<Instant>,
 }
 
 impl Listener {
     pub(super) fn new(notices: UnboundedReceiver<String>) -> Self {
-        Self { me: fastrand::i64(1..), notices, heard_myself: false, watched: None }
+        Self { me: fastrand::i64(1..), notices, waited_for: None, heard_myself: false, watched: None }
     }
 
-    /// On a new connection: asks to be notified, and tries it out on itself.
+    /// Asks for notifications on a new connection, and sends one to itself to see whether they arrive.
     pub(super) fn introduce(&mut self, link: &mut Link) {
         self.heard_myself = false;
         self.watched = None;
@@ -77,22 +91,19 @@ impl Listener {
         }
     }
 
-    /// Passes on the notifications that came; `waits`: for a moment, if there is none yet.
-    pub(super) fn hear(&mut self, shared: &Shared, link: &mut Link, waits: bool) {
-        let mut heard = Vec::new();
-        if waits {
-            let notices = &mut self.notices;
-            link.listen(async {
-                heard.extend(tokio::time::timeout(HEAR, notices.recv()).await.ok().flatten());
-            });
-        }
-        while let Ok(more) = self.notices.try_recv() {
-            heard.push(more);
-        }
+    /// Waits for a notification, for `WAIT` at most.
+    pub(super) fn wait(&mut self, link: &mut Link) {
+        link.listen(async {
+            self.waited_for = tokio::time::timeout(WAIT, self.notices.recv()).await.ok().flatten();
+        });
+    }
+
+    /// Passes on the notifications that have arrived.
+    pub(super) fn hear(&mut self, shared: &Shared) {
         let mine = self.me.to_string();
-        for notice in heard {
-            let (who, news) = notice.split_once(' ').unwrap_or(("0", "*"));
-            if who == mine {
+        while let Some(notice) = self.waited_for.take().or_else(|| self.notices.try_recv().ok()) {
+            let (middleware, news) = notice.split_once(' ').unwrap_or(("0", ANYTHING));
+            if middleware == mine {
                 self.hear_myself(shared);
             } else {
                 one_more(&shared.keeper_counts.news_heard);
@@ -101,41 +112,40 @@ impl Listener {
         }
     }
 
-    /// Notifications arrive, so the session is ours alone: statements may be kept in it.
+    /// Notes that notifications arrive, so the session is ours alone: prepared statements may be kept in it.
     fn hear_myself(&mut self, shared: &Shared) {
         if !std::mem::replace(&mut self.heard_myself, true) {
             shared.reach.set_sessions(true);
         }
     }
 
-    /// Tells others what is in the outbox.
+    /// Sends others the news in the outbox.
     pub(super) fn tell(&self, shared: &Shared, link: &mut Link, outbox: &Outbox) {
         let pieces = outbox.take();
         if pieces.is_empty() {
             return;
         }
-        let words: Vec<String> =
-            pieces.iter().map(|(queue, sender, recipient)| format!("{queue},{sender},{recipient}")).collect();
-        let text = if words.len() > PIECES_MAX { "*".to_owned() } else { words.join(";") };
+        let texts: Vec<String> = pieces.iter().map(|piece| piece.text()).collect();
+        let text = if texts.len() > PIECES_MAX { ANYTHING.to_owned() } else { texts.join(";") };
         let arguments: [Argument<'_>; 2] = [(&self.me, Type::INT8), (&text, Type::TEXT)];
-        // Those who are not told look for themselves before long.
+        // If this fails, pops of other middlewares look before long.
         if link.ask_prepared("SELECT posthaste.tell_news($1, $2)", &arguments).is_ok() {
             one_more(&shared.keeper_counts.news_told);
         }
     }
 
-    /// While somebody waits here, others are asked to tell; what happened before they knew is looked for.
+    /// Asks others for news while pops wait here; has pops look for what happened before others knew.
     pub(super) fn watch(&mut self, shared: &Shared, link: &mut Link) {
-        let waits = shared.parked().len() > 0;
-        if !waits || self.watched.is_some_and(|at| at.elapsed() < WATCH_AGAIN) {
+        let pops_wait = shared.parked().len() > 0;
+        if !pops_wait || self.watched.is_some_and(|at| at.elapsed() < WATCH_AGAIN) {
             return;
         }
-        let first =
+        let others_did_not_know =
             self.watched.is_none_or(|at| at.elapsed() > Duration::from_millis(WATCH_MS.unsigned_abs()));
         let arguments: [Argument<'_>; 2] = [(&self.me, Type::INT8), (&WATCH_MS, Type::INT8)];
         if link.ask_prepared("SELECT posthaste.watch_news($1, $2)", &arguments).is_ok() {
             self.watched = Some(Instant::now());
-            if first {
+            if others_did_not_know {
                 shared.wake(Parked::wake_all_to_look);
             }
         }
@@ -148,36 +158,48 @@ fn is_own_session(link: &mut Link) -> bool {
     link.ask(OWN_SESSION, &[]).is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0)))
 }
 
-/// Wakes the pops here that wait for what is news.
+/// Wakes the pops here that news matches.
 pub(super) fn pass_on(shared: &Shared, news: &[News]) {
     shared.wake(|parked| news.iter().for_each(|news| parked.tell(*news)));
 }
 
-/// Wakes the pops that wait for news that other servers wrote; "*": anything may have happened.
+/// Wakes the pops here that the news in a notification matches.
 fn pass_on_text(shared: &Shared, text: &str) {
-    if text == "*" {
+    if text == ANYTHING {
         shared.wake(Parked::wake_all_to_look);
     } else {
-        let news: Vec<News> = text.split(';').filter_map(parse).collect();
+        let news: Vec<News> = text.split(';').filter_map(Piece::parse).map(Piece::news).collect();
         pass_on(shared, &news);
     }
 }
 
-fn piece(news: &News) -> Piece {
-    match *news {
-        News::Available { queue, sender, recipient } => (queue, sender, recipient.unwrap_or(0)),
-        News::QueueGone(queue) => (queue, 0, 0),
+impl Piece {
+    fn of(news: &News) -> Self {
+        match *news {
+            News::Available { queue, sender, recipient } => {
+                Self { queue, sender, recipient: recipient.unwrap_or(0) }
+            }
+            News::QueueGone(queue) => Self { queue, sender: 0, recipient: 0 },
+        }
     }
-}
 
-/// A piece of news as another middleware wrote it; sender 0: the queue is gone.
-fn parse(text: &str) -> Option<News> {
-    let mut numbers = text.split(',');
-    let mut next = || numbers.next()?.parse::<u64>().ok();
-    let (queue, sender, recipient) = (next()?, next()?, next()?);
-    let account = |id: u64| u32::try_from(id).ok().filter(|id| *id != 0);
-    match account(sender) {
-        None => Some(News::QueueGone(queue)),
-        Some(sender) => Some(News::Available { queue, sender, recipient: account(recipient) }),
+    fn news(self) -> News {
+        let Self { queue, sender, recipient } = self;
+        match sender {
+            0 => News::QueueGone(queue),
+            _ => News::Available { queue, sender, recipient: Some(recipient).filter(|id| *id != 0) },
+        }
+    }
+
+    fn text(self) -> String {
+        let Self { queue, sender, recipient } = self;
+        format!("{queue},{sender},{recipient}")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(',');
+        let queue = numbers.next()?.parse().ok()?;
+        let mut account = || numbers.next()?.parse().ok();
+        Some(Self { queue, sender: account()?, recipient: account()? })
     }
 }

@@ -1,12 +1,13 @@
-//! The room of queues with limits, where it is noted what came and left and no batch of sends takes it up.
+//! Has the database subtract what was noted from the room of queues with limits, also where no batch sends.
 
 use std::time::{Duration, Instant};
 
 use super::super::link::Link;
 
-/// How often it is: what is noted meanwhile is added up by each SQL client that sends.
+/// How often: until then each SQL client that sends adds up what was noted.
 const EVERY: Duration = Duration::from_secs(60);
 
+/// When rooms were settled last.
 pub(super) struct Rooms {
     settled: Instant,
 }
@@ -16,11 +17,11 @@ impl Rooms {
         Self { settled: Instant::now() }
     }
 
-    /// Has the database take up what was noted, once in a while.
+    /// Settles rooms, if it is time to.
     pub(super) fn settle(&mut self, link: &mut Link) {
         if self.settled.elapsed() >= EVERY {
             self.settled = Instant::now();
-            // What is left is settled the next time.
+            // After a failure the next time does it.
             let _ = link.ask("SELECT posthaste.settle_rooms()", &[]);
         }
     }

@@ -1,4 +1,4 @@
-//! Letting time pass in the database: messages whose lease has run out or whose delay is over come back, and those whose life is over go.
+//! Letting time pass in the database: messages whose lease or delay has ended become ready, and expired ones are removed.
 
 use std::time::{Duration, Instant};
 
@@ -8,15 +8,15 @@ use super::super::link::{ANSWER_WITHIN, Argument, Failure, Link};
 use super::super::replies::{Replies, Ticked};
 use super::super::shared::Shared;
 use super::news::{Outbox, pass_on};
-use super::past::{self, Past};
+use super::past::{self, Past, Stretch};
 
 /// How often time passes: timers may be 200 ms late.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// How far behind the last tick the next one begins, for who commits late.
+/// How far behind the last tick the next one begins, for transactions that commit late.
 const BEHIND_MS: i64 = 10_000;
 
-/// Where a tick begins that does not know what time it is at the server: after everything, so that it finds that out.
+/// Where a tick begins while the server's time is not known: after everything, so that it only tells the time.
 const NO_TIME_MS: i64 = i64::MAX;
 
 /// How far time has passed.
@@ -25,22 +25,22 @@ pub(super) struct Ticks {
     /// Where the next tick begins.
     from_ms: i64,
     past: Past,
-    /// The last tick did as much as one does: the next one follows at once, though after whatever else is due.
+    /// The last tick did as much as one may: the next one follows at once, after whatever else the keeper has to do.
     is_behind: bool,
 }
 
 impl Ticks {
-    /// Ticks begin now, and what was due before is found in the past.
+    /// Returns ticks that begin now; what was due before is found by going through the past.
     pub(super) fn new() -> Self {
         Self { ticked: Instant::now(), from_ms: NO_TIME_MS, past: Past::new(), is_behind: false }
     }
 
-    /// Whether there is more to do at once.
+    /// Returns whether there is more to do at once.
     pub(super) fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// Begins as if nothing were known: the server has another clock, perhaps, or there is too much before it for a tick.
+    /// Begins as if nothing were known: the server may have another clock, or too much is due for one tick.
     pub(super) fn begin_anew(&mut self) {
         self.from_ms = NO_TIME_MS;
         self.past = Past::new();
@@ -67,12 +67,12 @@ impl Ticks {
         }
     }
 
-    /// One stretch of it.
+    /// Goes through the next stretch of the past, if one is due.
     fn go_through_the_past(&mut self, shared: &Shared, link: &mut Link, outbox: &Outbox) {
         if self.from_ms == NO_TIME_MS {
             return;
         }
-        let Some((from_ms, to_ms)) = self.past.next(self.from_ms) else { return };
+        let Some(Stretch { from_ms, to_ms }) = self.past.next(self.from_ms) else { return };
         let begun = Instant::now();
         link.wait_for(past::WITHIN);
         let ticked = let_time_pass(shared, link, outbox, Some(to_ms), from_ms);
@@ -80,7 +80,10 @@ impl Ticks {
         match ticked {
             Ok(ticked) => {
                 let is_behind = ticked.is_some_and(Ticked::is_behind);
-                self.past.done(begun.elapsed(), is_behind);
+                match is_behind {
+                    true => self.past.done_in_part(begun.elapsed()),
+                    false => self.past.done(begun.elapsed()),
+                }
                 self.is_behind |= is_behind;
             }
             Err(Failure::Stopped(_)) => self.past.cut(),
@@ -89,7 +92,7 @@ impl Ticks {
     }
 }
 
-/// What is due from a time on to another one, or to now, comes back; and whoever waits for it is called, here and elsewhere.
+/// Has the database do what is due from one time to another (None: to now), and passes the news on, here and elsewhere.
 fn let_time_pass(
     shared: &Shared,
     link: &mut Link,
