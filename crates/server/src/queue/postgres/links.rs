@@ -3,7 +3,7 @@
 //!
 //! If the server accepts no further connection, that is no outage while others of ours work: a worker then waits for
 //! one of those. So does a worker whose connection has ended meanwhile. Only where none works does a failed connection
-//! concern all workers, and one of them finds that out for all.
+//! concern all workers; then one of them tries to connect, and the others wait for the outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,10 +31,20 @@ struct State {
     idle: Vec<Link>,
     /// How many connections are in use: each worked when it was taken.
     used: usize,
-    /// None works, and one worker tries to connect: the others wait for the outcome.
-    tries: bool,
-    /// Until then no further connection is tried.
+    /// Whether a worker tries to connect while none works.
+    is_tried: bool,
+    /// Until then no further connection is tried while others work.
     more_at: Option<Instant>,
+}
+
+/// What a worker does that finds no idle connection.
+enum Next {
+    /// Waits, at most for so long: for a connection to be returned, or for the outcome of another worker's attempt.
+    Wait(Duration),
+    /// Connects for all workers, since none of the connections works.
+    ConnectFirst,
+    /// Makes a further connection while others work.
+    ConnectSpare,
 }
 
 impl State {
@@ -43,6 +53,20 @@ impl State {
         let at = self.idle.iter().rposition(Link::is_open)?;
         self.used += 1;
         Some(self.idle.remove(at))
+    }
+
+    /// Decides what a worker does that finds no idle connection that works.
+    fn next(&self) -> Next {
+        if self.is_tried {
+            return Next::Wait(MORE_AFTER);
+        }
+        if self.used == 0 {
+            return Next::ConnectFirst;
+        }
+        match self.more_at.map(|at| at.saturating_duration_since(Instant::now())) {
+            Some(wait) if !wait.is_zero() => Next::Wait(wait),
+            _ => Next::ConnectSpare,
+        }
     }
 }
 
@@ -80,49 +104,52 @@ impl Links {
             if let Some(link) = state.take_open() {
                 return Ok(link);
             }
-            let alone = state.used == 0;
-            let wait = match state.more_at {
-                _ if state.tries => MORE_AFTER,
-                Some(at) if !alone => at.saturating_duration_since(Instant::now()),
-                _ => Duration::ZERO,
-            };
-            if !wait.is_zero() {
-                self.waited.fetch_add(1, Ordering::Relaxed);
-                state = self.returned.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
-                continue;
-            }
-            let ended = state.idle.pop();
-            state.tries = alone;
-            drop(state);
-            let (link, connected) = self.one_more(ended, alone);
-            state = self.state();
-            state.idle.extend(link);
-            if alone {
-                state.tries = false;
-                self.returned.notify_all();
-            }
-            match connected {
-                Ok(()) => {}
-                Err(failure) if alone => return Err(failure),
-                Err(failure) => {
-                    tracing::warn!("{failure}; the connections that work are shared");
-                    state.more_at = Some(Instant::now() + MORE_AFTER);
+            match state.next() {
+                Next::Wait(wait) => {
+                    self.waited.fetch_add(1, Ordering::Relaxed);
+                    state = self.returned.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Next::ConnectFirst => {
+                    state.is_tried = true;
+                    let connected;
+                    (state, connected) = self.connect(state, Link::ready);
+                    state.is_tried = false;
+                    self.returned.notify_all();
+                    connected?;
+                }
+                Next::ConnectSpare => {
+                    let connected;
+                    (state, connected) = self.connect(state, Link::connect_spare);
+                    if let Err(failure) = connected {
+                        tracing::warn!("{failure}; the connections that work are shared");
+                        state.more_at = Some(Instant::now() + MORE_AFTER);
+                    }
                 }
             }
         }
     }
 
-    /// Makes a connection that has ended again, or a new one. Its failure concerns all workers if none works (`alone`).
-    fn one_more(&self, ended: Option<Link>, alone: bool) -> (Option<Link>, Result<(), Failure>) {
-        let mut link = match ended.map_or_else(|| Link::new(Arc::clone(&self.reach), None), Ok) {
-            Ok(link) => link,
+    /// Connects a link that is idle but not connected, or else a new one; the state is unlocked meanwhile. Returns the
+    /// state, with the link among the idle ones, and whether that worked.
+    fn connect<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        connect: impl FnOnce(&mut Link) -> Result<(), Failure>,
+    ) -> (MutexGuard<'a, State>, Result<(), Failure>) {
+        let ended = state.idle.pop();
+        drop(state);
+        match ended.map_or_else(|| Link::new(Arc::clone(&self.reach), None), Ok) {
+            Ok(mut link) => {
+                let connected = connect(&mut link);
+                let mut state = self.state();
+                state.idle.push(link);
+                (state, connected)
+            }
             Err(error) => {
                 let why = format!("another connection cannot be made: {error}");
-                return (None, Err(Failure::Unreachable(why)));
+                (self.state(), Err(Failure::Unreachable(why)))
             }
-        };
-        let connected = if alone { link.ready() } else { link.connect_spare() };
-        (Some(link), connected)
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
