@@ -89,7 +89,7 @@ impl Postgres {
     /// Logs every known account in at this server, even without a request of theirs: SEND TO * must reach them. Known
     /// are those that logged in at an earlier server or stand in the accounts file.
     fn log_in_all_again(&self, link: &mut Link, era: &Era) -> Result<(), Failure> {
-        if era.has_all() {
+        if era.has_all_accounts() {
             return Ok(());
         }
         let names: Vec<String> =
@@ -98,7 +98,7 @@ impl Postgres {
             let log_in = "SELECT posthaste.log_in_all($1)";
             link.ask_of(era.server, log_in, &[(&names, Type::TEXT_ARRAY)])?;
         }
-        era.note_all();
+        era.note_all_accounts();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::floors::Floors;
 use super::letters::{RuleKind, StepKind};
 use super::names::Accounts;
 use super::parked::Seat;
-use super::steps::{Named, Position, Step, in_order};
+use super::steps::{Named, Ordered, Position, Step, in_order};
 use crate::path::bundle::Bundle;
 use crate::queue::rules::{AccountId, Ask};
 
@@ -32,8 +32,8 @@ pub(super) struct Call<'a> {
     /// Position of each queue name among those of the call, from 1.
     name_positions: FxHashMap<&'a [u8], i32>,
     step_lanes: FxHashMap<Lane, i32>,
-    /// Whether the call changes the queue, for each name.
-    changes: Vec<bool>,
+    /// Whether the row of the queue is to be locked, for each name.
+    to_lock: Vec<bool>,
     /// Id of the queue that the request at hand has waited for.
     awaited: Option<i64>,
     /// How many SENDs are in the table when the steps so far are done.
@@ -41,6 +41,16 @@ pub(super) struct Call<'a> {
     /// Whether new floors of this step's lanes are worth asking for.
     floors_are_due: bool,
 }
+
+/// Flags of a QCREATE, as the SQL function `one` reads them.
+const FORBID_SELF: i32 = 1;
+const STRICT: i32 = 2;
+const HAS_OPTIONS: i32 = 4;
+
+/// Flags of a POP or PEEK.
+const NOT_OWN: i32 = 1;
+const BROADCAST: i32 = 2;
+const COUNTED: i32 = 4;
 
 /// What a middleware knows that helps to put a batch together.
 pub(super) struct Knowledge<'a> {
@@ -60,13 +70,13 @@ impl<'a> Call<'a> {
         let columns = Columns { now_ms, ring_floor: known.floors.ring(), ..Columns::default() };
         let mut call = Self { columns, ..Self::default() };
         let ordered = in_order(bundles, waiting.len(), known.accounts);
-        for step in ordered.chunk_by(|a, b| (a.0, a.1.step) == (b.0, b.1.step)) {
-            let kind = step[0].1.step;
+        for step in ordered.chunk_by(|a, b| (a.round, a.position.step) == (b.round, b.position.step)) {
+            let kind = step[0].position.step;
             if call.must_store(kind) {
                 call.store();
             }
             call.begin_step(kind);
-            for (_, position) in step {
+            for Ordered { position, .. } in step {
                 let bundle = bundles[position.bundle];
                 let request = &bundle.requests[position.request];
                 call.positions.push(*position);
@@ -122,7 +132,7 @@ impl<'a> Call<'a> {
         let mut positions: Vec<usize> = (0..names.len()).collect();
         positions.sort_unstable_by_key(|&position| names[position]);
         for position in positions {
-            let column = if self.changes[position] { &mut *to_lock } else { &mut *to_find };
+            let column = if self.to_lock[position] { &mut *to_lock } else { &mut *to_find };
             column.push(to_i32(position) + 1);
         }
     }
@@ -203,9 +213,9 @@ impl<'a> Call<'a> {
                 }
             }
             (Step::Pop(_) | Step::Lend(_), Operation::Pop(pop)) => {
-                self.read(ask, &pop.select, pop.lease_ms, true, known)
+                self.read(ask, &pop.select, Some(pop), known)
             }
-            (Step::Peek(_), Operation::Peek(select)) => self.read(ask, select, None, false, known),
+            (Step::Peek(_), Operation::Peek(select)) => self.read(ask, select, None, known),
             (Step::Ack, Operation::Ack { handles }) => {
                 for handle in handles.iter() {
                     self.ack(ask.account, handle);
@@ -216,7 +226,7 @@ impl<'a> Call<'a> {
                 self.ack(ask.account, Handle { id: 0, receipt: None });
             }
             (Step::Delete, Operation::DeleteQueue { queue }) => {
-                let queue = self.queue(queue.of(ask.bytes), true);
+                let queue = self.queue_to_lock(queue.of(ask.bytes));
                 self.other(ask, Other::new(RuleKind::DeleteQueue, queue));
             }
             (Step::Create, Operation::CreateQueue { name, .. }) => {
@@ -228,7 +238,7 @@ impl<'a> Call<'a> {
     }
 
     fn send(&mut self, ask: Ask<'a>, send: &Send, recipient: AccountId) {
-        let queue = self.queue(send.queue.of(ask.bytes), true);
+        let queue = self.queue_to_lock(send.queue.of(ask.bytes));
         let op = self.op();
         let sends = &mut self.columns.sends;
         sends.op.push(op);
@@ -242,17 +252,11 @@ impl<'a> Call<'a> {
         sends.body.push(send.body.of(ask.bytes));
     }
 
-    fn read(
-        &mut self,
-        ask: Ask<'a>,
-        select: &Selection,
-        lease_ms: Option<u64>,
-        takes: bool,
-        known: &Knowledge<'_>,
-    ) {
+    /// Adds a POP, or a PEEK (None).
+    fn read(&mut self, ask: Ask<'a>, select: &Selection, pop: Option<&Pop>, known: &Knowledge<'_>) {
         let want = i64::from(select.count.unwrap_or(1));
         let sender = select.sender.map(|sender| known.accounts.id(sender.of(ask.bytes)).unwrap_or(0));
-        let queue = select.queue.map_or(0, |queue| self.queue(queue.of(ask.bytes), takes));
+        let queue = select.queue.map_or(0, |queue| self.queue_to_read(queue.of(ask.bytes), pop));
         let any = self.lane(Lane { queue, sender, recipient: 0 }, want, known.floors);
         let own = self.lane(Lane { queue, sender, recipient: ask.account }, want, known.floors);
         let op = self.op();
@@ -262,7 +266,7 @@ impl<'a> Call<'a> {
         reads.reader.push(account(ask.account));
         reads.sender.push(sender.map(account));
         reads.want.push(want);
-        reads.lease.push(lease_ms.map(millis));
+        reads.lease.push(pop.and_then(|pop| pop.lease_ms).map(millis));
         reads.any.push(any);
         reads.own.push(own);
         if self.awaited.is_some() {
@@ -307,22 +311,36 @@ impl<'a> Call<'a> {
         acks.receipt.push(handle.receipt.map(u64::cast_signed));
     }
 
-    /// Returns the position of a queue's name, and adds the name if need be; `changes`: its row is to be locked.
-    fn queue(&mut self, name: &'a [u8], changes: bool) -> i32 {
-        let next = to_i32(self.changes.len()) + 1;
+    /// Returns the position of the name of a queue that need not be locked, and adds the name if need be.
+    fn queue_to_find(&mut self, name: &'a [u8]) -> i32 {
+        let next = to_i32(self.to_lock.len()) + 1;
         let position = *self.name_positions.entry(name).or_insert(next);
         if position == next {
             self.columns.names.push(text(name));
-            self.changes.push(changes);
+            self.to_lock.push(false);
         }
-        self.changes[position as usize - 1] |= changes;
         position
+    }
+
+    /// Returns the position of the name of a queue whose row is to be locked.
+    fn queue_to_lock(&mut self, name: &'a [u8]) -> i32 {
+        let position = self.queue_to_find(name);
+        self.to_lock[position as usize - 1] = true;
+        position
+    }
+
+    /// Returns the position of the name of the queue that a POP or PEEK (None) reads.
+    fn queue_to_read(&mut self, name: &'a [u8], pop: Option<&Pop>) -> i32 {
+        match pop {
+            Some(_) => self.queue_to_lock(name),
+            None => self.queue_to_find(name),
+        }
     }
 
     /// Returns the position of the name of a queue that is created if it does not exist.
     fn made(&mut self, name: &'a [u8]) -> i32 {
         self.columns.made.push(text(name));
-        self.queue(name, true)
+        self.queue_to_lock(name)
     }
 
     /// Adds an account that the call creates if need be, for a request to this queue, unless that is missing or strict
@@ -354,24 +372,26 @@ impl<'a> Call<'a> {
                         options.ttl_ms.map(millis),
                         options.dead_letter.map(|dead| i64::from(dead.after)),
                     ],
-                    flags: 4 | i32::from(options.forbid_self) | i32::from(options.strict) << 1,
+                    flags: HAS_OPTIONS
+                        | flag(FORBID_SELF, options.forbid_self)
+                        | flag(STRICT, options.strict),
                     ..Other::new(RuleKind::CreateQueue, queue)
                 }
             }
             Operation::PurgeQueue { queue } => {
-                Other::new(RuleKind::PurgeQueue, self.queue(name(*queue), true))
+                Other::new(RuleKind::PurgeQueue, self.queue_to_lock(name(*queue)))
             }
             Operation::QueueInfo { queue } => {
-                Other::new(RuleKind::QueueInfo, self.queue(name(*queue), false))
+                Other::new(RuleKind::QueueInfo, self.queue_to_find(name(*queue)))
             }
             Operation::Redrive { from, to, .. } => {
-                let queue = self.queue(name(*from), true);
-                let other = to.map_or(0, |to| self.queue(name(to), true));
+                let queue = self.queue_to_lock(name(*from));
+                let other = to.map_or(0, |to| self.queue_to_lock(name(to)));
                 Other { other, ..Other::new(RuleKind::Redrive, queue) }
             }
             Operation::Browse { queue, after, count } => Other {
                 numbers: [Some(millis(*after)), Some(i64::from(*count)), None, None],
-                ..Other::new(RuleKind::Browse, self.queue(name(*queue), false))
+                ..Other::new(RuleKind::Browse, self.queue_to_find(name(*queue)))
             },
             Operation::ListQueues { after } => Other {
                 numbers: [Some(millis(*after)), Some(LIST_PIECE as i64), None, None],
@@ -383,7 +403,7 @@ impl<'a> Call<'a> {
     }
 
     fn special_send(&mut self, ask: Ask<'a>, send: &Send) -> Other<'a> {
-        let queue = self.queue(send.queue.of(ask.bytes), true);
+        let queue = self.queue_to_lock(send.queue.of(ask.bytes));
         let who = match send.to {
             Recipient::Anyone => None,
             Recipient::Everyone => Some("*"),
@@ -405,7 +425,7 @@ impl<'a> Call<'a> {
     }
 
     fn special_read(&mut self, ask: Ask<'a>, select: &Selection, pop: Option<&Pop>) -> Other<'a> {
-        let queue = select.queue.map_or(0, |queue| self.queue(queue.of(ask.bytes), pop.is_some()));
+        let queue = select.queue.map_or(0, |queue| self.queue_to_read(queue.of(ask.bytes), pop));
         let kind = if pop.is_some() { RuleKind::Pop } else { RuleKind::Peek };
         let waits = pop.is_some_and(|pop| pop.block_ms > 0);
         let who = select.sender.map(|sender| match waits {
@@ -421,9 +441,9 @@ impl<'a> Call<'a> {
                 self.awaited,
                 None,
             ],
-            flags: i32::from(select.not_own)
-                | i32::from(select.broadcast) << 1
-                | i32::from(select.count.is_some()) << 2,
+            flags: flag(NOT_OWN, select.not_own)
+                | flag(BROADCAST, select.broadcast)
+                | flag(COUNTED, select.count.is_some()),
             ..Other::new(kind, queue)
         }
     }
@@ -470,6 +490,10 @@ pub(super) fn millis(value: u64) -> i64 {
 /// Converts a limit to PostgreSQL's signed form.
 fn saturated(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn flag(flag: i32, is_set: bool) -> i32 {
+    if is_set { flag } else { 0 }
 }
 
 fn account(id: AccountId) -> i32 {

@@ -23,7 +23,7 @@ pub(super) struct Era {
     /// Number of messages that the last SEND to everyone became.
     copies: AtomicUsize,
     /// Whether all accounts that logged in before this era are registered at its server.
-    all_are_there: AtomicBool,
+    has_all_accounts: AtomicBool,
 }
 
 impl Era {
@@ -38,13 +38,13 @@ impl Era {
     }
 
     /// Returns whether all accounts that logged in before this era are registered at its server, as far as is known.
-    pub(super) fn has_all(&self) -> bool {
-        self.all_are_there.load(Ordering::Acquire)
+    pub(super) fn has_all_accounts(&self) -> bool {
+        self.has_all_accounts.load(Ordering::Acquire)
     }
 
     /// Notes that all accounts that logged in before this era are registered.
-    pub(super) fn note_all(&self) {
-        self.all_are_there.store(true, Ordering::Release);
+    pub(super) fn note_all_accounts(&self) {
+        self.has_all_accounts.store(true, Ordering::Release);
     }
 
     /// Returns how many messages a SEND to everyone becomes, if known; before the first, more than fit any call.
@@ -58,17 +58,18 @@ impl Era {
     }
 }
 
-/// The one that it is now.
+/// The current era, if one has begun.
 #[derive(Default)]
 pub(super) struct CurrentEra(RwLock<Option<Arc<Era>>>);
 
 impl CurrentEra {
-    /// It, if it has begun.
+    /// Returns the current era, if one has begun.
     pub(super) fn get(&self) -> Option<Arc<Era>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It; one begins if there is none. A connection that was to another server when that was asked asks again.
+    /// Returns the current era, which begins now if there is none. If the connection led to another server when that was
+    /// asked last, it is asked again.
     pub(super) fn or_begin(&self, link: &mut Link) -> Result<Arc<Era>, Failure> {
         if let Some(era) = self.get() {
             if !link.is_to(era.server) {
@@ -83,13 +84,13 @@ impl CurrentEra {
                 server,
                 accounts: RwLock::default(),
                 copies: AtomicUsize::new(usize::MAX),
-                all_are_there: AtomicBool::new(false),
+                has_all_accounts: AtomicBool::new(false),
             })
         };
         Ok(Arc::clone(now.get_or_insert_with(begin)))
     }
 
-    /// It has ended: another server answered.
+    /// Ends an era if it is the current one: another server has answered.
     pub(super) fn end(&self, era: &Arc<Era>) {
         let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
         now.take_if(|now| Arc::ptr_eq(now, era));

@@ -15,10 +15,16 @@ use crate::queue::rules::AccountId;
 /// queues. If more than half remain, all are forgotten: they come back by themselves.
 const LANES_MAX: usize = 100_000;
 
-/// A lane within a queue: the sender (None: any) and the recipient (0: anyone).
-type Reads = (Option<AccountId>, AccountId);
+/// A lane within a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct LaneOfQueue {
+    /// None: any.
+    sender: Option<AccountId>,
+    /// 0: anyone.
+    recipient: AccountId,
+}
 
-/// How far a floor may lag behind: fewer dead entries than this are walked faster than a new floor is told.
+/// How far a floor may lag behind: to walk fewer dead entries than this is faster than to ask for a new floor.
 const BEHIND_MAX: i64 = 500;
 
 /// Source of floors: a server, and the number of connections made so far, which shows that it has been away.
@@ -33,7 +39,8 @@ pub(super) struct Source {
 pub(super) struct Floor {
     /// Place below which the ring holds nothing for the lane.
     pub(super) place: i64,
-    /// The highest place met when the floor was told. A lane may hold an old message; then its floor stays as it is.
+    /// The highest place met when the database told the floor. A lane may hold an old message; then its floor stays as it
+    /// is.
     told: i64,
 }
 
@@ -47,14 +54,14 @@ pub(super) struct Floors {
     ring: i64,
     /// The last census: what was left in the ring then.
     census: Census,
-    queues: FxHashMap<Box<[u8]>, FxHashMap<Reads, Floor>>,
+    queues: FxHashMap<Box<[u8]>, FxHashMap<LaneOfQueue, Floor>>,
     lanes: usize,
 }
 
 impl Floors {
     /// Returns the floor of a queue's lane.
     pub(super) fn of(&self, queue: &[u8], sender: Option<AccountId>, recipient: AccountId) -> Floor {
-        let floor = self.queues.get(queue).and_then(|lanes| lanes.get(&(sender, recipient)));
+        let floor = self.queues.get(queue).and_then(|lanes| lanes.get(&LaneOfQueue { sender, recipient }));
         let floor = floor.copied().unwrap_or_default();
         Floor { place: floor.place.max(self.ring), ..floor }
     }
@@ -115,7 +122,7 @@ impl Floors {
             None => self.queues.entry(queue.into()).or_default(),
         };
         let before = lanes.len();
-        let known = lanes.entry((sender, recipient)).or_default();
+        let known = lanes.entry(LaneOfQueue { sender, recipient }).or_default();
         *known = Floor { place: floor.min(self.newest).max(known.place), told: self.newest };
         self.lanes += lanes.len() - before;
     }

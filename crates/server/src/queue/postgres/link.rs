@@ -67,7 +67,7 @@ pub(super) enum Failure {
     Broken(String),
 }
 
-/// One line, whatever a server says: answers and log entries are one line each.
+/// Shows a failure in one line, whatever a server says: answers and log entries are one line each.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -86,7 +86,7 @@ impl Failure {
         refused.and_then(|error| error.detail()).unwrap_or_default()
     }
 
-    /// The database was told by this middleware to stop.
+    /// Returns the failure of a call that this middleware has told the database to stop.
     pub(super) fn told_to_stop() -> Self {
         let seconds = ANSWER_WITHIN.as_secs();
         Self::Stopped(format!("PostgreSQL has not answered for {seconds} seconds and was told to stop"))
@@ -122,7 +122,7 @@ pub(super) struct Link {
     runtime: Runtime,
     client: Option<Client>,
     /// The task that drives the connection.
-    conversation: Option<JoinHandle<()>>,
+    connection_task: Option<JoinHandle<()>>,
     /// Set when the server says that a commit has not waited for a standby.
     unconfirmed: Arc<AtomicBool>,
     /// How long a reply is waited for.
@@ -144,7 +144,7 @@ impl Link {
             reach,
             runtime,
             client: None,
-            conversation: None,
+            connection_task: None,
             unconfirmed: Arc::default(),
             within: ANSWER_WITHIN,
             made: 0,
@@ -186,10 +186,10 @@ impl Link {
         self.client = None;
         self.statements.clear();
         let (notices, unconfirmed) = (self.notices.clone(), Arc::clone(&self.unconfirmed));
-        let (client, conversation, life) = self.runtime.block_on(async {
+        let (client, connection_task, life) = self.runtime.block_on(async {
             let (client, connection) =
                 connect(&self.reach.address).await.map_err(|error| error.to_string())?;
-            let conversation = tokio::spawn(converse(connection, notices, unconfirmed));
+            let connection_task = tokio::spawn(drive(connection, notices, unconfirmed));
             // A server may let us in and then hang.
             let limit = limit(self.reach.address.config());
             let prepared = timeout(limit, self.prepare(&client)).await;
@@ -197,15 +197,15 @@ impl Link {
                 Err(format!("PostgreSQL has not answered within {} s of connecting", limit.as_secs()))
             });
             match prepared {
-                Ok(life) => Ok((client, conversation, life)),
+                Ok(life) => Ok((client, connection_task, life)),
                 Err(why) => {
-                    conversation.abort();
+                    connection_task.abort();
                     Err(why)
                 }
             }
         })?;
         self.client = Some(client);
-        self.conversation = Some(conversation);
+        self.connection_task = Some(connection_task);
         self.made += 1;
         self.life = life;
         self.reach.note(Ok(()));
@@ -239,9 +239,9 @@ impl Link {
     /// Ends the connection although a reply is owed. It would be kept otherwise for as long as the server is silent.
     fn hang_up(&mut self) {
         self.client = None;
-        if let Some(conversation) = self.conversation.take() {
-            conversation.abort();
-            let _ = self.runtime.block_on(conversation); // it was aborted, or had just ended
+        if let Some(connection_task) = self.connection_task.take() {
+            connection_task.abort();
+            let _ = self.runtime.block_on(connection_task); // it was aborted, or had just ended
         }
     }
 
@@ -391,7 +391,7 @@ impl Link {
 
     /// Turns an error that came in time into a failure, and drops the connection if it is of no further use.
     fn failed(&mut self, error: tokio_postgres::Error) -> Failure {
-        // Cancelled by a `statement_timeout`, which a pooler's session may have, or by somebody.
+        // Cancelled by a `statement_timeout`, which a pooler's session may have, or by an administrator.
         if error.code() == Some(&SqlState::QUERY_CANCELED) {
             return Failure::Stopped(format!("PostgreSQL has ended what was asked: {}", one_line(&error)));
         }
@@ -422,7 +422,7 @@ async fn cancel(client: &Client, address: &PostgresAddress, after: Duration) {
     }
 }
 
-/// One statement, prepared or not.
+/// Sends one statement, prepared or not.
 async fn query(
     client: &Client,
     statement: Option<&Statement>,
@@ -455,7 +455,7 @@ async fn repeatably(
 }
 
 /// Drives a connection and passes on what the server says unasked.
-async fn converse(
+async fn drive(
     mut connection: PostgresConnection,
     notices: Option<UnboundedSender<String>>,
     unconfirmed: Arc<AtomicBool>,
@@ -467,7 +467,7 @@ async fn converse(
                     let _ = notices.send(note.payload().to_owned()); // its reader may be gone
                 }
             }
-            // It comes before the end of the reply, so it is found by what reads the reply.
+            // It comes before the end of the reply, so it is set by the time the reply is complete.
             Some(Ok(AsyncMessage::Notice(notice))) if is_about_standbys(&notice) => {
                 unconfirmed.store(true, Ordering::Relaxed);
             }
@@ -517,7 +517,7 @@ fn one_line(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// A text's lines as one.
+/// Returns a text's lines as one.
 fn joined(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }

@@ -264,7 +264,7 @@ async fn suits(client: &Client) -> Result<(), MigrateError> {
 
 /// Returns the files that were applied, in order.
 async fn applied(client: &Client) -> Result<Vec<Applied>, MigrateError> {
-    // Without a name: behind a pooler the session may hold somebody else's statement of that name.
+    // Without a name: behind a pooler the session may hold another client's statement of that name.
     let there = client.query_typed("SELECT to_regclass('posthaste.migration') IS NOT NULL", &[]).await?;
     if !there.first().is_some_and(|row| row.get(0)) {
         return Ok(Vec::new());

@@ -23,12 +23,12 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// The number of a name.
+    /// Returns the number of the account of this name.
     pub(super) fn id(&self, name: &[u8]) -> Option<AccountId> {
         self.by_name.get(name).copied()
     }
 
-    /// The name of a number.
+    /// Returns the name of the account with this number.
     pub(super) fn name(&self, id: AccountId) -> Option<&[u8]> {
         self.by_id.get(&id).map(|name| &**name)
     }

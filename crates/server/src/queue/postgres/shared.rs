@@ -18,23 +18,23 @@ use super::under_way::{Mode, PATIENCE, Since};
 use crate::path::waiting_line::WaitingLine;
 use crate::time::Time;
 
-/// All of it.
+/// State that workers and the keeper share.
 pub(super) struct Shared {
     pub(super) reach: Arc<Reach>,
     pub(super) parked: Mutex<Parked>,
-    /// A call has ended for which others wait.
+    /// Notified when a call has ended for which others wait.
     pub(super) ended: Condvar,
     pub(super) era: CurrentEra,
     pub(super) floors: Mutex<Floors>,
     pub(super) keeper_counts: keeper::Counts,
     pub(super) line: OnceLock<Arc<WaitingLine>>,
     pub(super) time: Time,
-    /// Set by tests instead of the database's clock.
+    /// The time that tests set in place of the database's clock.
     pub(super) hand: Option<Arc<AtomicI64>>,
 }
 
 impl Shared {
-    /// Requests that wait.
+    /// Locks and returns the waiting pops.
     pub(super) fn parked(&self) -> MutexGuard<'_, Parked> {
         lock(&self.parked)
     }
@@ -62,32 +62,32 @@ impl Shared {
         }
     }
 
-    /// What is known of the ring.
+    /// Locks and returns the floors.
     pub(super) fn floors(&self) -> MutexGuard<'_, Floors> {
         lock(&self.floors)
     }
 
-    /// The server that is asked, if it is known which.
+    /// Returns the server that is asked, if it is known which.
     pub(super) fn server(&self) -> Option<Source> {
         let made = self.reach.connections_made();
         self.era.get().map(|era| Source { server: era.server, made })
     }
 
-    /// What was remembered of a server has ended with it.
+    /// Ends an era: another server has answered.
     pub(super) fn end_era(&self, era: &Arc<Era>) {
         self.era.end(era);
-        // What they wait for may be there already.
+        // At that server there may be messages for pops that wait.
         self.parked().wake_all();
     }
 
-    /// The floors, if this server's word still counts: what one says is not true of the next, which may have taken over
-    /// from an earlier state.
+    /// Locks and returns the floors if they are still this server's: what one server says is not true of the next, which may
+    /// have taken over from an earlier state.
     pub(super) fn floors_of(&self, server: Source) -> Option<MutexGuard<'_, Floors>> {
         let floors = self.floors();
         (self.server() == Some(server) && floors.are_of(server)).then_some(floors)
     }
 
-    /// Does something to the waiting pops, and has a worker come if any is woken then.
+    /// Does something to the waiting pops, and has a worker come if any is woken by that.
     pub(super) fn wake(&self, act: impl FnOnce(&mut Parked)) {
         let mut parked = self.parked();
         act(&mut parked);
@@ -98,8 +98,7 @@ impl Shared {
         }
     }
 
-    /// Starts a thread of this name beside the workers, which leaves when `work` is done. It has a connection of its own, which is yet
-    /// to be made.
+    /// Starts a thread of this name beside the workers, which ends when `work` is done. Its link is not connected yet.
     pub(super) fn start(
         self: &Arc<Self>,
         name: &str,
@@ -117,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// The time that tests set.
+    /// Returns the time that tests set; None: the database's clock is used.
     pub(super) fn now_ms(&self) -> Option<i64> {
         self.hand.as_ref().map(|hand| hand.load(Ordering::SeqCst))
     }

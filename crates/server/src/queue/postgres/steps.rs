@@ -74,10 +74,17 @@ pub(super) struct Position {
     pub(super) step: Step,
 }
 
-/// Returns every open request with its round, in the order in which steps take them. The first `waiting` bundles are
+/// A request in the order in which steps take them: its round, and its position.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ordered {
+    pub(super) round: usize,
+    pub(super) position: Position,
+}
+
+/// Returns every open request, in the order in which steps take them. The first `waiting` bundles are
 /// pops that waited, the longest first: each takes before the next one, and before new pops.
-pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts) -> Vec<(usize, Position)> {
-    let mut positions = Vec::new();
+pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts) -> Vec<Ordered> {
+    let mut ordered = Vec::new();
     // The round and step of the last pop that waited.
     let mut last = (0, Step::Create);
     for (number, bundle) in bundles.iter().enumerate() {
@@ -93,11 +100,11 @@ pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts)
             if number < waiting {
                 last = (round, step);
             }
-            positions.push((round, Position { bundle: number, request, step }));
+            ordered.push(Ordered { round, position: Position { bundle: number, request, step } });
         }
     }
-    positions.sort_by_key(|(round, position)| (*round, position.step)); // stable: the rest stays in its order
-    positions
+    ordered.sort_by_key(|one| (one.round, one.position.step)); // stable: the rest stays in its order
+    ordered
 }
 
 /// Returns the step that takes a request.
@@ -164,11 +171,11 @@ mod tests {
     fn order(bundles: &[Bundle], waiting: usize) -> Vec<(usize, usize)> {
         let bundles: Vec<&Bundle> = bundles.iter().collect();
         let placed = in_order(&bundles, waiting, &Accounts::default());
-        placed.into_iter().map(|(_, position)| (position.bundle, position.request)).collect()
+        placed.into_iter().map(|one| (one.position.bundle, one.position.request)).collect()
     }
 
     #[test]
-    fn who_waited_longer_takes_first_whatever_kind_of_pop_it_is() {
+    fn the_pop_that_has_waited_longer_takes_first_whatever_its_kind() {
         let (lend, plain, other) = (pop(Some(1000), false), pop(None, false), pop(None, true));
         for kinds in [[&lend, &plain, &other], [&other, &lend, &plain], [&plain, &other, &lend]] {
             let bundles = kinds.map(|kind| bundle(std::slice::from_ref(kind)));
@@ -177,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_now_sends_before_and_takes_after_those_who_waited() {
+    fn new_requests_send_before_and_pop_after_the_pops_that_have_waited() {
         let send = Operation::SendMany { queue: QUEUE, bodies: Vec::new() };
         let bundles = [bundle(&[pop(Some(1000), false)]), bundle(&[send, pop(None, false)])];
         assert_eq!(order(&bundles, 1), [(1, 0), (0, 0), (1, 1)]);
-        assert_eq!(order(&bundles, 0), [(1, 0), (1, 1), (0, 0)], "nobody waited: fewer rounds");
+        assert_eq!(order(&bundles, 0), [(1, 0), (1, 1), (0, 0)], "none has waited: fewer rounds");
     }
 }
