@@ -437,19 +437,19 @@ COMMENT ON FUNCTION first_queues(tid[]) IS 'The dead letters grouped by the queu
 
 CREATE FUNCTION redrive_letters(letters tid[], to_queue bigint) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
-    those record;
+    moves record;
     moved bigint := 0;
     news answer[];
 BEGIN
-    FOR those IN
+    FOR moves IN
         SELECT to_queue AS target, letters AS tids WHERE to_queue IS NOT NULL
         UNION ALL SELECT (SELECT q.id FROM queue q WHERE q.name = f.name FOR KEY SHARE SKIP LOCKED), f.tids
             FROM first_queues(letters) AS f WHERE to_queue IS NULL
     LOOP
-        CONTINUE WHEN those.target IS NULL;
-        news := ARRAY(SELECT s FROM start_anew(those.tids, those.target) AS s);
+        CONTINUE WHEN moves.target IS NULL;
+        news := ARRAY(SELECT s FROM start_anew(moves.tids, moves.target) AS s);
         moved := moved + cardinality(news);
-        PERFORM note_arrival(those.target, cardinality(news), (SELECT sum(n.number)::bigint FROM unnest(news) AS n));
+        PERFORM note_arrival(moves.target, cardinality(news), (SELECT sum(n.number)::bigint FROM unnest(news) AS n));
         RETURN QUERY SELECT DISTINCT (available(n.queue_id, n.sender_id, n.recipient_id)).* FROM unnest(news) AS n;
     END LOOP;
     PERFORM set_config('posthaste.room', '', true);
@@ -524,13 +524,14 @@ DECLARE
     due record;
     m message;
     seen int := 0;
-    those tid[] := '{}';
+    ready tid[] := '{}';
     -- Everything that is due before this time is done, so the next tick may begin here.
     done_ms bigint := at_ms;
-    over tid[];
+    expired tid[];
     forgotten bigint;
 BEGIN
-    -- Nearly all just become ready, which is done for all together: one by one, thousands due at once would be late.
+    -- Nearly all messages that are due just become ready. That is done for all of them together: one by one, thousands that
+    -- are due at once would be late.
     FOR due IN SELECT ctid AS tid, id, due_ms, holder_id, deliveries, expires_ms,
             (SELECT q.dead_after FROM queue q WHERE q.id = message.queue_id) AS dead_after
         FROM message WHERE ring = 2 AND due_ms BETWEEN from_ms AND at_ms ORDER BY due_ms LIMIT most FOR UPDATE SKIP LOCKED
@@ -544,17 +545,17 @@ BEGIN
             SELECT * INTO m FROM message WHERE ring = 2 AND id = due.id;
             RETURN QUERY SELECT * FROM give_back(m, due.due_ms, 0, 'lease ran out');
         ELSE
-            those := those || due.tid;
+            ready := ready || due.tid;
         END IF;
     END LOOP;
-    IF those <> '{}' THEN
-        RETURN QUERY SELECT * FROM come_back(those);
+    IF ready <> '{}' THEN
+        RETURN QUERY SELECT * FROM come_back(ready);
     END IF;
     FOR p IN 0..2 LOOP
-        over := ARRAY(SELECT ctid FROM message WHERE ring = p AND expires_ms BETWEEN from_ms AND at_ms AND due_ms IS NULL
+        expired := ARRAY(SELECT ctid FROM message WHERE ring = p AND expires_ms BETWEEN from_ms AND at_ms AND due_ms IS NULL
             ORDER BY expires_ms LIMIT most FOR UPDATE SKIP LOCKED);
-        CONTINUE WHEN over = '{}';
-        IF remove_rows(p, over) = most THEN
+        CONTINUE WHEN expired = '{}';
+        IF remove_rows(p, expired) = most THEN
             done_ms := from_ms;
         END IF;
     END LOOP;

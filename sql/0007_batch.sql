@@ -31,6 +31,10 @@ END $$;
 COMMENT ON FUNCTION with_made(bigint[], text[], int[]) IS
 'The ids of a batch''s queues after it has created some; in made_at, position 0 stands for a queue named by its id. Plan: queue_name_key.';
 
+-- What a, b, c, d and flags are, by kind:
+--   s: delay, TTL and priority; p, k: COUNT, for p also the lease and the queue that was waited for, flags 1: NOTOWN,
+--   2: BROADCAST, 4: COUNT was given; n, x: message, receipt, and the delay or lease; c: MAXMSGS, MAXBYTES, TTL and AFTER,
+--   flags 1: FORBIDSELF, 2: STRICT, 4: options are given; l, b: the id to list from, and how many at most.
 CREATE FUNCTION one(at_ms bigint, part smallint, op int, kind "char", account int, queue_name text, queue_id bigint,
     other_name text, other_id bigint, who text, key bytea, header bytea, body bytea, a bigint, b bigint, c bigint,
     d bigint, flags int) RETURNS SETOF answer LANGUAGE plpgsql AS $$
@@ -171,10 +175,15 @@ DECLARE
     part smallint;
     high bigint;
     kind "char";
+    -- The requests and lanes of a step: from and to.
     f int;
     t int;
     lf int;
     lt int;
+    -- Positions of a queue in names, a request in r_op, and a message in s_id.
+    queue_at int;
+    read_at int;
+    send_at int;
     -- For each SEND the message's id, and its queue as long as the message is still to be stored.
     s_id bigint[] := array_fill(null::bigint, ARRAY[cardinality(s_op)]);
     s_home bigint[] := s_id;
@@ -210,17 +219,17 @@ BEGIN
         RETURN;
     END IF;
     -- A queue that is deleted while its lock is waited for is not found.
-    FOREACH f IN ARRAY to_lock LOOP
-        SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE SKIP LOCKED;
-        IF found_id IS NULL AND queue_named(names[f]) IS NOT NULL THEN
-            PERFORM wait_for_queue(names[f], ARRAY(SELECT names[wanted] FROM unnest(to_lock) AS t(wanted)));
-            SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[f] FOR NO KEY UPDATE;
+    FOREACH queue_at IN ARRAY to_lock LOOP
+        SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[queue_at] FOR NO KEY UPDATE SKIP LOCKED;
+        IF found_id IS NULL AND queue_named(names[queue_at]) IS NOT NULL THEN
+            PERFORM wait_for_queue(names[queue_at], ARRAY(SELECT names[wanted] FROM unnest(to_lock) AS t(wanted)));
+            SELECT q.id, q.guarded INTO found_id, found_guarded FROM queue q WHERE q.name = names[queue_at] FOR NO KEY UPDATE;
         END IF;
-        ids[f] := found_id;
+        ids[queue_at] := found_id;
         guarded := guarded OR coalesce(found_guarded, false);
     END LOOP;
-    FOREACH f IN ARRAY to_find LOOP
-        ids[f] := queue_named(names[f]);
+    FOREACH queue_at IN ARRAY to_find LOOP
+        ids[queue_at] := queue_named(names[queue_at]);
     END LOOP;
     -- Read only now, after the waits for queues: a lease counts from when it is given.
     at_ms := coalesce(given_ms, now_ms());
@@ -321,11 +330,11 @@ BEGIN
                 dealt.empty := null;
             END IF;
             IF dealt.empty IS NOT NULL THEN
-                FOREACH f IN ARRAY dealt.empty LOOP
-                    IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
-                        RETURN NEXT refused(r_op[f], 'no_queue');
+                FOREACH read_at IN ARRAY dealt.empty LOOP
+                    IF r_queue[read_at] <> 0 AND (ids[r_queue[read_at]] IS NULL OR r_awaited[read_at] <> ids[r_queue[read_at]]) THEN
+                        RETURN NEXT refused(r_op[read_at], 'no_queue');
                     ELSE
-                        RETURN NEXT nothing(r_op[f], ids[r_queue[f]], r_sender[f]);
+                        RETURN NEXT nothing(r_op[read_at], ids[r_queue[read_at]], r_sender[read_at]);
                     END IF;
                 END LOOP;
             END IF;
@@ -334,11 +343,11 @@ BEGIN
                     dealt.places || dealt.takers::bigint[])::answer;
                 IF dealt.fresh IS NOT NULL THEN
                     FOREACH place IN ARRAY dealt.fresh LOOP
-                        f := array_position(s_id, id_at(place));
-                        RETURN NEXT ROW(null, 'm', s_id[f], s_home[f], s_sender[f], s_recipient[f], at_ms, 1, place, null, null,
-                            CASE WHEN lower(kind::text) = 'f' THEN names[s_queue[f]] END, null, null, s_headers[f], s_body[f],
-                            null)::answer;
-                        s_home[f] := null;
+                        send_at := array_position(s_id, id_at(place));
+                        RETURN NEXT ROW(null, 'm', s_id[send_at], s_home[send_at], s_sender[send_at], s_recipient[send_at], at_ms, 1,
+                            place, null, null, CASE WHEN lower(kind::text) = 'f' THEN names[s_queue[send_at]] END, null, null,
+                            s_headers[send_at], s_body[send_at], null)::answer;
+                        s_home[send_at] := null;
                         to_store := to_store - 1;
                     END LOOP;
                 END IF;

@@ -108,7 +108,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off 
 DECLARE
     from_queue bigint;
     to_queue bigint;
-    those tid[];
+    letters tid[];
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM refuse_isolation();
@@ -124,9 +124,9 @@ BEGIN
         RETURN;
     END IF;
     PERFORM begin_move();
-    SELECT l.part, l.sender, l.recipient, l.place, l.letters INTO part, sender, recipient, place, those
+    SELECT l.part, l.sender, l.recipient, l.place, l.letters INTO part, sender, recipient, place, letters
         FROM letters_after(from_queue, part, sender, recipient, place) AS l;
-    SELECT coalesce(sum(r.number) FILTER (WHERE r.kind = 'i'), 0) INTO moved FROM redrive_letters(those, to_queue) AS r;
+    SELECT coalesce(sum(r.number) FILTER (WHERE r.kind = 'i'), 0) INTO moved FROM redrive_letters(letters, to_queue) AS r;
     IF moved > 0 THEN
         PERFORM tell_news(0, '*');
     END IF;
