@@ -138,7 +138,7 @@ CREATE FUNCTION apply(
     -- that SENDs name, with their queues.
     names text[], to_lock int[], to_find int[], made text[], met_at int[], met text[],
     -- For each step the range of its requests; for a step that reads also the ranges of its lanes and of the SENDs to
-    -- them, and whether to return the floors of these lanes. Kinds of steps (letters.rs has the same):
+    -- them, and whether to return the floors of these lanes. Kinds of steps (kinds.rs has the same):
     -- c: QCREATE without options; s: SEND; w: store the messages of SENDs that have not been popped yet;
     -- p: POP by queue, b: by queue and sender, f: by sender, P, B, F: the same with a lease;
     -- k: PEEK by queue, j: by queue and sender, h: by sender;

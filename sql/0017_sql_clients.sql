@@ -119,7 +119,7 @@ CREATE FUNCTION name_of(number int) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT coalesce((SELECT name FROM account WHERE id = number),
         (SELECT name FROM newcomer WHERE transaction = pg_current_xact_id_if_assigned() AND id = number))
 $$;
-COMMENT ON FUNCTION name_of(int) IS 'The name of the account with this number. Plan: account_pkey; newcomer_by_name, the transaction''s own, who are few.';
+COMMENT ON FUNCTION name_of(int) IS 'The name of the account with this number. Plan: account_pkey; newcomer_by_name, for this transaction, which has few.';
 
 CREATE FUNCTION introduce(who text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE number int := number_of(who);

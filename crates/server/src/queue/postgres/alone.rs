@@ -10,16 +10,25 @@ use super::census::Excerpt;
 use super::floors::Floors;
 use super::link::{Argument, Failure, Link, Server};
 use super::plain::{PlainSend, Reading, reading, send_of, text};
-use crate::queue::rules::{AccountId, Ask};
+use crate::queue::rules::Ask;
 
 /// A plain request with the arguments of its SQL function.
 pub(super) enum Alone<'a> {
     Send(PlainSend<'a>),
-    Pop { reading: Reading<'a>, lease_ms: Option<i64>, floors: [i64; 2] },
-    Peek { reading: Reading<'a>, floors: [i64; 2] },
+    Pop { reading: Reading<'a>, lease_ms: Option<i64>, floors: LaneFloors },
+    Peek { reading: Reading<'a>, floors: LaneFloors },
     Readable { reader: i32, ring_floor: i64, census: Excerpt },
     Create { name: Option<&'a str> },
     Delete { queue: &'a str },
+}
+
+/// Floors of the two lanes that are read.
+#[derive(Clone, Copy)]
+pub(super) struct LaneFloors {
+    for_anyone: i64,
+    for_reader: i64,
+    /// Whether a new floor of one of them is worth asking for.
+    are_due: bool,
 }
 
 impl<'a> Alone<'a> {
@@ -29,13 +38,13 @@ impl<'a> Alone<'a> {
             Operation::Send(send) => send_of(ask, send, known.accounts).map(Self::Send),
             Operation::Pop(Pop { select, lease_ms, request_id: None, .. }) => {
                 let reading = reading(ask, select, awaited, known.accounts)?;
-                let (floors, are_due) = floors(&reading, known.floors);
+                let floors = LaneFloors::of(&reading, known.floors);
                 let lease_ms = lease_ms.map(super::call::millis);
-                (!are_due).then_some(Self::Pop { reading, lease_ms, floors })
+                (!floors.are_due).then_some(Self::Pop { reading, lease_ms, floors })
             }
             Operation::Peek(select) => {
                 let reading = reading(ask, select, None, known.accounts)?;
-                let (floors, _) = floors(&reading, known.floors);
+                let floors = LaneFloors::of(&reading, known.floors);
                 Some(Self::Peek { reading, floors })
             }
             Operation::Readable => {
@@ -75,7 +84,7 @@ impl<'a> Alone<'a> {
             Self::Pop {
                 reading: Reading { reader, queue, awaited, sender },
                 lease_ms,
-                floors: [any, own],
+                floors: LaneFloors { for_anyone, for_reader, .. },
             } => ask(
                 "SELECT * FROM posthaste.pop_alone($1, $2, $3, $4, $5, $6, $7, $8)",
                 &[
@@ -85,19 +94,22 @@ impl<'a> Alone<'a> {
                     (awaited, Type::INT8),
                     (sender, Type::INT4),
                     (lease_ms, Type::INT8),
-                    (any, Type::INT8),
-                    (own, Type::INT8),
+                    (for_anyone, Type::INT8),
+                    (for_reader, Type::INT8),
                 ],
             ),
-            Self::Peek { reading: Reading { reader, queue, sender, .. }, floors: [any, own] } => ask(
+            Self::Peek {
+                reading: Reading { reader, queue, sender, .. },
+                floors: LaneFloors { for_anyone, for_reader, .. },
+            } => ask(
                 "SELECT * FROM posthaste.peek_alone($1, $2, $3, $4, $5, $6)",
                 &[
                     now,
                     (reader, Type::INT4),
                     (queue, Type::TEXT),
                     (sender, Type::INT4),
-                    (any, Type::INT8),
-                    (own, Type::INT8),
+                    (for_anyone, Type::INT8),
+                    (for_reader, Type::INT8),
                 ],
             ),
             Self::Readable { reader, ring_floor, census } => ask(
@@ -118,13 +130,22 @@ impl<'a> Alone<'a> {
     }
 }
 
-/// Returns the floors of the two lanes that are read, for anyone and for the reader, and whether a new one is due.
-fn floors(reading: &Reading<'_>, floors: &Floors) -> ([i64; 2], bool) {
-    let sender = reading.sender.map(i32::cast_unsigned);
-    let lanes: [AccountId; 2] = [0, reading.reader.cast_unsigned()];
-    let Some(queue) = reading.queue else {
-        return (lanes.map(|recipient| floors.of_all_queues(sender, recipient)), false);
-    };
-    let lanes = lanes.map(|recipient| floors.of(queue.as_bytes(), sender, recipient));
-    (lanes.map(|floor| floor.place), lanes.into_iter().any(|floor| floors.is_due(floor)))
+impl LaneFloors {
+    fn of(reading: &Reading<'_>, floors: &Floors) -> Self {
+        let (sender, reader) = (reading.sender.map(i32::cast_unsigned), reading.reader.cast_unsigned());
+        let Some(queue) = reading.queue else {
+            return Self {
+                for_anyone: floors.of_all_queues(sender, 0),
+                for_reader: floors.of_all_queues(sender, reader),
+                are_due: false,
+            };
+        };
+        let for_anyone = floors.of(queue.as_bytes(), sender, 0);
+        let for_reader = floors.of(queue.as_bytes(), sender, reader);
+        Self {
+            for_anyone: for_anyone.place,
+            for_reader: for_reader.place,
+            are_due: floors.is_due(for_anyone) || floors.is_due(for_reader),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::columns::{Columns, Other, to_i32};
 use super::floors::Floors;
-use super::letters::{RuleKind, StepKind};
+use super::kinds::{RuleKind, StepKind};
 use super::names::Accounts;
 use super::parked::Seat;
 use super::steps::{Named, Ordered, Position, Step, in_order};

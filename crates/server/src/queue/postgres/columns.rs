@@ -5,7 +5,7 @@ use std::ops::Range;
 use tokio_postgres::types::Type;
 
 use super::census::Excerpt;
-use super::letters::{RuleKind, StepKind};
+use super::kinds::{RuleKind, StepKind};
 use super::link::Argument;
 
 /// Number of arguments.
@@ -118,12 +118,15 @@ pub(super) struct Others<'a> {
 /// One row of `Others`.
 pub(super) struct Other<'a> {
     pub(super) kind: RuleKind,
+    /// Positions of the queue and of the other queue that the request names; 0: none.
     pub(super) queue: i32,
     pub(super) other: i32,
+    /// The account that the request names.
     pub(super) who: Option<&'a str>,
     pub(super) key: Option<&'a [u8]>,
     pub(super) headers: Option<Vec<u8>>,
     pub(super) body: Option<&'a [u8]>,
+    /// Numbers and flags by kind, as the SQL function `one` explains them.
     pub(super) numbers: [Option<i64>; 4],
     pub(super) flags: i32,
 }

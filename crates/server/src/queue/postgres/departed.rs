@@ -1,5 +1,5 @@
 //! Pops whose clients have left while they waited for their turn: for a locked queue, or in the waiting line. They are
-//! given nothing, because nobody would read what they take.
+//! given nothing, because what they took would be lost.
 
 use super::parked::Due;
 use super::store::Postgres;

@@ -71,7 +71,7 @@ impl State {
 }
 
 impl Links {
-    /// Starts with this one connection, which is not in use.
+    /// Returns the connections, at first this one, which is not in use.
     pub(super) fn new(reach: Arc<Reach>, first: Link) -> Self {
         let state = State { idle: vec![first], ..State::default() };
         Self { reach, state: Mutex::new(state), returned: Condvar::new(), waited: AtomicU64::new(0) }
@@ -88,7 +88,7 @@ impl Links {
         outcome
     }
 
-    /// Figures for INFO.
+    /// Returns figures for INFO.
     pub(super) fn figures(&self) -> [(&'static str, u64); 3] {
         let state = self.state();
         [
@@ -111,15 +111,15 @@ impl Links {
                 }
                 Next::ConnectFirst => {
                     state.is_tried = true;
-                    let connected;
-                    (state, connected) = self.connect(state, Link::ready);
+                    let connected = self.connect(state, Link::ready);
+                    state = self.state();
                     state.is_tried = false;
                     self.returned.notify_all();
                     connected?;
                 }
                 Next::ConnectSpare => {
-                    let connected;
-                    (state, connected) = self.connect(state, Link::connect_spare);
+                    let connected = self.connect(state, Link::connect_spare);
+                    state = self.state();
                     if let Err(failure) = connected {
                         tracing::warn!("{failure}; the connections that work are shared");
                         state.more_at = Some(Instant::now() + MORE_AFTER);
@@ -129,27 +129,21 @@ impl Links {
         }
     }
 
-    /// Connects a link that is idle but not connected, or else a new one; the state is unlocked meanwhile. Returns the
-    /// state, with the link among the idle ones, and whether that worked.
-    fn connect<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
+    /// Connects a link that is idle but not connected, or else a new one, which is idle then. The state is unlocked
+    /// meanwhile.
+    fn connect(
+        &self,
+        mut state: MutexGuard<'_, State>,
         connect: impl FnOnce(&mut Link) -> Result<(), Failure>,
-    ) -> (MutexGuard<'a, State>, Result<(), Failure>) {
+    ) -> Result<(), Failure> {
         let ended = state.idle.pop();
         drop(state);
-        match ended.map_or_else(|| Link::new(Arc::clone(&self.reach), None), Ok) {
-            Ok(mut link) => {
-                let connected = connect(&mut link);
-                let mut state = self.state();
-                state.idle.push(link);
-                (state, connected)
-            }
-            Err(error) => {
-                let why = format!("another connection cannot be made: {error}");
-                (self.state(), Err(Failure::Unreachable(why)))
-            }
-        }
+        let link = ended.map_or_else(|| Link::new(Arc::clone(&self.reach), None), Ok);
+        let mut link = link
+            .map_err(|error| Failure::Unreachable(format!("another connection cannot be made: {error}")))?;
+        let connected = connect(&mut link);
+        self.state().idle.push(link);
+        connected
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

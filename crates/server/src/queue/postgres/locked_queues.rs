@@ -46,7 +46,7 @@ struct Line {
     queues: Vec<Box<str>>,
     waiting: Vec<Waiting>,
     /// Whether the thread runs.
-    works: bool,
+    is_running: bool,
 }
 
 struct Waiting {
@@ -167,10 +167,10 @@ impl LockedQueues {
         tracing::warn!(
             "another transaction holds a lock on the row of queue '{queue}': requests for it wait; see posthaste admin store"
         );
-        if !line.works {
+        if !line.is_running {
             let (of_thread, any) = (Arc::clone(&self.line), Arc::clone(&self.any));
             shared.start("locked-queues", move |shared, link| run(&of_thread, &any, shared, link))?;
-            line.works = true;
+            line.is_running = true;
         }
         line.queues.push(queue.into());
         self.any.store(true, Ordering::Release);
@@ -194,7 +194,7 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
         let is_last = kept.is_empty();
         if is_last {
             any.store(false, Ordering::Release);
-            line.works = false;
+            line.is_running = false;
         }
         drop(line);
         if !over.is_empty() || !free.0.is_empty() {

@@ -26,7 +26,7 @@ mod attempt;
 mod call;
 mod columns;
 mod fitting;
-mod letters;
+mod kinds;
 mod replies;
 mod rows;
 mod steps;

@@ -4,7 +4,7 @@ use posthaste_wire::operation::{Operation, Pop, Selection};
 use rustc_hash::FxHashMap;
 use tokio_postgres::Row;
 
-use super::letters::RowKind;
+use super::kinds::RowKind;
 use super::names::Accounts;
 use super::rows::{
     Sent, account, column, dealt, fault, kind, news, number_of_account, op, sent, state, text, unsigned,

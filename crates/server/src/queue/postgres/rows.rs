@@ -5,7 +5,7 @@ use posthaste_wire::operation::{Operation, Recipient};
 use posthaste_wire::span::Span;
 use tokio_postgres::Row;
 
-use super::letters::RowKind;
+use super::kinds::RowKind;
 use super::names::Accounts;
 use crate::queue::answer::{Answer, Dead, Headers, MessageView, QueueDetail, QueueView};
 use crate::queue::faults;

@@ -6,7 +6,7 @@
 use posthaste_wire::operation::{Operation, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 
-use super::letters::StepKind;
+use super::kinds::StepKind;
 use super::names::Accounts;
 use crate::path::bundle::Bundle;
 

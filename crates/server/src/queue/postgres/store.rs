@@ -175,6 +175,26 @@ impl Postgres {
         lock(&self.sessions)
     }
 
+    /// Takes out the waiting pops that are woken, and ends those whose deadline has passed.
+    fn take_pops(&self, due: &mut Vec<Due>, finished: &mut Vec<Box<Bundle>>) {
+        let mut parked = self.shared.parked();
+        let now = self.shared.time.millis();
+        let hears_news = self.shared.reach.keeps_sessions();
+        while let Some((seat, mut bundle)) = parked.take_expired(now) {
+            if !hears_news {
+                // Without notifications a message may have become available unnoticed: the pop looks once more.
+                due.push(Due { seat: Some(seat), bundle });
+                continue;
+            }
+            bundle.answer_empty();
+            match bundle.is_done() {
+                true => finished.push(bundle),
+                false => due.push(Due { seat: None, bundle }),
+            }
+        }
+        due.extend(parked.take_woken(CALL_BUNDLES_MAX));
+    }
+
     /// Executes bundles: each is then finished, parked or left for another turn. Pops woken by this batch run in the
     /// next turn, so that no answer of this one waits for them.
     fn execute(&self, mut due: Vec<Due>, batch: &mut Batch) {
@@ -376,22 +396,7 @@ impl Store for Postgres {
             // Another worker executes the pops.
             self.shared.nudge();
         } else {
-            let mut parked = self.shared.parked();
-            let now = self.shared.time.millis();
-            let hears_news = self.shared.reach.keeps_sessions();
-            while let Some((seat, mut bundle)) = parked.take_expired(now) {
-                if !hears_news {
-                    // Without notifications a message may have become available unnoticed: it looks once more.
-                    due.push(Due { seat: Some(seat), bundle });
-                    continue;
-                }
-                bundle.answer_empty();
-                match bundle.is_done() {
-                    true => batch.finished.push(bundle),
-                    false => due.push(Due { seat: None, bundle }),
-                }
-            }
-            due.extend(parked.take_woken(CALL_BUNDLES_MAX));
+            self.take_pops(&mut due, &mut batch.finished);
         }
         // Counting messages may take long: all other requests are answered first.
         let mut later: Vec<_> = batch.waiting.extract_if(.., |bundle| only_counts(bundle)).collect();

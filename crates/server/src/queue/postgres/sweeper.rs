@@ -43,7 +43,7 @@ pub(super) struct Sweeper {
 struct Line {
     waiting: VecDeque<Box<Bundle>>,
     /// Whether the thread runs.
-    works: bool,
+    is_running: bool,
 }
 
 impl Postgres {
@@ -88,13 +88,13 @@ impl Sweeper {
     pub(super) fn take(&self, shared: &Arc<Shared>, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
         let mut line = lock(&self.line);
         line.waiting.push_back(bundle);
-        if line.works {
+        if line.is_running {
             return None;
         }
         let of_thread = Arc::clone(&self.line);
         match shared.start("sweeper", move |shared, link| run(&of_thread, shared, link)) {
             Ok(()) => {
-                line.works = true;
+                line.is_running = true;
                 None
             }
             Err(error) => {
@@ -116,7 +116,7 @@ fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
         let mut bundle = {
             let mut line = lock(line);
             let Some(next) = line.waiting.pop_front() else {
-                line.works = false;
+                line.is_running = false;
                 return;
             };
             next
@@ -140,7 +140,10 @@ fn empty_for(bundle: &mut Bundle, shared: &Shared, link: &mut Link) {
     let swept = sweep(link, &queue_of(bundle), &mut removed);
     events.since(begun, EVENT_SOURCE, "large queue emptied");
     match swept {
-        Ok(()) => (bundle.found_nothing, bundle.removed) = (removed == bundle.removed, removed),
+        Ok(()) => {
+            bundle.found_nothing = removed == bundle.removed;
+            bundle.removed = removed;
+        }
         Err(failure) => bundle.refuse_one(&not_all(&failure, removed, "removed")),
     }
 }
@@ -177,6 +180,15 @@ fn sweep(link: &mut Link, queue: &str, removed: &mut u64) -> Result<(), Failure>
     in_parts(link, some, [(&queue, Type::TEXT), (&PART, Type::INT4)], FIRST_OF_ALL, removed)
 }
 
+/// Where the next part of a queue's messages begins, as `sweep` and `redrive_some` return it.
+struct Cursor {
+    /// Part of the table; None: all is done.
+    part: Option<i32>,
+    sender: i32,
+    recipient: i32,
+    place: i64,
+}
+
 /// Runs a statement for a queue's messages, some in each transaction, from part `first` of the table on, and counts
 /// them. The statement takes what it is `about` and where it begins, and returns where the next one does.
 fn in_parts(
@@ -186,22 +198,26 @@ fn in_parts(
     first: i32,
     done: &mut u64,
 ) -> Result<(), Failure> {
-    let (mut part, mut sender, mut recipient, mut place) = (Some(first), 0_i32, 0_i32, 0_i64);
-    while part.is_some() {
+    let mut next = Cursor { part: Some(first), sender: 0, recipient: 0, place: 0 };
+    while next.part.is_some() {
         let [one, other] = about.clone();
         let arguments: [Argument<'_>; 6] = [
             one,
             other,
-            (&part, Type::INT4),
-            (&sender, Type::INT4),
-            (&recipient, Type::INT4),
-            (&place, Type::INT8),
+            (&next.part, Type::INT4),
+            (&next.sender, Type::INT4),
+            (&next.recipient, Type::INT4),
+            (&next.place, Type::INT8),
         ];
         let rows = link.ask(sql, &arguments)?;
         let Some(row) = rows.first() else { return Ok(()) };
         *done += u64::try_from(row.get::<_, i32>("done")).unwrap_or(0);
-        (part, sender, recipient, place) =
-            (row.get("part"), row.get("sender"), row.get("recipient"), row.get("place"));
+        next = Cursor {
+            part: row.get("part"),
+            sender: row.get("sender"),
+            recipient: row.get("recipient"),
+            place: row.get("place"),
+        };
     }
     Ok(())
 }

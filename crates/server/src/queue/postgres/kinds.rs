@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    const RUST: &str = include_str!("letters.rs");
+    const RUST: &str = include_str!("kinds.rs");
     const BATCH: &str = include_str!("../../../../../sql/0007_batch.sql");
     const RULES: &str = include_str!("../../../../../sql/0003_rules.sql");
 
