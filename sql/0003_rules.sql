@@ -119,13 +119,13 @@ COMMENT ON FUNCTION refuse_isolation() IS
 
 -- Accounts ---------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION meet(who text) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION meet(account_name text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE number int;
 BEGIN
     LOOP
-        SELECT id INTO number FROM account WHERE name = who COLLATE "C";
+        SELECT id INTO number FROM account WHERE name = account_name COLLATE "C";
         EXIT WHEN number IS NOT NULL;
-        INSERT INTO account VALUES (nextval('account_id'), who, false) ON CONFLICT (name) DO NOTHING
+        INSERT INTO account VALUES (nextval('account_id'), account_name, false) ON CONFLICT (name) DO NOTHING
             RETURNING id INTO number;
         EXIT WHEN number IS NOT NULL;
     END LOOP;
@@ -133,8 +133,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION meet(text) IS 'The number of the account of this name, created if the name is new. Plan: account_name_key.';
 
-CREATE FUNCTION log_in(who text) RETURNS int LANGUAGE plpgsql AS $$
-DECLARE number int := meet(who);
+CREATE FUNCTION log_in(account_name text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE number int := meet(account_name);
 BEGIN
     UPDATE account SET known = true WHERE id = number AND NOT known;
     RETURN number;

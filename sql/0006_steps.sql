@@ -18,28 +18,28 @@ END $$;
 COMMENT ON FUNCTION refuse_kept(text[]) IS
 'Fails with PHNAM; DETAIL has the names of the accounts that open transactions are creating or logging in, one in each line.';
 
-CREATE FUNCTION is_kept(who text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION is_kept(account_name text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('lock_timeout', '10ms', true);
-    PERFORM meet(who);
+    PERFORM meet(account_name);
     RETURN false;
 EXCEPTION WHEN lock_not_available THEN
     RETURN true;
 END $$;
 COMMENT ON FUNCTION is_kept(text) IS 'Whether another transaction is creating an account. For a transaction that is about to fail, since this may create it. Plan: as meet.';
 
-CREATE FUNCTION meet_soon(who text, wanted text[]) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION meet_soon(account_name text, wanted text[]) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
-    number int := (SELECT id FROM account WHERE name = who);
+    number int := (SELECT id FROM account WHERE name = account_name);
     patience text := current_setting('lock_timeout');
 BEGIN
     IF number IS NULL THEN
         BEGIN
             PERFORM set_config('lock_timeout', '1s', true);
-            number := meet(who);
+            number := meet(account_name);
             PERFORM set_config('lock_timeout', patience, true);
         EXCEPTION WHEN lock_not_available THEN
-            PERFORM refuse_kept(who || ARRAY(SELECT DISTINCT w.name FROM unnest(wanted) AS w(name) WHERE w.name > who AND is_kept(w.name)));
+            PERFORM refuse_kept(account_name || ARRAY(SELECT DISTINCT w.name FROM unnest(wanted) AS w(name) WHERE w.name > account_name AND is_kept(w.name)));
         END;
     END IF;
     RETURN number;

@@ -36,7 +36,7 @@ COMMENT ON FUNCTION with_made(bigint[], text[], int[]) IS
 --   2: BROADCAST, 4: COUNT was given; n, x: message, receipt, and the delay or lease; c: MAXMSGS, MAXBYTES, TTL and AFTER,
 --   flags 1: FORBIDSELF, 2: STRICT, 4: options are given; l, b: the id to list from, and how many at most.
 CREATE FUNCTION one(at_ms bigint, part smallint, op int, kind "char", account int, queue_name text, queue_id bigint,
-    other_name text, other_id bigint, who text, key bytea, header bytea, body bytea, a bigint, b bigint, c bigint,
+    other_name text, other_id bigint, account_name text, key bytea, header bytea, body bytea, a bigint, b bigint, c bigint,
     d bigint, flags int) RETURNS SETOF answer LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
@@ -56,10 +56,10 @@ BEGIN
     END IF;
     CASE kind
     WHEN 's' THEN
-        RETURN QUERY SELECT * FROM send_one(op, at_ms, part, account, q, body, who, header, a, b, c::int, key);
+        RETURN QUERY SELECT * FROM send_one(op, at_ms, part, account, q, body, account_name, header, a, b, c::int, key);
     WHEN 'p', 'k' THEN
-        IF who IS NOT NULL THEN
-            sender := (SELECT id FROM account WHERE name = who);
+        IF account_name IS NOT NULL THEN
+            sender := (SELECT id FROM account WHERE name = account_name);
             sender := coalesce(sender, 0);
         END IF;
         IF kind = 'p' THEN
@@ -160,7 +160,7 @@ CREATE FUNCTION apply(
     -- the requests of steps a and r
     a_op int[], a_account int[], a_message bigint[], a_receipt bigint[],
     -- the requests of steps c, d and o; o_kind is explained at one
-    o_op int[], o_kind "char"[], o_account int[], o_queue int[], o_other int[], o_who text[], o_key bytea[],
+    o_op int[], o_kind "char"[], o_account int[], o_queue int[], o_other int[], o_account_name text[], o_key bytea[],
     o_headers bytea[], o_body bytea[], o_a bigint[], o_b bigint[], o_c bigint[], o_d bigint[], o_flags int[])
 RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -206,10 +206,10 @@ BEGIN
     -- for this one, holds no queue that this one needs.
     IF met <> '{}' THEN
         -- A scalar subquery and not EXISTS, which the planner may answer from a hash of all queues.
-        PERFORM meet_soon(who, met) FROM (
-            SELECT DISTINCT u.who FROM unnest(met_at, met) AS u(queue, who)
+        PERFORM meet_soon(account_name, met) FROM (
+            SELECT DISTINCT u.account_name FROM unnest(met_at, met) AS u(queue, account_name)
             WHERE u.queue = 0 OR names[u.queue] = ANY(made) OR (SELECT NOT only_known FROM queue WHERE name = names[u.queue])
-            ORDER BY u.who) AS sorted;
+            ORDER BY u.account_name) AS sorted;
     END IF;
     IF made <> '{}' THEN
         PERFORM lock_name(name, made) FROM (SELECT DISTINCT u.name FROM unnest(made) AS u(name) ORDER BY u.name) AS sorted;
@@ -432,7 +432,7 @@ BEGIN
                     PERFORM set_config('posthaste.full', '', true);
                 END IF;
                 RETURN QUERY SELECT * FROM one(at_ms, part, o_op[i], o_kind[i], o_account[i], names[o_queue[i]], ids[o_queue[i]],
-                    names[o_other[i]], ids[o_other[i]], o_who[i], o_key[i], o_headers[i], o_body[i], o_a[i], o_b[i], o_c[i],
+                    names[o_other[i]], ids[o_other[i]], o_account_name[i], o_key[i], o_headers[i], o_body[i], o_a[i], o_b[i], o_c[i],
                     o_d[i], o_flags[i]);
                 IF o_kind[i] = 'c' THEN
                     ids := with_made(ids, names, ARRAY[o_queue[i], o_other[i]]);

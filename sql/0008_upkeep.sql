@@ -59,18 +59,18 @@ END $$;
 COMMENT ON FUNCTION kept_leases(bigint, bigint[]) IS
 'Those of these leased messages whose rows other transactions have locked. Locks the rest; does not wait. Plan: message_aside_by_id, once or twice for each.';
 
-CREATE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE sql
+CREATE FUNCTION watch_news(watcher bigint, keep_ms bigint) RETURNS void LANGUAGE sql
 SET search_path = posthaste, pg_temp AS $$
     DELETE FROM watch WHERE until_ms <= now_ms();
-    INSERT INTO watch VALUES (who, now_ms() + keep_ms) ON CONFLICT (middleware) DO UPDATE SET until_ms = excluded.until_ms
+    INSERT INTO watch VALUES (watcher, now_ms() + keep_ms) ON CONFLICT (middleware) DO UPDATE SET until_ms = excluded.until_ms
 $$;
 COMMENT ON FUNCTION watch_news(bigint, bigint) IS 'Registers that clients of this middleware wait for messages: for keep_ms it is to be notified of messages that become available elsewhere. Plan: watch_pkey; reads all of the table, a row for each middleware.';
 
-CREATE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE plpgsql
+CREATE FUNCTION tell_news(teller bigint, news text) RETURNS boolean LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM watch WHERE middleware <> who AND until_ms > now_ms()) THEN
-        PERFORM pg_notify('posthaste', who::text || ' ' || news);
+    IF EXISTS (SELECT FROM watch WHERE middleware <> teller AND until_ms > now_ms()) THEN
+        PERFORM pg_notify('posthaste', teller::text || ' ' || news);
         RETURN true;
     END IF;
     RETURN false;
@@ -308,14 +308,14 @@ END $$;
 COMMENT ON FUNCTION life() IS
 'A number that stays the same until the server loses changes or is restored from a backup. Fails with PHSEQ if ids of messages would be used again. Plan: life, which has one row; as noted_floor; message_aside_by_id, backwards.';
 
-CREATE FUNCTION meet_as(who text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE plpgsql
+CREATE FUNCTION meet_as(account_name text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
     PERFORM set_config('lock_timeout', patience_ms::text, true);
-    RETURN CASE WHEN logs_in THEN log_in(who) ELSE meet(who) END;
+    RETURN CASE WHEN logs_in THEN log_in(account_name) ELSE meet(account_name) END;
 EXCEPTION WHEN lock_not_available THEN
-    PERFORM refuse_kept(ARRAY[who]);
+    PERFORM refuse_kept(ARRAY[account_name]);
 END $$;
 COMMENT ON FUNCTION meet_as(text, boolean, int) IS
 'log_in or meet, for the middleware: waits at most patience_ms for another transaction, then fails as refuse_kept. Plan: as log_in.';
@@ -324,9 +324,9 @@ CREATE FUNCTION log_in_all(names text[]) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
-    RETURN (SELECT count(log_in(who)) FROM (
-        SELECT u.who FROM unnest(names) AS u(who) WHERE (SELECT known FROM account WHERE name = u.who) IS NOT TRUE
-        ORDER BY u.who) AS sorted);
+    RETURN (SELECT count(log_in(account_name)) FROM (
+        SELECT u.account_name FROM unnest(names) AS u(account_name) WHERE (SELECT known FROM account WHERE name = u.account_name) IS NOT TRUE
+        ORDER BY u.account_name) AS sorted);
 END $$;
 COMMENT ON FUNCTION log_in_all(text[]) IS
 'Logs in those of these accounts that are not known yet, in the order of their names, and returns how many they were. Plan: account_name_key for each; as log_in.';

@@ -104,12 +104,12 @@ CREATE TABLE newcomer (
 ALTER TABLE newcomer REPLICA IDENTITY FULL;
 CREATE INDEX newcomer_by_name ON newcomer (transaction, name);
 
-CREATE FUNCTION number_of(who text) RETURNS int LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION number_of(account_name text) RETURNS int LANGUAGE plpgsql STABLE AS $$
 DECLARE number int;
 BEGIN
-    SELECT id INTO number FROM account WHERE name = who COLLATE "C";
+    SELECT id INTO number FROM account WHERE name = account_name COLLATE "C";
     IF number IS NULL THEN
-        SELECT id INTO number FROM newcomer WHERE transaction = pg_current_xact_id_if_assigned() AND name = who COLLATE "C";
+        SELECT id INTO number FROM newcomer WHERE transaction = pg_current_xact_id_if_assigned() AND name = account_name COLLATE "C";
     END IF;
     RETURN number;
 END $$;
@@ -121,13 +121,13 @@ CREATE FUNCTION name_of(number int) RETURNS text LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION name_of(int) IS 'The name of the account with this number. Plan: account_pkey; newcomer_by_name, for this transaction, which has few.';
 
-CREATE FUNCTION introduce(who text) RETURNS int LANGUAGE plpgsql AS $$
-DECLARE number int := number_of(who);
+CREATE FUNCTION introduce(account_name text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE number int := number_of(account_name);
 BEGIN
     IF number IS NULL THEN
-        INSERT INTO newcomer (id, name) VALUES (nextval('account_id'), who);
+        INSERT INTO newcomer (id, name) VALUES (nextval('account_id'), account_name);
         -- After SET CONSTRAINTS … IMMEDIATE the trigger has run already: the account may be one that another has created.
-        number := number_of(who);
+        number := number_of(account_name);
     END IF;
     RETURN number;
 END $$;

@@ -67,7 +67,7 @@ CREATE OR REPLACE FUNCTION apply(
     -- a: ACK; r: QREADABLE
     a_op int[], a_account int[], a_message bigint[], a_receipt bigint[],
     -- c: QCREATE; d: QDELETE; o: everything else
-    o_op int[], o_kind "char"[], o_account int[], o_queue int[], o_other int[], o_who text[], o_key bytea[],
+    o_op int[], o_kind "char"[], o_account int[], o_queue int[], o_other int[], o_account_name text[], o_key bytea[],
     o_headers bytea[], o_body bytea[], o_a bigint[], o_b bigint[], o_c bigint[], o_d bigint[], o_flags int[])
 RETURNS SETOF answer LANGUAGE plpgsql AS $$
 BEGIN
@@ -143,16 +143,16 @@ CREATE OR REPLACE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, 
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
 COMMENT ON FUNCTION pop_skip_locked IS 'Fixed: message 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION meet_as(who text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
+CREATE OR REPLACE FUNCTION meet_as(account_name text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
 COMMENT ON FUNCTION meet_as IS 'Fixed: every account has the number 1. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
 COMMENT ON FUNCTION upkeep IS 'Fixed: nothing is ever due. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION watch_news(who bigint, keep_ms bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
+CREATE OR REPLACE FUNCTION watch_news(watcher bigint, keep_ms bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
 COMMENT ON FUNCTION watch_news IS 'Fixed: no client waits. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION tell_news(who bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
+CREATE OR REPLACE FUNCTION tell_news(teller bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
 COMMENT ON FUNCTION tell_news IS 'Fixed: no client waits. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)

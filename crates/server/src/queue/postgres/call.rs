@@ -404,13 +404,13 @@ impl<'a> Call<'a> {
 
     fn special_send(&mut self, ask: Ask<'a>, send: &Send) -> Other<'a> {
         let queue = self.queue_to_lock(send.queue.of(ask.bytes));
-        let who = match send.to {
+        let account_name = match send.to {
             Recipient::Anyone => None,
             Recipient::Everyone => Some("*"),
             Recipient::Account(name) => Some(self.met(queue, name.of(ask.bytes))),
         };
         Other {
-            who,
+            account_name,
             key: send.dedup.map(|key| key.of(ask.bytes)),
             headers: headers(ask, &send.headers),
             body: Some(send.body.of(ask.bytes)),
@@ -428,12 +428,12 @@ impl<'a> Call<'a> {
         let queue = select.queue.map_or(0, |queue| self.queue_to_read(queue.of(ask.bytes), pop));
         let kind = if pop.is_some() { RuleKind::Pop } else { RuleKind::Peek };
         let waits = pop.is_some_and(|pop| pop.block_ms > 0);
-        let who = select.sender.map(|sender| match waits {
+        let account_name = select.sender.map(|sender| match waits {
             true => self.met(0, sender.of(ask.bytes)),
             false => text(sender.of(ask.bytes)),
         });
         Other {
-            who,
+            account_name,
             key: pop.and_then(|pop| pop.request_id).map(|key| key.of(ask.bytes)),
             numbers: [
                 Some(i64::from(select.count.unwrap_or(1))),
@@ -456,7 +456,7 @@ impl<'a> Call<'a> {
         others.account.push(account(ask.account));
         others.queue.push(other.queue);
         others.other.push(other.other);
-        others.who.push(other.who);
+        others.account_name.push(other.account_name);
         others.key.push(other.key);
         others.headers.push(other.headers);
         others.body.push(other.body);
