@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::process;
 
 use crate::authenticator::LoginEnding;
-use crate::house::House;
 use crate::path::session::REDIS_VERSION;
+use crate::queue_shared::QueueShared;
 
 /// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A section's name and what writes it.
-type Section = (&'static str, fn(&House, &mut String));
+type Section = (&'static str, fn(&QueueShared, &mut String));
 
 /// The sections in their order.
 const SECTIONS: [Section; 5] = [
@@ -24,7 +24,7 @@ const SECTIONS: [Section; 5] = [
 
 /// Returns the chosen sections; all if none is chosen.
 #[must_use]
-pub fn info(house: &House, chosen: &[String]) -> String {
+pub fn info(shared: &QueueShared, chosen: &[String]) -> String {
     let everything = ["all", "everything", "default"];
     let wanted = |name: &str| {
         chosen.is_empty()
@@ -36,7 +36,7 @@ pub fn info(house: &House, chosen: &[String]) -> String {
     let mut text = String::new();
     for (name, write) in SECTIONS.iter().filter(|(name, _)| wanted(name)) {
         let _ = write!(text, "# {name}\r\n");
-        write(house, &mut text);
+        write(shared, &mut text);
         text.push_str("\r\n");
     }
     text
@@ -46,39 +46,39 @@ fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
-fn server(house: &House, text: &mut String) {
+fn server(shared: &QueueShared, text: &mut String) {
     line(text, "posthaste_version", VERSION);
     line(text, "redis_version", REDIS_VERSION);
     line(text, "redis_mode", "standalone");
     line(text, "process_id", process::id());
-    line(text, "uptime_in_seconds", house.clock.now() / 1_000_000_000);
-    line(text, "network_threads", house.mailboxes.len());
+    line(text, "uptime_in_seconds", shared.clock.now() / 1_000_000_000);
+    line(text, "network_threads", shared.mailboxes.len());
     line(text, "loading", 0);
 }
 
-fn clients(house: &House, text: &mut String) {
-    line(text, "connected_clients", house.gate.connections_from_outside());
-    line(text, "maxclients", house.gate.connections_max());
-    line(text, "total_connections_received", house.gate.accepted());
-    line(text, "logins_failed", house.logins().map_or(0, |logins| logins.count(LoginEnding::Wrong)));
-    for (name, count) in house.gate.newcomers.counts() {
+fn clients(shared: &QueueShared, text: &mut String) {
+    line(text, "connected_clients", shared.gate.connections_from_outside());
+    line(text, "maxclients", shared.gate.connections_max());
+    line(text, "total_connections_received", shared.gate.accepted());
+    line(text, "logins_failed", shared.logins().map_or(0, |logins| logins.count(LoginEnding::Wrong)));
+    for (name, count) in shared.gate.newcomers.counts() {
         line(text, name, count);
     }
 }
 
-fn replication(_: &House, text: &mut String) {
+fn replication(_: &QueueShared, text: &mut String) {
     line(text, "role", "master");
     line(text, "connected_slaves", 0);
 }
 
-fn stats(house: &House, text: &mut String) {
-    line(text, "line_requests", house.line.len());
-    text.push_str(&house.meter.info());
+fn stats(shared: &QueueShared, text: &mut String) {
+    line(text, "line_requests", shared.line.len());
+    text.push_str(&shared.meter.info());
 }
 
-fn store(house: &House, text: &mut String) {
-    line(text, "store", &house.store_name);
-    for (name, value) in house.store.figures() {
+fn store(shared: &QueueShared, text: &mut String) {
+    line(text, "store", &shared.store_name);
+    for (name, value) in shared.store.figures() {
         line(text, name, value);
     }
 }

@@ -15,7 +15,6 @@ use crate::authenticator::Authenticator;
 use crate::clients::Clients;
 use crate::front::accept::ListenAddress;
 use crate::front::lifecycle::{self, Prepared, Running, Stopped, start_workers};
-use crate::house::{Entrance, House};
 use crate::http;
 use crate::path::limits::{BUNDLE_ANSWER_BYTES, BUNDLE_READS_MAX, BUNDLE_REQUESTS_MAX};
 use crate::path::mail::{Mail, Mailbox};
@@ -24,6 +23,7 @@ use crate::path::waiting_line::WaitingLine;
 use crate::path::worker::Store;
 use crate::queue::choice::{OpenError, StoreChoice};
 use crate::queue::postgres::strategy::Popping;
+use crate::queue_shared::{Entrance, QueueShared};
 use crate::roll::Roll;
 use crate::slow::SlowLog;
 use crate::time::Time;
@@ -109,7 +109,7 @@ impl From<io::Error> for StartError {
 
 /// A running queue tier.
 pub struct Server {
-    house: Arc<House>,
+    shared: Arc<QueueShared>,
     running: Running<Mail>,
     roll: Option<Roll>,
 }
@@ -133,17 +133,17 @@ impl Server {
         let roll = roll.map_err(StartError::Accounts)?;
         let scheme = Scheme::tier(Kind::NAMES, store.tells());
         let prepared = Prepared::open(&options.front, tls, scheme, clock, events, accounts.is_some())?;
-        let house = Arc::new(furnish(&options, store, accounts, &prepared)?);
-        house.store.attach(&house.line);
+        let shared = Arc::new(make_shared(&options, store, accounts, &prepared)?);
+        shared.store.attach(&shared.line);
         let batch = options.batch;
         let workers = start_workers(options.workers, |_| {
-            let worker = house.worker();
+            let worker = shared.worker();
             move || worker.run(batch)
         })?;
-        let tier = |thread| QueueTier::new(thread, Arc::clone(&house));
-        let routes = |_| http::queue_routes(Arc::clone(&house));
-        let running = prepared.start(workers, tier, gauges(&house), routes)?;
-        Ok(Self { house, running, roll })
+        let tier = |thread| QueueTier::new(thread, Arc::clone(&shared));
+        let routes = |_| http::queue_routes(Arc::clone(&shared));
+        let running = prepared.start(workers, tier, gauges(&shared), routes)?;
+        Ok(Self { shared, running, roll })
     }
 
     /// Returns the running front: addresses, certificates.
@@ -159,8 +159,8 @@ impl Server {
         // Well before the store is closed: the roll's thread must not hold the last reference and close it, as nothing
         // waits for that thread.
         drop(self.roll);
-        let stopped = self.running.stop(drain, || self.house.line.close());
-        if let Some(tracer) = &self.house.tracer {
+        let stopped = self.running.stop(drain, || self.shared.line.close());
+        if let Some(tracer) = &self.shared.tracer {
             tracer.finish();
         }
         stopped
@@ -168,12 +168,12 @@ impl Server {
 }
 
 /// Returns a function that reads the levels noted in every window.
-fn gauges(house: &Arc<House>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
-    let house = Arc::clone(house);
+fn gauges(shared: &Arc<QueueShared>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
+    let shared = Arc::clone(shared);
     move || {
         vec![
-            ("line_requests", house.line.len() as u64),
-            ("connections", house.gate.connections_from_outside() as u64),
+            ("line_requests", shared.line.len() as u64),
+            ("connections", shared.gate.connections_from_outside() as u64),
         ]
     }
 }
@@ -190,12 +190,12 @@ fn refuse_unguarded(options: &Options) -> Result<(), StartError> {
     }
 }
 
-fn furnish(
+fn make_shared(
     options: &Options,
     store: Arc<dyn Store>,
     accounts: Option<AccountsFile>,
     prepared: &Prepared<Mail>,
-) -> Result<House, StartError> {
+) -> Result<QueueShared, StartError> {
     let mailboxes: Vec<Arc<Mailbox>> = prepared.mailboxes.clone();
     let clock = prepared.meter.clock();
     let entrance = match accounts {
@@ -203,7 +203,7 @@ fn furnish(
         Some(accounts) => Entrance::Closed(Authenticator::start(accounts, mailboxes.clone())?),
     };
     let tracer = options.traces.as_deref().map(|url| Tracer::start(url, clock)).transpose()?;
-    Ok(House {
+    Ok(QueueShared {
         store,
         line: Arc::new(WaitingLine::new(clock, options.line_requests_max, options.priority_kinds.clone())),
         clock,

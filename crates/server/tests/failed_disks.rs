@@ -55,9 +55,9 @@ use patience::wait_until;
 use posthaste_measure::Clock;
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::authenticator::Authenticator;
-use posthaste_server::house::Entrance;
 use posthaste_server::path::local::Local;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
+use posthaste_server::queue_shared::Entrance;
 use posthaste_server::time::Time;
 use tokio::io::DuplexStream;
 use tokio::sync::watch;
@@ -85,7 +85,7 @@ impl Serves for Thread {
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>> {
-        queue_pages(&self.house, theirs, stopped)
+        queue_pages(&self.shared, theirs, stopped)
     }
 
     fn turn_all(&mut self) {
@@ -94,7 +94,7 @@ impl Serves for Thread {
     }
 
     fn asked(&self) -> u64 {
-        self.house.clients.find(|_| true).iter().map(|client| client.requests.load(Ordering::Relaxed)).sum()
+        self.shared.clients.find(|_| true).iter().map(|client| client.requests.load(Ordering::Relaxed)).sum()
     }
 
     fn leave_nothing(&mut self) {}
@@ -174,7 +174,7 @@ fn who_waits_is_told_and_what_comes_of_age_is_not_answered_by_nulls() {
     say(&mut reader, "POP QUEUE q BLOCK 3600000");
     wait_until("a pop that waits", || {
         tier.turn_all();
-        tier.house.store.figures().contains(&("blocked_clients", 1))
+        tier.shared.store.figures().contains(&("blocked_clients", 1))
     });
     disk.fail();
     assert!(ask(&mut tier, &mut sender, "SEND soon doubtful").starts_with("-STORE "));

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use allocation_counter::{measure, opt_out};
 use by_hand::{Bounds, Thread};
 use posthaste_measure::Clock;
-use posthaste_server::house::Entrance;
 use posthaste_server::path::local::Local;
 use posthaste_server::path::worker::Store;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::mock::Mock;
+use posthaste_server::queue_shared::Entrance;
 use posthaste_server::time::Time;
 use posthaste_wire::reply::{Reply, Value, decode};
 

@@ -210,7 +210,7 @@ fn a_login_that_finds_the_line_full_is_told_so() {
             client.write_all(&b"QCREATE q\r\n".repeat(requests)).expect("it is taken");
         }
         tier.turn();
-        assert_eq!(tier.house.line.len(), 20, "it is full");
+        assert_eq!(tier.shared.line.len(), 20, "it is full");
         let client = &mut clients[3];
         client.write_all(b"LOGIN new\r\n").expect("it is taken");
         tier.turn();
@@ -228,9 +228,9 @@ fn a_stop_answers_what_has_arrived_behind_a_request_that_is_under_way() {
         let _another = tier.connect().expect("a place");
         client.write_all(b"QCREATE q\r\n").expect("it is taken");
         tier.turn();
-        assert_eq!(tier.house.line.len(), 1, "it is under way");
+        assert_eq!(tier.shared.line.len(), 1, "it is under way");
         client.write_all(b"PING\r\nQCREATE r\r\n").expect("it is taken");
-        tier.house.mailboxes[0].stop();
+        tier.shared.mailboxes[0].stop();
         assert_eq!(say(tier, &mut client, b""), ":1\r\n+PONG\r\n:2\r\n");
     });
 }

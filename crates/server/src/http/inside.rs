@@ -21,7 +21,7 @@ use super::visitor::Credentials;
 use crate::front::accept::Socket;
 use crate::front::files::WAYS_INSIDE_KEPT;
 use crate::front::gate::Arrival;
-use crate::house::House;
+use crate::queue_shared::QueueShared;
 
 /// How long after its login a connection is used, however often: a removed account, a new secret or new roles take
 /// effect after this time at the latest.
@@ -57,7 +57,7 @@ pub(super) struct Inside {
 
 impl Inside {
     async fn open(
-        house: &House,
+        shared: &QueueShared,
         thread: usize,
         who: Option<&Credentials>,
         origin: Option<IpAddr>,
@@ -67,8 +67,8 @@ impl Inside {
         ours.set_nonblocking(true).map_err(broken)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
         // The visitor's place was taken where HTTP accepted the connection; the origin matters if the secret is wrong.
-        let arrival = house.gate.admit_inside(socket, origin);
-        if !adopted(house, thread, arrival) {
+        let arrival = shared.gate.admit_inside(socket, origin);
+        if !adopted(shared, thread, arrival) {
             return Err(stopping());
         }
         let stream = UnixStream::from_std(ours).map_err(broken)?;
@@ -77,7 +77,7 @@ impl Inside {
         if let Some(who) = who {
             hello.extend([&b"AUTH"[..], who.account.as_bytes(), who.secret.as_bytes()]);
         }
-        let is_stopping = |error| if house.gate.is_closing() { stopping() } else { broken(error) };
+        let is_stopping = |error| if shared.gate.is_closing() { stopping() } else { broken(error) };
         inside.say(&hello).await.map_err(is_stopping)?;
         let welcome = inside.hear().await.map_err(is_stopping)?;
         match who {
@@ -142,15 +142,15 @@ impl Inside {
 }
 
 /// Gives a connection to this network thread, or the next one that has not ended. Returns false if all have.
-fn adopted(house: &House, thread: usize, mut arrival: Arrival) -> bool {
-    let threads = house.mailboxes.len();
+fn adopted(shared: &QueueShared, thread: usize, mut arrival: Arrival) -> bool {
+    let threads = shared.mailboxes.len();
     for thread in (0..threads).map(|further| (thread % threads + further) % threads) {
-        match house.mailboxes[thread].adopt(arrival) {
+        match shared.mailboxes[thread].adopt(arrival) {
             None => return true,
             Some(back) => arrival = back,
         }
     }
-    house.gate.leave(arrival.is_inside);
+    shared.gate.leave(arrival.is_inside);
     false
 }
 
@@ -171,7 +171,7 @@ fn lost(error: io::Error) -> Problem {
 
 /// Connections that wait for the next request of the same visitor, so that not every request checks a secret.
 pub(super) struct Pool {
-    house: Arc<House>,
+    shared: Arc<QueueShared>,
     idle: Mutex<Idle>,
     next_thread: AtomicUsize,
 }
@@ -204,8 +204,8 @@ impl Idle {
 
 impl Pool {
     /// Returns an empty pool.
-    pub(super) fn new(house: Arc<House>) -> Self {
-        Self { house, idle: Mutex::default(), next_thread: AtomicUsize::new(0) }
+    pub(super) fn new(shared: Arc<QueueShared>) -> Self {
+        Self { shared, idle: Mutex::default(), next_thread: AtomicUsize::new(0) }
     }
 
     /// Executes one request as a visitor. If the caller drops the future the connection closes too, so a pop that waits
@@ -266,7 +266,7 @@ impl Pool {
 
     async fn open(&self, who: Option<&Credentials>, origin: Option<IpAddr>) -> Result<Inside, Problem> {
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
-        Inside::open(&self.house, thread, who, origin).await
+        Inside::open(&self.shared, thread, who, origin).await
     }
 }
 

@@ -16,12 +16,12 @@ const QUEUES_WITHIN: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.
 pub(super) async fn metrics(visitor: Visitor) -> impl IntoResponse {
-    let house = visitor.house();
-    let mut figures = tier::page(house);
-    if house.metrics_queues > 0 {
+    let shared = visitor.shared();
+    let mut figures = tier::page(shared);
+    if shared.metrics_queues > 0 {
         let list = timeout(QUEUES_WITHIN, visitor.ask(Words::of(&["QLIST"]))).await;
         let list = list.ok().and_then(Result::ok);
-        queues::write(&mut figures, list.as_ref().map(Answer::value).as_ref(), house.metrics_queues);
+        queues::write(&mut figures, list.as_ref().map(Answer::value).as_ref(), shared.metrics_queues);
     }
     page(figures)
 }

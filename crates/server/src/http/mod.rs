@@ -51,7 +51,7 @@ pub(crate) use self::visitor::{SameOrigin, refuse_foreign_pages};
 use self::words::Words;
 use crate::front::gate::Gate;
 use crate::front::lifecycle::wait_for;
-use crate::house::House;
+use crate::queue_shared::QueueShared;
 
 /// How much longer a body in JSON may be than its message: every byte escaped as `\\u00xx`, and names beside it.
 const ESCAPED: usize = 6;
@@ -107,8 +107,8 @@ impl Http {
 }
 
 /// Returns the paths of the queue tier.
-pub fn queue_routes(house: Arc<House>) -> Router {
-    let body_max = house.message_bytes_max.saturating_mul(ESCAPED).saturating_add(BESIDE_BYTES);
+pub fn queue_routes(shared: Arc<QueueShared>) -> Router {
+    let body_max = shared.message_bytes_max.saturating_mul(ESCAPED).saturating_add(BESIDE_BYTES);
     Router::new()
         .route("/", get(console::page))
         .route("/console/{file}", get(console::file))
@@ -136,7 +136,7 @@ pub fn queue_routes(house: Arc<House>) -> Router {
         .layer(from_fn(refuse_queries))
         .layer(DefaultBodyLimit::max(body_max))
         .layer(Extension(BodyBytesMax(body_max)))
-        .with_state(QueueState::new(house))
+        .with_state(QueueState::new(shared))
 }
 
 /// Returns the answer to an unknown path.
@@ -158,7 +158,7 @@ pub async fn alive() -> &'static str {
 
 /// Answers whether the store accepts changes; if not, the store says why.
 async fn ready(State(state): State<Arc<QueueState>>) -> (StatusCode, String) {
-    readiness(state.house.trouble())
+    readiness(state.shared.trouble())
 }
 
 /// Returns the answer for a tier that is ready (no trouble) or not.
@@ -171,15 +171,15 @@ pub(crate) fn readiness(trouble: Option<impl Display>) -> (StatusCode, String) {
 
 /// Answers what the server is and the state of its store.
 async fn status(visitor: Visitor) -> Json<Value> {
-    let house = visitor.house();
-    let trouble = house.trouble();
+    let shared = visitor.shared();
+    let trouble = shared.trouble();
     let figures: serde_json::Map<String, Value> =
-        house.store.figures().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        shared.store.figures().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
     Json(json!({
         "tier": "queue",
         "version": crate::info::VERSION,
-        "uptime_s": house.clock.now() / 1_000_000_000,
-        "store": house.store_name,
+        "uptime_s": shared.clock.now() / 1_000_000_000,
+        "store": shared.store_name,
         "ready": trouble.is_none(),
         "trouble": trouble,
         "figures": figures,
@@ -195,7 +195,7 @@ pub(crate) struct LastWindows {
 
 /// Answers the windows of the last 15 minutes, or only the last few of them.
 async fn windows(visitor: Visitor, Query(wanted): Query<LastWindows>) -> Response {
-    windows_of(&visitor.house().meter, &wanted)
+    windows_of(&visitor.shared().meter, &wanted)
 }
 
 /// Returns the windows of any tier. They are serialized directly: as JSON values in memory, 9,000 of them would take
@@ -220,8 +220,8 @@ pub(crate) struct Listing {
 
 /// Answers the connected clients, by id.
 async fn clients(visitor: Visitor, Query(listing): Query<Listing>) -> Result<Json<Value>, Problem> {
-    let house = visitor.must_administer().await?;
-    let now = house.clock.now();
+    let shared = visitor.must_administer().await?;
+    let now = shared.clock.now();
     let card = |client: Arc<crate::clients::Client>| {
         let about = client.about().clone();
         json!({
@@ -236,7 +236,7 @@ async fn clients(visitor: Visitor, Query(listing): Query<Listing>) -> Result<Jso
             "idle_s": now.saturating_sub(client.active_ns.load(Ordering::Relaxed)) / 1_000_000_000,
         })
     };
-    let mut found = house.clients.find(|client| client.address.client > listing.after);
+    let mut found = shared.clients.find(|client| client.address.client > listing.after);
     found.truncate(listing.limit.unwrap_or(usize::MAX));
     Ok(Json(found.into_iter().map(card).collect()))
 }

@@ -1,15 +1,15 @@
-//! State shared by all handlers of a queue tier's HTTP requests: the house, connections inside, lists of queues.
+//! State of the handlers of a queue tier's HTTP requests.
 
 use std::sync::Arc;
 
 use super::inside::Pool;
 use super::list::Lists;
-use crate::house::{Entrance, House};
+use crate::queue_shared::{Entrance, QueueShared};
 
 /// The state behind all paths of a queue tier.
 pub(super) struct QueueState {
-    /// The server.
-    pub(super) house: Arc<House>,
+    /// What the threads of the tier share.
+    pub(super) shared: Arc<QueueShared>,
     /// Connections by which HTTP is a client of the path.
     pub(super) pool: Pool,
     /// The kept list of queues, shared by all visitors.
@@ -18,12 +18,12 @@ pub(super) struct QueueState {
 
 impl QueueState {
     /// Returns the state for a server.
-    pub(super) fn new(house: Arc<House>) -> Arc<Self> {
-        Arc::new(Self { pool: Pool::new(Arc::clone(&house)), lists: Lists::default(), house })
+    pub(super) fn new(shared: Arc<QueueShared>) -> Arc<Self> {
+        Arc::new(Self { pool: Pool::new(Arc::clone(&shared)), lists: Lists::default(), shared })
     }
 
     /// Returns whether any client may ask without a secret.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.house.entrance, Entrance::Open(_))
+        matches!(self.shared.entrance, Entrance::Open(_))
     }
 }

@@ -22,7 +22,7 @@ use super::seats::Wait;
 use super::serve::{HangUp, HeldSeat, Origin};
 use super::state::QueueState;
 use super::words::Words;
-use crate::house::House;
+use crate::queue_shared::QueueShared;
 
 /// A client number that is never given out.
 const NOBODY: &str = "9223372036854775807";
@@ -74,9 +74,9 @@ impl Visitor {
         self.state.pool.ask(self.who.as_ref(), self.origin, &words.as_slices(), gone).await
     }
 
-    /// Returns the server, for answers that need no request to it.
-    pub(super) fn house(&self) -> &House {
-        &self.state.house
+    /// Returns what the threads of the tier share, for answers that need no request to it.
+    pub(super) fn shared(&self) -> &QueueShared {
+        &self.state.shared
     }
 
     /// Returns the kept list of queues, shared by all visitors.
@@ -88,10 +88,10 @@ impl Visitor {
     ///
     /// # Errors
     /// A role is missing.
-    pub(super) async fn must_administer(&self) -> Result<&House, Problem> {
+    pub(super) async fn must_administer(&self) -> Result<&QueueShared, Problem> {
         // This closes no client; it only checks the role.
         self.ask(Words::of(&["CLIENT", "KILL", "ID", NOBODY])).await?;
-        Ok(self.house())
+        Ok(self.shared())
     }
 }
 

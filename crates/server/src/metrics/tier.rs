@@ -5,16 +5,16 @@ use std::path::Path;
 use rustix::fs::{StatVfs, statvfs};
 
 use super::{Head, Kind, Page, Single, entrance, process, queues, requests, store};
-use crate::house::House;
+use crate::queue_shared::QueueShared;
 
-static SINGLES: [Single<House>; 10] = [
+static SINGLES: [Single<QueueShared>; 10] = [
     Single {
         head: Head::plain(
             "posthaste_connections",
             Kind::Gauge,
             "Clients that are connected, but for those of HTTP.",
         ),
-        read: |house| Some(house.gate.connections_from_outside() as f64),
+        read: |shared| Some(shared.gate.connections_from_outside() as f64),
     },
     Single {
         head: Head::plain(
@@ -22,7 +22,7 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Gauge,
             "Most clients (--max-clients); more are refused.",
         ),
-        read: |house| Some(house.gate.connections_max() as f64),
+        read: |shared| Some(shared.gate.connections_max() as f64),
     },
     Single {
         head: Head::plain(
@@ -30,11 +30,11 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Counter,
             "Clients that ever connected, but for those of HTTP.",
         ),
-        read: |house| Some(house.gate.accepted() as f64),
+        read: |shared| Some(shared.gate.accepted() as f64),
     },
     Single {
         head: Head::plain("posthaste_line_requests", Kind::Gauge, "Requests that wait for a worker."),
-        read: |house| Some(house.line.len() as f64),
+        read: |shared| Some(shared.line.len() as f64),
     },
     Single {
         head: Head::plain(
@@ -42,7 +42,7 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Gauge,
             "Most requests that may wait (--line-limit); more get BUSY.",
         ),
-        read: |house| Some(house.line.requests_max() as f64),
+        read: |shared| Some(shared.line.requests_max() as f64),
     },
     Single {
         head: Head::plain(
@@ -50,7 +50,7 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Gauge,
             "1 while the store accepts changes, as /readyz says.",
         ),
-        read: |house| Some(f64::from(u8::from(house.trouble().is_none()))),
+        read: |shared| Some(f64::from(u8::from(shared.trouble().is_none()))),
     },
     Single {
         head: Head::plain(
@@ -58,7 +58,7 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Counter,
             "Requests that took longer than --slow; absent without it.",
         ),
-        read: |house| house.slow.as_ref().map(|slow| slow.count() as f64),
+        read: |shared| shared.slow.as_ref().map(|slow| slow.count() as f64),
     },
     Single {
         head: Head::plain(
@@ -66,7 +66,7 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Counter,
             "Messages with traces that the collector was not told of; absent without --traces.",
         ),
-        read: |house| house.tracer.as_ref().map(|tracer| tracer.lost() as f64),
+        read: |shared| shared.tracer.as_ref().map(|tracer| tracer.lost() as f64),
     },
     Single {
         head: Head::plain(
@@ -74,8 +74,8 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Gauge,
             "Free space on the disk of an embedded store, for users without privileges.",
         ),
-        read: |house| {
-            disk(house.store_dir.as_deref()).map(|disk| disk.f_bavail as f64 * disk.f_frsize as f64)
+        read: |shared| {
+            disk(shared.store_dir.as_deref()).map(|disk| disk.f_bavail as f64 * disk.f_frsize as f64)
         },
     },
     Single {
@@ -84,8 +84,8 @@ static SINGLES: [Single<House>; 10] = [
             Kind::Gauge,
             "Size of the disk that an embedded store is on.",
         ),
-        read: |house| {
-            disk(house.store_dir.as_deref()).map(|disk| disk.f_blocks as f64 * disk.f_frsize as f64)
+        read: |shared| {
+            disk(shared.store_dir.as_deref()).map(|disk| disk.f_blocks as f64 * disk.f_frsize as f64)
         },
     },
 ];
@@ -107,12 +107,12 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
 
 /// Returns the page with all metrics but those of queues, which must be asked of the store.
 #[must_use]
-pub fn page(house: &House) -> Page {
+pub fn page(shared: &QueueShared) -> Page {
     let mut page = Page::default();
-    process::write(&mut page, &house.clock);
-    page.singles(&SINGLES, house);
-    entrance::write(&mut page, &house.gate, house.logins());
-    store::write(&mut page, &house.store.figures());
-    requests::write(&mut page, &house.meter);
+    process::write(&mut page, &shared.clock);
+    page.singles(&SINGLES, shared);
+    entrance::write(&mut page, &shared.gate, shared.logins());
+    store::write(&mut page, &shared.store.figures());
+    requests::write(&mut page, &shared.meter);
     page
 }

@@ -159,7 +159,7 @@ impl Connection {
         let LoginRequest { received, request_bytes } = self.login;
         turn.parsed_at = received;
         turn.answered_at_once(self.last_request(), Kind::Login, outcome, [request_bytes, answer_bytes]);
-        stamp_answered(&mut turn.at_once[before..], turn.house.clock);
+        stamp_answered(&mut turn.at_once[before..], turn.shared.clock);
     }
 
     /// Takes over the answers of a bundle that is back. `rest` are its unanswered requests, to be executed once these
@@ -178,7 +178,7 @@ impl Connection {
             self.output(turn).extend_from_slice(&bundle.answers);
         }
         if let Some((fault, last)) = self.owed.take_if(|_| !self.under_way) {
-            turn.parsed_at = turn.house.clock.stamp();
+            turn.parsed_at = turn.shared.clock.stamp();
             self.refuse_for_good(&fault, last, turn);
         }
     }
@@ -209,7 +209,7 @@ impl Connection {
 
     /// Handles the whole requests in `input`, as many as one turn allows, and returns how many bytes are done with.
     pub fn parse(&mut self, input: &[u8], turn: &mut Turn<'_>) -> usize {
-        turn.parsed_at = turn.house.clock.stamp();
+        turn.parsed_at = turn.shared.clock.stamp();
         let mut args = std::mem::take(turn.args);
         let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, reads: 0 };
         let at_once_max = turn.at_once.len() + AT_ONCE_MAX;
@@ -241,7 +241,7 @@ impl Connection {
         let input = &parsing.input[parsing.base..];
         let decoded = self.decoder.decode(input, parsing.at - parsing.base, args);
         if !self.session.is_admitted() && parsing.at_least(&decoded) > UNAUTHENTICATED_BYTES_MAX {
-            turn.house.gate.newcomers.refuse(Reason::Oversized);
+            turn.shared.gate.newcomers.refuse(Reason::Oversized);
             self.refuse_for_good(&Fault::new(Word::NoAuth, "log in before sending this much"), true, turn);
             self.peer.holds_requests = false;
             return Next::Stop;
@@ -290,7 +290,7 @@ impl Connection {
     /// Handles a whole request.
     fn handle(&mut self, end: usize, args: &[Span], parsing: &mut Parsing<'_>, turn: &mut Turn<'_>) -> Next {
         let bytes = &parsing.input[parsing.base..];
-        let mut parsed = command::parse(args, bytes, turn.house.message_bytes_max);
+        let mut parsed = command::parse(args, bytes, turn.shared.message_bytes_max);
         if let (Some(grants), Ok(Command::Store(operation))) = (self.session.grants(), &parsed)
             && let Err(fault) = grants.allow(operation, bytes)
         {
@@ -352,21 +352,21 @@ impl Connection {
         let request = Request::new(operation, kind, turn.parsed_at);
         bundle.requests.push(Request { request_bytes: length(request_bytes), ..request });
         parsing.at = parsing.base + end;
-        let is_full = bundle.requests.len() >= turn.house.bundle_requests_max
-            || parsing.reads >= turn.house.bundle_reads_max;
+        let is_full = bundle.requests.len() >= turn.shared.bundle_requests_max
+            || parsing.reads >= turn.shared.bundle_reads_max;
         if self.blocked || is_last || is_full { Next::Stop } else { Next::Continue }
     }
 
     /// Answers without a worker if the store can, and returns the outcome and the length of the answer then.
     fn answer_at_once(&mut self, ask: Ask<'_>, turn: &mut Turn<'_>) -> Option<(Outcome, usize)> {
-        if !turn.house.store.at_once(ask.operation) {
+        if !turn.shared.store.at_once(ask.operation) {
             return None;
         }
         let protocol = self.session.protocol;
-        let house = turn.house;
+        let shared = turn.shared;
         let output = self.output(turn);
         let before = output.len();
-        let outcome = house.store.answer(ask, &mut Answer::new(output, protocol));
+        let outcome = shared.store.answer(ask, &mut Answer::new(output, protocol));
         if outcome.is_some() && self.session.is_muted() && !self.session.take_answer_wanted() {
             self.unwanted += self.output.len() - before;
             self.output.truncate(before);
@@ -377,10 +377,10 @@ impl Connection {
     /// Executes a request to the session.
     fn obey(&mut self, command: &command::Session, bytes: &[u8], request_bytes: usize, turn: &mut Turn<'_>) {
         let muted = self.session.is_muted() && !matches!(command, command::Session::ClientReply(_));
-        let house = turn.house;
+        let shared = turn.shared;
         let ((step, outcome, unwanted), answer_bytes) = self.answer_with(turn, |session, client, output| {
             let before = output.len();
-            let step = session.execute(command, bytes, client, house, output);
+            let step = session.execute(command, bytes, client, shared, output);
             let outcome = if output.get(before) == Some(&b'-') { Outcome::Error } else { Outcome::Ok };
             let made = output.len();
             if muted && !session.take_answer_wanted() {

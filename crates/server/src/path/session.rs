@@ -1,6 +1,6 @@
 //! A connection's session: its account, its protocol, and the requests that need no store.
 //!
-//! It does no I/O: bytes and the house go in, answer bytes and the next [`Step`] come out.
+//! It does no I/O: bytes and what threads share go in, answer bytes and the next [`Step`] come out.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,9 +15,9 @@ use super::mail::Mail;
 use crate::clients::{About, Client};
 use crate::glob;
 use crate::grants::{Grants, Role};
-use crate::house::House;
 use crate::info;
 use crate::queue::rules::AccountId;
+use crate::queue_shared::QueueShared;
 
 /// What follows from a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Session {
         command: &Command,
         bytes: &[u8],
         client: &Client,
-        house: &House,
+        shared: &QueueShared,
         out: &mut Vec<u8>,
     ) -> Step {
         let text = |span: &Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
@@ -161,12 +161,12 @@ impl Session {
                 return self.log_in(Greeting::Id, account.of(bytes), secret);
             }
             Command::Reset => {
-                *self = Self::new(house.default_account());
+                *self = Self::new(shared.default_account());
                 *client.about() = About { protocol: 2, account: self.stranger(), ..About::default() };
                 Encoder::new(out, self.protocol).simple("RESET");
             }
             Command::Logout => {
-                self.account = house.default_account();
+                self.account = shared.default_account();
                 self.grants = None;
                 client.about().account = self.stranger();
                 self.encoder(out).simple("OK");
@@ -185,25 +185,32 @@ impl Session {
             Command::Time => self.time(out),
             Command::Info(sections) => {
                 let sections: Vec<String> = sections.iter().map(text).collect();
-                self.encoder(out).bulk(info::info(house, &sections).as_bytes());
+                self.encoder(out).bulk(info::info(shared, &sections).as_bytes());
             }
-            Command::ConfigGet(patterns) => self.config(patterns.iter().map(text), house, out),
+            Command::ConfigGet(patterns) => self.config(patterns.iter().map(text), shared, out),
             Command::CommandAll => docs::all(&mut self.encoder(out)),
             Command::CommandCount => docs::count(&mut self.encoder(out)),
             Command::CommandList => docs::list(&mut self.encoder(out)),
             Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &spans(names, bytes)),
             Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &spans(names, bytes)),
             Command::ClientKill(target) => match self.administers_clients() {
-                Ok(()) => return kill(*target, bytes, client, house, &mut self.encoder(out)),
+                Ok(()) => return kill(*target, bytes, client, shared, &mut self.encoder(out)),
                 Err(fault) => self.encoder(out).error(&fault),
             },
-            _ => self.client(command, bytes, client, house, out),
+            _ => self.client(command, bytes, client, shared, out),
         }
         Step::Answered
     }
 
     /// CLIENT and its subcommands.
-    fn client(&mut self, command: &Command, bytes: &[u8], client: &Client, house: &House, out: &mut Vec<u8>) {
+    fn client(
+        &mut self,
+        command: &Command,
+        bytes: &[u8],
+        client: &Client,
+        shared: &QueueShared,
+        out: &mut Vec<u8>,
+    ) {
         let text = |span: &Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
         let mut encoder = self.encoder(out);
         match command {
@@ -212,9 +219,9 @@ impl Session {
                 "" => encoder.null(),
                 name => encoder.bulk(name.as_bytes()),
             },
-            Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(house.clock.now())).as_bytes()),
+            Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(shared.clock.now())).as_bytes()),
             Command::ClientList(target) => match self.administers_clients() {
-                Ok(()) => encoder.bulk(house.clients.list(target, house.clock.now()).as_bytes()),
+                Ok(()) => encoder.bulk(shared.clients.list(target, shared.clock.now()).as_bytes()),
                 Err(fault) => encoder.error(&fault),
             },
             Command::ClientSetName(name) => {
@@ -349,15 +356,15 @@ impl Session {
     }
 
     /// CONFIG GET: the few settings that clients and load generators look for.
-    fn config(&self, patterns: impl Iterator<Item = String>, house: &House, out: &mut Vec<u8>) {
+    fn config(&self, patterns: impl Iterator<Item = String>, shared: &QueueShared, out: &mut Vec<u8>) {
         let patterns: Vec<String> = patterns.map(|pattern| pattern.to_ascii_lowercase()).collect();
         let settings = [
-            ("appendonly", if house.store_is_durable { "yes" } else { "no" }.to_owned()),
+            ("appendonly", if shared.store_is_durable { "yes" } else { "no" }.to_owned()),
             ("databases", "1".to_owned()),
-            ("maxclients", house.gate.connections_max().to_string()),
-            ("proto-max-bulk-len", house.message_bytes_max.to_string()),
+            ("maxclients", shared.gate.connections_max().to_string()),
+            ("proto-max-bulk-len", shared.message_bytes_max.to_string()),
             ("save", String::new()),
-            ("timeout", house.gate.quiet_limits.idle_s().to_string()),
+            ("timeout", shared.gate.quiet_limits.idle_s().to_string()),
         ];
         let chosen = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
         let settings: Vec<_> = settings.iter().filter(|(name, _)| chosen(name)).collect();
@@ -386,14 +393,20 @@ fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
 /// Executes CLIENT KILL. The new form (filters) spares the connection that asks unless told otherwise, and answers a
 /// count. The old form (a bare peer) answers OK or an error, and then closes the asking connection too if it is of that
 /// peer.
-fn kill(target: KillTarget, bytes: &[u8], client: &Client, house: &House, encoder: &mut Encoder<'_>) -> Step {
+fn kill(
+    target: KillTarget,
+    bytes: &[u8],
+    client: &Client,
+    shared: &QueueShared,
+    encoder: &mut Encoder<'_>,
+) -> Step {
     let is_meant = |client: &Client| match target {
         KillTarget::All(filter) => is_of(client, &filter, bytes),
         KillTarget::OldPeer(peer) => !client.is_inside && client.peer.as_bytes() == peer.of(bytes),
     };
-    let others = house.clients.find(|other| other.address != client.address && is_meant(other));
+    let others = shared.clients.find(|other| other.address != client.address && is_meant(other));
     for other in &others {
-        house.mailboxes[other.address.thread].post(Mail::Kill(other.address));
+        shared.mailboxes[other.address.thread].post(Mail::Kill(other.address));
     }
     match target {
         KillTarget::OldPeer(_) if is_meant(client) => {

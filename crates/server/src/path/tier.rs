@@ -26,9 +26,9 @@ use crate::front::gate::Refused;
 use crate::front::peer::Peer;
 use crate::front::slots::Slots;
 use crate::front::tier::Tier;
-use crate::house::{Entrance, House};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask};
+use crate::queue_shared::{Entrance, QueueShared};
 use crate::trace;
 
 const TOO_MANY_LOGINS: Fault = Fault::new(Word::Busy, "too many logins at once; try again");
@@ -37,7 +37,7 @@ const LINE_FULL: Fault = Fault::new(Word::Busy, "the waiting line is full; try a
 /// The queue tier's part of a network thread.
 pub struct QueueTier {
     thread: usize,
-    house: Arc<House>,
+    shared: Arc<QueueShared>,
     bench: Bench,
     recorder: Recorder,
     worker: Worker,
@@ -59,19 +59,19 @@ impl Tier for QueueTier {
     }
 
     fn dealt_in_a_row(&self) -> usize {
-        if self.house.store.is_far() { limits::FAR_CLIENTS_IN_A_ROW } else { 1 }
+        if self.shared.store.is_far() { limits::FAR_CLIENTS_IN_A_ROW } else { 1 }
     }
 
     fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Connection {
         let decoder = Decoder::new(Limits {
-            bulk_bytes: self.house.message_bytes_max.max(limits::ARGUMENT_BYTES_MIN),
-            request_bytes: self.house.message_bytes_max + limits::REQUEST_BYTES_EXTRA,
+            bulk_bytes: self.shared.message_bytes_max.max(limits::ARGUMENT_BYTES_MIN),
+            request_bytes: self.shared.message_bytes_max + limits::REQUEST_BYTES_EXTRA,
             args: limits::ARGUMENTS_MAX,
             inline_bytes: limits::INLINE_BYTES_MAX,
         });
         let address = Address { thread: self.thread, slot, client: peer.number };
-        let client = self.house.clients.enter(address, &peer, origin);
-        let session = Session::new(self.house.default_account());
+        let client = self.shared.clients.enter(address, &peer, origin);
+        let session = Session::new(self.shared.default_account());
         if session.is_admitted() {
             client.about().account = "default".into();
         }
@@ -84,12 +84,12 @@ impl Tier for QueueTier {
             // No client reads the answer, so the blocked pop must not take a message any more.
             self.answered.extend(self.give_up(address));
         }
-        if let Entrance::Closed(authenticator) = &self.house.entrance
+        if let Entrance::Closed(authenticator) = &self.shared.entrance
             && connection.session.arriving().is_some()
         {
             authenticator.forget(address);
         }
-        self.house.clients.leave(address.client);
+        self.shared.clients.leave(address.client);
     }
 
     fn is_admitted(&self, connection: &Connection) -> bool {
@@ -124,10 +124,10 @@ impl Tier for QueueTier {
     }
 
     fn take(&mut self, _: usize, connection: &mut Connection, input: &[u8]) -> usize {
-        let mut turn = self.bench.turn(&self.house);
+        let mut turn = self.bench.turn(&self.shared);
         let before = turn.at_once.len();
         let used = connection.parse(input, &mut turn);
-        stamp_answered(&mut turn.at_once[before..], self.house.clock);
+        stamp_answered(&mut turn.at_once[before..], self.shared.clock);
         used
     }
 
@@ -144,8 +144,8 @@ impl Tier for QueueTier {
     }
 
     fn write(&mut self, _: usize, connection: &mut Connection) {
-        connection.flush(&mut self.bench.turn(&self.house));
-        self.going_on.extend(connection.take_rest(self.house.clock));
+        connection.flush(&mut self.bench.turn(&self.shared));
+        self.going_on.extend(connection.take_rest(self.shared.clock));
     }
 
     fn is_settled(&self, _: usize, connection: &Connection) -> bool {
@@ -157,14 +157,14 @@ impl Tier for QueueTier {
         if self.answered.is_empty() && self.bench.at_once.is_empty() {
             return;
         }
-        let replied = self.house.clock.stamp();
+        let replied = self.shared.clock.stamp();
         for done in self.bench.at_once.drain(..) {
-            count_one(&done, replied, &self.house, &mut self.recorder);
+            count_one(&done, replied, &self.shared, &mut self.recorder);
         }
         self.bench.at_once.shrink_to(limits::AT_ONCE_KEPT);
         for mut bundle in self.answered.drain(..) {
             count_bundle(&mut bundle, replied, &mut self.recorder);
-            watch::tell(&self.house, &mut bundle);
+            watch::tell(&self.shared, &mut bundle);
             self.bench.keep(bundle);
         }
         self.recorder.flush();
@@ -178,16 +178,16 @@ impl Tier for QueueTier {
 impl QueueTier {
     /// Returns the queue tier's part of the network thread with this number.
     #[must_use]
-    pub fn new(thread: usize, house: Arc<House>) -> Self {
-        let (recorder, worker) = (house.meter.recorder(), house.worker());
+    pub fn new(thread: usize, shared: Arc<QueueShared>) -> Self {
+        let (recorder, worker) = (shared.meter.recorder(), shared.worker());
         let bench = Bench::default();
-        Self { thread, house, bench, recorder, worker, answered: Vec::new(), going_on: Vec::new() }
+        Self { thread, shared, bench, recorder, worker, answered: Vec::new(), going_on: Vec::new() }
     }
 
     /// Ends the wait of a connection's pop, and returns its bundle, answered with nothing.
     fn give_up(&self, address: Address) -> Option<Box<Bundle>> {
-        let mut bundle = self.house.store.leave(address)?;
-        bundle.end_wait(self.house.clock.stamp());
+        let mut bundle = self.shared.store.leave(address)?;
+        bundle.end_wait(self.shared.clock.stamp());
         Some(bundle)
     }
 
@@ -195,24 +195,24 @@ impl QueueTier {
     fn deliver(&mut self, mut bundle: Box<Bundle>, connections: &mut Connections<Self>) {
         let address = bundle.address;
         if bundle.may_wait() {
-            self.house.store.forget(address);
+            self.shared.store.forget(address);
         }
         let rest = (!bundle.is_done()).then(|| bundle.split_rest());
-        if self.house.tracer.is_some() {
+        if self.shared.tracer.is_some() {
             bundle.passages = trace::passages(&bundle);
         }
         if let Some(connection) = connections.find(address.slot, address.client) {
             if bundle.absorb_piece() {
                 return self.going_on.push(bundle);
             }
-            let mut turn = self.bench.turn(&self.house);
+            let mut turn = self.bench.turn(&self.shared);
             let before = turn.at_once.len();
             if let [request @ Request { operation: Operation::Login { .. }, .. }] = &mut *bundle.requests {
                 request.answer_bytes = length(connection.end_login(number(&bundle.answers), &mut turn));
             } else {
                 connection.take_answers(&mut bundle, rest, &mut turn);
             }
-            stamp_answered(&mut turn.at_once[before..], self.house.clock);
+            stamp_answered(&mut turn.at_once[before..], self.shared.clock);
         }
         self.answered.push(bundle);
     }
@@ -233,12 +233,12 @@ impl QueueTier {
 
     fn log_in(&mut self, address: Address, account: &[u8], connections: &mut Connections<Self>) {
         let Some(connection) = connections.find(address.slot, address.client) else { return };
-        let mut turn = self.bench.turn(&self.house);
+        let mut turn = self.bench.turn(&self.shared);
         let len = u32::try_from(account.len()).unwrap_or(u32::MAX);
         let operation = Operation::Login { account: Span { start: 0, len } };
         let mut answers = turn.buffers.take();
         let ask = Ask { account: 0, operation: &operation, bytes: account };
-        let known = turn.house.store.answer(ask, &mut Answer::new(&mut answers, Protocol::Resp2));
+        let known = turn.shared.store.answer(ask, &mut Answer::new(&mut answers, Protocol::Resp2));
         if known.is_some() {
             connection.end_login_here(number(&answers), &mut turn);
         } else {
@@ -262,7 +262,7 @@ impl QueueTier {
             Verdict::Wrong => Fault::new(Word::NoAccount, "unknown account or wrong secret"),
             Verdict::Busy => TOO_MANY_LOGINS,
         };
-        let mut turn = self.bench.turn(&self.house);
+        let mut turn = self.bench.turn(&self.shared);
         let mut error = turn.buffers.take();
         Encoder::new(&mut error, Protocol::Resp2).error(&fault); // in both protocols the same
         connection.end_login_here(Err(&error), &mut turn);
@@ -278,7 +278,7 @@ impl QueueTier {
         };
         if bundle.may_wait() && has_left() {
             // The pop is not parked yet, so this only notes that its client has left.
-            let _ = self.house.store.leave(bundle.address);
+            let _ = self.shared.store.leave(bundle.address);
         }
     }
 
@@ -289,7 +289,7 @@ impl QueueTier {
             return;
         }
         let mut outgoing = std::mem::take(&mut self.bench.outgoing);
-        let enqueued = self.house.clock.stamp();
+        let enqueued = self.shared.clock.stamp();
         for bundle in &mut outgoing {
             if !bundle.awaits_next_piece() {
                 bundle.stamp(|stamps| stamps.enqueued = enqueued);
@@ -303,7 +303,7 @@ impl QueueTier {
                 self.deliver(bundle, connections);
             }
         }
-        self.house.line.push_all(&mut outgoing);
+        self.shared.line.push_all(&mut outgoing);
         for mut bundle in outgoing.drain(..) {
             bundle.refuse_all(&LINE_FULL);
             self.deliver(bundle, connections);
@@ -313,14 +313,14 @@ impl QueueTier {
 }
 
 /// Counts a request that was answered on the spot.
-fn count_one(done: &AtOnce, replied: u64, house: &House, recorder: &mut Recorder) {
+fn count_one(done: &AtOnce, replied: u64, shared: &QueueShared, recorder: &mut Recorder) {
     let AtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered } = *done;
     let stamps =
         Stamps { received, enqueued: received, dequeued: received, sent: received, answered, replied };
     let noted = Noted::new(kind as u8, ending(outcome), stamps);
     let noted = Noted { client: id.client, request_bytes, answer_bytes, ..noted };
-    if let Some(slow) = &house.slow {
-        watch::tell_slow(slow, &house.clients, id, &noted);
+    if let Some(slow) = &shared.slow {
+        watch::tell_slow(slow, &shared.clients, id, &noted);
     }
     recorder.note(noted);
 }

@@ -10,8 +10,8 @@ use super::limits;
 use crate::clients::Client;
 use crate::front::buffers::Buffers;
 use crate::front::slots::Slots;
-use crate::house::{Entrance, House};
 use crate::queue::rules::{AccountId, Outcome};
+use crate::queue_shared::{Entrance, QueueShared};
 
 /// A thread's tools, kept from turn to turn so that nothing is allocated in the steady state.
 #[derive(Default)]
@@ -40,7 +40,7 @@ pub(super) struct AtOnce {
 /// What a connection may use while it is served.
 pub struct Turn<'a> {
     /// What all threads share.
-    pub house: &'a House,
+    pub shared: &'a QueueShared,
     /// Stamp at which the requests at hand were whole.
     pub parsed_at: u64,
     /// Space for the arguments of one request.
@@ -81,7 +81,7 @@ impl Turn<'_> {
 
     /// Begins a login: the secret is checked first where accounts are closed.
     pub fn log_in(&mut self, client: &Client, account: &[u8], secret: &[u8]) {
-        match &self.house.entrance {
+        match &self.shared.entrance {
             Entrance::Open(_) => self.logins.push((client.address, account.to_vec())),
             Entrance::Closed(authenticator) => {
                 authenticator.ask(client.address, client.origin, account, secret);
@@ -101,9 +101,9 @@ impl Bench {
     }
 
     /// Lends the tools for one turn.
-    pub(super) fn turn<'a>(&'a mut self, house: &'a House) -> Turn<'a> {
+    pub(super) fn turn<'a>(&'a mut self, shared: &'a QueueShared) -> Turn<'a> {
         Turn {
-            house,
+            shared,
             parsed_at: 0,
             args: &mut self.args,
             outgoing: &mut self.outgoing,

@@ -6,18 +6,18 @@ use posthaste_wire::command::Kind;
 
 use super::bundle::{Bundle, Request, RequestName, ending};
 use crate::clients::Clients;
-use crate::house::House;
+use crate::queue_shared::QueueShared;
 use crate::slow::{Slow, SlowLog};
 use crate::trace::{Ended, Tracer};
 
 /// Reports the requests of a bundle, all of whose stamps are taken.
-pub(super) fn tell(house: &House, bundle: &mut Bundle) {
-    if let Some(slow) = &house.slow {
+pub(super) fn tell(shared: &QueueShared, bundle: &mut Bundle) {
+    if let Some(slow) = &shared.slow {
         for (place, request) in bundle.requests.iter().enumerate() {
-            tell_slow_one(slow, &house.clients, bundle, place, request);
+            tell_slow_one(slow, &shared.clients, bundle, place, request);
         }
     }
-    if let Some(tracer) = &house.tracer {
+    if let Some(tracer) = &shared.tracer {
         tell_traced(tracer, bundle);
     }
 }

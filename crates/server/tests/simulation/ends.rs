@@ -105,7 +105,7 @@ impl World {
         self.note(format_args!("SIGTERM"));
         process.stops_since.set(Some(self.now()));
         self.lines.borrow().iter().for_each(|line| lock(line).is_excused = true);
-        process.house.mailboxes[0].stop();
+        process.shared.mailboxes[0].stop();
     }
 
     /// A stop goes on: once all is answered the workers end, and then the process.
@@ -119,7 +119,7 @@ impl World {
             return;
         }
         if !process.is_closed.replace(true) {
-            process.house.line.close();
+            process.shared.line.close();
             process.call_all();
         }
         if process.has_worked_off_all() {

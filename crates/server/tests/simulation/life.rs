@@ -124,7 +124,7 @@ impl World {
 
     fn is_over(&self) -> bool {
         self.clients.iter().all(|client| client.borrow().is_done())
-            && self.process().is_none_or(|process| process.house.gate.connections() == 0)
+            && self.process().is_none_or(|process| process.shared.gate.connections() == 0)
             && self.phase.get() == Phase::Settling
             && self.process().is_some_and(|process| process.stops_since.get().is_none())
             && self.crash.get().is_none()
@@ -154,18 +154,18 @@ impl World {
     /// The last stop; what is left is what should be.
     fn close(&self) {
         // A worker may still be waiting for who comes back with what somebody asked who has left since.
-        let waits = || self.process().is_some_and(|process| !process.house.line.is_empty());
+        let waits = || self.process().is_some_and(|process| !process.shared.line.is_empty());
         while (!self.is_quiet() || waits()) && self.step(u64::MAX) {}
         let process = self.process().expect("it runs");
-        assert!(process.house.clients.is_empty(), "somebody is remembered who has left");
-        assert!(process.house.line.is_empty(), "something waits that nobody asked");
+        assert!(process.shared.clients.is_empty(), "somebody is remembered who has left");
+        assert!(process.shared.line.is_empty(), "something waits that nobody asked");
         for seat in &process.networks {
             let network = seat.network.borrow();
             let connections = network.as_ref().map(|network| network.connections());
             let held = connections.map(|connections| (connections.len(), connections.input_bytes()));
             assert_eq!(held, Some((0, 0)), "a network thread holds something of those who have left");
         }
-        let figures = process.house.store.figures();
+        let figures = process.shared.store.figures();
         let blocked = figures.iter().find(|(name, _)| *name == "blocked_clients").map(|(_, count)| *count);
         assert_eq!(blocked, Some(0), "somebody waits who has left");
         assert!(!self.truth().remembers_who_left(), "somebody who has left is remembered for ever");

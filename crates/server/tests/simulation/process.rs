@@ -11,10 +11,10 @@ use posthaste_server::clients::Clients;
 use posthaste_server::front::gate::Gate;
 use posthaste_server::front::network::{self, Network, ThreadSetup};
 use posthaste_server::front::readiness::Readiness;
-use posthaste_server::house::{Entrance, House};
 use posthaste_server::path::tier::QueueTier;
 use posthaste_server::path::waiting_line::{Pause, WaitingLine};
 use posthaste_server::path::worker::{Store, Worker};
+use posthaste_server::queue_shared::{Entrance, QueueShared};
 use posthaste_wire::command::Kind;
 
 use super::plan::Plan;
@@ -76,7 +76,7 @@ pub(crate) struct WorkerSeat {
 
 /// A process.
 pub(crate) struct Process {
-    pub(crate) house: Arc<House>,
+    pub(crate) shared: Arc<QueueShared>,
     pub(crate) networks: Vec<NetworkSeat>,
     pub(crate) workers: Vec<WorkerSeat>,
     /// Calls to workers that are seen to.
@@ -98,7 +98,7 @@ impl Process {
         if plan.gather_ns > 0 {
             line.gather(Duration::from_nanos(plan.gather_ns));
         }
-        let house = Arc::new(House {
+        let shared = Arc::new(QueueShared {
             entrance: Entrance::Open(store.account(b"default").map_err(io::Error::other)?),
             store,
             line,
@@ -117,16 +117,16 @@ impl Process {
             slow: None,
             tracer: None,
         });
-        house.store.attach(&house.line);
+        shared.store.attach(&shared.line);
         let seat = |(thread, poll)| {
             let (mailboxes, gate) = (mailboxes.clone(), Arc::clone(&gate));
             let setup = ThreadSetup { thread, poll, listeners: Vec::new(), mailboxes, gate, clock };
-            Network::new(setup, QueueTier::new(thread, Arc::clone(&house))).map(NetworkSeat::new)
+            Network::new(setup, QueueTier::new(thread, Arc::clone(&shared))).map(NetworkSeat::new)
         };
         let networks = polls.into_iter().enumerate().map(seat).collect::<io::Result<Vec<_>>>()?;
-        let workers = (0..plan.workers).map(|_| WorkerSeat::new(house.worker())).collect();
+        let workers = (0..plan.workers).map(|_| WorkerSeat::new(shared.worker())).collect();
         Ok(Self {
-            house,
+            shared,
             networks,
             workers,
             calls: Cell::new(0),

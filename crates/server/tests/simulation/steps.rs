@@ -85,7 +85,8 @@ impl World {
             None => {}
         };
         for (thread, seat) in process.networks.iter().enumerate() {
-            let is_woken = self.mutant != Some(Mutant::LostWake) && !process.house.mailboxes[thread].sleeps();
+            let is_woken =
+                self.mutant != Some(Mutant::LostWake) && !process.shared.mailboxes[thread].sleeps();
             add(seat.ready_at(is_woken, now), Actor::Network(thread));
         }
         for (worker, seat) in process.workers.iter().enumerate() {
@@ -110,7 +111,7 @@ impl World {
     /// A call at the line wakes one of those that wait, whichever.
     fn call_workers(&self) {
         let Some(process) = self.process() else { return };
-        let calls = process.house.line.calls();
+        let calls = process.shared.line.calls();
         // Now and then one wakes for no reason, as condition variables let them.
         let called = calls - process.calls.replace(calls) + u64::from(self.chance(1));
         for _ in 0..called {
@@ -170,7 +171,7 @@ impl World {
             }
             doing => {
                 if let Doing::Waits(pause) | Doing::Called(pause) = doing {
-                    process.house.line.get_up(&pause);
+                    process.shared.line.get_up(&pause);
                 }
                 match worker.try_take(self.plan.batch) {
                     Ok(Taken::Closed) => return,

@@ -286,15 +286,15 @@ impl World {
         let line = Line::new(id, client, thread, self.plan.wire_bytes);
         self.lines.borrow_mut().push(Arc::clone(&line));
         let socket = Socket::Wire(Box::new(End(Arc::clone(&line))));
-        let Ok(arrival) = process.house.gate.admit(socket) else { panic!("there is room") };
+        let Ok(arrival) = process.shared.gate.admit(socket) else { panic!("there is room") };
         let name = Name { life: self.life.get(), number: arrival.number };
-        assert!(process.house.mailboxes[thread].adopt(arrival).is_none(), "the thread has not ended");
+        assert!(process.shared.mailboxes[thread].adopt(arrival).is_none(), "the thread has not ended");
         Some((id, line, name))
     }
 
     /// How many connections this process has had.
     pub(crate) fn connections(&self) -> u64 {
-        self.process().map_or(1, |process| process.house.gate.accepted().max(1))
+        self.process().map_or(1, |process| process.shared.gate.accepted().max(1))
     }
 
     /// Somebody wants this connection closed.

@@ -19,7 +19,6 @@ use posthaste_server::clients::Clients;
 use posthaste_server::front::accept::Socket;
 use posthaste_server::front::gate::Gate;
 use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
-use posthaste_server::house::{Entrance, House};
 use posthaste_server::path::bundle::Bundle;
 use posthaste_server::path::local::Local;
 use posthaste_server::path::mail::{Mail, Mailbox};
@@ -29,6 +28,7 @@ use posthaste_server::path::worker::{Store, Worker};
 use posthaste_server::queue::answer::Answer;
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::{AccountId, Ask, Flow, Millis, News, Outcome, Rules};
+use posthaste_server::queue_shared::{Entrance, QueueShared};
 use posthaste_server::time::Time;
 use posthaste_wire::command::Kind;
 use posthaste_wire::fault::Fault;
@@ -112,7 +112,7 @@ impl Rules for Standing {
 
 /// A network thread with its waiting line and its worker, in front of any store.
 pub(crate) struct Thread {
-    pub(crate) house: Arc<House>,
+    pub(crate) shared: Arc<QueueShared>,
     pub(crate) worker: Worker,
     network: Network<QueueTier>,
     events: Events,
@@ -142,7 +142,7 @@ impl Thread {
         let poll = Poll::new().expect("events");
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
         let gate = Arc::new(Gate::new(bounds.connections, false));
-        let house = Arc::new(House {
+        let shared = Arc::new(QueueShared {
             entrance: entrance(&mailboxes),
             store,
             line: Arc::new(WaitingLine::new(clock, bounds.line, Vec::new())),
@@ -163,24 +163,24 @@ impl Thread {
         });
         let setup = ThreadSetup { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
         let network =
-            Network::new(setup, QueueTier::new(0, Arc::clone(&house))).expect("nothing to register");
-        let worker = house.worker();
-        Self { house, worker, network, events: Events::with_capacity(64), batch: bounds.batch }
+            Network::new(setup, QueueTier::new(0, Arc::clone(&shared))).expect("nothing to register");
+        let worker = shared.worker();
+        Self { shared, worker, network, events: Events::with_capacity(64), batch: bounds.batch }
     }
 
     /// Connects a client; None if there are too many connections.
     pub(crate) fn connect(&self) -> Option<UnixStream> {
         let (ours, socket) = pair();
-        let arrival = self.house.gate.admit(socket).ok()?;
-        assert!(self.house.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
+        let arrival = self.shared.gate.admit(socket).ok()?;
+        assert!(self.shared.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
         Some(ours)
     }
 
     /// Connects a client inside of the process, as HTTP does.
     pub(crate) fn connect_inside(&self) -> UnixStream {
         let (ours, socket) = pair();
-        let arrival = self.house.gate.admit_inside(socket, None);
-        assert!(self.house.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
+        let arrival = self.shared.gate.admit_inside(socket, None);
+        assert!(self.shared.mailboxes[0].adopt(arrival).is_none(), "the thread has not ended");
         ours
     }
 
@@ -193,7 +193,7 @@ impl Thread {
     pub(crate) fn work(&mut self) {
         match self.worker.try_take(self.batch) {
             Ok(_) => self.worker.work(),
-            Err(pause) => self.house.line.get_up(&pause),
+            Err(pause) => self.shared.line.get_up(&pause),
         }
     }
 }
@@ -208,7 +208,7 @@ fn pair() -> (UnixStream, Socket) {
 
 /// A queue tier over the plain store.
 pub(crate) struct Tier {
-    pub(crate) house: Arc<House>,
+    pub(crate) shared: Arc<QueueShared>,
     store: Standing,
     thread: Thread,
     taken: Vec<Box<Bundle>>,
@@ -234,7 +234,7 @@ impl Tier {
         let bounds =
             Bounds { connections: CONNECTIONS, bundle: BUNDLE_REQUESTS, line: LINE_REQUESTS, batch: BATCH };
         let thread = Thread::before(local.clone(), clock, &bounds, |mailboxes| entrance(&*local, mailboxes));
-        Self { house: Arc::clone(&thread.house), store, thread, taken: Vec::new() }
+        Self { shared: Arc::clone(&thread.shared), store, thread, taken: Vec::new() }
     }
 
     /// Connects a client; None if there are too many connections.
@@ -254,13 +254,13 @@ impl Tier {
 
     /// Lets the worker take a batch, if anything waits, and lets time pass in the store.
     pub(crate) fn work(&mut self) {
-        let taken = self.house.line.take(BATCH, Some(Instant::now()), &mut self.taken);
-        let shift = (taken == Taken::Some).then(|| Shift::of(&self.house.line, self.taken.len()));
+        let taken = self.shared.line.take(BATCH, Some(Instant::now()), &mut self.taken);
+        let shift = (taken == Taken::Some).then(|| Shift::of(&self.shared.line, self.taken.len()));
         self.thread.worker.do_here(&mut self.taken, 0);
         assert!(self.taken.is_empty(), "nobody else is at the store");
         drop(shift);
         while let Some(bundle) = self.thread.worker.next_done_here() {
-            self.house.mailboxes[0].post(Mail::Answered(bundle));
+            self.shared.mailboxes[0].post(Mail::Answered(bundle));
         }
     }
 
@@ -271,21 +271,21 @@ impl Tier {
 
     /// Returns the number of pops that wait.
     pub(crate) fn waiting(&self) -> u64 {
-        let figures = self.house.store.figures();
+        let figures = self.shared.store.figures();
         figures.iter().find(|(name, _)| *name == "blocked_clients").map_or(0, |(_, waiting)| *waiting)
     }
 
     /// Returns the number of requests read from the connections that are open.
     pub(crate) fn requests(&self) -> u64 {
-        let clients = self.house.clients.find(|_| true);
+        let clients = self.shared.clients.find(|_| true);
         clients.iter().map(|client| client.requests.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the requests counted so far, for each kind: those that were done, found nothing, were refused.
     pub(crate) fn counted(&self) -> Vec<(&'static str, [u64; 3])> {
-        self.house.meter.turn(&[]);
+        self.shared.meter.turn(&[]);
         let endings = [Ending::Ok, Ending::Null, Ending::Error];
-        let tallies = self.house.meter.tallies();
+        let tallies = self.shared.meter.tallies();
         tallies.active().map(|(kind, tally)| (kind, endings.map(|ending| tally.ended(ending)))).collect()
     }
 
@@ -295,15 +295,15 @@ impl Tier {
         for _ in 0..TURNS {
             self.turn();
             self.work();
-            if self.house.gate.connections() == 0 {
+            if self.shared.gate.connections() == 0 {
                 break;
             }
         }
-        assert_eq!(self.house.gate.connections(), 0, "whoever was let in has left");
-        assert!(self.house.clients.is_empty(), "and has no card");
+        assert_eq!(self.shared.gate.connections(), 0, "whoever was let in has left");
+        assert!(self.shared.clients.is_empty(), "and has no card");
         assert_eq!(self.waiting(), 0, "nobody waits who is not there");
-        assert!(self.house.line.is_empty(), "nor does anything in the line");
+        assert!(self.shared.line.is_empty(), "nor does anything in the line");
         self.store.empty();
-        self.house.store.account(b"default").expect("it holds any");
+        self.shared.store.account(b"default").expect("it holds any");
     }
 }

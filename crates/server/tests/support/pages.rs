@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use posthaste_server::cache::http_routes;
-use posthaste_server::house::House;
 use posthaste_server::http::{converse, queue_routes};
+use posthaste_server::queue_shared::QueueShared;
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -50,11 +50,11 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Serves one connection to the pages of a queue tier.
 pub(crate) fn queue_pages(
-    house: &Arc<House>,
+    shared: &Arc<QueueShared>,
     theirs: DuplexStream,
     stopped: watch::Receiver<()>,
 ) -> Pin<Box<dyn Future<Output = ()>>> {
-    let conversation = converse(theirs, HERE, queue_routes(Arc::clone(house)), stopped);
+    let conversation = converse(theirs, HERE, queue_routes(Arc::clone(shared)), stopped);
     Box::pin(async { drop(conversation.await) })
 }
 
@@ -64,7 +64,7 @@ impl Serves for Tier {
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>> {
-        queue_pages(&self.house, theirs, stopped)
+        queue_pages(&self.shared, theirs, stopped)
     }
 
     fn turn_all(&mut self) {

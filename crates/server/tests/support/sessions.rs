@@ -197,7 +197,7 @@ fn settle(tier: &mut Tier, clients: &mut [Client]) {
         let heard = clients.iter_mut().map(Client::hear).filter(|heard| *heard).count();
         // Of a pop whose time is over the answer is on its way when nobody waits any more.
         let before = std::mem::replace(&mut state, (tier.requests(), tier.waiting()));
-        let is_quiet = heard == 0 && state == before && tier.house.line.is_empty();
+        let is_quiet = heard == 0 && state == before && tier.shared.line.is_empty();
         quiet = if is_quiet { quiet + 1 } else { 0 };
     }
 }

@@ -1,4 +1,4 @@
-//! What all threads of a server share.
+//! What all threads of a queue tier share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::queue::rules::AccountId;
 use crate::slow::SlowLog;
 use crate::trace::Tracer;
 
-/// The shared parts, made once at the start.
-pub struct House {
+/// Everything that the threads of a queue tier share, made once at the start.
+pub struct QueueShared {
     /// The store.
     pub store: Arc<dyn Store>,
     /// The line where requests wait for the store.
@@ -61,8 +61,8 @@ pub enum Entrance {
     Closed(Authenticator),
 }
 
-impl House {
-    /// Returns a new worker for this server's line and store.
+impl QueueShared {
+    /// Returns a new worker for the line and the store.
     #[must_use]
     pub fn worker(&self) -> Worker {
         Worker::new(Arc::clone(&self.line), Arc::clone(&self.store), self.mailboxes.clone(), self.clock)
