@@ -17,7 +17,7 @@ use super::bundle::{Bundle, Request, RequestName, length};
 use super::limits::{
     AT_ONCE_MAX, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_PAUSE,
 };
-use super::session::{Session, Step};
+use super::session::{Call, Session, Step};
 use super::turn::{Turn, stamp_answered};
 use crate::clients::Client;
 use crate::front::buffers::shed;
@@ -145,8 +145,8 @@ impl Connection {
     pub fn end_login(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) -> usize {
         self.under_way = false;
         let ((), answer_bytes) = self.answer_with(turn, |session, client, output| match account {
-            Ok(account) => session.logged_in(account, client, output),
-            Err(error) => session.refused(error, output),
+            Ok(account) => session.finish_login(account, client, output),
+            Err(error) => session.fail_login(error, output),
         });
         answer_bytes
     }
@@ -380,7 +380,7 @@ impl Connection {
         let shared = turn.shared;
         let ((step, outcome, unwanted), answer_bytes) = self.answer_with(turn, |session, client, output| {
             let before = output.len();
-            let step = session.execute(command, bytes, client, shared, output);
+            let step = session.execute(&Call { command, bytes, client, shared }, output);
             let outcome = if output.get(before) == Some(&b'-') { Outcome::Error } else { Outcome::Ok };
             let made = output.len();
             if muted && !session.take_answer_wanted() {

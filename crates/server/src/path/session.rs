@@ -1,6 +1,6 @@
 //! A connection's session: its account, its protocol, and the requests that need no store.
 //!
-//! It does no I/O: bytes and what threads share go in, answer bytes and the next [`Step`] come out.
+//! It does no I/O: a [`Call`] goes in, answer bytes and the next [`Step`] come out.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,15 +35,35 @@ pub enum Step {
     },
 }
 
-/// How a login under way will be answered.
+/// A request to the session, with what it may look at.
+pub struct Call<'a> {
+    /// The request; its spans point into `bytes`.
+    pub command: &'a Command,
+    /// The bytes of the request.
+    pub bytes: &'a [u8],
+    /// The entry of this connection in the list of clients.
+    pub client: &'a Client,
+    /// What the threads of the tier share.
+    pub shared: &'a QueueShared,
+}
+
+/// How a pending login will be answered.
 #[derive(Debug)]
-enum Greeting {
+enum LoginReply {
     /// LOGIN: the account's id.
     Id,
     /// AUTH: `OK`.
     Ok,
-    /// HELLO: the map, after switching to this protocol and taking this name.
-    Hello(Protocol, Option<String>),
+    /// HELLO: a map of properties of the server and the connection.
+    Hello(Hello),
+}
+
+/// What a HELLO sets once its login, if it has one, has succeeded.
+#[derive(Debug)]
+struct Hello {
+    protocol: Protocol,
+    /// The connection's new name; None: it stays as it is.
+    name: Option<String>,
 }
 
 /// One session.
@@ -53,39 +73,41 @@ pub struct Session {
     grants: Option<Arc<Grants>>,
     /// The protocol of answers.
     pub protocol: Protocol,
-    arriving: Option<Arriving>,
-    mute: Mute,
+    pending_login: Option<PendingLogin>,
+    reply_mode: ReplyMode,
 }
 
-/// A login under way.
+/// A login whose secret is being checked, or whose account is being looked up in the store.
 #[derive(Debug)]
-struct Arriving {
-    greeting: Greeting,
-    name: Vec<u8>,
+struct PendingLogin {
+    reply: LoginReply,
+    account: Vec<u8>,
+    /// What the account may do, once its secret was accepted; None: everything.
     grants: Option<Arc<Grants>>,
-    /// Whether its answer is wanted (CLIENT REPLY).
-    is_wanted: bool,
+    /// Whether the client wants the answer (CLIENT REPLY).
+    is_reply_wanted: bool,
 }
 
-/// CLIENT REPLY.
+/// Which answers the client wants (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mute {
-    No,
-    Once,
-    Always,
+enum ReplyMode {
+    On,
+    SkipNext,
+    Off,
 }
 
 /// The version of Redis that the server claims to be, for its clients.
 pub const REDIS_VERSION: &str = "7.2.0";
 
 impl Session {
-    /// A new connection's session.
+    /// Returns the session of a new connection.
     #[must_use]
     pub fn new(account: Option<AccountId>) -> Self {
-        Self { account, grants: None, protocol: Protocol::Resp2, arriving: None, mute: Mute::No }
+        let protocol = Protocol::Resp2;
+        Self { account, grants: None, protocol, pending_login: None, reply_mode: ReplyMode::On }
     }
 
-    /// The account that requests to the store are asked as.
+    /// Returns the account on whose behalf requests are executed.
     ///
     /// # Errors
     /// `NOAUTH` before login.
@@ -93,21 +115,21 @@ impl Session {
         self.account.ok_or(Fault::new(Word::NoAuth, "log in first: LOGIN account secret"))
     }
 
-    /// What the account may do; None: everything.
+    /// Returns what the account may do; None: everything.
     #[must_use]
     pub fn grants(&self) -> Option<&Grants> {
         self.grants.as_deref()
     }
 
     /// Returns an error unless the connection may look at other clients and close them.
-    fn administers_clients(&self) -> Result<(), Fault> {
+    fn check_administers_clients(&self) -> Result<(), Fault> {
         if self.account.is_none() {
             return Err(Fault::new(Word::NoAuth, "log in before looking at other clients"));
         }
         self.grants.as_ref().map_or(Ok(()), |grants| grants.everywhere(Role::Administer))
     }
 
-    /// Whether the connection may ask the store.
+    /// Returns whether the connection may ask the store.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         self.account.is_some()
@@ -115,11 +137,11 @@ impl Session {
 
     /// Returns whether the next answer is wanted (CLIENT REPLY), and uses up a single skip.
     pub fn take_answer_wanted(&mut self) -> bool {
-        match self.mute {
-            Mute::No => true,
-            Mute::Always => false,
-            Mute::Once => {
-                self.mute = Mute::No;
+        match self.reply_mode {
+            ReplyMode::On => true,
+            ReplyMode::Off => false,
+            ReplyMode::SkipNext => {
+                self.reply_mode = ReplyMode::On;
                 false
             }
         }
@@ -128,47 +150,39 @@ impl Session {
     /// Returns whether the next answer is unwanted, without using up a single skip.
     #[must_use]
     pub fn is_muted(&self) -> bool {
-        self.mute != Mute::No
+        self.reply_mode != ReplyMode::On
     }
 
     /// Executes a request that is not for the store.
-    pub fn execute(
-        &mut self,
-        command: &Command,
-        bytes: &[u8],
-        client: &Client,
-        shared: &QueueShared,
-        out: &mut Vec<u8>,
-    ) -> Step {
-        let text = |span: &Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
+    pub fn execute(&mut self, call: &Call<'_>, out: &mut Vec<u8>) -> Step {
+        let Call { bytes, client, shared, .. } = *call;
         // Only clients that are logged in have a use for these.
-        if matches!(command, Command::Logout | Command::ReadOnly | Command::Get(_))
+        if matches!(call.command, Command::Logout | Command::ReadOnly | Command::Get(_))
             && let Err(fault) = self.account()
         {
             self.encoder(out).error(&fault);
             return Step::Answered;
         }
-        match command {
-            Command::Hello { protocol, auth, name } => {
-                return self.hello(*protocol, *auth, name.as_ref().map(text), bytes, client, out);
-            }
+        match call.command {
+            Command::Hello { .. } => return self.hello(call, out),
             Command::Auth { account, secret } => {
                 let account = account.map_or(&b"default"[..], |account| account.of(bytes));
-                return self.log_in(Greeting::Ok, account, secret.of(bytes));
+                return self.begin_login(LoginReply::Ok, account, secret.of(bytes));
             }
             Command::Login { account, secret } => {
                 let secret = secret.map_or(&b""[..], |secret| secret.of(bytes));
-                return self.log_in(Greeting::Id, account.of(bytes), secret);
+                return self.begin_login(LoginReply::Id, account.of(bytes), secret);
             }
             Command::Reset => {
                 *self = Self::new(shared.default_account());
-                *client.about() = About { protocol: 2, account: self.stranger(), ..About::default() };
+                *client.about() =
+                    About { protocol: 2, account: self.name_without_login(), ..About::default() };
                 Encoder::new(out, self.protocol).simple("RESET");
             }
             Command::Logout => {
                 self.account = shared.default_account();
                 self.grants = None;
-                client.about().account = self.stranger();
+                client.about().account = self.name_without_login();
                 self.encoder(out).simple("OK");
             }
             Command::Quit => {
@@ -182,67 +196,62 @@ impl Session {
             Command::Select(_) => {
                 self.encoder(out).error(&Fault::new(Word::Err, "DB index is out of range: there is only 0"));
             }
-            Command::Time => self.time(out),
+            Command::Time => self.write_time(out),
             Command::Info(sections) => {
-                let sections: Vec<String> = sections.iter().map(text).collect();
+                let sections: Vec<String> = sections.iter().map(|section| call.text(section)).collect();
                 self.encoder(out).bulk(info::info(shared, &sections).as_bytes());
             }
-            Command::ConfigGet(patterns) => self.config(patterns.iter().map(text), shared, out),
+            Command::ConfigGet(patterns) => self.write_config(patterns, call, out),
             Command::CommandAll => docs::all(&mut self.encoder(out)),
             Command::CommandCount => docs::count(&mut self.encoder(out)),
             Command::CommandList => docs::list(&mut self.encoder(out)),
-            Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &spans(names, bytes)),
-            Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &spans(names, bytes)),
-            Command::ClientKill(target) => match self.administers_clients() {
-                Ok(()) => return kill(*target, bytes, client, shared, &mut self.encoder(out)),
+            Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &call.all(names)),
+            Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &call.all(names)),
+            Command::ClientKill(target) => match self.check_administers_clients() {
+                Ok(()) => return kill(*target, call, &mut self.encoder(out)),
                 Err(fault) => self.encoder(out).error(&fault),
             },
-            _ => self.client(command, bytes, client, shared, out),
+            _ => self.execute_client(call, out),
         }
         Step::Answered
     }
 
-    /// CLIENT and its subcommands.
-    fn client(
-        &mut self,
-        command: &Command,
-        bytes: &[u8],
-        client: &Client,
-        shared: &QueueShared,
-        out: &mut Vec<u8>,
-    ) {
-        let text = |span: &Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
+    /// Executes CLIENT with one of its subcommands.
+    fn execute_client(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        let Call { client, shared, .. } = *call;
         let mut encoder = self.encoder(out);
-        match command {
+        match call.command {
             Command::ClientId => encoder.integer(client.address.client.cast_signed()),
             Command::ClientGetName => match client.about().name.as_str() {
                 "" => encoder.null(),
                 name => encoder.bulk(name.as_bytes()),
             },
             Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(shared.clock.now())).as_bytes()),
-            Command::ClientList(target) => match self.administers_clients() {
+            Command::ClientList(target) => match self.check_administers_clients() {
                 Ok(()) => encoder.bulk(shared.clients.list(target, shared.clock.now()).as_bytes()),
                 Err(fault) => encoder.error(&fault),
             },
             Command::ClientSetName(name) => {
-                client.about().name = text(name);
+                client.about().name = call.text(name);
                 encoder.simple("OK");
             }
             Command::ClientSetInfo { attribute, value } => {
-                if attribute.of(bytes).eq_ignore_ascii_case(b"lib-ver") {
-                    client.about().library_version = text(value);
+                if attribute.of(call.bytes).eq_ignore_ascii_case(b"lib-ver") {
+                    client.about().library_version = call.text(value);
                 } else {
-                    client.about().library = text(value);
+                    client.about().library = call.text(value);
                 }
                 encoder.simple("OK");
             }
             Command::ClientReply(reply) => match reply {
                 ClientReply::On => {
                     encoder.simple("OK");
-                    self.mute = Mute::No;
+                    self.reply_mode = ReplyMode::On;
                 }
-                ClientReply::Off => self.mute = Mute::Always,
-                ClientReply::Skip if self.mute == Mute::No => self.mute = Mute::Once,
+                ClientReply::Off => self.reply_mode = ReplyMode::Off,
+                ClientReply::Skip if self.reply_mode == ReplyMode::On => {
+                    self.reply_mode = ReplyMode::SkipNext
+                }
                 // A muted connection stays muted, and a skip is not counted twice.
                 ClientReply::Skip => {}
             },
@@ -250,51 +259,44 @@ impl Session {
         }
     }
 
-    /// Ends a login with the account's number from the store.
-    pub fn logged_in(&mut self, account: AccountId, client: &Client, out: &mut Vec<u8>) {
-        let Some(Arriving { greeting, name, grants, is_wanted }) = self.arriving.take() else { return };
-        (self.account, self.grants) = (Some(account), grants);
+    /// Ends the pending login with the account's number from the store.
+    pub fn finish_login(&mut self, account: AccountId, client: &Client, out: &mut Vec<u8>) {
+        let Some(login) = self.pending_login.take() else { return };
+        (self.account, self.grants) = (Some(account), login.grants);
         let before = out.len();
-        client.about().account = String::from_utf8_lossy(&name).into_owned();
-        match greeting {
-            Greeting::Id => self.encoder(out).integer(i64::from(account)),
-            Greeting::Ok => self.encoder(out).simple("OK"),
-            Greeting::Hello(protocol, name) => self.greet(protocol, name, client, out),
+        client.about().account = String::from_utf8_lossy(&login.account).into_owned();
+        match login.reply {
+            LoginReply::Id => self.encoder(out).integer(i64::from(account)),
+            LoginReply::Ok => self.encoder(out).simple("OK"),
+            LoginReply::Hello(hello) => self.finish_hello(hello, client, out),
         }
-        if !is_wanted {
+        if !login.is_reply_wanted {
             out.truncate(before);
         }
     }
 
-    /// Ends a failed login with this error, which is encoded already.
-    pub fn refused(&mut self, error: &[u8], out: &mut Vec<u8>) {
-        if self.arriving.take().is_none_or(|arriving| arriving.is_wanted) {
+    /// Ends the pending login with this error, which is encoded already.
+    pub fn fail_login(&mut self, error: &[u8], out: &mut Vec<u8>) {
+        if self.pending_login.take().is_none_or(|login| login.is_reply_wanted) {
             self.encoder(out).encoded(error);
         }
     }
 
-    /// The name of the account that is logging in.
+    /// Returns the account of the pending login; None: no login is pending.
     #[must_use]
-    pub fn arriving(&self) -> Option<&[u8]> {
-        self.arriving.as_ref().map(|arriving| arriving.name.as_slice())
+    pub fn pending_account(&self) -> Option<&[u8]> {
+        self.pending_login.as_ref().map(|login| login.account.as_slice())
     }
 
     /// Notes that the secret was right, and what the account may do.
-    pub fn welcome(&mut self, grants: Option<Arc<Grants>>) {
-        if let Some(arriving) = &mut self.arriving {
-            arriving.grants = grants;
+    pub fn accept_secret(&mut self, grants: Option<Arc<Grants>>) {
+        if let Some(login) = &mut self.pending_login {
+            login.grants = grants;
         }
     }
 
-    fn hello(
-        &mut self,
-        protocol: Option<i64>,
-        auth: Option<(Span, Span)>,
-        name: Option<String>,
-        bytes: &[u8],
-        client: &Client,
-        out: &mut Vec<u8>,
-    ) -> Step {
+    fn hello(&mut self, call: &Call<'_>, out: &mut Vec<u8>) -> Step {
+        let Command::Hello { protocol, auth, name } = call.command else { return Step::Answered };
         let protocol = match protocol {
             None => self.protocol,
             Some(2) => Protocol::Resp2,
@@ -305,24 +307,28 @@ impl Session {
                 return Step::Answered;
             }
         };
+        let hello = Hello { protocol, name: name.as_ref().map(|name| call.text(name)) };
         match auth {
             Some((account, secret)) => {
-                self.log_in(Greeting::Hello(protocol, name), account.of(bytes), secret.of(bytes))
+                self.begin_login(LoginReply::Hello(hello), account.of(call.bytes), secret.of(call.bytes))
             }
             None => {
-                self.greet(protocol, name, client, out);
+                self.finish_hello(hello, call.client, out);
                 Step::Answered
             }
         }
     }
 
-    fn log_in(&mut self, greeting: Greeting, account: &[u8], secret: &[u8]) -> Step {
-        let is_wanted = self.take_answer_wanted();
-        self.arriving = Some(Arriving { greeting, name: account.to_vec(), grants: None, is_wanted });
+    fn begin_login(&mut self, reply: LoginReply, account: &[u8], secret: &[u8]) -> Step {
+        let is_reply_wanted = self.take_answer_wanted();
+        self.pending_login =
+            Some(PendingLogin { reply, account: account.to_vec(), grants: None, is_reply_wanted });
         Step::Login { account: account.to_vec(), secret: secret.to_vec() }
     }
 
-    fn greet(&mut self, protocol: Protocol, name: Option<String>, client: &Client, out: &mut Vec<u8>) {
+    /// Sets what a HELLO sets, and answers it.
+    fn finish_hello(&mut self, hello: Hello, client: &Client, out: &mut Vec<u8>) {
+        let Hello { protocol, name } = hello;
         self.protocol = protocol;
         let mut about = client.about();
         about.protocol = if protocol == Protocol::Resp3 { 3 } else { 2 };
@@ -347,7 +353,7 @@ impl Session {
         encoder.array(0);
     }
 
-    fn time(&self, out: &mut Vec<u8>) {
+    fn write_time(&self, out: &mut Vec<u8>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut encoder = self.encoder(out);
         encoder.array(2);
@@ -355,9 +361,11 @@ impl Session {
         encoder.bulk(now.subsec_micros().to_string().as_bytes());
     }
 
-    /// CONFIG GET: the few settings that clients and load generators look for.
-    fn config(&self, patterns: impl Iterator<Item = String>, shared: &QueueShared, out: &mut Vec<u8>) {
-        let patterns: Vec<String> = patterns.map(|pattern| pattern.to_ascii_lowercase()).collect();
+    /// Answers CONFIG GET with the few settings that clients and load generators look for.
+    fn write_config(&self, patterns: &[Span], call: &Call<'_>, out: &mut Vec<u8>) {
+        let shared = call.shared;
+        let patterns: Vec<String> =
+            patterns.iter().map(|pattern| call.text(pattern).to_ascii_lowercase()).collect();
         let settings = [
             ("appendonly", if shared.store_is_durable { "yes" } else { "no" }.to_owned()),
             ("databases", "1".to_owned()),
@@ -377,7 +385,7 @@ impl Session {
     }
 
     /// Returns the account name that a connection has without a login: `default` where that is enough, else none.
-    fn stranger(&self) -> String {
+    fn name_without_login(&self) -> String {
         if self.is_admitted() { "default".into() } else { String::new() }
     }
 
@@ -386,30 +394,31 @@ impl Session {
     }
 }
 
-fn spans<'a>(spans: &[Span], bytes: &'a [u8]) -> Vec<&'a [u8]> {
-    spans.iter().map(|span| span.of(bytes)).collect()
+impl<'a> Call<'a> {
+    fn text(&self, span: &Span) -> String {
+        String::from_utf8_lossy(span.of(self.bytes)).into_owned()
+    }
+
+    fn all(&self, spans: &[Span]) -> Vec<&'a [u8]> {
+        spans.iter().map(|span| span.of(self.bytes)).collect()
+    }
 }
 
 /// Executes CLIENT KILL. The new form (filters) spares the connection that asks unless told otherwise, and answers a
 /// count. The old form (a bare peer) answers OK or an error, and then closes the asking connection too if it is of that
 /// peer.
-fn kill(
-    target: KillTarget,
-    bytes: &[u8],
-    client: &Client,
-    shared: &QueueShared,
-    encoder: &mut Encoder<'_>,
-) -> Step {
-    let is_meant = |client: &Client| match target {
-        KillTarget::All(filter) => is_of(client, &filter, bytes),
+fn kill(target: KillTarget, call: &Call<'_>, encoder: &mut Encoder<'_>) -> Step {
+    let Call { bytes, client, shared, .. } = *call;
+    let is_target = |client: &Client| match target {
+        KillTarget::All(filter) => matches_filter(client, &filter, bytes),
         KillTarget::OldPeer(peer) => !client.is_inside && client.peer.as_bytes() == peer.of(bytes),
     };
-    let others = shared.clients.find(|other| other.address != client.address && is_meant(other));
+    let others = shared.clients.find(|other| other.address != client.address && is_target(other));
     for other in &others {
         shared.mailboxes[other.address.thread].post(Mail::Kill(other.address));
     }
     match target {
-        KillTarget::OldPeer(_) if is_meant(client) => {
+        KillTarget::OldPeer(_) if is_target(client) => {
             encoder.simple("OK");
             return Step::Close;
         }
@@ -418,9 +427,9 @@ fn kill(
         }
         KillTarget::OldPeer(_) => encoder.simple("OK"),
         KillTarget::All(filter) => {
-            let is_last = !filter.spares_asker && is_meant(client);
-            encoder.integer((others.len() + usize::from(is_last)).cast_signed() as i64);
-            if is_last {
+            let closes_itself = !filter.spares_asker && is_target(client);
+            encoder.integer((others.len() + usize::from(closes_itself)).cast_signed() as i64);
+            if closes_itself {
                 return Step::Close;
             }
         }
@@ -431,7 +440,7 @@ fn kill(
 /// Returns whether a connection matches the filter. Connections inside this process, which serve HTTP, match only a
 /// filter that names their number or account: closing them by a common property would break off other users' HTTP
 /// requests, whose outcome would then be unknown.
-fn is_of(client: &Client, filter: &KillFilter, bytes: &[u8]) -> bool {
+fn matches_filter(client: &Client, filter: &KillFilter, bytes: &[u8]) -> bool {
     let has_account = |name: Span| client.about().account.as_bytes() == name.of(bytes);
     let is_named = filter.id.is_some() || filter.account.is_some();
     !filter.is_of_no_type_here

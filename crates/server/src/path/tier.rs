@@ -85,7 +85,7 @@ impl Tier for QueueTier {
             self.answered.extend(self.give_up(address));
         }
         if let Entrance::Closed(authenticator) = &self.shared.entrance
-            && connection.session.arriving().is_some()
+            && connection.session.pending_account().is_some()
         {
             authenticator.forget(address);
         }
@@ -255,8 +255,8 @@ impl QueueTier {
         let Some(connection) = connections.find(address.slot, address.client) else { return };
         let fault = match verdict {
             Verdict::Welcome(grants) => {
-                connection.session.welcome(grants);
-                let account = connection.session.arriving().map(<[u8]>::to_vec).unwrap_or_default();
+                connection.session.accept_secret(grants);
+                let account = connection.session.pending_account().map(<[u8]>::to_vec).unwrap_or_default();
                 return self.log_in(address, &account, connections);
             }
             Verdict::Wrong => Fault::new(Word::NoAccount, "unknown account or wrong secret"),
