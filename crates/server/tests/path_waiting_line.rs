@@ -27,10 +27,10 @@ fn bundles_are_taken_in_the_order_they_came_up_to_the_batch_size() {
     let line = WaitingLine::new(Clock::start(), 100, Vec::new());
     line.push_all(&mut (1..=4).map(|client| bundle(client, 3, Kind::Send)).collect());
     let mut batch = Vec::new();
-    assert_eq!(line.take(7, None, &mut batch), Taken::Some);
+    assert_eq!(line.take(7, None, &mut batch), Taken::Batch);
     assert_eq!(clients(&batch), [1, 2], "a third would make nine requests");
     batch.clear();
-    assert_eq!(line.take(7, None, &mut batch), Taken::Some);
+    assert_eq!(line.take(7, None, &mut batch), Taken::Batch);
     assert_eq!(clients(&batch), [3, 4]);
     assert!(line.is_empty());
 }
@@ -40,7 +40,7 @@ fn a_bundle_larger_than_the_batch_is_taken_alone() {
     let line = WaitingLine::new(Clock::start(), 100, Vec::new());
     line.push_all(&mut vec![bundle(1, 9, Kind::Send), bundle(2, 1, Kind::Send)]);
     let mut batch = Vec::new();
-    assert_eq!(line.take(1, None, &mut batch), Taken::Some);
+    assert_eq!(line.take(1, None, &mut batch), Taken::Batch);
     assert_eq!(clients(&batch), [1]);
 }
 
@@ -80,18 +80,18 @@ fn a_worker_waits_no_longer_than_its_deadline() {
 fn what_is_due_is_not_missed_by_a_worker_that_is_about_to_wait() {
     let line = WaitingLine::new(Clock::start(), 100, Vec::new());
     // It has asked its store when to wake, and something is due since.
-    line.come_by(Instant::now());
+    line.wake_by(Instant::now());
     let mut batch = Vec::new();
     assert_eq!(line.try_take(1, None, &mut batch).expect("it looks around first"), Taken::Nothing);
     let first = line.try_take(1, None, &mut batch).expect_err("there is nothing to do");
     let second = line.try_take(1, None, &mut batch).expect_err("there is nothing to do");
     let calls = line.calls();
-    line.come_by(Instant::now());
+    line.wake_by(Instant::now());
     assert_eq!(line.calls(), calls + 1, "one is called");
-    line.get_up(&first);
-    line.come_by(Instant::now() + Duration::from_secs(1));
+    line.end_wait(&first);
+    line.wake_by(Instant::now() + Duration::from_secs(1));
     assert_eq!(line.calls(), calls + 2, "who got up does not wake in time");
-    line.get_up(&second);
+    line.end_wait(&second);
 }
 
 /// Those answered are about to come back: a worker waits for them, and no longer than that is worth it.
@@ -103,26 +103,26 @@ fn those_who_come_back_are_taken_with_those_who_wait() {
     line.gather(Duration::from_micros(500));
     let mut batch = Vec::new();
     line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
-    assert_eq!(line.take(10, None, &mut batch), Taken::Some, "nobody was answered, so nobody comes back");
+    assert_eq!(line.take(10, None, &mut batch), Taken::Batch, "nobody was answered, so nobody comes back");
     let shift = Shift::of(&line, 2);
     line.push_all(&mut vec![bundle(3, 1, Kind::Send)]);
     hand.set(800_000);
     drop(shift);
-    let pause = line.try_take(10, None, &mut batch).expect_err("two more are to come");
-    assert_eq!(pause.until, Some(clock.instant() + Duration::from_micros(200)), "a quarter of the shift");
+    let wait = line.try_take(10, None, &mut batch).expect_err("two more are to come");
+    assert_eq!(wait.deadline, Some(clock.instant() + Duration::from_micros(200)), "a quarter of the shift");
     line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
-    line.get_up(&pause);
+    line.end_wait(&wait);
     batch.clear();
-    assert_eq!(line.try_take(10, None, &mut batch).expect("all are there"), Taken::Some);
+    assert_eq!(line.try_take(10, None, &mut batch).expect("all are there"), Taken::Batch);
     assert_eq!(clients(&batch), [3, 1, 2]);
     let shift = Shift::of(&line, 3);
     hand.set(1_600_000);
     drop(shift);
     line.push_all(&mut vec![bundle(4, 1, Kind::Send)]);
-    let pause = line.try_take(10, None, &mut batch).expect_err("two more are to come");
+    let wait = line.try_take(10, None, &mut batch).expect_err("two more are to come");
     hand.set(1_800_000);
-    line.get_up(&pause);
-    assert_eq!(line.try_take(10, None, &mut batch).expect("they do not come"), Taken::Some);
+    line.end_wait(&wait);
+    assert_eq!(line.try_take(10, None, &mut batch).expect("they do not come"), Taken::Batch);
 }
 
 /// One that is called to watch how long others wait may take them instead: then nobody watches, and the next one is called.
@@ -134,7 +134,7 @@ fn somebody_watches_whenever_somebody_waits() {
     line.gather(Duration::from_micros(500));
     let mut batch = Vec::new();
     line.push_all(&mut vec![bundle(1, 1, Kind::Send), bundle(2, 1, Kind::Send)]);
-    assert_eq!(line.try_take(10, None, &mut batch).expect("two wait"), Taken::Some);
+    assert_eq!(line.try_take(10, None, &mut batch).expect("two wait"), Taken::Batch);
     let shift = Shift::of(&line, 2);
     let reserve = line.try_take(10, None, &mut batch).expect_err("nobody waits");
     line.push_all(&mut vec![bundle(3, 1, Kind::Send), bundle(4, 1, Kind::Send)]);
@@ -142,30 +142,30 @@ fn somebody_watches_whenever_somebody_waits() {
     hand.set(800_000);
     drop(shift);
     hand.set(1_000_000);
-    line.get_up(&reserve);
-    assert_eq!(line.try_take(10, None, &mut batch).expect("it was late"), Taken::Some);
+    line.end_wait(&reserve);
+    assert_eq!(line.try_take(10, None, &mut batch).expect("it was late"), Taken::Batch);
     let shift = Shift::of(&line, 2);
     hand.set(1_800_000);
     drop(shift);
-    let pause = line.try_take(10, None, &mut batch).expect_err("nobody waits");
-    assert_eq!(pause.until, Some(clock.instant() + Duration::from_micros(200)), "two are about to come");
+    let wait = line.try_take(10, None, &mut batch).expect_err("nobody waits");
+    assert_eq!(wait.deadline, Some(clock.instant() + Duration::from_micros(200)), "two are about to come");
     let calls = line.calls();
     line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
     assert_eq!(line.calls(), calls, "it watches already how long this one waits for the other");
     line.push_all(&mut vec![bundle(2, 1, Kind::Send)]);
     assert_eq!(line.calls(), calls + 1, "both are there");
-    line.get_up(&pause);
+    line.end_wait(&wait);
     batch.clear();
-    assert_eq!(line.try_take(10, None, &mut batch).expect("both are there"), Taken::Some);
+    assert_eq!(line.try_take(10, None, &mut batch).expect("both are there"), Taken::Batch);
     assert_eq!(clients(&batch), [1, 2]);
     let shift = Shift::of(&line, 2);
     hand.set(2_600_000);
     drop(shift);
-    let pause = line.try_take(10, None, &mut batch).expect_err("nobody waits");
+    let wait = line.try_take(10, None, &mut batch).expect_err("nobody waits");
     hand.set(2_800_000);
-    line.get_up(&pause);
-    let pause = line.try_take(10, None, &mut batch).expect_err("nobody came");
-    assert_eq!(pause.until, None, "it watches no more");
+    line.end_wait(&wait);
+    let wait = line.try_take(10, None, &mut batch).expect_err("nobody came");
+    assert_eq!(wait.deadline, None, "it watches no more");
     let calls = line.calls();
     line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
     assert_eq!(line.calls(), calls + 1, "who comes late does not wait");
@@ -181,7 +181,7 @@ fn for_each_who_comes_a_worker_gets_up() {
             let (line, took) = (Arc::clone(&line), took.clone());
             thread::spawn(move || {
                 let mut batch = Vec::new();
-                while line.take(1, None, &mut batch) == Taken::Some {
+                while line.take(1, None, &mut batch) == Taken::Batch {
                     batch.drain(..).for_each(|bundle| took.send(bundle.address.client).expect("a listener"));
                     drop(Shift::of(&line, 1));
                 }
@@ -208,22 +208,22 @@ fn what_is_due_is_not_missed_while_the_worker_that_knew_of_it_is_under_way() {
     let other = take(None).expect_err("nothing waits");
     come();
     let calls = line.calls();
-    assert_eq!(take(Some(due)).expect("it waits"), Taken::Some);
+    assert_eq!(take(Some(due)).expect("it waits"), Taken::Batch);
     let shift = Shift::of(&line, 1);
     assert_eq!(line.calls(), calls + 1, "the other is called, for it does not know");
-    line.get_up(&other);
+    line.end_wait(&other);
     let other = take(None).expect_err("nothing waits");
-    assert_eq!(other.until, Some(due), "it keeps watch");
+    assert_eq!(other.deadline, Some(due), "it keeps watch");
     drop(shift);
     come();
     let calls = line.calls();
-    assert_eq!(take(Some(due)).expect("it waits"), Taken::Some);
+    assert_eq!(take(Some(due)).expect("it waits"), Taken::Batch);
     assert_eq!(line.calls(), calls, "the other keeps watch already");
     hand.set(1_000_000_000);
-    line.get_up(&other);
+    line.end_wait(&other);
     assert_eq!(take(None).expect("it is due"), Taken::Nothing, "it looks around");
     let other = take(None).expect_err("nothing waits");
-    assert_eq!(other.until, None, "it has looked");
+    assert_eq!(other.deadline, None, "it has looked");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_closed_line_is_emptied_before_workers_stop() {
     line.push_all(&mut vec![bundle(1, 1, Kind::Send)]);
     line.close();
     let mut batch = Vec::new();
-    assert_eq!(line.take(10, None, &mut batch), Taken::Some);
+    assert_eq!(line.take(10, None, &mut batch), Taken::Batch);
     assert_eq!(line.take(10, None, &mut batch), Taken::Closed);
 }
 

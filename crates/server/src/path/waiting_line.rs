@@ -1,5 +1,5 @@
-//! The waiting line before the workers: bounded, first come first served; chosen request kinds have a line of their
-//! own, which goes first.
+//! The waiting line before the workers: bounded, first come first served; chosen kinds of requests have a line of their
+//! own, which has priority.
 //!
 //! A worker takes everything that waits, up to its batch size: an idle system has batches of one, a busy one large
 //! batches, so the cost per request falls as the load rises. Where a batch is expensive, as over PostgreSQL, a worker
@@ -25,23 +25,23 @@ use super::limits;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     /// At least one bundle.
-    Some,
+    Batch,
     /// Nothing arrived until the given time, or a worker was woken to ask the store again what is due.
     Nothing,
     /// The line is closed and empty.
     Closed,
 }
 
-/// A worker's wait: there was nothing to take, and it sleeps until it is called.
+/// An idle worker's wait: there was nothing to take, and it sleeps until it is called.
 #[derive(Debug)]
-#[must_use = "a worker that waits is counted until it gets up"]
-pub struct Pause {
+#[must_use = "the worker counts as idle until its wait is ended"]
+pub struct Wait {
     /// When the worker looks again in any case; None: only when it is called.
-    pub until: Option<Instant>,
+    pub deadline: Option<Instant>,
     /// When the wait began.
     since: Instant,
-    /// Whether this worker watches how long the first waiting bundle has waited, to take it as the reserve.
-    watches: bool,
+    /// Whether this worker watches how long the first waiting bundle has waited, to take it in time.
+    is_watcher: bool,
 }
 
 /// Marks a worker as busy with a batch, until this is dropped.
@@ -61,7 +61,7 @@ impl Shift {
 
 impl Drop for Shift {
     fn drop(&mut self) {
-        self.line.done(self.bundles, self.since);
+        self.line.end_shift(self.bundles, self.since);
     }
 }
 
@@ -70,45 +70,65 @@ pub struct WaitingLine {
     state: Mutex<State>,
     clock: Clock,
     requests_max: usize,
-    first_kinds: Vec<Kind>,
+    priority_kinds: Vec<Kind>,
 }
 
 #[derive(Default)]
 struct State {
-    first: VecDeque<Box<Bundle>>,
+    priority: VecDeque<Box<Bundle>>,
     normal: VecDeque<Box<Bundle>>,
+    /// How many requests wait, in both lines.
     requests: usize,
-    idle_workers: usize,
-    /// Idle workers that sleep and were not called. The one that fell asleep last is called first: its working set is
-    /// still in its core's caches, and if a worker watches, it is that one.
-    sleepers: Vec<Thread>,
-    /// When idle workers that have a deadline look again, in no order.
-    alarms: Vec<Instant>,
-    /// Earliest deadline known only to a worker that is busy with a batch.
-    due: Option<Instant>,
-    /// Workers busy with a batch.
-    working: usize,
     /// Since when the first waiting bundle has waited, as far as is known.
     waiting_since: Option<Instant>,
+    is_closed: bool,
+    idle: IdleWorkers,
+    /// Workers busy with a batch.
+    busy_workers: usize,
+    /// Earliest deadline known only to a worker that is busy with a batch.
+    busy_deadline: Option<Instant>,
+    /// Whether the next worker that has nothing to take must ask the store again what is due.
+    recheck_deadline: bool,
+    /// The batch size that workers last asked for, in requests.
+    batch_size: usize,
+    /// How long a worker waits for a fuller batch before it takes.
+    gathering: Gathering,
+}
+
+/// Workers that found nothing to take.
+#[derive(Default)]
+struct IdleWorkers {
+    /// Workers that have begun a wait and not ended it: asleep, or called and about to look again.
+    count: usize,
+    /// The idle workers that are asleep and were not called; those driven by hand have no thread here. The one that
+    /// fell asleep last is called first: its working set is still in its core's caches, and if a worker watches, it is
+    /// that one.
+    sleepers: Vec<Thread>,
+    /// The deadlines of idle workers that have one, in no order.
+    deadlines: Vec<Instant>,
     /// Idle workers that watch how long bundles wait.
     watchers: usize,
     /// Whether a worker was called to watch, and none has looked since.
-    called_to_watch: bool,
-    /// The batch size that workers last asked for.
-    batch: usize,
-    /// How long a worker waits for a fuller batch before it takes.
-    gathering: Gathering,
-    nudged: bool,
+    is_watcher_called: bool,
     /// How often an idle worker was called.
     calls: u64,
-    closed: bool,
+}
+
+/// When one more worker may take, if nothing changes before.
+#[derive(PartialEq, Eq)]
+enum MayTake {
+    Now,
+    At(Instant),
+    /// Not until a bundle arrives or a busy worker is done, when a worker is called.
+    WhenCalled,
 }
 
 impl WaitingLine {
-    /// Returns a line for at most `requests_max` requests; bundles that begin with one of `first_kinds` go first.
+    /// Returns a line for at most `requests_max` requests; bundles that begin with one of `priority_kinds` have
+    /// priority.
     #[must_use]
-    pub fn new(clock: Clock, requests_max: usize, first_kinds: Vec<Kind>) -> Self {
-        Self { state: Mutex::default(), clock, requests_max, first_kinds }
+    pub fn new(clock: Clock, requests_max: usize, priority_kinds: Vec<Kind>) -> Self {
+        Self { state: Mutex::default(), clock, requests_max, priority_kinds }
     }
 
     /// From now on a worker that may take first waits for clients that are about to send again, for at most this long.
@@ -134,11 +154,11 @@ impl WaitingLine {
         };
         let before = state.bundles();
         for bundle in bundles.extract_if(.., fits) {
-            state.push(bundle, &self.first_kinds);
+            state.push(bundle, &self.priority_kinds);
         }
         if state.gathering.is_on() {
-            let came = state.bundles() - before;
-            state.gathering.arrive(self.clock.instant(), came);
+            let arrived = state.bundles() - before;
+            state.gathering.arrive(self.clock.instant(), arrived);
         }
         self.call_worker(state);
     }
@@ -147,7 +167,7 @@ impl WaitingLine {
     /// does is to take it, and it would only sleep again.
     fn call_worker(&self, mut state: MutexGuard<'_, State>) {
         if self.claim_wake_up(&mut state) {
-            let called = state.next_called();
+            let called = state.idle.next_called();
             drop(state);
             called.iter().for_each(Thread::unpark);
         }
@@ -156,20 +176,19 @@ impl WaitingLine {
     /// Returns whether the caller must wake an idle worker, to take what waits or to watch how long it waits. Only one
     /// worker is called to watch, so asking takes note of that call.
     fn claim_wake_up(&self, state: &mut State) -> bool {
-        let batch = state.batch;
-        state.idle_workers > 0
-            && state.requests > 0
-            && (state.may_take(batch, self.clock).is_ok()
-                || state.watchers == 0 && !std::mem::replace(&mut state.called_to_watch, true))
+        if state.idle.count == 0 || state.requests == 0 {
+            return false;
+        }
+        state.may_take(state.batch_size, self.clock) == MayTake::Now || state.idle.claim_watcher_call()
     }
 
     /// Ends a worker's shift: as far as the line is concerned its batch is done, and the next may be taken.
-    fn done(&self, bundles: usize, since: Instant) {
+    fn end_shift(&self, bundles: usize, since: Instant) {
         let mut state = self.lock();
-        state.working -= 1;
-        if state.working == 0 {
+        state.busy_workers -= 1;
+        if state.busy_workers == 0 {
             // Every worker asks the store again what is due before it sleeps.
-            state.due = None;
+            state.busy_deadline = None;
         }
         if state.gathering.is_on() {
             let (now, waiting) = (self.clock.instant(), state.bundles());
@@ -178,119 +197,132 @@ impl WaitingLine {
         self.call_worker(state);
     }
 
-    /// Takes bundles in order until they hold `requests` requests; waits for the first one, at most until `until`.
-    pub fn take(&self, requests: usize, until: Option<Instant>, batch: &mut Vec<Box<Bundle>>) -> Taken {
+    /// Takes bundles in order until they hold `requests` requests; waits for the first one, at most until `deadline`.
+    pub fn take(&self, requests: usize, deadline: Option<Instant>, batch: &mut Vec<Box<Bundle>>) -> Taken {
         let mut state = self.lock();
         loop {
-            let pause = match self.look(&mut state, requests, until, batch) {
+            let wait = match self.take_or_begin_wait(&mut state, requests, deadline, batch) {
                 Ok(taken) => return taken,
-                Err(pause) => pause,
+                Err(wait) => wait,
             };
             let me = thread::current();
             let id = me.id();
-            state.sleepers.push(me);
+            state.idle.sleepers.push(me);
             drop(state);
-            match pause.until.map(|until| until.saturating_duration_since(pause.since)) {
+            match wait.deadline.map(|deadline| deadline.saturating_duration_since(wait.since)) {
                 None => thread::park(),
-                Some(wait) => thread::park_timeout(wait),
+                Some(time) => thread::park_timeout(time),
             }
             state = self.lock();
-            state.sleepers.retain(|sleeper| sleeper.id() != id);
-            state.get_up(&pause);
+            state.idle.sleepers.retain(|sleeper| sleeper.id() != id);
+            state.idle.end_wait(&wait);
         }
     }
 
     /// Takes like [`take`](Self::take), but returns the wait instead of waiting, for a worker that is driven by hand.
-    /// Its driver calls [`get_up`](Self::get_up) when the worker is called or its time has come, and tries again.
+    /// Its driver calls [`end_wait`](Self::end_wait) when the worker is called or its time has come, and tries again.
     ///
     /// # Errors
     /// The wait that `take` would begin.
     pub fn try_take(
         &self,
         requests: usize,
-        until: Option<Instant>,
+        deadline: Option<Instant>,
         batch: &mut Vec<Box<Bundle>>,
-    ) -> Result<Taken, Pause> {
-        self.look(&mut self.lock(), requests, until, batch)
+    ) -> Result<Taken, Wait> {
+        self.take_or_begin_wait(&mut self.lock(), requests, deadline, batch)
     }
 
     /// Ends the wait of a worker that is driven by hand.
-    pub fn get_up(&self, pause: &Pause) {
-        self.lock().get_up(pause);
+    pub fn end_wait(&self, wait: &Wait) {
+        self.lock().idle.end_wait(wait);
     }
 
     /// Returns how often an idle worker was called, whichever it was.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.lock().calls
+        self.lock().idle.calls
     }
 
     /// Takes what may be taken, or begins a wait.
-    fn look(
+    fn take_or_begin_wait(
         &self,
         state: &mut State,
         requests: usize,
-        until: Option<Instant>,
+        deadline: Option<Instant>,
         batch: &mut Vec<Box<Bundle>>,
-    ) -> Result<Taken, Pause> {
-        state.batch = requests;
-        state.called_to_watch = false;
-        if let Err(reserve_by) = state.may_take(requests, self.clock) {
-            if state.closed && state.requests == 0 {
-                return Ok(Taken::Closed);
+    ) -> Result<Taken, Wait> {
+        state.batch_size = requests;
+        state.idle.is_watcher_called = false;
+        let take_at = match state.may_take(requests, self.clock) {
+            MayTake::Now => {
+                self.take_batch(state, requests, batch);
+                self.hand_off_deadline(state, deadline);
+                return Ok(Taken::Batch);
             }
-            if std::mem::take(&mut state.nudged) {
-                return Ok(Taken::Nothing);
-            }
-            let now = self.clock.instant();
-            if state.due.take_if(|due| *due <= now).is_some() || until.is_some_and(|until| until <= now) {
-                return Ok(Taken::Nothing);
-            }
-            return Err(state.lie_down(now, until, reserve_by));
+            MayTake::At(time) => Some(time),
+            MayTake::WhenCalled => None,
+        };
+        if state.is_closed && state.requests == 0 {
+            return Ok(Taken::Closed);
         }
+        if std::mem::take(&mut state.recheck_deadline) {
+            return Ok(Taken::Nothing);
+        }
+        let now = self.clock.instant();
+        let is_due = |deadline: &mut Instant| *deadline <= now;
+        if state.busy_deadline.take_if(is_due).is_some() || deadline.is_some_and(|deadline| deadline <= now) {
+            return Ok(Taken::Nothing);
+        }
+        let deadline = deadline.into_iter().chain(state.busy_deadline).chain(take_at).min();
+        let wait = Wait { deadline, since: now, is_watcher: take_at.is_some() };
+        state.idle.begin_wait(&wait);
+        Err(wait)
+    }
+
+    /// Takes a batch, and wakes another worker if it leaves something to do for that one.
+    fn take_batch(&self, state: &mut State, requests: usize, batch: &mut Vec<Box<Bundle>>) {
         let mut taken = 0;
         while let Some(bundle) = state.pop_within(requests.saturating_sub(taken), taken == 0) {
             taken += bundle.requests.len();
             batch.push(bundle);
         }
-        state.working += 1;
+        state.busy_workers += 1;
         state.waiting_since = (state.requests > 0).then(|| self.clock.instant());
         if self.claim_wake_up(state) {
-            state.call_one();
+            state.idle.call_one();
         }
-        self.leave_word(state, until);
-        Ok(Taken::Some)
     }
 
-    /// Leaves a busy worker's deadline to the others, as its batch may take long.
-    fn leave_word(&self, state: &mut State, until: Option<Instant>) {
+    /// Hands the deadline of a worker that becomes busy to the others, as its batch may take long.
+    fn hand_off_deadline(&self, state: &mut State, deadline: Option<Instant>) {
         // What is due already is done together with the batch.
-        let Some(until) = until.filter(|until| *until > self.clock.instant()) else { return };
-        if state.due.is_none_or(|due| until < due) {
-            state.due = Some(until);
+        let Some(deadline) = deadline.filter(|deadline| *deadline > self.clock.instant()) else { return };
+        if state.busy_deadline.is_none_or(|earliest| deadline < earliest) {
+            state.busy_deadline = Some(deadline);
         }
-        if state.idle_workers > 0 && state.sleeps_beyond(until) {
-            state.call_one();
+        if state.idle.count > 0 && state.idle.all_sleep_past(deadline) {
+            state.idle.call_one();
         }
     }
 
-    /// Tells the workers of a deadline that they do not know of: an idle one wakes up if all would sleep longer. If
-    /// none is idle, the next that is about to sleep asks the store again, for it may have asked before this was due.
-    pub fn come_by(&self, deadline: Instant) {
+    /// Tells the workers of a deadline that they do not know of: an idle one is woken if all would sleep longer. If
+    /// none is idle, the next that has nothing to take asks the store again, as it may have asked before.
+    pub fn wake_by(&self, deadline: Instant) {
         let mut state = self.lock();
-        if state.idle_workers == 0 {
-            state.nudged = true;
-        } else if state.sleeps_beyond(deadline) {
-            state.nudged = true;
-            state.call_one();
+        if state.idle.count == 0 {
+            state.recheck_deadline = true;
+        } else if state.idle.all_sleep_past(deadline) {
+            state.recheck_deadline = true;
+            state.idle.call_one();
         }
     }
 
     /// Closes the line: no more bundles will arrive; workers finish what waits and stop.
     pub fn close(&self) {
         let mut state = self.lock();
-        state.closed = true;
-        state.sleepers.drain(..).for_each(|sleeper| sleeper.unpark());
+        state.is_closed = true;
+        state.idle.sleepers.drain(..).for_each(|sleeper| sleeper.unpark());
     }
 
     /// Returns how many requests wait.
@@ -313,78 +345,83 @@ impl WaitingLine {
 impl State {
     /// Returns how many bundles wait.
     fn bundles(&self) -> usize {
-        self.first.len() + self.normal.len()
+        self.priority.len() + self.normal.len()
     }
 
-    /// Returns whether one more worker may take now; if not, when it may if nothing else happens.
-    fn may_take(&mut self, batch: usize, clock: Clock) -> Result<(), Option<Instant>> {
-        if self.requests > 0 && (self.requests >= batch || self.closed) {
-            return Ok(());
+    /// Returns when one more worker may take a batch of so many requests.
+    fn may_take(&mut self, batch_size: usize, clock: Clock) -> MayTake {
+        if self.requests > 0 && (self.requests >= batch_size || self.is_closed) {
+            return MayTake::Now;
         }
-        if self.working == 0 {
-            let worth_it = self.gathering.is_on().then(|| clock.instant());
-            let until = worth_it.and_then(|now| self.gathering.until(now, self.bundles()));
-            return if self.requests > 0 && until.is_none() { Ok(()) } else { Err(until) };
+        if self.busy_workers == 0 {
+            let now = self.gathering.is_on().then(|| clock.instant());
+            return match now.and_then(|now| self.gathering.until(now, self.bundles())) {
+                Some(until) => MayTake::At(until),
+                None if self.requests > 0 => MayTake::Now,
+                None => MayTake::WhenCalled,
+            };
         }
         if self.requests == 0 {
-            return Err(None);
+            return MayTake::WhenCalled;
         }
         let now = clock.instant();
         let since = *self.waiting_since.get_or_insert(now);
-        let reserve_by = since + limits::RESERVE_AFTER * u32::try_from(self.working).unwrap_or(u32::MAX);
-        if reserve_by <= now { Ok(()) } else { Err(Some(reserve_by)) }
+        let reserve_at = since + limits::RESERVE_AFTER * u32::try_from(self.busy_workers).unwrap_or(u32::MAX);
+        if reserve_at <= now { MayTake::Now } else { MayTake::At(reserve_at) }
     }
 
-    fn call_one(&mut self) {
-        self.next_called().iter().for_each(Thread::unpark);
-    }
-
-    /// Chooses the worker that is called next; the caller must wake it up.
-    fn next_called(&mut self) -> Option<Thread> {
-        self.calls += 1;
-        self.sleepers.pop()
-    }
-
-    /// Begins a worker's wait.
-    fn lie_down(&mut self, now: Instant, until: Option<Instant>, reserve_by: Option<Instant>) -> Pause {
-        let until = until.into_iter().chain(self.due).chain(reserve_by).min();
-        let pause = Pause { until, since: now, watches: reserve_by.is_some() };
-        self.idle_workers += 1;
-        self.alarms.extend(pause.until);
-        self.watchers += usize::from(pause.watches);
-        pause
-    }
-
-    /// Ends a worker's wait.
-    fn get_up(&mut self, pause: &Pause) {
-        self.idle_workers -= 1;
-        if let Some(at) = self.alarms.iter().position(|alarm| Some(*alarm) == pause.until) {
-            self.alarms.swap_remove(at);
-        }
-        self.watchers -= usize::from(pause.watches);
-    }
-
-    /// Returns whether all idle workers would sleep past `deadline` if none is called.
-    fn sleeps_beyond(&self, deadline: Instant) -> bool {
-        self.alarms.iter().all(|alarm| deadline < *alarm)
-    }
-
-    fn push(&mut self, bundle: Box<Bundle>, first_kinds: &[Kind]) {
+    fn push(&mut self, bundle: Box<Bundle>, priority_kinds: &[Kind]) {
         self.requests += bundle.requests.len();
         match bundle.requests.first() {
-            Some(request) if first_kinds.contains(&request.kind) => self.first.push_back(bundle),
+            Some(request) if priority_kinds.contains(&request.kind) => self.priority.push_back(bundle),
             _ => self.normal.push_back(bundle),
         }
     }
 
     /// Takes the next bundle if it holds at most `room` requests, or in any case if `must`.
     fn pop_within(&mut self, room: usize, must: bool) -> Option<Box<Bundle>> {
-        let line = if self.first.is_empty() { &mut self.normal } else { &mut self.first };
+        let line = if self.priority.is_empty() { &mut self.normal } else { &mut self.priority };
         let waiting = line.front()?.requests.len();
         if waiting > room && !must {
             return None;
         }
         self.requests -= waiting;
         line.pop_front()
+    }
+}
+
+impl IdleWorkers {
+    fn begin_wait(&mut self, wait: &Wait) {
+        self.count += 1;
+        self.deadlines.extend(wait.deadline);
+        self.watchers += usize::from(wait.is_watcher);
+    }
+
+    fn end_wait(&mut self, wait: &Wait) {
+        self.count -= 1;
+        if let Some(at) = self.deadlines.iter().position(|deadline| Some(*deadline) == wait.deadline) {
+            self.deadlines.swap_remove(at);
+        }
+        self.watchers -= usize::from(wait.is_watcher);
+    }
+
+    fn call_one(&mut self) {
+        self.next_called().iter().for_each(Thread::unpark);
+    }
+
+    /// Chooses the worker that is called next; the caller must wake it up. None: it is driven by hand, or awake already.
+    fn next_called(&mut self) -> Option<Thread> {
+        self.calls += 1;
+        self.sleepers.pop()
+    }
+
+    /// Returns whether a worker must be called to watch: none watches, and none was called to. Takes note of the call.
+    fn claim_watcher_call(&mut self) -> bool {
+        self.watchers == 0 && !std::mem::replace(&mut self.is_watcher_called, true)
+    }
+
+    /// Returns whether all idle workers would sleep past `deadline` if none is called.
+    fn all_sleep_past(&self, deadline: Instant) -> bool {
+        self.deadlines.iter().all(|other| deadline < *other)
     }
 }

@@ -9,7 +9,7 @@ use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
 use super::mail::{Mail, Mailbox};
-use super::waiting_line::{Pause, Shift, Taken, WaitingLine};
+use super::waiting_line::{Shift, Taken, Wait, WaitingLine};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Outcome};
 
@@ -128,8 +128,8 @@ impl Worker {
     /// Works until the line is closed and empty, taking at most `requests` at once.
     pub fn run(mut self, requests: usize) {
         loop {
-            let until = self.store.deadline();
-            if self.line.take(requests, until, &mut self.batch.waiting) == Taken::Closed {
+            let deadline = self.store.deadline();
+            if self.line.take(requests, deadline, &mut self.batch.waiting) == Taken::Closed {
                 return;
             }
             self.work();
@@ -140,7 +140,7 @@ impl Worker {
     ///
     /// # Errors
     /// The wait that `run` would begin.
-    pub fn try_take(&mut self, requests: usize) -> Result<Taken, Pause> {
+    pub fn try_take(&mut self, requests: usize) -> Result<Taken, Wait> {
         self.line.try_take(requests, self.store.deadline(), &mut self.batch.waiting)
     }
 
@@ -168,7 +168,7 @@ impl Worker {
         if self.store.try_run(&mut self.batch) {
             self.send_home(Some(thread));
             if let Some(deadline) = self.store.deadline() {
-                self.line.come_by(deadline);
+                self.line.wake_by(deadline);
             }
         }
         std::mem::swap(&mut self.batch.waiting, bundles);

@@ -12,7 +12,7 @@ use posthaste_server::front::gate::Gate;
 use posthaste_server::front::network::{self, Network, ThreadSetup};
 use posthaste_server::front::readiness::Readiness;
 use posthaste_server::path::tier::QueueTier;
-use posthaste_server::path::waiting_line::{Pause, WaitingLine};
+use posthaste_server::path::waiting_line::{Wait, WaitingLine};
 use posthaste_server::path::worker::{Store, Worker};
 use posthaste_server::queue_shared::{Entrance, QueueShared};
 use posthaste_wire::command::Kind;
@@ -45,9 +45,9 @@ pub(crate) enum Doing {
     /// To look at the line.
     Looks,
     /// It waits at the line.
-    Waits(Pause),
+    Waits(Wait),
     /// It was called.
-    Called(Pause),
+    Called(Wait),
     /// It has taken something, or is to look around in the store.
     Holds,
     /// It takes a step just now, or has ended.
@@ -145,7 +145,7 @@ impl Process {
         for seat in &self.workers {
             let mut doing = seat.doing.borrow_mut();
             *doing = match std::mem::replace(&mut *doing, Doing::Nothing) {
-                Doing::Waits(pause) => Doing::Called(pause),
+                Doing::Waits(wait) => Doing::Called(wait),
                 other => other,
             };
         }

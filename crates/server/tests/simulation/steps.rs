@@ -92,7 +92,7 @@ impl World {
         for (worker, seat) in process.workers.iter().enumerate() {
             let ready = match &*seat.doing.borrow() {
                 Doing::Looks | Doing::Called(_) => Some(now),
-                Doing::Waits(pause) => pause.until.map(|until| self.hand.at(until)),
+                Doing::Waits(wait) => wait.deadline.map(|deadline| self.hand.at(deadline)),
                 Doing::Holds => (!self.busy()).then_some(now),
                 Doing::Nothing => None,
             };
@@ -122,8 +122,8 @@ impl World {
             }
             let called = waiting[usize::try_from(self.below(waiting.len() as u64)).unwrap_or(0)];
             let mut doing = process.workers[called].doing.borrow_mut();
-            if let Doing::Waits(pause) = std::mem::replace(&mut *doing, Doing::Nothing) {
-                *doing = Doing::Called(pause);
+            if let Doing::Waits(wait) = std::mem::replace(&mut *doing, Doing::Nothing) {
+                *doing = Doing::Called(wait);
             }
         }
     }
@@ -170,13 +170,13 @@ impl World {
                 Doing::Looks
             }
             doing => {
-                if let Doing::Waits(pause) | Doing::Called(pause) = doing {
-                    process.shared.line.get_up(&pause);
+                if let Doing::Waits(wait) | Doing::Called(wait) = doing {
+                    process.shared.line.end_wait(&wait);
                 }
                 match worker.try_take(self.plan.batch) {
                     Ok(Taken::Closed) => return,
-                    Ok(Taken::Some | Taken::Nothing) => Doing::Holds,
-                    Err(pause) => Doing::Waits(pause),
+                    Ok(Taken::Batch | Taken::Nothing) => Doing::Holds,
+                    Err(wait) => Doing::Waits(wait),
                 }
             }
         };

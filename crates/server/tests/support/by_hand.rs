@@ -193,7 +193,7 @@ impl Thread {
     pub(crate) fn work(&mut self) {
         match self.worker.try_take(self.batch) {
             Ok(_) => self.worker.work(),
-            Err(pause) => self.shared.line.get_up(&pause),
+            Err(wait) => self.shared.line.end_wait(&wait),
         }
     }
 }
@@ -255,7 +255,7 @@ impl Tier {
     /// Lets the worker take a batch, if anything waits, and lets time pass in the store.
     pub(crate) fn work(&mut self) {
         let taken = self.shared.line.take(BATCH, Some(Instant::now()), &mut self.taken);
-        let shift = (taken == Taken::Some).then(|| Shift::of(&self.shared.line, self.taken.len()));
+        let shift = (taken == Taken::Batch).then(|| Shift::of(&self.shared.line, self.taken.len()));
         self.thread.worker.do_here(&mut self.taken, 0);
         assert!(self.taken.is_empty(), "nobody else is at the store");
         drop(shift);

@@ -112,7 +112,7 @@ impl Shared {
     /// Has a worker come for woken pops.
     pub(super) fn nudge(&self) {
         if let Some(line) = self.line.get() {
-            line.come_by(Instant::now());
+            line.wake_by(Instant::now());
         }
     }
 
