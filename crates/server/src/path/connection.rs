@@ -18,7 +18,7 @@ use super::limits::{
     AT_ONCE_MAX, OUTPUT_BYTES_PAUSE, UNAUTHENTICATED_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_PAUSE,
 };
 use super::session::{Call, Session, Step};
-use super::turn::{Turn, stamp_answered};
+use super::turn::{Lengths, Turn, stamp_answered};
 use crate::clients::Client;
 use crate::front::buffers::shed;
 use crate::front::newcomers::Reason;
@@ -35,20 +35,28 @@ pub struct Connection {
     /// Login, protocol and mute state.
     pub session: Session,
     /// Whether a bundle or a login is under way; nothing is parsed until it is back.
-    pub under_way: bool,
+    pub is_under_way: bool,
     /// Whether the bundle under way ends with a pop that may wait.
-    pub blocked: bool,
+    pub is_blocked: bool,
     decoder: Decoder,
     output: Vec<u8>,
+    /// How many bytes of `output` are written.
     written: usize,
     /// Bytes of answers that were made in this turn and dropped because the client wants none (CLIENT REPLY).
-    unwanted: usize,
-    /// An error that waits for its turn behind a bundle, and whether the connection ends with it.
-    owed: Option<(Fault, bool)>,
+    dropped_bytes: usize,
+    /// An error that is answered once the bundle under way is back, as its request came after the bundle's.
+    delayed_error: Option<StreamError>,
     /// What is left of the bundle under way, while its first answers wait to be read.
     rest: Option<Box<Bundle>>,
     /// The request of the login under way, or of the last one.
     login: LoginRequest,
+}
+
+/// A request that cannot be read.
+struct StreamError {
+    fault: Fault,
+    /// Whether the connection ends with it.
+    is_fatal: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -78,13 +86,13 @@ impl Connection {
             client,
             peer,
             session,
-            under_way: false,
-            blocked: false,
+            is_under_way: false,
+            is_blocked: false,
             decoder,
             output: Vec::new(),
             written: 0,
-            unwanted: 0,
-            owed: None,
+            dropped_bytes: 0,
+            delayed_error: None,
             rest: None,
             login: LoginRequest::default(),
         }
@@ -94,7 +102,7 @@ impl Connection {
     /// answers.
     #[must_use]
     pub fn may_ask(&self) -> bool {
-        !self.under_way && self.has_read()
+        !self.is_under_way && self.has_read()
     }
 
     /// Returns whether the client has read its answers, but for an amount below the pause limit.
@@ -108,10 +116,10 @@ impl Connection {
         if is_admitted { OUTPUT_BYTES_PAUSE } else { UNAUTHENTICATED_OUTPUT_BYTES_PAUSE }
     }
 
-    /// Whether everything is answered and written.
+    /// Returns whether everything is answered and written.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        !self.under_way && self.output.is_empty()
+        !self.is_under_way && self.output.is_empty()
     }
 
     /// Returns the buffer for answers, taken from the thread when the connection holds none.
@@ -123,15 +131,10 @@ impl Connection {
         &mut self.output
     }
 
-    /// Lets the session write an answer, and returns its length too.
-    fn answer_with<T>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        write: impl FnOnce(&mut Session, &Client, &mut Vec<u8>) -> T,
-    ) -> (T, usize) {
-        let before = self.output(turn).len();
-        let result = write(&mut self.session, &self.client, &mut self.output);
-        (result, self.output.len() - before)
+    /// Drops the answer that begins at this index of the output, as the client does not want it.
+    fn drop_answer(&mut self, begin: usize) {
+        self.dropped_bytes += self.output.len() - begin;
+        self.output.truncate(begin);
     }
 
     /// Returns the login under way as a request that travels to the store.
@@ -143,31 +146,33 @@ impl Connection {
 
     /// Ends the login with the account's number or an encoded error, and returns the length of the answer.
     pub fn end_login(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) -> usize {
-        self.under_way = false;
-        let ((), answer_bytes) = self.answer_with(turn, |session, client, output| match account {
-            Ok(account) => session.finish_login(account, client, output),
-            Err(error) => session.fail_login(error, output),
-        });
-        answer_bytes
+        self.is_under_way = false;
+        let before = self.output(turn).len();
+        match account {
+            Ok(account) => self.session.finish_login(account, &self.client, &mut self.output),
+            Err(error) => self.session.fail_login(error, &mut self.output),
+        }
+        self.output.len() - before
     }
 
     /// Ends a login that did not travel to the store, and so is counted here.
-    pub fn end_login_here(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) {
+    pub fn end_login_at_once(&mut self, account: Result<AccountId, &[u8]>, turn: &mut Turn<'_>) {
         let outcome = if account.is_ok() { Outcome::Ok } else { Outcome::Error };
-        let answer_bytes = self.end_login(account, turn);
+        let answer = self.end_login(account, turn);
         let before = turn.at_once.len();
         let LoginRequest { received, request_bytes } = self.login;
         turn.parsed_at = received;
-        turn.answered_at_once(self.last_request(), Kind::Login, outcome, [request_bytes, answer_bytes]);
+        let bytes = Lengths { request: request_bytes, answer };
+        turn.answered_at_once(self.last_request(), Kind::Login, outcome, bytes);
         stamp_answered(&mut turn.at_once[before..], turn.shared.clock);
     }
 
     /// Takes over the answers of a bundle that is back. `rest` are its unanswered requests, to be executed once these
     /// answers are read.
     pub fn take_answers(&mut self, bundle: &mut Bundle, rest: Option<Box<Bundle>>, turn: &mut Turn<'_>) {
-        self.under_way = rest.is_some();
+        self.is_under_way = rest.is_some();
         self.rest = rest;
-        self.blocked = false;
+        self.is_blocked = false;
         if self.session.is_muted() && !self.session.take_answer_wanted() {
             bundle.answers.clear();
         }
@@ -177,9 +182,9 @@ impl Connection {
         } else {
             self.output(turn).extend_from_slice(&bundle.answers);
         }
-        if let Some((fault, last)) = self.owed.take_if(|_| !self.under_way) {
+        if let Some(error) = self.delayed_error.take_if(|_| !self.is_under_way) {
             turn.parsed_at = turn.shared.clock.stamp();
-            self.refuse_for_good(&fault, last, turn);
+            self.answer_stream_error(&error, turn);
         }
     }
 
@@ -198,12 +203,12 @@ impl Connection {
     /// The rest counts as received only now, like requests that are not even parsed until then: how long a client takes
     /// to read is not the server's time.
     pub fn take_rest(&mut self, clock: Clock) -> Option<Box<Bundle>> {
-        let goes_on = self.has_read() && self.peer.life != Life::Over;
-        let mut rest = self.rest.take_if(|_| goes_on)?;
+        let may_resume = self.has_read() && self.peer.life != Life::Over;
+        let mut rest = self.rest.take_if(|_| may_resume)?;
         let received = clock.stamp();
         rest.stamp(|stamps| stamps.received = received);
         // From now on the store is told when the client leaves.
-        self.blocked = rest.may_wait();
+        self.is_blocked = rest.may_wait();
         Some(rest)
     }
 
@@ -213,14 +218,14 @@ impl Connection {
         let mut args = std::mem::take(turn.args);
         let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, reads: 0 };
         let at_once_max = turn.at_once.len() + AT_ONCE_MAX;
-        self.unwanted = 0;
+        self.dropped_bytes = 0;
         while self.peer.life == Life::Open && self.may_ask() && parsing.at < input.len() {
             // Answers that are dropped (CLIENT REPLY) cost as much time as others, and no slow reader limits them.
-            if turn.at_once.len() == at_once_max || self.unwanted >= self.output_bytes_max() {
+            if turn.at_once.len() == at_once_max || self.dropped_bytes >= self.output_bytes_max() {
                 break;
             }
             args.clear();
-            if self.parse_one(&mut parsing, &mut args, turn) == Next::Stop {
+            if self.handle_next(&mut parsing, &mut args, turn) == Next::Stop {
                 break;
             }
         }
@@ -229,7 +234,7 @@ impl Connection {
         self.client.requests.store(self.peer.requests, Ordering::Relaxed);
         if let Some(mut bundle) = bundle {
             bundle.bytes.extend_from_slice(&input[base..at]);
-            self.under_way = true;
+            self.is_under_way = true;
             turn.outgoing.push(bundle);
         }
         *turn.args = args;
@@ -237,12 +242,13 @@ impl Connection {
     }
 
     /// Handles the next request.
-    fn parse_one(&mut self, parsing: &mut Parsing<'_>, args: &mut Vec<Span>, turn: &mut Turn<'_>) -> Next {
+    fn handle_next(&mut self, parsing: &mut Parsing<'_>, args: &mut Vec<Span>, turn: &mut Turn<'_>) -> Next {
         let input = &parsing.input[parsing.base..];
         let decoded = self.decoder.decode(input, parsing.at - parsing.base, args);
-        if !self.session.is_admitted() && parsing.at_least(&decoded) > UNAUTHENTICATED_BYTES_MAX {
+        if !self.session.is_admitted() && parsing.request_bytes_min(&decoded) > UNAUTHENTICATED_BYTES_MAX {
             turn.shared.gate.newcomers.refuse(Reason::Oversized);
-            self.refuse_for_good(&Fault::new(Word::NoAuth, "log in before sending this much"), true, turn);
+            let fault = Fault::new(Word::NoAuth, "log in before sending this much");
+            self.answer_stream_error(&StreamError { fault, is_fatal: true }, turn);
             self.peer.holds_requests = false;
             return Next::Stop;
         }
@@ -257,9 +263,11 @@ impl Connection {
             Decoded::Discard(n) => parsing.skip_to(parsing.at - parsing.base + n),
             Decoded::TooBig { end, fault } => {
                 parsing.skip_to(end);
-                return self.refuse_in_turn(fault, false, parsing, turn);
+                return self.refuse_in_order(StreamError { fault, is_fatal: false }, parsing, turn);
             }
-            Decoded::Malformed(fault) => return self.refuse_in_turn(fault, true, parsing, turn),
+            Decoded::Malformed(fault) => {
+                return self.refuse_in_order(StreamError { fault, is_fatal: true }, parsing, turn);
+            }
         }
         Next::Continue
     }
@@ -302,12 +310,14 @@ impl Connection {
         }
         self.peer.requests += 1;
         match parsed {
-            Ok(Command::Store(operation)) => return self.ask(operation, end, parsing, turn),
-            Ok(Command::Session(command)) => self.obey(&command, bytes, parsing.length_to(end), turn),
+            Ok(Command::Store(operation)) => return self.ask_store(operation, end, parsing, turn),
+            Ok(Command::Session(command)) => {
+                self.execute_session(&command, bytes, parsing.length_to(end), turn)
+            }
             Err(fault) => {
-                let fault = self.known_only_inside(fault, args[0].of(bytes));
+                let fault = self.hide_before_login(fault, args[0].of(bytes));
                 let outcome = if command::is_offer(args, bytes) { Outcome::Null } else { Outcome::Error };
-                self.refuse_as(outcome, &fault, parsing.length_to(end), turn);
+                self.answer_error_as(outcome, &fault, parsing.length_to(end), turn);
             }
         }
         parsing.skip_to(end);
@@ -315,7 +325,7 @@ impl Connection {
     }
 
     /// Answers a request to the store on the spot when possible, else adds it to the bundle.
-    fn ask(
+    fn ask_store(
         &mut self,
         operation: Operation,
         end: usize,
@@ -325,16 +335,15 @@ impl Connection {
         let account = match self.session.account() {
             Ok(account) => account,
             Err(fault) => {
-                self.refuse(&fault, parsing.length_to(end), turn);
+                self.answer_error(&fault, parsing.length_to(end), turn);
                 parsing.skip_to(end);
                 return Next::Continue;
             }
         };
-        let (kind, request_bytes) = (operation.kind(), parsing.length_to(end));
+        let request_bytes = parsing.length_to(end);
         if parsing.bundle.is_none() {
             let ask = Ask { account, operation: &operation, bytes: &parsing.input[parsing.base..] };
-            if let Some((outcome, answer_bytes)) = self.answer_at_once(ask, turn) {
-                turn.answered_at_once(self.last_request(), kind, outcome, [request_bytes, answer_bytes]);
+            if self.answer_at_once(ask, request_bytes, turn) {
                 parsing.skip_to(end);
                 return Next::Continue;
             }
@@ -347,54 +356,59 @@ impl Connection {
             bundle.number = number;
             bundle
         });
-        self.blocked = may_block(&operation);
+        self.is_blocked = may_block(&operation);
         parsing.reads += usize::from(matches!(operation, Operation::Peek(_) | Operation::Pop(_)));
+        let kind = operation.kind();
         let request = Request::new(operation, kind, turn.parsed_at);
         bundle.requests.push(Request { request_bytes: length(request_bytes), ..request });
         parsing.at = parsing.base + end;
         let is_full = bundle.requests.len() >= turn.shared.bundle_requests_max
             || parsing.reads >= turn.shared.bundle_reads_max;
-        if self.blocked || is_last || is_full { Next::Stop } else { Next::Continue }
+        if self.is_blocked || is_last || is_full { Next::Stop } else { Next::Continue }
     }
 
-    /// Answers without a worker if the store can, and returns the outcome and the length of the answer then.
-    fn answer_at_once(&mut self, ask: Ask<'_>, turn: &mut Turn<'_>) -> Option<(Outcome, usize)> {
+    /// Answers a request without a worker if the store can, and returns whether it is answered.
+    fn answer_at_once(&mut self, ask: Ask<'_>, request_bytes: usize, turn: &mut Turn<'_>) -> bool {
         if !turn.shared.store.at_once(ask.operation) {
-            return None;
+            return false;
         }
-        let protocol = self.session.protocol;
-        let shared = turn.shared;
+        let (kind, protocol, shared) = (ask.operation.kind(), self.session.protocol, turn.shared);
         let output = self.output(turn);
         let before = output.len();
-        let outcome = shared.store.answer(ask, &mut Answer::new(output, protocol));
-        if outcome.is_some() && self.session.is_muted() && !self.session.take_answer_wanted() {
-            self.unwanted += self.output.len() - before;
-            self.output.truncate(before);
+        let Some(outcome) = shared.store.answer(ask, &mut Answer::new(output, protocol)) else {
+            return false;
+        };
+        if self.session.is_muted() && !self.session.take_answer_wanted() {
+            self.drop_answer(before);
         }
-        outcome.map(|outcome| (outcome, self.output.len() - before))
+        let bytes = Lengths { request: request_bytes, answer: self.output.len() - before };
+        turn.answered_at_once(self.last_request(), kind, outcome, bytes);
+        true
     }
 
     /// Executes a request to the session.
-    fn obey(&mut self, command: &command::Session, bytes: &[u8], request_bytes: usize, turn: &mut Turn<'_>) {
-        let muted = self.session.is_muted() && !matches!(command, command::Session::ClientReply(_));
-        let shared = turn.shared;
-        let ((step, outcome, unwanted), answer_bytes) = self.answer_with(turn, |session, client, output| {
-            let before = output.len();
-            let step = session.execute(&Call { command, bytes, client, shared }, output);
-            let outcome = if output.get(before) == Some(&b'-') { Outcome::Error } else { Outcome::Ok };
-            let made = output.len();
-            if muted && !session.take_answer_wanted() {
-                output.truncate(before);
-            }
-            (step, outcome, made - output.len())
-        });
-        self.unwanted += unwanted;
+    fn execute_session(
+        &mut self,
+        command: &command::Session,
+        bytes: &[u8],
+        request_bytes: usize,
+        turn: &mut Turn<'_>,
+    ) {
+        let is_muted = self.session.is_muted() && !matches!(command, command::Session::ClientReply(_));
+        let before = self.output(turn).len();
+        let call = Call { command, bytes, client: &self.client, shared: turn.shared };
+        let step = self.session.execute(&call, &mut self.output);
+        let outcome = if self.output.get(before) == Some(&b'-') { Outcome::Error } else { Outcome::Ok };
+        if is_muted && !self.session.take_answer_wanted() {
+            self.drop_answer(before);
+        }
         if let Step::Login { account, secret } = step {
-            self.under_way = true;
+            self.is_under_way = true;
             self.login = LoginRequest { received: turn.parsed_at, request_bytes };
             return turn.log_in(&self.client, &account, &secret);
         }
-        turn.answered_at_once(self.last_request(), Kind::Session, outcome, [request_bytes, answer_bytes]);
+        let bytes = Lengths { request: request_bytes, answer: self.output.len() - before };
+        turn.answered_at_once(self.last_request(), Kind::Session, outcome, bytes);
         if step == Step::Close {
             self.peer.close();
         }
@@ -402,19 +416,25 @@ impl Connection {
 
     /// Answers a request of so many bytes with an error, and counts it. A client that wants no answers (CLIENT REPLY)
     /// gets none, as it would take this one for the answer of another request.
-    pub fn refuse(&mut self, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
-        self.refuse_as(Outcome::Error, fault, request_bytes, turn);
+    fn answer_error(&mut self, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
+        self.answer_error_as(Outcome::Error, fault, request_bytes, turn);
     }
 
     /// Answers with an error that is counted as `outcome`.
-    fn refuse_as(&mut self, outcome: Outcome, fault: &Fault, request_bytes: usize, turn: &mut Turn<'_>) {
+    fn answer_error_as(
+        &mut self,
+        outcome: Outcome,
+        fault: &Fault,
+        request_bytes: usize,
+        turn: &mut Turn<'_>,
+    ) {
         let (protocol, is_wanted) = (self.session.protocol, self.session.take_answer_wanted());
         let output = self.output(turn);
         let before = output.len();
         if is_wanted {
             Encoder::new(output, protocol).error(fault);
         }
-        let bytes = [request_bytes, output.len() - before];
+        let bytes = Lengths { request: request_bytes, answer: output.len() - before };
         turn.answered_at_once(self.last_request(), Kind::Session, outcome, bytes);
     }
 
@@ -425,7 +445,7 @@ impl Connection {
     }
 
     /// Replaces the error of a request that needs a login by NOAUTH before login: its details are not for strangers.
-    fn known_only_inside(&self, fault: Fault, command: &[u8]) -> Fault {
+    fn hide_before_login(&self, fault: Fault, command: &[u8]) -> Fault {
         if command::is_for_sessions(command) {
             return fault;
         }
@@ -433,24 +453,18 @@ impl Connection {
     }
 
     /// Answers an error in the byte stream, or keeps it until the bundle before it is back.
-    fn refuse_in_turn(
-        &mut self,
-        fault: Fault,
-        last: bool,
-        parsing: &Parsing<'_>,
-        turn: &mut Turn<'_>,
-    ) -> Next {
+    fn refuse_in_order(&mut self, error: StreamError, parsing: &Parsing<'_>, turn: &mut Turn<'_>) -> Next {
         if parsing.bundle.is_some() {
-            self.owed = Some((fault, last));
+            self.delayed_error = Some(error);
             return Next::Stop;
         }
-        self.refuse_for_good(&fault, last, turn);
-        if last { Next::Stop } else { Next::Continue }
+        self.answer_stream_error(&error, turn);
+        if error.is_fatal { Next::Stop } else { Next::Continue }
     }
 
-    fn refuse_for_good(&mut self, fault: &Fault, last: bool, turn: &mut Turn<'_>) {
-        self.refuse(fault, 0, turn);
-        if last {
+    fn answer_stream_error(&mut self, error: &StreamError, turn: &mut Turn<'_>) {
+        self.answer_error(&error.fault, 0, turn);
+        if error.is_fatal {
             self.peer.close();
         }
     }
@@ -475,10 +489,12 @@ enum Next {
     Stop,
 }
 
-/// The progress of one call of `parse`. Spans count from `base`, where the bundle's bytes begin.
+/// The progress of one call of `parse`.
 struct Parsing<'a> {
     input: &'a [u8],
+    /// Where the bytes of the bundle begin, from which its spans are counted.
     base: usize,
+    /// Where the next request begins.
     at: usize,
     bundle: Option<Box<Bundle>>,
     /// Requests in the bundle that may answer a message.
@@ -486,13 +502,13 @@ struct Parsing<'a> {
 }
 
 impl Parsing<'_> {
-    /// The length of the request that ends at `end`.
+    /// Returns the length of the request that ends at `end`, counted from `base`.
     fn length_to(&self, end: usize) -> usize {
         self.base + end - self.at
     }
 
     /// Returns the least length that the next request can have, in bytes.
-    fn at_least(&self, decoded: &Decoded) -> usize {
+    fn request_bytes_min(&self, decoded: &Decoded) -> usize {
         match *decoded {
             Decoded::Request { end } | Decoded::Typed { end, .. } => self.length_to(end),
             Decoded::NeedBytes(more) => self.input.len() - self.at + more,

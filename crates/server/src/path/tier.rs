@@ -17,7 +17,7 @@ use super::connection::Connection;
 use super::limits;
 use super::mail::Mail;
 use super::session::Session;
-use super::turn::{AtOnce, Bench, stamp_answered};
+use super::turn::{AnsweredAtOnce, Bench, stamp_answered};
 use super::watch;
 use super::worker::Worker;
 use crate::authenticator::Verdict;
@@ -80,7 +80,7 @@ impl Tier for QueueTier {
 
     fn leave(&mut self, _: usize, connection: &Connection) {
         let address = connection.client.address;
-        if connection.blocked {
+        if connection.is_blocked {
             // No client reads the answer, so the blocked pop must not take a message any more.
             self.answered.extend(self.give_up(address));
         }
@@ -100,7 +100,7 @@ impl Tier for QueueTier {
     fn hung_up(&mut self, slot: usize, connections: &mut Connections<Self>) {
         let Some(connection) = connections.get_mut(slot) else { return };
         let address = connection.client.address;
-        if std::mem::take(&mut connection.blocked)
+        if std::mem::take(&mut connection.is_blocked)
             && let Some(bundle) = self.give_up(address)
         {
             self.deliver(bundle, connections);
@@ -219,7 +219,7 @@ impl QueueTier {
 
     /// Ends the wait of every blocked pop, when the tier stops.
     fn end_waiting(&mut self, connections: &mut Connections<Self>) {
-        let blocked = connections.iter().filter(|(_, connection)| connection.blocked);
+        let blocked = connections.iter().filter(|(_, connection)| connection.is_blocked);
         let blocked: Vec<usize> = blocked.map(|(slot, _)| slot).collect();
         blocked.into_iter().for_each(|slot| self.hung_up(slot, connections));
     }
@@ -240,7 +240,7 @@ impl QueueTier {
         let ask = Ask { account: 0, operation: &operation, bytes: account };
         let known = turn.shared.store.answer(ask, &mut Answer::new(&mut answers, Protocol::Resp2));
         if known.is_some() {
-            connection.end_login_here(number(&answers), &mut turn);
+            connection.end_login_at_once(number(&answers), &mut turn);
         } else {
             let mut bundle = turn.bundle(address, 0, Protocol::Resp2);
             bundle.number = connection.last_request().number;
@@ -265,7 +265,7 @@ impl QueueTier {
         let mut turn = self.bench.turn(&self.shared);
         let mut error = turn.buffers.take();
         Encoder::new(&mut error, Protocol::Resp2).error(&fault); // in both protocols the same
-        connection.end_login_here(Err(&error), &mut turn);
+        connection.end_login_at_once(Err(&error), &mut turn);
         turn.buffers.keep(error);
     }
 
@@ -313,8 +313,8 @@ impl QueueTier {
 }
 
 /// Counts a request that was answered on the spot.
-fn count_one(done: &AtOnce, replied: u64, shared: &QueueShared, recorder: &mut Recorder) {
-    let AtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered } = *done;
+fn count_one(done: &AnsweredAtOnce, replied: u64, shared: &QueueShared, recorder: &mut Recorder) {
+    let AnsweredAtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered } = *done;
     let stamps =
         Stamps { received, enqueued: received, dequeued: received, sent: received, answered, replied };
     let noted = Noted::new(kind as u8, ending(outcome), stamps);

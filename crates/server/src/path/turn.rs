@@ -20,21 +20,29 @@ pub(super) struct Bench {
     pub(super) outgoing: Vec<Box<Bundle>>,
     /// Connections that have something to write.
     pub(super) touched: Slots,
-    pub(super) at_once: Vec<AtOnce>,
+    pub(super) at_once: Vec<AnsweredAtOnce>,
     pub(super) logins: Vec<(Address, Vec<u8>)>,
     args: Vec<Span>,
     buffers: Buffers,
 }
 
 /// A request that was answered on the spot, until its answer is written.
-pub(super) struct AtOnce {
+pub(super) struct AnsweredAtOnce {
     pub(super) kind: Kind,
     pub(super) outcome: Outcome,
     pub(super) id: RequestName,
     pub(super) request_bytes: u32,
     pub(super) answer_bytes: u32,
+    /// Stamp at which the request was whole.
     pub(super) received: u64,
+    /// Stamp at which it was answered; 0: not taken yet.
     pub(super) answered: u64,
+}
+
+/// The lengths of a request and its answer in bytes.
+pub(super) struct Lengths {
+    pub(super) request: usize,
+    pub(super) answer: usize,
 }
 
 /// What a connection may use while it is served.
@@ -51,7 +59,7 @@ pub struct Turn<'a> {
     pub buffers: &'a mut Buffers,
     bundles: &'a mut Vec<Box<Bundle>>,
     touched: &'a mut Slots,
-    pub(super) at_once: &'a mut Vec<AtOnce>,
+    pub(super) at_once: &'a mut Vec<AnsweredAtOnce>,
     logins: &'a mut Vec<(Address, Vec<u8>)>,
 }
 
@@ -71,12 +79,17 @@ impl Turn<'_> {
         self.touched.add(slot);
     }
 
-    /// Records a request that was answered on the spot, with the lengths of request and answer.
-    pub fn answered_at_once(&mut self, id: RequestName, kind: Kind, outcome: Outcome, bytes: [usize; 2]) {
-        let [request_bytes, answer_bytes] = bytes.map(length);
-        let received = self.parsed_at;
-        let done = AtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered: 0 };
-        self.at_once.push(done);
+    /// Records a request that was answered on the spot.
+    pub(super) fn answered_at_once(&mut self, id: RequestName, kind: Kind, outcome: Outcome, bytes: Lengths) {
+        self.at_once.push(AnsweredAtOnce {
+            kind,
+            outcome,
+            id,
+            request_bytes: length(bytes.request),
+            answer_bytes: length(bytes.answer),
+            received: self.parsed_at,
+            answered: 0,
+        });
     }
 
     /// Begins a login: the secret is checked first where accounts are closed.
@@ -118,7 +131,7 @@ impl Bench {
 
 /// Stamps all requests that a connection was answered in one go with one reading of the clock, which costs more than
 /// some answers.
-pub(super) fn stamp_answered(at_once: &mut [AtOnce], clock: Clock) {
+pub(super) fn stamp_answered(at_once: &mut [AnsweredAtOnce], clock: Clock) {
     if !at_once.is_empty() {
         let answered = clock.stamp();
         at_once.iter_mut().for_each(|done| done.answered = answered);
