@@ -1,17 +1,17 @@
-//! Waiting pops: first come first served among those a message suits.
+//! Parked pops: first come first served among those a message suits.
 
 use std::collections::BTreeMap;
 
 use posthaste_server::path::bundle::{Address, Bundle};
-use posthaste_server::path::waiters::{Waiters, Waiting};
+use posthaste_server::path::waiters::{ParkedPop, Waiters};
 use posthaste_server::queue::rules::{Interest, News};
 
 fn address(client: u64) -> Address {
     Address { thread: 0, slot: usize::try_from(client).unwrap_or(0), client }
 }
 
-fn park(waiters: &mut Waiters, client: u64, interest: Interest, until: u64) {
-    waiters.park(Waiting { bundle: Box::new(Bundle::new(address(client))), interest, until });
+fn park(waiters: &mut Waiters, client: u64, interest: Interest, deadline: u64) {
+    waiters.park(ParkedPop { bundle: Box::new(Bundle::new(address(client))), interest, deadline });
 }
 
 fn of_queue(reader: u32, queue: u64) -> Interest {

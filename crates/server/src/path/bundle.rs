@@ -44,7 +44,7 @@ impl fmt::Display for RequestName {
 }
 
 /// Nanoseconds in a millisecond.
-const NANOS: u64 = 1_000_000;
+const NANOS_PER_MS: u64 = 1_000_000;
 
 /// One request in a bundle.
 #[derive(Debug)]
@@ -72,6 +72,15 @@ impl Request {
     }
 }
 
+/// The progress of a QPURGE or QDELETE that empties a large queue in parts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Removal {
+    /// How many messages were removed so far.
+    pub messages: u64,
+    /// Whether the last attempt to remove more found nothing that it could remove.
+    pub is_stuck: bool,
+}
+
 /// Consecutive requests of one connection.
 #[derive(Debug)]
 pub struct Bundle {
@@ -91,10 +100,8 @@ pub struct Bundle {
     pub answered: usize,
     /// Index of the first request that is left for a later turn; None: all belong to this turn.
     pub held_back: Option<usize>,
-    /// How many messages the next request, a QPURGE or QDELETE of a large queue, has removed so far.
-    pub removed: u64,
-    /// Whether the last attempt of that request to remove more found nothing that it could remove.
-    pub found_nothing: bool,
+    /// What the next request has removed so far, if it is a QPURGE or QDELETE of a large queue.
+    pub removal: Removal,
     /// The encoded answers, in order.
     pub answers: Vec<u8>,
     /// How many bytes of `answers` belong to requests that are answered.
@@ -120,8 +127,7 @@ impl Bundle {
             number: 0,
             answered: 0,
             held_back: None,
-            removed: 0,
-            found_nothing: false,
+            removal: Removal::default(),
             answers: Vec::new(),
             answered_bytes: 0,
             told_ns: 0,
@@ -142,7 +148,7 @@ impl Bundle {
         self.number = 0;
         self.answered = 0;
         self.held_back = None;
-        (self.removed, self.found_nothing) = (0, false);
+        self.removal = Removal::default();
         self.answered_bytes = 0;
         self.told_ns = 0;
         self.passages.clear();
@@ -173,7 +179,7 @@ impl Bundle {
         request.answer_bytes = length(self.answers.len() - self.answered_bytes);
         self.answered_bytes = self.answers.len();
         self.answered += 1;
-        (self.removed, self.found_nothing) = (0, false);
+        self.removal = Removal::default();
     }
 
     /// Returns the indices of this turn's requests that have no answer yet.
@@ -232,7 +238,7 @@ impl Bundle {
     /// Returns the deadline of the next request, a pop that begins to wait now, at this stamp. Its time in the waiting
     /// line counts, unless a request before it was answered in the same turn: until then it could not be executed.
     #[must_use]
-    pub fn gives_up_at(&self, now: Millis, stamp: u64) -> Millis {
+    pub fn pop_deadline(&self, now: Millis, stamp: u64) -> Millis {
         let Some(Request { operation: Operation::Pop(pop), stamps, .. }) = self.requests.get(self.answered)
         else {
             return after(now, 0);
@@ -241,7 +247,7 @@ impl Bundle {
             (0, enqueued) if enqueued > 0 => stamp.saturating_sub(enqueued),
             _ => 0,
         };
-        after(now, pop.block_ms).saturating_sub((waited_ns / NANOS).min(pop.block_ms))
+        after(now, pop.block_ms).saturating_sub((waited_ns / NANOS_PER_MS).min(pop.block_ms))
     }
 
     /// Returns whether the next request may repeat an earlier one (a pop with a request id).
@@ -250,7 +256,7 @@ impl Bundle {
         matches!(self.next_operation(), Some(Operation::Pop(Pop { request_id: Some(_), .. })))
     }
 
-    /// Whether every request has its answer.
+    /// Returns whether every request has its answer.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.answered == self.requests.len()

@@ -15,7 +15,7 @@ use posthaste_wire::operation::Operation;
 
 use super::bundle::{Address, Bundle};
 use super::limits::BUNDLE_ANSWER_BYTES;
-use super::waiters::{Ticket, Waiters, Waiting};
+use super::waiters::{ParkedPop, Ticket, Waiters};
 use super::worker::{Batch, Store};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Commit, Flow, Millis, News, Outcome, Rules};
@@ -222,8 +222,8 @@ impl<R: Rules> Passage<'_, R> {
             match self.execute(&mut bundle) {
                 Flow::Done(outcome) => bundle.finish_one(outcome),
                 Flow::Waits(interest) => {
-                    let until = bundle.gives_up_at(self.now, self.stamp);
-                    return self.waiters.park(Waiting { bundle, interest, until });
+                    let deadline = bundle.pop_deadline(self.now, self.stamp);
+                    return self.waiters.park(ParkedPop { bundle, interest, deadline });
                 }
             }
             self.serve_waiters();

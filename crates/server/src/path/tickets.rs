@@ -1,8 +1,8 @@
 //! Pops that wait for the same messages; some of them (NOTOWN) take none that their own account sends.
 //!
 //! The first pop that takes a message is found with a fixed number of look-ups, however many NOTOWN pops of its sender
-//! stand before it: of consecutive NOTOWN pops of one account only the first is looked at, and then the pop behind
-//! them, which belongs to another account.
+//! stand before it: of a run of consecutive NOTOWN pops of one account only the first is looked at, and then the first of
+//! the next run, which belongs to another account.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,15 +10,15 @@ use std::ops::Bound;
 use super::waiters::Ticket;
 use crate::queue::rules::AccountId;
 
-/// The tickets of such pops.
+/// The tickets of pops that wait for the same messages.
 #[derive(Default)]
 pub(super) struct Tickets {
     /// Pops that take messages of every sender.
     from_all: BTreeSet<Ticket>,
     /// Pops that take messages of every sender but this account.
     from_others: BTreeMap<Ticket, AccountId>,
-    /// The tickets in `from_others` whose predecessor there is of another account, or that have none.
-    turns: BTreeSet<Ticket>,
+    /// The first ticket of every run of consecutive tickets in `from_others` with the same account.
+    run_starts: BTreeSet<Ticket>,
 }
 
 impl Tickets {
@@ -30,14 +30,14 @@ impl Tickets {
         };
         self.from_others.insert(ticket, account);
         self.mark(ticket);
-        self.mark_behind(ticket);
+        self.mark_next(ticket);
     }
 
     /// Removes a ticket.
     pub(super) fn remove(&mut self, ticket: Ticket) {
         if self.from_others.remove(&ticket).is_some() {
-            self.turns.remove(&ticket);
-            self.mark_behind(ticket);
+            self.run_starts.remove(&ticket);
+            self.mark_next(ticket);
         } else {
             self.from_all.remove(&ticket);
         }
@@ -59,23 +59,23 @@ impl Tickets {
         if sender != Some(account) {
             return Some(ticket);
         }
-        self.turns.range((Bound::Excluded(ticket), Bound::Unbounded)).next().copied()
+        self.run_starts.range((Bound::Excluded(ticket), Bound::Unbounded)).next().copied()
     }
 
-    /// Notes whether the predecessor of a ticket is of another account.
+    /// Notes whether a run starts with this ticket: the one before it, if there is one, is of another account.
     fn mark(&mut self, ticket: Ticket) {
         let before = self.from_others.range(..ticket).next_back().map(|(_, account)| account);
         if before == self.from_others.get(&ticket) {
-            self.turns.remove(&ticket);
+            self.run_starts.remove(&ticket);
         } else {
-            self.turns.insert(ticket);
+            self.run_starts.insert(ticket);
         }
     }
 
-    fn mark_behind(&mut self, ticket: Ticket) {
-        let behind = self.from_others.range((Bound::Excluded(ticket), Bound::Unbounded)).next();
-        if let Some((&behind, _)) = behind {
-            self.mark(behind);
+    fn mark_next(&mut self, ticket: Ticket) {
+        let next = self.from_others.range((Bound::Excluded(ticket), Bound::Unbounded)).next();
+        if let Some((&next, _)) = next {
+            self.mark(next);
         }
     }
 }

@@ -21,38 +21,39 @@ pub type Ticket = u64;
 enum Key {
     /// Pops that would take a message of this queue and sender (None: any), addressed to this reader (None: to any
     /// reader).
-    Message(Option<QueueId>, Option<AccountId>, Option<AccountId>),
+    Message { queue: Option<QueueId>, sender: Option<AccountId>, recipient: Option<AccountId> },
     /// Pops that name this queue.
     Queue(QueueId),
 }
 
 /// A parked pop.
-pub struct Waiting {
-    /// Its bundle; the pop is the next request in it.
+pub struct ParkedPop {
+    /// The bundle whose next request is the pop.
     pub bundle: Box<Bundle>,
     /// The messages that would end the wait.
     pub interest: Interest,
-    /// The deadline at which the pop gives up.
-    pub until: Millis,
+    /// When the pop gives up.
+    pub deadline: Millis,
 }
 
 /// All parked pops of a store.
 #[derive(Default)]
 pub struct Waiters {
     next_ticket: Ticket,
-    parked: BTreeMap<Ticket, Waiting>,
+    parked: BTreeMap<Ticket, ParkedPop>,
     by_key: FxHashMap<Key, Tickets>,
     by_deadline: BTreeSet<(Millis, Ticket)>,
     by_address: FxHashMap<Address, Ticket>,
-    left: FxHashSet<Address>,
+    /// Connections that have left while their pop was under way, and so not parked.
+    departed: FxHashSet<Address>,
 }
 
 impl Waiters {
     /// Parks a pop behind all others.
-    pub fn park(&mut self, waiting: Waiting) {
+    pub fn park(&mut self, pop: ParkedPop) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.insert(ticket, waiting);
+        self.insert(ticket, pop);
     }
 
     /// Returns the longest waiting pop that the news may satisfy, from this ticket on.
@@ -66,39 +67,39 @@ impl Waiters {
     }
 
     /// Takes out the longest waiting pop that the news may satisfy.
-    pub fn take_match(&mut self, news: News) -> Option<(Ticket, Waiting)> {
+    pub fn take_match(&mut self, news: News) -> Option<(Ticket, ParkedPop)> {
         let ticket = self.first_match(news, 0)?;
-        self.take(ticket).map(|waiting| (ticket, waiting))
+        self.take(ticket).map(|pop| (ticket, pop))
     }
 
     /// Puts a pop back in its old place.
-    pub fn put_back(&mut self, ticket: Ticket, waiting: Waiting) {
-        self.insert(ticket, waiting);
+    pub fn put_back(&mut self, ticket: Ticket, pop: ParkedPop) {
+        self.insert(ticket, pop);
     }
 
     /// Takes out every pop, the longest waiting first.
-    pub fn take_all(&mut self) -> Vec<(Ticket, Waiting)> {
+    pub fn take_all(&mut self) -> Vec<(Ticket, ParkedPop)> {
         let tickets: Vec<Ticket> = self.parked.keys().copied().collect();
-        tickets.into_iter().filter_map(|ticket| self.take(ticket).map(|waiting| (ticket, waiting))).collect()
+        tickets.into_iter().filter_map(|ticket| self.take(ticket).map(|pop| (ticket, pop))).collect()
     }
 
     /// Returns the parked pops from this ticket on, with what they wait for.
     pub fn interests(&self, from: Ticket) -> impl Iterator<Item = (Ticket, Interest)> {
-        self.parked.range(from..).map(|(ticket, waiting)| (*ticket, waiting.interest))
+        self.parked.range(from..).map(|(ticket, pop)| (*ticket, pop.interest))
     }
 
     /// Takes out one pop whose deadline has passed.
-    pub fn take_expired(&mut self, now: Millis) -> Option<(Ticket, Waiting)> {
-        let &(until, ticket) = self.by_deadline.first()?;
-        if until > now { None } else { Some((ticket, self.take(ticket)?)) }
+    pub fn take_expired(&mut self, now: Millis) -> Option<(Ticket, ParkedPop)> {
+        let &(deadline, ticket) = self.by_deadline.first()?;
+        if deadline > now { None } else { Some((ticket, self.take(ticket)?)) }
     }
 
     /// Notes that a connection has left: its pop is taken out, or will not be parked when it arrives.
-    pub fn leave(&mut self, address: Address) -> Option<Waiting> {
+    pub fn leave(&mut self, address: Address) -> Option<ParkedPop> {
         match self.by_address.get(&address) {
             Some(&ticket) => self.take(ticket),
             None => {
-                self.left.insert(address);
+                self.departed.insert(address);
                 None
             }
         }
@@ -107,24 +108,24 @@ impl Waiters {
     /// Returns whether the connection of a pop that is about to be executed or parked has left.
     #[must_use]
     pub fn has_left(&self, address: Address) -> bool {
-        self.left.contains(&address)
+        self.departed.contains(&address)
     }
 
     /// Returns whether any connection with a pop under way has left.
     #[must_use]
     pub fn has_departed_clients(&self) -> bool {
-        !self.left.is_empty()
+        !self.departed.is_empty()
     }
 
     /// Forgets that a connection has left, once its pop is back.
     pub fn forget(&mut self, address: Address) {
-        self.left.remove(&address);
+        self.departed.remove(&address);
     }
 
     /// Returns the earliest deadline of a parked pop.
     #[must_use]
     pub fn deadline(&self) -> Option<Millis> {
-        self.by_deadline.first().map(|(until, _)| *until)
+        self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
 
     /// Returns how many pops are parked.
@@ -139,20 +140,20 @@ impl Waiters {
         self.parked.is_empty()
     }
 
-    fn insert(&mut self, ticket: Ticket, waiting: Waiting) {
-        let Interest { reader, not_own, .. } = waiting.interest;
-        for key in keys_of(&waiting.interest).into_iter().flatten() {
+    fn insert(&mut self, ticket: Ticket, pop: ParkedPop) {
+        let Interest { reader, not_own, .. } = pop.interest;
+        for key in keys_of(&pop.interest).into_iter().flatten() {
             self.by_key.entry(key).or_default().insert(ticket, not_own.then_some(reader));
         }
-        self.by_deadline.insert((waiting.until, ticket));
-        self.by_address.insert(waiting.bundle.address, ticket);
-        self.parked.insert(ticket, waiting);
+        self.by_deadline.insert((pop.deadline, ticket));
+        self.by_address.insert(pop.bundle.address, ticket);
+        self.parked.insert(ticket, pop);
     }
 
     /// Takes out the pop with this ticket.
-    pub fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
-        let waiting = self.parked.remove(&ticket)?;
-        for key in keys_of(&waiting.interest).into_iter().flatten() {
+    pub fn take(&mut self, ticket: Ticket) -> Option<ParkedPop> {
+        let pop = self.parked.remove(&ticket)?;
+        for key in keys_of(&pop.interest).into_iter().flatten() {
             if let Some(list) = self.by_key.get_mut(&key) {
                 list.remove(ticket);
                 if list.is_empty() {
@@ -160,9 +161,9 @@ impl Waiters {
                 }
             }
         }
-        self.by_deadline.remove(&(waiting.until, ticket));
-        self.by_address.remove(&waiting.bundle.address);
-        Some(waiting)
+        self.by_deadline.remove(&(pop.deadline, ticket));
+        self.by_address.remove(&pop.bundle.address);
+        Some(pop)
     }
 }
 
@@ -170,8 +171,8 @@ impl Waiters {
 fn keys_of(interest: &Interest) -> [Option<Key>; 3] {
     let Interest { reader, queue, sender, broadcast, .. } = *interest;
     [
-        Some(Key::Message(queue, sender, None)),
-        (!broadcast).then_some(Key::Message(queue, sender, Some(reader))),
+        Some(Key::Message { queue, sender, recipient: None }),
+        (!broadcast).then_some(Key::Message { queue, sender, recipient: Some(reader) }),
         queue.map(Key::Queue),
     ]
 }
@@ -188,9 +189,9 @@ fn sender_of(news: News) -> Option<AccountId> {
 fn keys_for(news: News) -> [Option<Key>; 3] {
     match news {
         News::Available { queue, sender, recipient } => [
-            Some(Key::Message(Some(queue), None, recipient)),
-            Some(Key::Message(Some(queue), Some(sender), recipient)),
-            Some(Key::Message(None, Some(sender), recipient)),
+            Some(Key::Message { queue: Some(queue), sender: None, recipient }),
+            Some(Key::Message { queue: Some(queue), sender: Some(sender), recipient }),
+            Some(Key::Message { queue: None, sender: Some(sender), recipient }),
         ],
         News::QueueGone(queue) => [Some(Key::Queue(queue)), None, None],
     }

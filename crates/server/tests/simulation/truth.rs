@@ -246,7 +246,7 @@ impl Truth {
         if let Some(Operation::Pop(pop)) = bundle.requests.first().map(|request| &request.operation) {
             // As if it began to wait long after the epoch.
             let now = 1 << 40;
-            let waited = now + pop.block_ms + 1 - bundle.gives_up_at(now, stamp);
+            let waited = now + pop.block_ms + 1 - bundle.pop_deadline(now, stamp);
             let first = requests(bundle).next();
             self.executing
                 .iter_mut()

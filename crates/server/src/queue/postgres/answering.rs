@@ -45,7 +45,7 @@ impl<'a> Answers<'a> {
     fn write(&mut self, number: usize, seat: &mut Option<Seat>, bundle: &mut Bundle) -> Option<Interest> {
         while let Some(&op) = self.ops.get(&(number, bundle.answered)) {
             self.note(op, bundle);
-            let (removed, account) = (bundle.removed, self.accounts.number(bundle));
+            let (removed, account) = (bundle.removal.messages, self.accounts.number(bundle));
             let (ask, mut answer) = bundle.next_ask()?;
             let ask = Ask { account, ..ask };
             match self.asked.replies.write(op, ask, removed, &self.accounts, &mut answer) {
@@ -97,7 +97,7 @@ impl Postgres {
                 finished.push(bundle);
                 continue;
             };
-            let until = bundle.gives_up_at(now, stamp);
+            let until = bundle.pop_deadline(now, stamp);
             if let Some(mut over) = parked.park(Due { seat, bundle }, interest, until, since) {
                 over.answer_empty();
                 match over.is_done() {

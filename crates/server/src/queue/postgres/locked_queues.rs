@@ -137,7 +137,7 @@ impl Postgres {
                 (Some((_, queue)), None) => {
                     let queue = queue.clone();
                     let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
-                    let until = bundle.only_waits().then(|| bundle.gives_up_at(now, stamp));
+                    let until = bundle.only_waits().then(|| bundle.pop_deadline(now, stamp));
                     line.waiting.push(Waiting { bundle, queue, since: Instant::now(), until });
                 }
             }

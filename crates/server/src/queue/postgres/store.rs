@@ -334,8 +334,8 @@ impl Postgres {
             } else if let Some(seat) = seat {
                 self.shared.parked().done(seat);
             }
-            if bundle.removed > 0 {
-                bundle.refuse_one(&sweeper::not_all(failure, bundle.removed, "removed"));
+            if bundle.removal.messages > 0 {
+                bundle.refuse_one(&sweeper::not_all(failure, bundle.removal.messages, "removed"));
             }
             // Requests held back have their own turn.
             while !bundle.open().is_empty() {

@@ -19,7 +19,7 @@ use super::parked::Due;
 use super::rows::in_use;
 use super::shared::Shared;
 use super::store::Postgres;
-use crate::path::bundle::Bundle;
+use crate::path::bundle::{Bundle, Removal};
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
 
@@ -61,8 +61,8 @@ impl Postgres {
             match first_in_parts(&bundle, queue) {
                 // Pops that waited come last in their bundles, so this one has no seat.
                 Some(place) if place == bundle.answered => {
-                    if bundle.found_nothing {
-                        bundle.refuse_one(&in_use(queue.as_bytes(), bundle.removed));
+                    if bundle.removal.is_stuck {
+                        bundle.refuse_one(&in_use(queue.as_bytes(), bundle.removal.messages));
                         others.push(Due { seat, bundle });
                     } else {
                         batch.finished.extend(self.sweeper.take(&self.shared, bundle));
@@ -101,7 +101,7 @@ impl Sweeper {
                 let mut bundle = line.waiting.pop_back()?;
                 bundle.refuse_one(&not_all(
                     &Failure::Unreachable(error.to_string()),
-                    bundle.removed,
+                    bundle.removal.messages,
                     "removed",
                 ));
                 Some(bundle)
@@ -134,15 +134,15 @@ fn run(line: &Mutex<Line>, shared: &Shared, mut link: Link) {
 
 /// Empties the queue that a bundle's next request names; what cannot be taken now is left to that request.
 fn empty_for(bundle: &mut Bundle, shared: &Shared, link: &mut Link) {
-    let mut removed = bundle.removed;
+    let mut removed = bundle.removal.messages;
     let events = &shared.reach.events;
     let begun = events.now();
     let swept = sweep(link, &queue_of(bundle), &mut removed);
     events.since(begun, EVENT_SOURCE, "large queue emptied");
     match swept {
         Ok(()) => {
-            bundle.found_nothing = removed == bundle.removed;
-            bundle.removed = removed;
+            let is_stuck = removed == bundle.removal.messages;
+            bundle.removal = Removal { messages: removed, is_stuck };
         }
         Err(failure) => bundle.refuse_one(&not_all(&failure, removed, "removed")),
     }

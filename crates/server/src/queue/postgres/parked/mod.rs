@@ -26,7 +26,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::looks::{Looks, news_for, same};
 use super::under_way::{Mode, Since, UnderWay};
 use crate::path::bundle::{Address, Bundle};
-use crate::path::waiters::{Ticket, Waiters, Waiting};
+use crate::path::waiters::{ParkedPop, Ticket, Waiters};
 use crate::queue::rules::{Interest, Millis, News, QueueId};
 
 /// A bundle to be executed, with its seat among the waiting pops if it had one.
@@ -159,9 +159,9 @@ impl Parked {
         self.await_name(&bundle, interest);
         match seat {
             Some(Seat { ticket, deadline, .. }) => {
-                self.waiters.put_back(ticket, Waiting { bundle, interest, until: deadline });
+                self.waiters.put_back(ticket, ParkedPop { bundle, interest, deadline });
             }
-            None => self.waiters.park(Waiting { bundle, interest, until: deadline }),
+            None => self.waiters.park(ParkedPop { bundle, interest, deadline }),
         }
         self.wake_for(missed);
         None
@@ -193,7 +193,7 @@ impl Parked {
             Some(bundle)
         } else {
             let Seat { ticket, interest, deadline, .. } = seat;
-            self.waiters.put_back(ticket, Waiting { bundle, interest, until: deadline });
+            self.waiters.put_back(ticket, ParkedPop { bundle, interest, deadline });
             None
         };
         self.wake_for(missed);
@@ -353,7 +353,7 @@ impl Parked {
 
     /// Takes out a pop whose deadline has passed.
     pub(super) fn take_expired(&mut self, now: Millis) -> Option<(Seat, Box<Bundle>)> {
-        let (ticket, Waiting { bundle, interest, until: deadline }) = self.waiters.take_expired(now)?;
+        let (ticket, ParkedPop { bundle, interest, deadline }) = self.waiters.take_expired(now)?;
         Some((Seat { ticket, interest, deadline, reason: Reason::Expired }, bundle))
     }
 
@@ -407,7 +407,7 @@ impl Parked {
     }
 }
 
-fn seated(ticket: Ticket, waiting: Waiting, reason: Reason) -> Due {
-    let Waiting { bundle, interest, until: deadline } = waiting;
+fn seated(ticket: Ticket, waiting: ParkedPop, reason: Reason) -> Due {
+    let ParkedPop { bundle, interest, deadline } = waiting;
     Due { seat: Some(Seat { ticket, interest, deadline, reason }), bundle }
 }
