@@ -290,14 +290,14 @@ fn the_time_that_a_pop_is_parked_is_in_none_of_its_stages() {
     desk.hand.set(2 * MS);
     pops.iter_mut().for_each(|pop| pop.stamp(|stamps| stamps.enqueued = 2 * MS));
     desk.hand.set(5 * MS);
-    worker.do_here(&mut pops, 0);
+    worker.run_here(&mut pops, 0);
     assert!(worker.next_done_here().is_none(), "both wait");
     desk.hand.set(8_000 * MS);
     let mut sends = vec![desk.bundle("ann", "SEND q x")];
-    worker.do_here(&mut sends, 0);
+    worker.run_here(&mut sends, 0);
     desk.hand.set(10_000 * MS);
     let mut done: Vec<Box<Bundle>> = std::iter::from_fn(|| worker.next_done_here()).collect();
-    worker.do_here(&mut Vec::new(), 0);
+    worker.run_here(&mut Vec::new(), 0);
     done.extend(std::iter::from_fn(|| worker.next_done_here()));
     done.sort_by_key(|bundle| bundle.address.client);
     let stamps = |received, enqueued, taken| Stamps {
@@ -324,7 +324,7 @@ fn the_time_that_a_list_in_pieces_takes_is_all_in_its_stages() {
     let mut list = desk.bundle("bob", "QLIST");
     for (at, is_last) in [(3, false), (9, true)] {
         desk.hand.set(at * MS);
-        worker.do_here(&mut vec![list], 0);
+        worker.run_here(&mut vec![list], 0);
         list = worker.next_done_here().expect("a piece");
         assert_eq!(list.absorb_piece(), !is_last);
     }

@@ -369,7 +369,7 @@ impl Connection {
 
     /// Answers a request without a worker if the store can, and returns whether it is answered.
     fn answer_at_once(&mut self, ask: Ask<'_>, request_bytes: usize, turn: &mut Turn<'_>) -> bool {
-        if !turn.shared.store.at_once(ask.operation) {
+        if !turn.shared.store.may_answer_at_once(ask.operation) {
             return false;
         }
         let (kind, protocol, shared) = (ask.operation.kind(), self.session.protocol, turn.shared);

@@ -25,7 +25,8 @@ use crate::time::Time;
 pub struct Local<R: Rules> {
     rules: Mutex<R>,
     waiters: Mutex<Waiters>,
-    turn: Mutex<Vec<News>>,
+    /// Locked while a batch runs. Holds the news that the last commit had no room for.
+    pending_news: Mutex<Vec<News>>,
     /// Whether the last commit ended before all news was given to the blocked pops.
     is_behind: AtomicBool,
     time: Time,
@@ -38,7 +39,7 @@ impl<R: Rules> Local<R> {
         Arc::new(Self {
             rules: Mutex::new(rules),
             waiters: Mutex::default(),
-            turn: Mutex::default(),
+            pending_news: Mutex::default(),
             is_behind: AtomicBool::new(false),
             time,
             clock,
@@ -53,8 +54,8 @@ impl<R: Rules> Local<R> {
         lock(&self.waiters)
     }
 
-    /// Runs a batch; the caller holds the lock `turn`, and with it the list of news.
-    fn run_alone(&self, batch: &mut Batch, news: &mut Vec<News>) {
+    /// Runs a batch; the caller has locked the news, so that no other batch runs.
+    fn run_locked(&self, batch: &mut Batch, news: &mut Vec<News>) {
         let mut rules = self.rules();
         let requests = batch.requests() + self.waiters().len();
         if let Some(wait) = rules.awaited(requests, batch.bytes()) {
@@ -63,31 +64,31 @@ impl<R: Rules> Local<R> {
             rules = self.rules();
         }
         let mut waiters = self.waiters();
-        let mut passage = Passage {
+        let mut run = BatchRun {
             now: self.time.millis(),
             stamp: self.clock.stamp(),
-            gate: rules.prepare(requests, batch.bytes()),
+            may_change: rules.prepare(requests, batch.bytes()),
             rules: &mut *rules,
             waiters: &mut waiters,
             news,
             finished: &mut batch.finished,
         };
-        passage.tick();
-        if !passage.is_behind() {
-            passage.give_up();
+        run.tick();
+        if !run.is_behind() {
+            run.expire_waits();
         }
-        let mut left = Vec::new();
-        for (place, bundle) in batch.waiting.drain(..).enumerate() {
+        let mut remaining = Vec::new();
+        for (index, bundle) in batch.waiting.drain(..).enumerate() {
             // The first bundle runs even if the tick alone made the commit heavy, but never before blocked pops that
             // have news.
-            if passage.is_behind() || place > 0 && passage.rules.is_heavy() {
-                left.push(bundle);
+            if run.is_behind() || index > 0 && run.rules.is_heavy() {
+                remaining.push(bundle);
             } else {
-                passage.run(bundle);
+                run.run_bundle(bundle);
             }
         }
-        batch.waiting.append(&mut left);
-        self.is_behind.store(passage.is_behind(), Ordering::Release);
+        batch.waiting.append(&mut remaining);
+        self.is_behind.store(run.is_behind(), Ordering::Release);
         let sealed = rules.seal();
         drop(waiters);
         drop(rules);
@@ -105,7 +106,7 @@ impl<R: Rules> Local<R> {
         let result = commit.sync();
         self.rules().committed(commit, &result);
         if let Err(fault) = result {
-            finished.extend(self.waiters().take_all().into_iter().map(|(_, waiting)| waiting.bundle));
+            finished.extend(self.waiters().take_all().into_iter().map(|(_, pop)| pop.bundle));
             for bundle in finished {
                 bundle.refuse_all(&fault);
             }
@@ -115,17 +116,17 @@ impl<R: Rules> Local<R> {
 
 impl<R: Rules> Store for Local<R> {
     fn run(&self, batch: &mut Batch) {
-        let mut news = lock(&self.turn);
-        self.run_alone(batch, &mut news);
+        let mut news = lock(&self.pending_news);
+        self.run_locked(batch, &mut news);
     }
 
     fn try_run(&self, batch: &mut Batch) -> bool {
-        let Ok(mut news) = self.turn.try_lock() else { return false };
-        self.run_alone(batch, &mut news);
+        let Ok(mut news) = self.pending_news.try_lock() else { return false };
+        self.run_locked(batch, &mut news);
         true
     }
 
-    fn at_once(&self, operation: &Operation) -> bool {
+    fn may_answer_at_once(&self, operation: &Operation) -> bool {
         let is_short_read = operation.is_read() && !operation.comes_in_pieces();
         is_short_read || matches!(operation, Operation::Login { .. }) || R::NEEDS_NO_WORKER
     }
@@ -144,9 +145,9 @@ impl<R: Rules> Store for Local<R> {
     }
 
     fn leave(&self, address: Address) -> Option<Box<Bundle>> {
-        let mut waiting = self.waiters().leave(address)?;
-        waiting.bundle.answer_empty();
-        Some(waiting.bundle)
+        let mut pop = self.waiters().leave(address)?;
+        pop.bundle.answer_empty();
+        Some(pop.bundle)
     }
 
     fn forget(&self, address: Address) {
@@ -180,28 +181,30 @@ impl<R: Rules> Drop for Local<R> {
     }
 }
 
-/// One batch on its way through the rules.
-struct Passage<'a, R: Rules> {
+/// A batch while the rules decide it.
+struct BatchRun<'a, R: Rules> {
     now: Millis,
+    /// Stamp at which the run began.
     stamp: u64,
-    gate: Result<(), Fault>,
+    /// Whether the store accepts changes; if not, the error that answers them.
+    may_change: Result<(), Fault>,
     rules: &'a mut R,
     waiters: &'a mut Waiters,
     news: &'a mut Vec<News>,
     finished: &'a mut Vec<Box<Bundle>>,
 }
 
-impl<R: Rules> Passage<'_, R> {
+impl<R: Rules> BatchRun<'_, R> {
     /// Returns whether news for blocked pops is left that this commit has no room for.
     fn is_behind(&self) -> bool {
         !self.news.is_empty()
     }
 
     /// Ends the waits whose deadline has passed.
-    fn give_up(&mut self) {
-        while let Some((_, mut waiting)) = self.waiters.take_expired(self.now) {
-            waiting.bundle.answer_empty();
-            self.run(waiting.bundle);
+    fn expire_waits(&mut self) {
+        while let Some((_, mut pop)) = self.waiters.take_expired(self.now) {
+            pop.bundle.answer_empty();
+            self.run_bundle(pop.bundle);
         }
     }
 
@@ -212,7 +215,7 @@ impl<R: Rules> Passage<'_, R> {
     }
 
     /// Executes a bundle until it is done, has to wait, has answers enough for now, or the commit has enough.
-    fn run(&mut self, mut bundle: Box<Bundle>) {
+    fn run_bundle(&mut self, mut bundle: Box<Bundle>) {
         while !bundle.is_done() && bundle.answers.len() < BUNDLE_ANSWER_BYTES {
             if bundle.only_waits() && self.waiters.has_left(bundle.address) {
                 // No client would read what the pop took.
@@ -236,7 +239,7 @@ impl<R: Rules> Passage<'_, R> {
 
     fn execute(&mut self, bundle: &mut Bundle) -> Flow {
         let Some((ask, mut answer)) = bundle.next_ask() else { return Flow::Done(Outcome::Ok) };
-        match &self.gate {
+        match &self.may_change {
             Err(fault) if !ask.operation.is_read() => Flow::Done(answer.fault(fault)),
             _ => self.rules.execute(self.now, ask, &mut answer, self.news),
         }
@@ -257,21 +260,21 @@ impl<R: Rules> Passage<'_, R> {
             let is_one_message = news.len() == 1;
             news.sort_unstable();
             news.dedup();
-            let first = |(place, news): (usize, &News)| Some((self.waiters.first_match(*news, 0)?, place));
+            let first = |(index, news): (usize, &News)| Some((self.waiters.first_match(*news, 0)?, index));
             let mut calls: BTreeSet<(Ticket, usize)> = news.iter().enumerate().filter_map(first).collect();
             let mut last = None;
-            while let Some((ticket, place)) = calls.pop_first() {
+            while let Some((ticket, index)) = calls.pop_first() {
                 if self.rules.is_heavy() {
-                    let places = calls.iter().map(|(_, place)| *place).chain([place]);
-                    return self.news.extend(places.map(|place| news[place]));
+                    let indices = calls.iter().map(|(_, index)| *index).chain([index]);
+                    return self.news.extend(indices.map(|index| news[index]));
                 }
                 let is_gone = match last {
                     Some((served, is_gone)) if served == ticket => is_gone,
                     _ => self.serve(ticket, is_one_message),
                 };
                 last = Some((ticket, is_gone));
-                let next = || self.waiters.first_match(news[place], ticket + 1);
-                calls.extend((!is_gone).then(next).flatten().map(|next| (next, place)));
+                let next = || self.waiters.first_match(news[index], ticket + 1);
+                calls.extend((!is_gone).then(next).flatten().map(|next| (next, index)));
             }
             if self.news.is_empty() {
                 news.clear();
@@ -281,18 +284,18 @@ impl<R: Rules> Passage<'_, R> {
         self.news.clear();
     }
 
-    /// Executes a pop that waits, and returns whether the message that it was called for is gone then.
+    /// Executes a parked pop, and returns whether the message that it was called for is gone then.
     fn serve(&mut self, ticket: Ticket, is_one_message: bool) -> bool {
-        let Some(mut waiting) = self.waiters.take(ticket) else { return false };
-        let takes_it = is_one_message && !waiting.bundle.may_repeat();
-        match self.execute(&mut waiting.bundle) {
+        let Some(mut pop) = self.waiters.take(ticket) else { return false };
+        let takes_it = is_one_message && !pop.bundle.may_repeat();
+        match self.execute(&mut pop.bundle) {
             Flow::Waits(_) => {
-                self.waiters.put_back(ticket, waiting);
+                self.waiters.put_back(ticket, pop);
                 true
             }
             Flow::Done(outcome) => {
-                waiting.bundle.finish_one(outcome);
-                self.finished.push(waiting.bundle);
+                pop.bundle.finish_one(outcome);
+                self.finished.push(pop.bundle);
                 takes_it && outcome == Outcome::Ok
             }
         }

@@ -18,7 +18,7 @@ pub mod tier; // 2, between reading and writing
 
 pub mod connection; // 2, one client's connection
 
-pub mod turn; // 2, the thread's tools while a connection is served
+pub mod turn; // 2, what a connection may use while it is served
 
 pub mod session; // 2, requests that need no store
 
@@ -40,4 +40,4 @@ mod tickets; // 5, blocked pops that wait for the same messages
 
 pub mod mail; // 6
 
-mod watch; // 6, slow and traced requests
+mod report; // 6, slow and traced requests

@@ -55,16 +55,16 @@ impl Bundle {
     fn absorb_by_kind(&mut self) -> bool {
         match &*self.requests {
             [Request { outcome: Outcome::Ok, operation: Operation::ListQueues { .. }, .. }] => {
-                self.absorb_queues()
+                self.absorb_list()
             }
             [Request { outcome: Outcome::Ok, operation: Operation::Redrive { .. }, .. }] => {
-                self.absorb_letters()
+                self.absorb_redrive()
             }
             _ => false,
         }
     }
 
-    fn absorb_letters(&mut self) -> bool {
+    fn absorb_redrive(&mut self) -> bool {
         let [Request { operation: Operation::Redrive { after, .. }, .. }] = &mut *self.requests else {
             return false;
         };
@@ -83,7 +83,7 @@ impl Bundle {
         last.is_some()
     }
 
-    fn absorb_queues(&mut self) -> bool {
+    fn absorb_list(&mut self) -> bool {
         let [Request { operation: Operation::ListQueues { after }, .. }] = &mut *self.requests else {
             return false;
         };

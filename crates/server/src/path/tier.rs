@@ -16,9 +16,9 @@ use super::bundle::{Address, Bundle, Request, ending, length};
 use super::connection::Connection;
 use super::limits;
 use super::mail::Mail;
+use super::report;
 use super::session::Session;
-use super::turn::{AnsweredAtOnce, Bench, stamp_answered};
-use super::watch;
+use super::turn::{AnsweredAtOnce, Workspace, stamp_answered};
 use super::worker::Worker;
 use crate::authenticator::Verdict;
 use crate::front::connections::Connections;
@@ -38,13 +38,13 @@ const LINE_FULL: Fault = Fault::new(Word::Busy, "the waiting line is full; try a
 pub struct QueueTier {
     thread: usize,
     shared: Arc<QueueShared>,
-    bench: Bench,
+    workspace: Workspace,
     recorder: Recorder,
     worker: Worker,
     /// Bundles whose answers are written in this turn.
     answered: Vec<Box<Bundle>>,
     /// Bundles to be lined up again: lists and redrives that are not whole, and the rest of bundles with long answers.
-    going_on: Vec<Box<Bundle>>,
+    requeued: Vec<Box<Bundle>>,
 }
 
 impl Tier for QueueTier {
@@ -82,7 +82,7 @@ impl Tier for QueueTier {
         let address = connection.client.address;
         if connection.is_blocked {
             // No client reads the answer, so the blocked pop must not take a message any more.
-            self.answered.extend(self.give_up(address));
+            self.answered.extend(self.end_wait(address));
         }
         if let Entrance::Closed(authenticator) = &self.shared.entrance
             && connection.session.pending_account().is_some()
@@ -101,7 +101,7 @@ impl Tier for QueueTier {
         let Some(connection) = connections.get_mut(slot) else { return };
         let address = connection.client.address;
         if std::mem::take(&mut connection.is_blocked)
-            && let Some(bundle) = self.give_up(address)
+            && let Some(bundle) = self.end_wait(address)
         {
             self.deliver(bundle, connections);
         }
@@ -110,7 +110,7 @@ impl Tier for QueueTier {
     fn receive(&mut self, mail: Mail, connections: &mut Connections<Self>) {
         match mail {
             Mail::Answered(bundle) => self.deliver(bundle, connections),
-            Mail::Verified { address, verdict } => self.verified(address, verdict, connections),
+            Mail::Verified { address, verdict } => self.receive_verdict(address, verdict, connections),
             Mail::Kill(address) => {
                 if connections.find(address.slot, address.client).is_some() {
                     connections.remove(self, address.slot);
@@ -124,7 +124,7 @@ impl Tier for QueueTier {
     }
 
     fn take(&mut self, _: usize, connection: &mut Connection, input: &[u8]) -> usize {
-        let mut turn = self.bench.turn(&self.shared);
+        let mut turn = self.workspace.turn(&self.shared);
         let before = turn.at_once.len();
         let used = connection.parse(input, &mut turn);
         stamp_answered(&mut turn.at_once[before..], self.shared.clock);
@@ -133,19 +133,19 @@ impl Tier for QueueTier {
 
     fn work(&mut self, connections: &mut Connections<Self>) {
         if connections.is_stopping() {
-            self.end_waiting(connections);
+            self.end_all_waits(connections);
         }
         self.finish_logins(connections);
         self.line_up(connections);
     }
 
     fn touched(&mut self) -> &mut Slots {
-        &mut self.bench.touched
+        &mut self.workspace.touched
     }
 
     fn write(&mut self, _: usize, connection: &mut Connection) {
-        connection.flush(&mut self.bench.turn(&self.shared));
-        self.going_on.extend(connection.take_rest(self.shared.clock));
+        connection.flush(&mut self.workspace.turn(&self.shared));
+        self.requeued.extend(connection.take_rest(self.shared.clock));
     }
 
     fn is_settled(&self, _: usize, connection: &Connection) -> bool {
@@ -154,24 +154,24 @@ impl Tier for QueueTier {
 
     /// Counts everything whose answer was written in this turn.
     fn finish(&mut self, _: &mut Connections<Self>) {
-        if self.answered.is_empty() && self.bench.at_once.is_empty() {
+        if self.answered.is_empty() && self.workspace.at_once.is_empty() {
             return;
         }
         let replied = self.shared.clock.stamp();
-        for done in self.bench.at_once.drain(..) {
-            count_one(&done, replied, &self.shared, &mut self.recorder);
+        for done in self.workspace.at_once.drain(..) {
+            count_at_once(&done, replied, &self.shared, &mut self.recorder);
         }
-        self.bench.at_once.shrink_to(limits::AT_ONCE_KEPT);
+        self.workspace.at_once.shrink_to(limits::AT_ONCE_KEPT);
         for mut bundle in self.answered.drain(..) {
             count_bundle(&mut bundle, replied, &mut self.recorder);
-            watch::tell(&self.shared, &mut bundle);
-            self.bench.keep(bundle);
+            report::report(&self.shared, &mut bundle);
+            self.workspace.keep(bundle);
         }
         self.recorder.flush();
     }
 
     fn patience(&self) -> Option<Duration> {
-        (!self.going_on.is_empty()).then_some(Duration::ZERO)
+        (!self.requeued.is_empty()).then_some(Duration::ZERO)
     }
 }
 
@@ -180,12 +180,12 @@ impl QueueTier {
     #[must_use]
     pub fn new(thread: usize, shared: Arc<QueueShared>) -> Self {
         let (recorder, worker) = (shared.meter.recorder(), shared.worker());
-        let bench = Bench::default();
-        Self { thread, shared, bench, recorder, worker, answered: Vec::new(), going_on: Vec::new() }
+        let workspace = Workspace::default();
+        Self { thread, shared, workspace, recorder, worker, answered: Vec::new(), requeued: Vec::new() }
     }
 
     /// Ends the wait of a connection's pop, and returns its bundle, answered with nothing.
-    fn give_up(&self, address: Address) -> Option<Box<Bundle>> {
+    fn end_wait(&self, address: Address) -> Option<Box<Bundle>> {
         let mut bundle = self.shared.store.leave(address)?;
         bundle.end_wait(self.shared.clock.stamp());
         Some(bundle)
@@ -203,12 +203,13 @@ impl QueueTier {
         }
         if let Some(connection) = connections.find(address.slot, address.client) {
             if bundle.absorb_piece() {
-                return self.going_on.push(bundle);
+                return self.requeued.push(bundle);
             }
-            let mut turn = self.bench.turn(&self.shared);
+            let mut turn = self.workspace.turn(&self.shared);
             let before = turn.at_once.len();
             if let [request @ Request { operation: Operation::Login { .. }, .. }] = &mut *bundle.requests {
-                request.answer_bytes = length(connection.end_login(number(&bundle.answers), &mut turn));
+                request.answer_bytes =
+                    length(connection.end_login(account_number(&bundle.answers), &mut turn));
             } else {
                 connection.take_answers(&mut bundle, rest, &mut turn);
             }
@@ -218,7 +219,7 @@ impl QueueTier {
     }
 
     /// Ends the wait of every blocked pop, when the tier stops.
-    fn end_waiting(&mut self, connections: &mut Connections<Self>) {
+    fn end_all_waits(&mut self, connections: &mut Connections<Self>) {
         let blocked = connections.iter().filter(|(_, connection)| connection.is_blocked);
         let blocked: Vec<usize> = blocked.map(|(slot, _)| slot).collect();
         blocked.into_iter().for_each(|slot| self.hung_up(slot, connections));
@@ -226,21 +227,21 @@ impl QueueTier {
 
     /// Asks the store for the numbers of the accounts that log in.
     fn finish_logins(&mut self, connections: &mut Connections<Self>) {
-        for (address, account) in std::mem::take(&mut self.bench.logins) {
+        for (address, account) in std::mem::take(&mut self.workspace.logins) {
             self.log_in(address, &account, connections);
         }
     }
 
     fn log_in(&mut self, address: Address, account: &[u8], connections: &mut Connections<Self>) {
         let Some(connection) = connections.find(address.slot, address.client) else { return };
-        let mut turn = self.bench.turn(&self.shared);
+        let mut turn = self.workspace.turn(&self.shared);
         let len = u32::try_from(account.len()).unwrap_or(u32::MAX);
         let operation = Operation::Login { account: Span { start: 0, len } };
         let mut answers = turn.buffers.take();
         let ask = Ask { account: 0, operation: &operation, bytes: account };
         let known = turn.shared.store.answer(ask, &mut Answer::new(&mut answers, Protocol::Resp2));
         if known.is_some() {
-            connection.end_login_at_once(number(&answers), &mut turn);
+            connection.end_login_at_once(account_number(&answers), &mut turn);
         } else {
             let mut bundle = turn.bundle(address, 0, Protocol::Resp2);
             bundle.number = connection.last_request().number;
@@ -251,7 +252,7 @@ impl QueueTier {
         turn.buffers.keep(answers);
     }
 
-    fn verified(&mut self, address: Address, verdict: Verdict, connections: &mut Connections<Self>) {
+    fn receive_verdict(&mut self, address: Address, verdict: Verdict, connections: &mut Connections<Self>) {
         let Some(connection) = connections.find(address.slot, address.client) else { return };
         let fault = match verdict {
             Verdict::Welcome(grants) => {
@@ -262,7 +263,7 @@ impl QueueTier {
             Verdict::Wrong => Fault::new(Word::NoAccount, "unknown account or wrong secret"),
             Verdict::Busy => TOO_MANY_LOGINS,
         };
-        let mut turn = self.bench.turn(&self.shared);
+        let mut turn = self.workspace.turn(&self.shared);
         let mut error = turn.buffers.take();
         Encoder::new(&mut error, Protocol::Resp2).error(&fault); // in both protocols the same
         connection.end_login_at_once(Err(&error), &mut turn);
@@ -271,7 +272,7 @@ impl QueueTier {
 
     /// Keeps a pop from being parked if its client has hung up before the pop was read: no later event would tell of
     /// that, and the message that it waits for would be lost.
-    fn keep_from_waiting(&self, bundle: &Bundle, connections: &Connections<Self>) {
+    fn keep_from_parking(&self, bundle: &Bundle, connections: &Connections<Self>) {
         let has_left = || {
             let connection = connections.get(bundle.address.slot);
             connection.is_some_and(|connection| connection.peer.has_hung_up())
@@ -284,21 +285,21 @@ impl QueueTier {
 
     /// Lines up this turn's bundles; those that do not fit are answered with an error.
     fn line_up(&mut self, connections: &mut Connections<Self>) {
-        self.bench.outgoing.append(&mut self.going_on);
-        if self.bench.outgoing.is_empty() {
+        self.workspace.outgoing.append(&mut self.requeued);
+        if self.workspace.outgoing.is_empty() {
             return;
         }
-        let mut outgoing = std::mem::take(&mut self.bench.outgoing);
+        let mut outgoing = std::mem::take(&mut self.workspace.outgoing);
         let enqueued = self.shared.clock.stamp();
         for bundle in &mut outgoing {
             if !bundle.awaits_next_piece() {
                 bundle.stamp(|stamps| stamps.enqueued = enqueued);
             }
-            self.keep_from_waiting(bundle, connections);
+            self.keep_from_parking(bundle, connections);
         }
         if connections.len() == 1 {
             // No other client waits for this thread, so the way to a worker and back can be saved.
-            self.worker.do_here(&mut outgoing, self.thread);
+            self.worker.run_here(&mut outgoing, self.thread);
             while let Some(bundle) = self.worker.next_done_here() {
                 self.deliver(bundle, connections);
             }
@@ -308,19 +309,19 @@ impl QueueTier {
             bundle.refuse_all(&LINE_FULL);
             self.deliver(bundle, connections);
         }
-        self.bench.outgoing = outgoing;
+        self.workspace.outgoing = outgoing;
     }
 }
 
 /// Counts a request that was answered on the spot.
-fn count_one(done: &AnsweredAtOnce, replied: u64, shared: &QueueShared, recorder: &mut Recorder) {
+fn count_at_once(done: &AnsweredAtOnce, replied: u64, shared: &QueueShared, recorder: &mut Recorder) {
     let AnsweredAtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered } = *done;
     let stamps =
         Stamps { received, enqueued: received, dequeued: received, sent: received, answered, replied };
     let noted = Noted::new(kind as u8, ending(outcome), stamps);
     let noted = Noted { client: id.client, request_bytes, answer_bytes, ..noted };
     if let Some(slow) = &shared.slow {
-        watch::tell_slow(slow, &shared.clients, id, &noted);
+        report::report_slow(slow, &shared.clients, id, &noted);
     }
     recorder.note(noted);
 }
@@ -340,7 +341,7 @@ fn count_bundle(bundle: &mut Bundle, replied: u64, recorder: &mut Recorder) {
 }
 
 /// Reads the store's answer to a login: the account's number, or the encoded error.
-fn number(answer: &[u8]) -> Result<AccountId, &[u8]> {
+fn account_number(answer: &[u8]) -> Result<AccountId, &[u8]> {
     let number = str::from_utf8(answer).ok().and_then(|text| text.strip_prefix(':'));
     number.and_then(|text| text.trim_end().parse().ok()).ok_or(answer)
 }

@@ -1,4 +1,4 @@
-//! What a connection may use while it is served: the thread's buffers and lists, and nothing of other connections.
+//! What a connection may use while it is served: the buffers and lists of its thread, and nothing of other connections.
 
 use posthaste_measure::Clock;
 use posthaste_wire::command::Kind;
@@ -13,14 +13,18 @@ use crate::front::slots::Slots;
 use crate::queue::rules::{AccountId, Outcome};
 use crate::queue_shared::{Entrance, QueueShared};
 
-/// A thread's tools, kept from turn to turn so that nothing is allocated in the steady state.
+/// The buffers and lists of a thread, kept from turn to turn so that nothing is allocated in the steady state.
 #[derive(Default)]
-pub(super) struct Bench {
+pub(super) struct Workspace {
+    /// Unused bundles.
     pub(super) bundles: Vec<Box<Bundle>>,
+    /// Bundles to be lined up at the end of the turn.
     pub(super) outgoing: Vec<Box<Bundle>>,
     /// Connections that have something to write.
     pub(super) touched: Slots,
+    /// Requests answered on the spot in this turn.
     pub(super) at_once: Vec<AnsweredAtOnce>,
+    /// Connections that log in, with the names of their accounts.
     pub(super) logins: Vec<(Address, Vec<u8>)>,
     args: Vec<Span>,
     buffers: Buffers,
@@ -45,9 +49,9 @@ pub(super) struct Lengths {
     pub(super) answer: usize,
 }
 
-/// What a connection may use while it is served.
+/// What a connection may use while it is served in a turn of its network thread.
 pub struct Turn<'a> {
-    /// What all threads share.
+    /// What the threads of the tier share.
     pub shared: &'a QueueShared,
     /// Stamp at which the requests at hand were whole.
     pub parsed_at: u64,
@@ -103,7 +107,7 @@ impl Turn<'_> {
     }
 }
 
-impl Bench {
+impl Workspace {
     /// Keeps a bundle that is done with, for reuse. It is emptied now: bundles at the bottom of the stack may never be
     /// used again, and would hold the memory of a large request for good.
     pub(super) fn keep(&mut self, mut bundle: Box<Bundle>) {
@@ -113,7 +117,7 @@ impl Bench {
         }
     }
 
-    /// Lends the tools for one turn.
+    /// Lends the workspace for one turn.
     pub(super) fn turn<'a>(&'a mut self, shared: &'a QueueShared) -> Turn<'a> {
         Turn {
             shared,
@@ -147,12 +151,12 @@ mod tests {
 
     #[test]
     fn what_a_large_request_needed_is_given_back_though_its_bundle_is_not_used_again() {
-        let mut bench = Bench::default();
+        let mut workspace = Workspace::default();
         let mut bundle = Box::new(Bundle::new(Address { thread: 0, slot: 0, client: 1 }));
         bundle.requests.push(Request::new(Operation::Readable, Kind::Session, 1));
         (bundle.bytes, bundle.answers) = (vec![0; 1 << 20], vec![0; 1 << 20]);
-        bench.keep(bundle);
-        let [kept] = &*bench.bundles else { panic!("it is kept") };
+        workspace.keep(bundle);
+        let [kept] = &*workspace.bundles else { panic!("it is kept") };
         assert!(kept.requests.is_empty() && kept.bytes.is_empty() && kept.answers.is_empty());
         let held = kept.bytes.capacity() + kept.answers.capacity();
         assert!(held <= 2 * limits::BUFFER_BYTES_KEPT, "{held} bytes");

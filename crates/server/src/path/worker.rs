@@ -25,7 +25,7 @@ pub trait Store: Send + Sync {
     fn try_run(&self, batch: &mut Batch) -> bool;
 
     /// Returns whether `answer` is worth calling for this operation.
-    fn at_once(&self, operation: &Operation) -> bool;
+    fn may_answer_at_once(&self, operation: &Operation) -> bool;
 
     /// Answers at once what needs neither a place in a batch nor a commit; None: the request needs one of them.
     fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome>;
@@ -107,8 +107,10 @@ pub struct Worker {
     batch: Batch,
     /// Stamp at which the batch was taken.
     taken_at: u64,
-    post: Vec<Vec<Mail>>,
-    here: Vec<Box<Bundle>>,
+    /// Answered bundles that are not posted yet, one list per mailbox.
+    outboxes: Vec<Vec<Mail>>,
+    /// Bundles that `run_here` answered for the network thread it runs on.
+    done_here: Vec<Box<Bundle>>,
 }
 
 impl Worker {
@@ -120,9 +122,9 @@ impl Worker {
         mailboxes: Vec<Arc<Mailbox>>,
         clock: Clock,
     ) -> Self {
-        let post = mailboxes.iter().map(|_| Vec::new()).collect();
-        let (batch, here) = (Batch::default(), Vec::new());
-        Self { line, store, mailboxes, clock, batch, taken_at: 0, post, here }
+        let outboxes = mailboxes.iter().map(|_| Vec::new()).collect();
+        let (batch, done_here) = (Batch::default(), Vec::new());
+        Self { line, store, mailboxes, clock, batch, taken_at: 0, outboxes, done_here }
     }
 
     /// Works until the line is closed and empty, taking at most `requests` at once.
@@ -132,7 +134,7 @@ impl Worker {
             if self.line.take(requests, deadline, &mut self.batch.waiting) == Taken::Closed {
                 return;
             }
-            self.work();
+            self.run_batch();
         }
     }
 
@@ -145,14 +147,14 @@ impl Worker {
     }
 
     /// Has the store execute what was taken, and sends the answers back.
-    pub fn work(&mut self) {
+    pub fn run_batch(&mut self) {
         self.batch.shift =
             (!self.batch.waiting.is_empty()).then(|| Shift::of(&self.line, self.batch.waiting.len()));
-        self.stamp();
+        self.stamp_batch();
         loop {
             self.store.run(&mut self.batch);
             self.batch.shift = None;
-            self.send_home(None);
+            self.send_answers(None);
             if self.batch.waiting.is_empty() {
                 return;
             }
@@ -160,13 +162,14 @@ impl Worker {
         }
     }
 
-    /// Executes `bundles` on the network thread `thread` itself, if no other client waits for it, unless the store is
-    /// busy: then they stay as they are. Bundles of that thread are to be fetched with `next_done_here`.
-    pub fn do_here(&mut self, bundles: &mut Vec<Box<Bundle>>, thread: usize) {
+    /// Executes `bundles` on the network thread with the number `thread`, which calls this because no other client waits
+    /// for it. If the store is busy they stay as they are. The thread fetches its answered bundles with
+    /// `next_done_here`.
+    pub fn run_here(&mut self, bundles: &mut Vec<Box<Bundle>>, thread: usize) {
         std::mem::swap(&mut self.batch.waiting, bundles);
-        self.stamp();
+        self.stamp_batch();
         if self.store.try_run(&mut self.batch) {
-            self.send_home(Some(thread));
+            self.send_answers(Some(thread));
             if let Some(deadline) = self.store.deadline() {
                 self.line.wake_by(deadline);
             }
@@ -174,12 +177,12 @@ impl Worker {
         std::mem::swap(&mut self.batch.waiting, bundles);
     }
 
-    /// Returns the next bundle that `do_here` finished for its own thread.
+    /// Returns the next bundle that `run_here` answered for its own thread.
     pub fn next_done_here(&mut self) -> Option<Box<Bundle>> {
-        self.here.pop()
+        self.done_here.pop()
     }
 
-    fn stamp(&mut self) {
+    fn stamp_batch(&mut self) {
         self.batch.told_ns = 0;
         self.taken_at = self.clock.stamp();
         for bundle in self.batch.waiting.iter_mut().filter(|bundle| !bundle.awaits_next_piece()) {
@@ -190,7 +193,8 @@ impl Worker {
         }
     }
 
-    fn send_home(&mut self, here: Option<usize>) {
+    /// Posts the answered bundles to their network threads; those of the thread `here` are kept for it.
+    fn send_answers(&mut self, here: Option<usize>) {
         for mut bundle in self.batch.finished.drain(..) {
             // Pops of an earlier batch may end with this one: their wait is not measured. The stamps of a list in
             // pieces stay.
@@ -201,12 +205,12 @@ impl Worker {
             bundle.told_ns = self.batch.told_ns;
             let thread = bundle.address.thread;
             if here == Some(thread) {
-                self.here.push(bundle);
+                self.done_here.push(bundle);
             } else {
-                self.post[thread].push(Mail::Answered(bundle));
+                self.outboxes[thread].push(Mail::Answered(bundle));
             }
         }
-        for (mailbox, mail) in self.mailboxes.iter().zip(&mut self.post) {
+        for (mailbox, mail) in self.mailboxes.iter().zip(&mut self.outboxes) {
             mailbox.post_all(mail);
         }
     }

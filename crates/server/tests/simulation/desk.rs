@@ -181,8 +181,8 @@ impl Store for Desk {
         is_done
     }
 
-    fn at_once(&self, operation: &Operation) -> bool {
-        self.store.at_once(operation)
+    fn may_answer_at_once(&self, operation: &Operation) -> bool {
+        self.store.may_answer_at_once(operation)
     }
 
     fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {

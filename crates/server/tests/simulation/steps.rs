@@ -166,7 +166,7 @@ impl World {
         self.note(format_args!("worker {index} {}", doing.name()));
         let next = match doing {
             Doing::Holds => {
-                worker.work();
+                worker.run_batch();
                 Doing::Looks
             }
             doing => {

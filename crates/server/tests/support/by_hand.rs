@@ -192,7 +192,7 @@ impl Thread {
     /// Lets the worker take a batch, if anything waits or is due, as a thread of its own would.
     pub(crate) fn work(&mut self) {
         match self.worker.try_take(self.batch) {
-            Ok(_) => self.worker.work(),
+            Ok(_) => self.worker.run_batch(),
             Err(wait) => self.shared.line.end_wait(&wait),
         }
     }
@@ -256,7 +256,7 @@ impl Tier {
     pub(crate) fn work(&mut self) {
         let taken = self.shared.line.take(BATCH, Some(Instant::now()), &mut self.taken);
         let shift = (taken == Taken::Batch).then(|| Shift::of(&self.shared.line, self.taken.len()));
-        self.thread.worker.do_here(&mut self.taken, 0);
+        self.thread.worker.run_here(&mut self.taken, 0);
         assert!(self.taken.is_empty(), "nobody else is at the store");
         drop(shift);
         while let Some(bundle) = self.thread.worker.next_done_here() {

@@ -420,7 +420,7 @@ impl Store for Postgres {
         false
     }
 
-    fn at_once(&self, operation: &Operation) -> bool {
+    fn may_answer_at_once(&self, operation: &Operation) -> bool {
         matches!(operation, Operation::Login { .. })
     }
 

@@ -11,18 +11,18 @@ use crate::slow::{Slow, SlowLog};
 use crate::trace::{Ended, Tracer};
 
 /// Reports the requests of a bundle, all of whose stamps are taken.
-pub(super) fn tell(shared: &QueueShared, bundle: &mut Bundle) {
+pub(super) fn report(shared: &QueueShared, bundle: &mut Bundle) {
     if let Some(slow) = &shared.slow {
         for (place, request) in bundle.requests.iter().enumerate() {
-            tell_slow_one(slow, &shared.clients, bundle, place, request);
+            report_slow_of(slow, &shared.clients, bundle, place, request);
         }
     }
     if let Some(tracer) = &shared.tracer {
-        tell_traced(tracer, bundle);
+        report_traced(tracer, bundle);
     }
 }
 
-fn tell_traced(tracer: &Tracer, bundle: &mut Bundle) {
+fn report_traced(tracer: &Tracer, bundle: &mut Bundle) {
     for passage in std::mem::take(&mut bundle.passages) {
         let Some(request) = bundle.requests.get(passage.place) else { continue };
         let id = bundle.id(passage.place).to_string();
@@ -30,7 +30,7 @@ fn tell_traced(tracer: &Tracer, bundle: &mut Bundle) {
     }
 }
 
-fn tell_slow_one(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize, request: &Request) {
+fn report_slow_of(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize, request: &Request) {
     let trail = Trail::from(request.stamps);
     if !log.is_slow(trail.response()) {
         return;
@@ -51,7 +51,7 @@ fn tell_slow_one(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize
 }
 
 /// Reports a request that was answered on the spot, if it was slow.
-pub(super) fn tell_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted: &Noted) {
+pub(super) fn report_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted: &Noted) {
     if log.is_slow(noted.trail.response()) {
         log.tell(Slow {
             kind: Kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
