@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::shared::{CacheShared, ClientInfo, Mail};
 use crate::front::mailbox::Mailbox;
-use crate::http::{self, Listing, Path, Problem, Query, SameOrigin};
+use crate::http::{self, ClientsQuery, Path, Problem, Query, SameOrigin};
 use crate::info::VERSION;
 
 /// Clients shown at once by default, and at most: a network thread looks each of them up.
@@ -54,10 +54,10 @@ async fn status(_: SameOrigin, State(shared): State<Arc<CacheShared>>) -> Json<V
 async fn clients(
     _: SameOrigin,
     State(shared): State<Arc<CacheShared>>,
-    Query(listing): Query<Listing>,
+    Query(query): Query<ClientsQuery>,
 ) -> Json<Value> {
-    let most = listing.limit.unwrap_or(PAGE).min(PAGE_MAX);
-    let told = ask_all(&shared, |answer| Mail::List { after: listing.after, most, answer }).await;
+    let most = query.limit.unwrap_or(PAGE).min(PAGE_MAX);
+    let told = ask_all(&shared, |answer| Mail::List { after: query.after, most, answer }).await;
     let mut infos: Vec<ClientInfo> = told.into_iter().flatten().collect();
     infos.sort_unstable_by_key(|info| info.id);
     infos.truncate(most);

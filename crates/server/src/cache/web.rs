@@ -18,7 +18,7 @@ use super::api;
 use super::explain::{Explanation, explain};
 use super::shared::CacheShared;
 use crate::http::metrics::page;
-use crate::http::{self, Body, LastWindows, Problem, Query};
+use crate::http::{self, Body, Problem, Query, WindowsQuery};
 use crate::metrics::router;
 
 /// How long to wait before asking again whether a server is there.
@@ -38,7 +38,7 @@ pub fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
             json_routes(shared)
                 .route(
                     "/v1/windows",
-                    get(async move |Query(wanted): Query<LastWindows>| http::windows_of(&meter, &wanted)),
+                    get(async move |Query(query): Query<WindowsQuery>| http::windows_of(&meter, &query)),
                 )
                 .route_layer(from_fn(move |request: Request, next: Next| async move {
                     http::refuse_foreign_pages(request.method(), request.headers(), is_local)?;

@@ -4,14 +4,14 @@
 //! outside get only what leaves enough for it.
 
 /// Files open besides connections, in all but the largest setups: listeners, files of the store, servers of a cache.
-const OTHERS: u64 = 200;
+const OTHER_FILES: u64 = 200;
 
 /// Files that a connection to HTTP has open at most: its socket, a second descriptor by which a hang-up is noticed, and
 /// that one's events; and both ends of its connection inside, while it is answered.
-const OF_HTTP: u64 = 5;
+const FILES_PER_HTTP: u64 = 5;
 
 /// Connections inside that HTTP keeps for the next request, of two descriptors each.
-pub const WAYS_INSIDE_KEPT: usize = 64;
+pub const INTERNAL_CONNECTIONS_KEPT: usize = 64;
 
 /// Connections to HTTP at most; with fewer files it has one `HTTP_SHARE`-th of them.
 const HTTP_MAX: u64 = 1024;
@@ -24,11 +24,11 @@ pub fn http_connections(files: Option<u64>) -> usize {
 
 /// Returns how many of `files` a tier may need beside its clients.
 pub fn beside_clients(files: u64) -> u64 {
-    OTHERS + of_http(files)
+    OTHER_FILES + http_files(files)
 }
 
-fn of_http(files: u64) -> u64 {
-    OF_HTTP * http_connections(Some(files)) as u64 + 2 * WAYS_INSIDE_KEPT as u64
+fn http_files(files: u64) -> u64 {
+    FILES_PER_HTTP * http_connections(Some(files)) as u64 + 2 * INTERNAL_CONNECTIONS_KEPT as u64
 }
 
 /// Returns how many clients fit into a limit of `files`; if there are few files, half are for clients.
@@ -46,8 +46,8 @@ mod tests {
         assert_eq!([4096, 20_000, 1 << 20].map(clients), [3128, 16_547, 1_043_128]);
         assert_eq!([None, Some(1 << 20), Some(4096)].map(http_connections), [1024, 1024, 128]);
         for files in [1024, 4096, 20_000, 1 << 20] {
-            let taken = clients(files) as u64 + of_http(files);
-            assert_eq!(files - taken, OTHERS, "{files}");
+            let taken = clients(files) as u64 + http_files(files);
+            assert_eq!(files - taken, OTHER_FILES, "{files}");
         }
     }
 

@@ -3,7 +3,7 @@
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
-use super::asked::Path;
+use super::extract::Path;
 use super::problem::Problem;
 
 /// A page may only run scripts from here and send requests to here; no other page may frame it, and no file is taken

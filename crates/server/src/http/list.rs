@@ -1,9 +1,9 @@
 //! The list of queues as a console reads it: searched, sorted, one page.
 //!
 //! A page shows fifty of perhaps 100,000 queues, and finding them needs a look at all. So a long list is asked of the
-//! store once and kept for two seconds, for all visitors: typing into the search, sorting by another column, turning
+//! store once and kept for two seconds, for all callers: typing into the search, sorting by another column, turning
 //! pages and further consoles do not ask again. A list of up to [`SHORT`] queues is asked for every time, and a change
-//! made over HTTP makes the next request ask. While the store is away one visitor waits for it, and all others that
+//! made over HTTP makes the next request ask. While the store is away one caller waits for it, and all others that
 //! arrive meanwhile get the same error.
 
 use std::cmp::Ordering;
@@ -15,9 +15,9 @@ use posthaste_wire::reply::Value;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
+use super::auth::Caller;
 use super::problem::Problem;
-use super::visitor::Visitor;
-use super::words::Words;
+use super::resp_command::RespCommand;
 
 /// Up to this many queues a list costs next to nothing, and is never kept.
 const SHORT: usize = 1000;
@@ -89,16 +89,16 @@ impl Lists {
     ///
     /// # Errors
     /// What the server refused.
-    pub(super) async fn all(&self, visitor: &Visitor) -> Result<Arc<Vec<Row>>, Problem> {
-        let may_see = async { visitor.must_administer().await.map(drop) };
+    pub(super) async fn all(&self, caller: &Caller) -> Result<Arc<Vec<Row>>, Problem> {
+        let may_see = async { caller.must_administer().await.map(drop) };
         let list = async {
-            let answer = visitor.ask(Words::of(&["QLIST"])).await?;
+            let answer = caller.ask(RespCommand::of(&["QLIST"])).await?;
             Ok(answer.value().parts().iter().map(Row::of).collect())
         };
         self.shared(may_see, list).await
     }
 
-    /// Returns the kept list, if the visitor may see it, or else a new one.
+    /// Returns the kept list, if the caller may see it, or else a new one.
     async fn shared(
         &self,
         may_see: impl Future<Output = Result<(), Problem>>,
@@ -237,7 +237,7 @@ mod tests {
             );
             let denied = || Problem::forbidden("a role is missing");
             let _ = tokio::join!(ask(denied), ask(denied));
-            assert_eq!(asked.load(Atomic::Relaxed), 4, "that is said of one visitor");
+            assert_eq!(asked.load(Atomic::Relaxed), 4, "that is said of one caller");
         });
     }
 

@@ -3,9 +3,9 @@
 use axum::Json;
 use serde::{Deserialize, Serialize};
 
-use super::asked::Body;
+use super::auth::Caller;
+use super::extract::Body;
 use super::problem::Problem;
-use super::visitor::Visitor;
 use crate::log_level::{LogLevel, log_level, set_log_level};
 
 /// The body of request and answer.
@@ -29,17 +29,14 @@ pub(crate) async fn set(Body(level): Body<Level>) -> Result<Json<Level>, Problem
 }
 
 /// `GET /v1/log-level` of a tier with accounts, for administrators.
-pub(super) async fn tell_administrator(visitor: Visitor) -> Result<Json<Level>, Problem> {
-    visitor.must_administer().await?;
+pub(super) async fn tell_administrator(caller: Caller) -> Result<Json<Level>, Problem> {
+    caller.must_administer().await?;
     tell().await
 }
 
 /// `POST /v1/log-level` of a tier with accounts, for administrators.
-pub(super) async fn set_as_administrator(
-    visitor: Visitor,
-    body: Body<Level>,
-) -> Result<Json<Level>, Problem> {
-    visitor.must_administer().await?;
+pub(super) async fn set_as_administrator(caller: Caller, body: Body<Level>) -> Result<Json<Level>, Problem> {
+    caller.must_administer().await?;
     set(body).await
 }
 

@@ -10,13 +10,13 @@ use posthaste_wire::reply::Value;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value as JsonValue, json};
 
-use super::asked::{Body, Path, Query, yes_or_no};
-use super::inside::Answer;
+use super::auth::Caller;
+use super::extract::{Body, Path, Query, yes_or_no};
+use super::internal_client::Answer;
 use super::json::json as to_json;
 use super::problem::Problem;
 use super::queues::counted;
-use super::visitor::Visitor;
-use super::words::Words;
+use super::resp_command::RespCommand;
 use crate::queue::bounds::ANSWER_BYTES;
 
 /// A message to be sent, or with `bodies` several without a recipient, all or none.
@@ -117,7 +117,7 @@ fn decoded(field: &str, base64: &str) -> Result<Vec<u8>, Problem> {
 
 /// `POST /v1/queues/{name}/messages`.
 pub(super) async fn send(
-    visitor: Visitor,
+    caller: Caller,
     Path(queue): Path<String>,
     Body(message): Body<NewMessage>,
 ) -> Result<(StatusCode, Json<JsonValue>), Problem> {
@@ -127,19 +127,19 @@ pub(super) async fn send(
                 "bodies go to anyone, without options: send messages with options one by one",
             ));
         }
-        let words = Words::of(&["SENDMANY", &queue]).each(bodies.iter().map(String::as_str))?;
-        let answer = visitor.ask(words).await?;
+        let command = RespCommand::of(&["SENDMANY", &queue]).each(bodies.iter().map(String::as_str))?;
+        let answer = caller.ask(command).await?;
         return Ok((StatusCode::CREATED, Json(json!({ "ids": to_json(&answer.value()) }))));
     }
-    let words = Words::of(&["SEND", &queue])
+    let command = RespCommand::of(&["SEND", &queue])
         .push(message.bytes()?)
         .option("TO", message.to.as_ref())
         .option("DELAY", message.delay_ms)
         .option("TTL", message.ttl_ms)
         .option("PRIORITY", message.priority)
         .option("DEDUP", message.dedup);
-    let words = words.pairs("HEADER", names_and_values(message.headers, message.headers_base64)?)?;
-    let number = visitor.ask(words).await?.value().as_integer();
+    let command = command.pairs("HEADER", names_and_values(message.headers, message.headers_base64)?)?;
+    let number = caller.ask(command).await?.value().as_integer();
     let answer = match message.to.as_deref() {
         Some("*") => json!({ "copies": number }),
         _ => json!({ "id": number }),
@@ -163,7 +163,7 @@ pub(super) struct Look {
 
 /// `GET /v1/queues/{name}/messages`.
 pub(super) async fn look(
-    visitor: Visitor,
+    caller: Caller,
     Path(queue): Path<String>,
     Query(look): Query<Look>,
 ) -> Result<Json<JsonValue>, Problem> {
@@ -171,11 +171,11 @@ pub(super) async fn look(
         Look { count: Some(0), .. } => {
             Err(Problem::bad_request("count: expected a whole number from 1 on, not 0"))
         }
-        Look { peek: 0, .. } => browse(&visitor, &queue, &look).await,
+        Look { peek: 0, .. } => browse(&caller, &queue, &look).await,
         Look { peek: 1, count, from, after: None, to: None } => {
-            let words = Words::of(&["PEEK", "QUEUE", &queue]).option("FROM", from);
-            let words = words.option("COUNT", Some(count.unwrap_or(1)));
-            Ok(messages(&visitor.ask(words).await?))
+            let command = RespCommand::of(&["PEEK", "QUEUE", &queue]).option("FROM", from);
+            let command = command.option("COUNT", Some(count.unwrap_or(1)));
+            Ok(messages(&caller.ask(command).await?))
         }
         _ => Err(Problem::bad_request(
             "peek is 1 or left out: count and from go with peek=1, after and to only without it",
@@ -190,7 +190,7 @@ const LOOKED_AT_MAX: usize = 20_000;
 
 /// Returns the next messages that match, and the id after which to go on, if there are more. A page holds no more bytes
 /// than an answer of QBROWSE, as a thousand large messages must not be in memory at once.
-async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<JsonValue>, Problem> {
+async fn browse(caller: &Caller, queue: &str, look: &Look) -> Result<Json<JsonValue>, Problem> {
     let wanted = look.count.map_or(PAGE, |count| usize::try_from(count).unwrap_or(PAGE_MAX)).min(PAGE_MAX);
     let filtered = look.from.is_some() || look.to.is_some();
     let at_once = if filtered { PAGE_MAX } else { wanted };
@@ -198,9 +198,9 @@ async fn browse(visitor: &Visitor, queue: &str, look: &Look) -> Result<Json<Json
     let mut after = look.after.unwrap_or(0);
     let (mut looked_at, mut bytes) = (0, 0);
     let next = 'page: loop {
-        let words =
-            Words::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
-        let answer = match visitor.ask(words).await {
+        let command =
+            RespCommand::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
+        let answer = match caller.ask(command).await {
             // What was found is returned; the next page, which then finds nothing, returns the error.
             Err(problem) if problem.is_of_the_store() && !found.is_empty() => break Some(after),
             answer => answer?,
@@ -269,15 +269,15 @@ pub(super) struct Take {
 
 /// `POST /v1/queues/{name}/pop`.
 pub(super) async fn pop(
-    visitor: Visitor,
+    caller: Caller,
     Path(queue): Path<String>,
     Body(take): Body<Take>,
 ) -> Result<Json<JsonValue>, Problem> {
     let _wait = match take.block_ms {
         None | Some(0) => None,
-        Some(_) => visitor.begin_wait()?,
+        Some(_) => caller.begin_wait()?,
     };
-    let words = Words::of(&["POP", "QUEUE", &queue])
+    let command = RespCommand::of(&["POP", "QUEUE", &queue])
         .option("FROM", take.from)
         .option("LEASE", take.lease_ms)
         .option("BLOCK", take.block_ms)
@@ -286,7 +286,7 @@ pub(super) async fn pop(
         .flag("NOTOWN", take.not_own)
         .flag("BROADCAST", take.broadcast)
         .flag("ANYORDER", take.any_order);
-    Ok(messages(&visitor.ask_while_there(words).await?))
+    Ok(messages(&caller.ask_while_connected(command).await?))
 }
 
 /// Returns the messages of an answer. It is null for a pop that waited in vain, and a single message for one that
@@ -332,15 +332,15 @@ pub(super) struct Ack {
 }
 
 /// `POST /v1/queues/{name}/ack`.
-pub(super) async fn ack(visitor: Visitor, Body(done): Body<Ack>) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn ack(caller: Caller, Body(done): Body<Ack>) -> Result<Json<JsonValue>, Problem> {
     let ids: Vec<Handle> = done.id.into_iter().chain(done.ids).collect();
     if ids.is_empty() {
         return Err(Problem::bad_request(
             "there is nothing to acknowledge: give ids, a list of ids or receipts, or id, one of them",
         ));
     }
-    let words = Words::of(&["ACK"]).each(ids.iter().map(Handle::to_string))?;
-    counted(&visitor, words, "acknowledged").await
+    let command = RespCommand::of(&["ACK"]).each(ids.iter().map(Handle::to_string))?;
+    counted(&caller, command, "acknowledged").await
 }
 
 /// The body of `nack`.
@@ -352,9 +352,9 @@ pub(super) struct NackBody {
 }
 
 /// `POST /v1/queues/{name}/nack`.
-pub(super) async fn nack(visitor: Visitor, Body(back): Body<NackBody>) -> Result<Json<JsonValue>, Problem> {
-    let words = Words::of(&["NACK"]).push(back.id.to_string()).option("DELAY", back.delay_ms);
-    counted(&visitor, words, "returned").await
+pub(super) async fn nack(caller: Caller, Body(back): Body<NackBody>) -> Result<Json<JsonValue>, Problem> {
+    let command = RespCommand::of(&["NACK"]).push(back.id.to_string()).option("DELAY", back.delay_ms);
+    counted(&caller, command, "returned").await
 }
 
 /// The body of `extend`.
@@ -366,7 +366,7 @@ pub(super) struct Longer {
 }
 
 /// `POST /v1/queues/{name}/extend`.
-pub(super) async fn extend(visitor: Visitor, Body(longer): Body<Longer>) -> Result<Json<JsonValue>, Problem> {
-    let words = Words::of(&["EXTEND"]).push(longer.id.to_string()).push(longer.lease_ms.to_string());
-    counted(&visitor, words, "extended").await
+pub(super) async fn extend(caller: Caller, Body(longer): Body<Longer>) -> Result<Json<JsonValue>, Problem> {
+    let command = RespCommand::of(&["EXTEND"]).push(longer.id.to_string()).push(longer.lease_ms.to_string());
+    counted(&caller, command, "extended").await
 }

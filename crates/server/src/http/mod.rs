@@ -3,22 +3,22 @@
 //! An ordinary HTTP library on a thread of its own. Figures are read from what the collector has stored; everything
 //! about queues and messages is asked as a client of the path (see `inside`).
 
-mod asked;
+mod auth;
 mod console;
-mod inside;
+mod extract;
+mod internal_client;
 pub mod json;
-mod leaving;
 mod list;
 pub(crate) mod log;
 mod messages;
 pub(crate) mod metrics;
+mod permits;
 mod problem;
 mod queues;
-mod seats;
+mod resp_command;
+mod response_progress;
 mod serve;
 mod state;
-mod visitor;
-mod words;
 
 use std::fmt::Display;
 use std::io;
@@ -40,15 +40,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use self::asked::BodyBytesMax;
-pub(crate) use self::asked::{Body, Path, Query, refuse_queries};
+use self::auth::Caller;
+pub(crate) use self::auth::{SameOrigin, refuse_foreign_pages};
 pub(crate) use self::console::{file as console_file, page as console_page};
+use self::extract::BodyBytesMax;
+pub(crate) use self::extract::{Body, Path, Query, refuse_queries};
 pub(crate) use self::problem::Problem;
-pub use self::serve::converse;
+use self::resp_command::RespCommand;
+pub use self::serve::serve_connection;
 use self::state::QueueState;
-use self::visitor::Visitor;
-pub(crate) use self::visitor::{SameOrigin, refuse_foreign_pages};
-use self::words::Words;
 use crate::front::gate::Gate;
 use crate::front::lifecycle::wait_for;
 use crate::queue_shared::QueueShared;
@@ -170,8 +170,8 @@ pub(crate) fn readiness(trouble: Option<impl Display>) -> (StatusCode, String) {
 }
 
 /// Answers what the server is and the state of its store.
-async fn status(visitor: Visitor) -> Json<Value> {
-    let shared = visitor.shared();
+async fn status(caller: Caller) -> Json<Value> {
+    let shared = caller.shared();
     let trouble = shared.trouble();
     let figures: serde_json::Map<String, Value> =
         shared.store.figures().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
@@ -189,20 +189,20 @@ async fn status(visitor: Visitor) -> Json<Value> {
 /// The query for windows.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LastWindows {
+pub(crate) struct WindowsQuery {
     last: Option<usize>,
 }
 
 /// Answers the windows of the last 15 minutes, or only the last few of them.
-async fn windows(visitor: Visitor, Query(wanted): Query<LastWindows>) -> Response {
-    windows_of(&visitor.shared().meter, &wanted)
+async fn windows(caller: Caller, Query(query): Query<WindowsQuery>) -> Response {
+    windows_of(&caller.shared().meter, &query)
 }
 
 /// Returns the windows of any tier. They are serialized directly: as JSON values in memory, 9,000 of them would take
 /// half a gigabyte.
-pub(crate) fn windows_of(meter: &Meter, wanted: &LastWindows) -> Response {
+pub(crate) fn windows_of(meter: &Meter, query: &WindowsQuery) -> Response {
     let windows = meter.windows();
-    let first = windows.len().saturating_sub(wanted.last.unwrap_or(usize::MAX));
+    let first = windows.len().saturating_sub(query.last.unwrap_or(usize::MAX));
     let windows: Vec<&Window> = windows[first..].iter().map(|window| &**window).collect();
     Json(windows).into_response()
 }
@@ -210,7 +210,7 @@ pub(crate) fn windows_of(meter: &Meter, wanted: &LastWindows) -> Response {
 /// The query for clients.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Listing {
+pub(crate) struct ClientsQuery {
     /// Only clients with ids above this one.
     #[serde(default)]
     pub(crate) after: u64,
@@ -219,8 +219,8 @@ pub(crate) struct Listing {
 }
 
 /// Answers the connected clients, by id.
-async fn clients(visitor: Visitor, Query(listing): Query<Listing>) -> Result<Json<Value>, Problem> {
-    let shared = visitor.must_administer().await?;
+async fn clients(caller: Caller, Query(query): Query<ClientsQuery>) -> Result<Json<Value>, Problem> {
+    let shared = caller.must_administer().await?;
     let now = shared.clock.now();
     let card = |client: Arc<crate::clients::Client>| {
         let about = client.about().clone();
@@ -236,14 +236,14 @@ async fn clients(visitor: Visitor, Query(listing): Query<Listing>) -> Result<Jso
             "idle_s": now.saturating_sub(client.active_ns.load(Ordering::Relaxed)) / 1_000_000_000,
         })
     };
-    let mut found = shared.clients.find(|client| client.address.client > listing.after);
-    found.truncate(listing.limit.unwrap_or(usize::MAX));
+    let mut found = shared.clients.find(|client| client.address.client > query.after);
+    found.truncate(query.limit.unwrap_or(usize::MAX));
     Ok(Json(found.into_iter().map(card).collect()))
 }
 
 /// `DELETE /v1/clients/{id}`.
-async fn close_client(visitor: Visitor, Path(id): Path<u64>) -> Result<Json<Value>, Problem> {
-    queues::counted(&visitor, Words::of(&["CLIENT", "KILL", "ID", &id.to_string()]), "closed").await
+async fn close_client(caller: Caller, Path(id): Path<u64>) -> Result<Json<Value>, Problem> {
+    queues::counted(&caller, RespCommand::of(&["CLIENT", "KILL", "ID", &id.to_string()]), "closed").await
 }
 
 #[cfg(test)]

@@ -88,8 +88,8 @@ impl Problem {
         Some(Self { status, word: word.into(), message: message.into(), inside: true })
     }
 
-    /// Converts the error for a visitor that has logged in: the unknown account is then the recipient, and a status 401
-    /// would make a browser ask for the visitor's own account.
+    /// Converts the error for a caller that has logged in: the unknown account is then the recipient, and a status 401
+    /// would make a browser ask for the caller's own account.
     pub(super) fn once_inside(mut self) -> Self {
         if self.word == "NOACCOUNT" {
             self.status = StatusCode::NOT_FOUND;

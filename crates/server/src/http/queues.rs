@@ -6,12 +6,12 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value as JsonValue, json};
 
-use super::asked::{Body, Nothing, Path, Query, yes_or_no};
+use super::auth::Caller;
+use super::extract::{Body, NoOptions, Path, Query, yes_or_no};
 use super::json::json as to_json;
 use super::list::{Page, Sort, cut};
 use super::problem::Problem;
-use super::visitor::Visitor;
-use super::words::Words;
+use super::resp_command::RespCommand;
 
 /// Default and largest number of queues on a page.
 const PAGE: usize = 100;
@@ -34,13 +34,10 @@ pub(super) struct Listing {
 }
 
 /// `GET /v1/queues`.
-pub(super) async fn list(
-    visitor: Visitor,
-    Query(listing): Query<Listing>,
-) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn list(caller: Caller, Query(listing): Query<Listing>) -> Result<Json<JsonValue>, Problem> {
     let Listing { search, sort, descending, offset, limit } = listing;
     let page = Page { search, sort, descending, offset, limit: limit.unwrap_or(PAGE).min(PAGE_MAX) };
-    let rows = visitor.lists().all(&visitor).await?;
+    let rows = caller.lists().all(&caller).await?;
     let (total, queues) = cut(&rows, &page);
     Ok(Json(json!({ "total": total, "queues": queues })))
 }
@@ -99,13 +96,13 @@ struct DeadLetter {
 
 /// `POST /v1/queues`.
 pub(super) async fn create(
-    visitor: Visitor,
+    caller: Caller,
     Body(queue): Body<NewQueue>,
 ) -> Result<(StatusCode, Json<JsonValue>), Problem> {
     let takes_back = queue.says_options() && !queue.has_options();
     // In RESP `-` means that there is no name.
     let name = queue.name.filter(|name| name != "-");
-    let mut words = Words::of(&["QCREATE", name.as_deref().unwrap_or("-")])
+    let mut command = RespCommand::of(&["QCREATE", name.as_deref().unwrap_or("-")])
         .option("MAXMSGS", queue.maxmsgs.flatten())
         .option("MAXBYTES", queue.maxbytes.flatten())
         .option("TTL", queue.ttl_ms.flatten())
@@ -113,33 +110,33 @@ pub(super) async fn create(
         .flag("STRICT", queue.strict == Some(true))
         .flag("NOOPTIONS", takes_back);
     if let Some(DeadLetter { queue, after }) = queue.deadletter.flatten() {
-        words = words.option("DEADLETTER", Some(queue)).option("AFTER", Some(after));
+        command = command.option("DEADLETTER", Some(queue)).option("AFTER", Some(after));
     }
-    let answer = visitor.ask(words).await?;
-    visitor.lists().forget();
+    let answer = caller.ask(command).await?;
+    caller.lists().forget();
     let id = answer.value().as_integer().unwrap_or_default();
     let name = name.unwrap_or_else(|| id.to_string());
     Ok((StatusCode::CREATED, Json(json!({ "id": id, "name": name }))))
 }
 
 /// `GET /v1/queues/{name}`.
-pub(super) async fn describe(visitor: Visitor, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
-    let answer = visitor.ask(Words::of(&["QINFO", &name])).await?;
+pub(super) async fn describe(caller: Caller, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
+    let answer = caller.ask(RespCommand::of(&["QINFO", &name])).await?;
     Ok(Json(to_json(&answer.value())))
 }
 
 /// `DELETE /v1/queues/{name}`.
-pub(super) async fn delete(visitor: Visitor, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
-    changed(&visitor, Words::of(&["QDELETE", &name]), "removed").await
+pub(super) async fn delete(caller: Caller, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
+    changed(&caller, RespCommand::of(&["QDELETE", &name]), "removed").await
 }
 
 /// `POST /v1/queues/{name}/purge`.
 pub(super) async fn purge(
-    visitor: Visitor,
+    caller: Caller,
     Path(name): Path<String>,
-    Body(Nothing {}): Body<Nothing>,
+    Body(NoOptions {}): Body<NoOptions>,
 ) -> Result<Json<JsonValue>, Problem> {
-    changed(&visitor, Words::of(&["QPURGE", &name]), "removed").await
+    changed(&caller, RespCommand::of(&["QPURGE", &name]), "removed").await
 }
 
 /// The body of `redrive`.
@@ -151,39 +148,43 @@ pub(super) struct Redrive {
 
 /// `POST /v1/queues/{name}/redrive`.
 pub(super) async fn redrive(
-    visitor: Visitor,
+    caller: Caller,
     Path(name): Path<String>,
     Body(redrive): Body<Redrive>,
 ) -> Result<Json<JsonValue>, Problem> {
-    let words = Words::of(&["QREDRIVE", &name]);
-    let words = match redrive.to {
-        Some(to) => words.push(to),
-        None => words,
+    let command = RespCommand::of(&["QREDRIVE", &name]);
+    let command = match redrive.to {
+        Some(to) => command.push(to),
+        None => command,
     };
-    changed(&visitor, words, "moved").await
+    changed(&caller, command, "moved").await
 }
 
 /// `GET /v1/readable`.
-pub(super) async fn readable(visitor: Visitor) -> Result<Json<JsonValue>, Problem> {
-    let answer = visitor.ask(Words::of(&["QREADABLE"])).await?;
+pub(super) async fn readable(caller: Caller) -> Result<Json<JsonValue>, Problem> {
+    let answer = caller.ask(RespCommand::of(&["QREADABLE"])).await?;
     Ok(Json(json!({ "queues": to_json(&answer.value()) })))
 }
 
 /// `GET /v1/accounts`.
-pub(super) async fn accounts(visitor: Visitor) -> Result<Json<JsonValue>, Problem> {
-    let answer = visitor.ask(Words::of(&["ACCOUNTS"])).await?;
+pub(super) async fn accounts(caller: Caller) -> Result<Json<JsonValue>, Problem> {
+    let answer = caller.ask(RespCommand::of(&["ACCOUNTS"])).await?;
     Ok(Json(json!({ "accounts": to_json(&answer.value()) })))
 }
 
 /// Executes a request that answers a number and changes the list of queues.
-async fn changed(visitor: &Visitor, words: Words, what: &str) -> Result<Json<JsonValue>, Problem> {
-    let answer = counted(visitor, words, what).await;
-    visitor.lists().forget();
+async fn changed(caller: &Caller, command: RespCommand, what: &str) -> Result<Json<JsonValue>, Problem> {
+    let answer = counted(caller, command, what).await;
+    caller.lists().forget();
     answer
 }
 
 /// Executes a request that answers a number, returned under the name `what`.
-pub(super) async fn counted(visitor: &Visitor, words: Words, what: &str) -> Result<Json<JsonValue>, Problem> {
-    let answer = visitor.ask(words).await?;
+pub(super) async fn counted(
+    caller: &Caller,
+    command: RespCommand,
+    what: &str,
+) -> Result<Json<JsonValue>, Problem> {
+    let answer = caller.ask(command).await?;
     Ok(Json(json!({ what: answer.value().as_integer() })))
 }

@@ -2,7 +2,7 @@
 //! encrypted if the tier is.
 //!
 //! axum decides what is answered and hyper speaks the protocol; this file decides which connections are accepted and
-//! for how long, and `seats` which one gives way when there is no room.
+//! for how long, and `permits` which one is evicted when there are too many.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -28,9 +28,10 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use super::leaving::Leaving;
-use super::seats::{Seat, Seats, Taken, Wait};
+use super::permits::{NoPermit, Permit, Permits, Wait};
+use super::response_progress::ResponseProgress;
 use crate::front::accept::{give_up_when_gone, keep_alive};
 use crate::front::files;
 use crate::front::gate::Gate;
@@ -38,28 +39,28 @@ use crate::front::limits::FIRST_REQUEST;
 use crate::front::newcomers::Reason;
 
 /// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may be silent between requests, and take to send the head of one.
-const HEAD: Duration = Duration::from_secs(30);
+/// How long a client may be silent between requests, and take to send the header of one.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a client may take nothing of what is written to it.
-const UNREAD: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Most bytes of a request's head.
-const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of a request's header.
+const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// When to accept again after the system had no descriptor or no memory for a connection.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
 /// How often a tier that stops checks whether an answer has left.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const SENT_CHECK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long bytes that a client still sends after its last answer are read and dropped.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Most bytes read of a request in plain text to a port that speaks TLS.
-const UNREAD_BYTES_MAX: u64 = 64 << 10;
+const PLAIN_BYTES_MAX: u64 = 64 << 10;
 
 /// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 22;
@@ -72,13 +73,13 @@ const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCont
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(pub(crate) IpAddr);
 
-/// Extension of a request: the seat of its connection.
+/// The permit of a request's connection, an extension of the request.
 #[derive(Clone)]
-pub(super) struct HeldSeat(Arc<Seat>);
+pub(super) struct HeldPermit(Arc<Permit>);
 
-impl HeldSeat {
+impl HeldPermit {
     /// Marks the connection as being answered, once the client is known, until the answer has left.
-    pub(super) fn keep(&self) {
+    pub(super) fn begin_answer(&self) {
         self.0.begin_answer();
     }
 
@@ -102,7 +103,7 @@ impl HangUp {
     ///
     /// # Errors
     /// The system cannot report events of the socket.
-    pub(super) async fn came(&self) -> io::Result<()> {
+    pub(super) async fn wait(&self) -> io::Result<()> {
         // A second descriptor of the same socket, with its own events: the bytes themselves are for hyper to read.
         let socket = TcpStream::from_std(self.0.try_clone()?.into())?;
         while !socket.ready(Interest::READABLE).await?.is_read_closed() {
@@ -122,124 +123,140 @@ pub(super) async fn serve(
     gate: &Arc<Gate>,
     mut stop: watch::Receiver<()>,
 ) -> io::Result<()> {
-    let most = files::http_connections(getrlimit(Resource::Nofile).current);
-    let seats = Seats::new(most, most.div_ceil(2));
+    let max = files::http_connections(getrlimit(Resource::Nofile).current);
+    let permits = Permits::new(max, max.div_ceil(2));
     loop {
         let next = async {
             let (stream, peer) = listener.accept().await?;
-            Ok::<_, io::Error>((stream, peer.ip(), seat(&seats, peer.ip()).await))
+            Ok::<_, io::Error>((stream, peer.ip(), take_permit(&permits, peer.ip()).await))
         };
-        let (stream, from, seat) = tokio::select! {
+        let (stream, from, permit) = tokio::select! {
             _ = stop.changed() => break,
             next = next => match next {
                 Ok(next) => next,
                 Err(_) => {
-                    sleep(ACCEPT_AGAIN).await;
+                    sleep(ACCEPT_RETRY).await;
                     continue;
                 }
             },
         };
-        let Some(seat) = seat else {
+        let Some(permit) = permit else {
             gate.newcomers.refuse(Reason::Address);
             continue;
         };
-        let peer =
-            Peer { origin: Origin(from), gate: Arc::clone(gate), routes: routes.clone(), stop: stop.clone() };
-        tokio::spawn(peer.stay(stream, tls.clone(), Arc::new(seat)));
+        let connection = Connection {
+            origin: Origin(from),
+            gate: Arc::clone(gate),
+            routes: routes.clone(),
+            stop: stop.clone(),
+            permit: Arc::new(permit),
+        };
+        tokio::spawn(connection.serve_until_evicted(stream, tls.clone()));
     }
-    seats.empty().await;
+    permits.empty().await;
     Ok(())
 }
 
-/// Waits for a seat for a connection from there; None: the address has all seats it may have, and all are being
-/// answered.
-async fn seat(seats: &Arc<Seats>, from: IpAddr) -> Option<Seat> {
+/// Waits for a permit for a connection from this address; None: the address has all permits it may have, and all its
+/// connections are being answered.
+async fn take_permit(permits: &Arc<Permits>, from: IpAddr) -> Option<Permit> {
     loop {
-        match seats.take(from) {
-            Ok(seat) => return Some(seat),
-            Err(Taken::OfOne) => return None,
-            Err(Taken::All) => seats.changed().await,
+        match permits.take(from) {
+            Ok(permit) => return Some(permit),
+            Err(NoPermit::OfAddress) => return None,
+            Err(NoPermit::OfAll) => permits.changed().await,
         }
     }
 }
 
-/// The server's view of one connection's client.
-struct Peer {
+/// An accepted connection: what it takes to serve it, beside its stream.
+struct Connection {
     origin: Origin,
     gate: Arc<Gate>,
     routes: Router,
     stop: watch::Receiver<()>,
+    permit: Arc<Permit>,
 }
 
-impl Peer {
-    /// Serves the client until it leaves, or another connection has been given its seat.
-    async fn stay(self, stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: Arc<Seat>) {
-        let gate = Arc::clone(&self.gate);
+impl Connection {
+    /// Serves the client until it leaves, or the connection is evicted for another one.
+    async fn serve_until_evicted(self, stream: TcpStream, tls: Option<Arc<Acceptor>>) {
+        let (gate, permit) = (Arc::clone(&self.gate), Arc::clone(&self.permit));
         tokio::select! {
-            // This branch is first, so that no work begins for a connection that has lost its seat.
+            // This branch is first, so that no work begins for a connection that has been evicted.
             biased;
-            () = seat.lost() => {
+            () = permit.evicted() => {
                 gate.newcomers.refuse(Reason::Address);
             }
-            () = self.receive(stream, tls, &seat) => {}
+            () = self.serve(stream, tls) => {}
         }
     }
 
-    async fn receive(self, mut stream: TcpStream, tls: Option<Arc<Acceptor>>, seat: &Arc<Seat>) {
+    async fn serve(self, stream: TcpStream, tls: Option<Arc<Acceptor>>) {
         // A socket that refuses this is broken, which the next read reports.
         let _ = keep_alive(&stream).and_then(|()| give_up_when_gone(&stream));
         let hang_up = HangUp::of(&stream).ok();
-        let Some(tls) = tls else { return self.converse(impatient(stream, UNREAD), hang_up, seat).await };
+        match tls {
+            None => self.serve_requests(with_write_timeout(stream, WRITE_TIMEOUT), hang_up).await,
+            Some(tls) => {
+                if let Some(stream) = self.accept_tls(stream, &tls).await {
+                    self.serve_requests(stream, hang_up).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for the TLS handshake; None: it failed, and is counted.
+    async fn accept_tls(
+        &self,
+        mut stream: TcpStream,
+        tls: &Acceptor,
+    ) -> Option<TlsStream<TimedStream<TcpStream>>> {
         let accept = async {
             let mut first = [0];
             if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
                 stream.write_all(SPEAK_TLS).await?;
                 stream.shutdown().await?;
                 // Closing with unread bytes sends a reset, which may overtake the answer.
-                copy(&mut stream.take(UNREAD_BYTES_MAX), &mut sink()).await?;
+                copy(&mut stream.take(PLAIN_BYTES_MAX), &mut sink()).await?;
                 return Ok(None);
             }
-            TlsAcceptor::from(tls.config()).accept(impatient(stream, UNREAD)).await.map(Some)
+            TlsAcceptor::from(tls.config()).accept(with_write_timeout(stream, WRITE_TIMEOUT)).await.map(Some)
         };
         let accepted = tokio::select! {
             biased;
             accepted = accept => Some(accepted),
-            () = patience(self.stop.clone()) => None,
+            () = handshake_timeout(self.stop.clone()) => None,
         };
-        match accepted {
-            Some(Ok(Some(stream))) => self.converse(stream, hang_up, seat).await,
-            Some(Ok(None)) => {
-                self.gate.newcomers.refuse(Reason::Handshake);
-            }
-            None => {
-                self.gate.newcomers.refuse(Reason::Late);
-            }
+        let reason = match accepted {
+            Some(Ok(Some(stream))) => return Some(stream),
+            Some(Ok(None)) => Reason::Handshake,
             Some(Err(error)) => {
-                self.gate.newcomers.refuse(Reason::Handshake);
                 tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}");
+                Reason::Handshake
             }
-        }
+            None => Reason::Late,
+        };
+        self.gate.newcomers.refuse(reason);
+        None
     }
 
-    async fn converse<S>(self, stream: S, hang_up: Option<HangUp>, seat: &Arc<Seat>)
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let (seat, stop) = (Some(Arc::clone(seat)), self.stop.clone());
-        if let Some(stream) = talk(stream, self.origin, hang_up, seat, self.routes, stop).await {
-            part(stream, self.stop).await;
+    async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S, hang_up: Option<HangUp>) {
+        let (permit, stop) = (Some(self.permit), self.stop.clone());
+        if let Some(stream) = serve_stream(stream, self.origin, hang_up, permit, self.routes, stop).await {
+            linger(stream, self.stop).await;
         }
     }
 }
 
 /// Waits for as long as a handshake may take: less if the tier stops.
-async fn patience(mut stop: watch::Receiver<()>) {
+async fn handshake_timeout(mut stop: watch::Receiver<()>) {
     let stopping = async {
         let _ = stop.changed().await;
         sleep(FIRST_REQUEST).await;
     };
     tokio::select! {
-        () = sleep(HANDSHAKE) => {}
+        () = sleep(HANDSHAKE_TIMEOUT) => {}
         () = stopping => {}
     }
 }
@@ -247,7 +264,7 @@ async fn patience(mut stop: watch::Receiver<()>) {
 /// Closes a connection such that its last answer arrives. A client that is answered before all it sends was read (a
 /// body that is far too large) reads the answer only when it has sent everything; closing earlier, with unread bytes,
 /// would send a reset that overtakes the answer.
-async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch::Receiver<()>) {
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch::Receiver<()>) {
     let rest = async {
         stream.shutdown().await?;
         copy(&mut stream, &mut sink()).await
@@ -259,9 +276,12 @@ async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch:
     }
 }
 
+/// A stream whose writes have a timeout.
+type TimedStream<S> = Pin<Box<TimeoutStream<S>>>;
+
 /// Wraps a stream such that a write fails when the client takes nothing for this long: hyper has no such limit of its
 /// own.
-fn impatient<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> Pin<Box<TimeoutStream<S>>> {
+fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> TimedStream<S> {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limit));
     Box::pin(stream)
@@ -269,70 +289,74 @@ fn impatient<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> Pin<Box<T
 
 /// Serves one connection over any stream: answers the requests of its client at `origin` until it leaves or `stop`
 /// changes or is dropped. Returns the stream, to be closed, unless the connection broke.
-pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: IpAddr,
     routes: Router,
     stop: watch::Receiver<()>,
 ) -> Option<S> {
-    talk(stream, Origin(origin), None, None, routes, stop).await
+    serve_stream(stream, Origin(origin), None, None, routes, stop).await
 }
 
-/// Serves one connection, given what detects a hang-up, and the seat.
-async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
+/// Serves one connection like [`serve_connection`], given what detects a hang-up, and the permit.
+async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: Origin,
     hang_up: Option<HangUp>,
-    seat: Option<Arc<Seat>>,
+    permit: Option<Arc<Permit>>,
     routes: Router,
     mut stop: watch::Receiver<()>,
 ) -> Option<S> {
     let routes = TowerToHyperService::new(routes);
-    let leaving = Leaving::of(seat.clone());
-    let answers = leaving.clone();
-    let stream = leaving.clone().stream(stream);
+    let progress = ResponseProgress::new(permit.clone());
+    let responses = progress.clone();
+    let stream = progress.clone().track_stream(stream);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(origin);
         if let Some(hang_up) = &hang_up {
             request.extensions_mut().insert(hang_up.clone());
         }
-        if let Some(seat) = &seat {
-            request.extensions_mut().insert(HeldSeat(Arc::clone(seat)));
+        if let Some(permit) = &permit {
+            request.extensions_mut().insert(HeldPermit(Arc::clone(permit)));
         }
-        let (answer, leaving) = (routes.call(request.map(Body::new)), leaving.clone());
+        let (answer, progress) = (routes.call(request.map(Body::new)), progress.clone());
         Box::pin(async move {
             let answer = answer.await.unwrap_or_else(|never| match never {});
-            Ok::<_, Infallible>(answer.map(|body| leaving.body(body)))
+            Ok::<_, Infallible>(answer.map(|body| progress.track_body(body)))
         })
     });
     let mut builder = http1::Builder::new();
     // A client that has shut its write side is still answered; `hang_up` ends the wait of pops.
-    builder.half_close(true).timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
-    let mut conversation = builder.serve_connection(TokioIo::new(stream), service);
+    builder
+        .half_close(true)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEADER_BYTES_MAX);
+    let mut connection = builder.serve_connection(TokioIo::new(stream), service);
     let ended = tokio::select! {
-        ended = poll_fn(|context| conversation.poll_without_shutdown(context)) => Some(ended),
+        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
         _ = stop.changed() => None,
     };
     let ended = match ended {
         Some(ended) => ended,
         None => {
-            Pin::new(&mut conversation).graceful_shutdown();
+            Pin::new(&mut connection).graceful_shutdown();
             // A client that has sent only a part of a request gets no answer but the end of the connection.
-            let answered = async {
+            let all_sent = async {
                 sleep(FIRST_REQUEST).await;
-                while answers.is_under_way() {
-                    sleep(LOOK_AGAIN).await;
+                while responses.is_under_way() {
+                    sleep(SENT_CHECK_EVERY).await;
                 }
             };
             tokio::select! {
                 biased;
-                ended = poll_fn(|context| conversation.poll_without_shutdown(context)) => ended,
-                () = answered => return None,
+                ended = poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
+                () = all_sent => return None,
             }
         }
     };
     // A connection that breaks is the client's affair.
-    ended.ok().map(|()| conversation.into_parts().io.into_inner().into_inner())
+    ended.ok().map(|()| connection.into_parts().io.into_inner().into_inner())
 }
 
 #[cfg(test)]
@@ -358,7 +382,7 @@ mod tests {
         let (_stop, stopped) = watch::channel(());
         let routes = Router::new().route("/", get(async || PAGE.repeat(100)));
         let talking = async {
-            drop(converse(impatient(stream, limit), HERE, routes, stopped).await);
+            drop(serve_connection(with_write_timeout(stream, limit), HERE, routes, stopped).await);
         };
         let mut heard = Vec::new();
         let asking = async {
@@ -383,7 +407,7 @@ mod tests {
         client.write_all(ASKED).await.expect("there is room");
         client.shutdown().await.expect("it is open");
         let mut heard = Vec::new();
-        let talking = converse(stream, HERE, routes, stopped);
+        let talking = serve_connection(stream, HERE, routes, stopped);
         let (_, read) = tokio::join!(async { drop(talking.await) }, client.read_to_end(&mut heard));
         read.expect("memory does not fail");
         assert!(heard.ends_with(PAGE.as_bytes()), "{}", String::from_utf8_lossy(&heard));
@@ -395,55 +419,57 @@ mod tests {
         let (mut client, stream) = duplex(ASKED.len());
         let (stop, stopped) = watch::channel(());
         client.write_all(&ASKED[..8]).await.expect("there is room");
-        let talking = converse(stream, HERE, Router::new(), stopped.clone());
+        let talking = serve_connection(stream, HERE, Router::new(), stopped.clone());
         let stopping = async move {
             // By then what there is was read.
             sleep(Duration::from_millis(20)).await;
             drop(stop);
         };
-        let ended = timeout(HEAD / 2, async { tokio::join!(talking, stopping) }).await;
+        let ended = timeout(HEADER_TIMEOUT / 2, async { tokio::join!(talking, stopping) }).await;
         assert!(ended.expect("it does not wait").0.is_none(), "and has nothing more to say");
-        timeout(HANDSHAKE / 2, patience(stopped)).await.expect("nor does it wait for a handshake");
+        timeout(HANDSHAKE_TIMEOUT / 2, handshake_timeout(stopped))
+            .await
+            .expect("nor does it wait for a handshake");
     }
 
-    /// Of seats that are one, that one.
-    fn the_only_seat() -> (Arc<Seats>, Arc<Seat>) {
-        let seats = Seats::new(1, 1);
-        let seat = seats.take(HERE).expect("there is room");
-        (seats, Arc::new(seat))
+    /// Returns the only one of one permit.
+    fn the_only_permit() -> (Arc<Permits>, Arc<Permit>) {
+        let permits = Permits::new(1, 1);
+        let permit = permits.take(HERE).expect("there is room");
+        (permits, Arc::new(permit))
     }
 
     #[tokio::test]
-    async fn who_is_known_keeps_the_seat_until_the_answer_is_read() {
+    async fn who_is_known_keeps_the_permit_until_the_answer_is_read() {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
-        let (seats, seat) = the_only_seat();
-        let known = async |Extension(place): Extension<HeldSeat>| {
-            place.keep();
+        let (permits, permit) = the_only_permit();
+        let known = async |Extension(permit): Extension<HeldPermit>| {
+            permit.begin_answer();
             PAGE.repeat(100)
         };
         let routes = Router::new().route("/", get(known));
-        let held = Some(Arc::clone(&seat));
+        let held = Some(Arc::clone(&permit));
         let mut talking = pin!(async {
-            drop(super::talk(stream, Origin(HERE), None, held, routes, stopped).await);
+            drop(serve_stream(stream, Origin(HERE), None, held, routes, stopped).await);
         });
         client.write_all(ASKED).await.expect("there is room");
         tokio::select! {
             () = &mut talking => panic!("it ends before it was read"),
             first = client.read_u8() => assert_eq!(first.ok(), Some(b'H')),
         }
-        assert_eq!(seats.take(HERE).err(), Some(Taken::OfOne), "it is being answered");
+        assert_eq!(permits.take(HERE).err(), Some(NoPermit::OfAddress), "it is being answered");
         let mut rest = Vec::new();
         let (_, heard) = tokio::join!(talking, client.read_to_end(&mut rest));
         heard.expect("memory does not fail");
-        assert!(seats.take(HERE).is_ok(), "it has been answered");
+        assert!(permits.take(HERE).is_ok(), "it has been answered");
     }
 
     #[tokio::test]
-    async fn of_whom_it_is_not_known_yet_who_asks_gives_way() {
+    async fn of_whom_it_is_not_known_yet_who_asks_is_evicted() {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
-        let (seats, seat) = the_only_seat();
+        let (permits, permit) = the_only_permit();
         let asked = Arc::new(Notify::new());
         let asking = Arc::clone(&asked);
         let unknown = async move || {
@@ -452,17 +478,17 @@ mod tests {
         };
         let routes = Router::new().route("/", get(unknown));
         client.write_all(ASKED).await.expect("there is room");
-        let held = Some(Arc::clone(&seat));
+        let held = Some(Arc::clone(&permit));
         tokio::select! {
-            _ = super::talk(stream, Origin(HERE), None, held, routes, stopped) => panic!("nobody answers"),
-            () = asked.notified() => assert!(seats.take(HERE).is_ok()),
+            _ = serve_stream(stream, Origin(HERE), None, held, routes, stopped) => panic!("nobody answers"),
+            () = asked.notified() => assert!(permits.take(HERE).is_ok()),
         }
     }
 
     #[tokio::test]
     async fn who_does_not_read_is_let_go() {
         talk(Duration::from_millis(1), false).await;
-        let heard = talk(UNREAD, true).await;
+        let heard = talk(WRITE_TIMEOUT, true).await;
         assert!(heard.ends_with(PAGE.as_bytes()), "who reads gets everything");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::inside::Pool;
+use super::internal_client::Pool;
 use super::list::Lists;
 use crate::queue_shared::{Entrance, QueueShared};
 
@@ -12,7 +12,7 @@ pub(super) struct QueueState {
     pub(super) shared: Arc<QueueShared>,
     /// Connections by which HTTP is a client of the path.
     pub(super) pool: Pool,
-    /// The kept list of queues, shared by all visitors.
+    /// The kept list of queues, shared by all callers.
     pub(super) lists: Lists,
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use posthaste_server::cache::http_routes;
-use posthaste_server::http::{converse, queue_routes};
+use posthaste_server::http::{queue_routes, serve_connection};
 use posthaste_server::queue_shared::QueueShared;
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
@@ -54,7 +54,7 @@ pub(crate) fn queue_pages(
     theirs: DuplexStream,
     stopped: watch::Receiver<()>,
 ) -> Pin<Box<dyn Future<Output = ()>>> {
-    let conversation = converse(theirs, HERE, queue_routes(Arc::clone(shared)), stopped);
+    let conversation = serve_connection(theirs, HERE, queue_routes(Arc::clone(shared)), stopped);
     Box::pin(async { drop(conversation.await) })
 }
 
@@ -87,7 +87,7 @@ impl Serves for Thread {
         theirs: DuplexStream,
         stopped: watch::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = ()>>> {
-        let conversation = converse(theirs, HERE, http_routes(&self.shared, true), stopped);
+        let conversation = serve_connection(theirs, HERE, http_routes(&self.shared, true), stopped);
         Box::pin(async { drop(conversation.await) })
     }
 

@@ -1,13 +1,13 @@
-//! The words of a request, built from the fields of a JSON body.
+//! A request to the path as the words of a RESP command, built from the fields of a JSON body.
 
 use super::problem::Problem;
 use crate::path::limits::ARGUMENTS_MAX;
 
-/// A request as its words.
-pub(super) struct Words(Vec<Vec<u8>>);
+/// A RESP command as its words.
+pub(super) struct RespCommand(Vec<Vec<u8>>);
 
-impl Words {
-    /// Begins a request with these words.
+impl RespCommand {
+    /// Begins a command with these words.
     pub(super) fn of(words: &[&str]) -> Self {
         Self(words.iter().map(|word| word.as_bytes().to_vec()).collect())
     }

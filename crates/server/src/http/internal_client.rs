@@ -16,16 +16,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 
+use super::auth::Credentials;
 use super::problem::Problem;
-use super::visitor::Credentials;
 use crate::front::accept::Socket;
-use crate::front::files::WAYS_INSIDE_KEPT;
+use crate::front::files::INTERNAL_CONNECTIONS_KEPT;
 use crate::front::gate::Arrival;
 use crate::queue_shared::QueueShared;
 
 /// How long after its login a connection is used, however often: a removed account, a new secret or new roles take
 /// effect after this time at the latest.
-const USED_FOR: Duration = Duration::from_secs(30);
+const REUSED_FOR: Duration = Duration::from_secs(30);
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -49,42 +49,43 @@ impl Answer {
 }
 
 /// A connection inside the server, logged in.
-pub(super) struct Inside {
+pub(super) struct InternalConnection {
     stream: UnixStream,
     input: Vec<u8>,
+    /// When it has logged in.
     since: Instant,
 }
 
-impl Inside {
+impl InternalConnection {
     async fn open(
         shared: &QueueShared,
         thread: usize,
-        who: Option<&Credentials>,
+        credentials: Option<&Credentials>,
         origin: Option<IpAddr>,
     ) -> Result<Self, Problem> {
         let (theirs, ours) = std::os::unix::net::UnixStream::pair().map_err(broken)?;
         theirs.set_nonblocking(true).map_err(broken)?;
         ours.set_nonblocking(true).map_err(broken)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
-        // The visitor's place was taken where HTTP accepted the connection; the origin matters if the secret is wrong.
+        // The permit was taken where HTTP accepted the caller's connection; the origin matters if the secret is wrong.
         let arrival = shared.gate.admit_inside(socket, origin);
-        if !adopted(shared, thread, arrival) {
+        if !hand_over(shared, thread, arrival) {
             return Err(stopping());
         }
         let stream = UnixStream::from_std(ours).map_err(broken)?;
-        let mut inside = Self { stream, input: Vec::new(), since: Instant::now() };
+        let mut connection = Self { stream, input: Vec::new(), since: Instant::now() };
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3", b"SETNAME", b"http"];
-        if let Some(who) = who {
-            hello.extend([&b"AUTH"[..], who.account.as_bytes(), who.secret.as_bytes()]);
+        if let Some(credentials) = credentials {
+            hello.extend([&b"AUTH"[..], credentials.account.as_bytes(), credentials.secret.as_bytes()]);
         }
         let is_stopping = |error| if shared.gate.is_closing() { stopping() } else { broken(error) };
-        inside.say(&hello).await.map_err(is_stopping)?;
-        let welcome = inside.hear().await.map_err(is_stopping)?;
-        match who {
+        connection.send(&hello).await.map_err(is_stopping)?;
+        let welcome = connection.read_answer().await.map_err(is_stopping)?;
+        match credentials {
             Some(_) => welcome.accepted().map_err(Problem::of_credentials)?,
             None => welcome.accepted()?,
         };
-        Ok(inside)
+        Ok(connection)
     }
 
     /// Waits for the answer to the request that was sent.
@@ -92,12 +93,12 @@ impl Inside {
     /// # Errors
     /// What the server refused; STORE if there is no answer, as the request may have been done.
     async fn answer(&mut self) -> Result<Answer, Problem> {
-        self.hear().await.map_err(lost)?.accepted().map_err(Problem::once_inside)
+        self.read_answer().await.map_err(lost)?.accepted().map_err(Problem::once_inside)
     }
 
     /// Waits for the answer, but hangs up when `gone` ends, like a client that waits no more: a message that was taken
     /// for it by then is still returned, and none is taken afterwards.
-    async fn answer_unless(&mut self, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
+    async fn answer_or_hang_up(&mut self, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
         tokio::select! {
             biased;
             answer = self.answer() => return answer,
@@ -108,7 +109,7 @@ impl Inside {
     }
 
     /// Sends a request. If this fails it is not executed, as its end has not arrived.
-    async fn say(&mut self, words: &[&[u8]]) -> io::Result<()> {
+    async fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut request = Vec::new();
         let mut encoder = Encoder::new(&mut request, Protocol::Resp3);
         encoder.array(words.len());
@@ -125,7 +126,7 @@ impl Inside {
         next.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    async fn hear(&mut self) -> io::Result<Answer> {
+    async fn read_answer(&mut self) -> io::Result<Answer> {
         let mut passage = Passage::default();
         loop {
             if let Some(end) = passage.end(&self.input).map_err(|fault| io::Error::other(fault.text))? {
@@ -142,7 +143,7 @@ impl Inside {
 }
 
 /// Gives a connection to this network thread, or the next one that has not ended. Returns false if all have.
-fn adopted(shared: &QueueShared, thread: usize, mut arrival: Arrival) -> bool {
+fn hand_over(shared: &QueueShared, thread: usize, mut arrival: Arrival) -> bool {
     let threads = shared.mailboxes.len();
     for thread in (0..threads).map(|further| (thread % threads + further) % threads) {
         match shared.mailboxes[thread].adopt(arrival) {
@@ -169,36 +170,36 @@ fn lost(error: io::Error) -> Problem {
     Problem::lost(&format!("no answer came from inside the server: {error}"))
 }
 
-/// Connections that wait for the next request of the same visitor, so that not every request checks a secret.
+/// Connections that wait for the next request of the same caller, so that not every request checks a secret.
 pub(super) struct Pool {
     shared: Arc<QueueShared>,
     idle: Mutex<Idle>,
     next_thread: AtomicUsize,
 }
 
-/// Unused connections, with the credentials of their visitors, oldest first.
+/// Unused connections, with the credentials of their callers, oldest first.
 #[derive(Default)]
-struct Idle(Vec<(Option<Credentials>, Inside)>);
+struct Idle(Vec<(Option<Credentials>, InternalConnection)>);
 
 impl Idle {
-    /// Takes a connection of this visitor that may still be used, and closes all that are too old.
-    fn take(&mut self, who: Option<&Credentials>, now: Instant) -> Option<Inside> {
-        self.0.retain(|(_, inside)| now.saturating_duration_since(inside.since) < USED_FOR);
-        while let Some(at) = self.0.iter().rposition(|(whose, _)| whose.as_ref() == who) {
-            let (_, inside) = self.0.remove(at);
-            if inside.is_open() {
-                return Some(inside);
+    /// Takes a connection of this caller that may still be used, and closes all that are too old.
+    fn take(&mut self, credentials: Option<&Credentials>, now: Instant) -> Option<InternalConnection> {
+        self.0.retain(|(_, connection)| now.saturating_duration_since(connection.since) < REUSED_FOR);
+        while let Some(at) = self.0.iter().rposition(|(of, _)| of.as_ref() == credentials) {
+            let (_, connection) = self.0.remove(at);
+            if connection.is_open() {
+                return Some(connection);
             }
         }
         None
     }
 
-    fn keep(&mut self, who: Option<Credentials>, inside: Inside) {
-        if self.0.len() == WAYS_INSIDE_KEPT {
-            // The visitor just admitted sends the next request, so the oldest connection is closed.
+    fn keep(&mut self, credentials: Option<Credentials>, connection: InternalConnection) {
+        if self.0.len() == INTERNAL_CONNECTIONS_KEPT {
+            // The caller just admitted sends the next request, so the oldest connection is closed.
             self.0.remove(0);
         }
-        self.0.push((who, inside));
+        self.0.push((credentials, connection));
     }
 }
 
@@ -208,65 +209,73 @@ impl Pool {
         Self { shared, idle: Mutex::default(), next_thread: AtomicUsize::new(0) }
     }
 
-    /// Executes one request as a visitor. If the caller drops the future the connection closes too, so a pop that waits
-    /// ends; the same happens when `gone` reports that the visitor has left.
+    /// Executes one request as a caller. If the caller drops the future the connection closes too, so a pop that waits
+    /// ends; the same happens when `gone` reports that the caller has left.
     ///
     /// # Errors
     /// A wrong secret; what the server refused, or that it stops: BUSY if nothing was sent yet, STORE if only the
     /// answer is missing.
     pub(super) async fn ask(
         &self,
-        who: Option<&Credentials>,
+        credentials: Option<&Credentials>,
         origin: Option<IpAddr>,
         words: &[&[u8]],
         gone: impl Future<Output = ()>,
     ) -> Result<Answer, Problem> {
-        let mut inside = self.say(who, origin, words).await?;
-        let answer = inside.answer_unless(gone).await;
+        let mut connection = self.send(credentials, origin, words).await?;
+        let answer = connection.answer_or_hang_up(gone).await;
         if answer.as_ref().err().is_none_or(Problem::leaves_the_connection) {
-            self.idle.lock().await.keep(who.cloned(), inside);
+            self.idle.lock().await.keep(credentials.cloned(), connection);
         }
         answer
     }
 
-    /// Logs a visitor in, unless the pool has a connection of that visitor.
+    /// Logs a caller in, unless the pool has a connection of the same caller.
     ///
     /// # Errors
     /// A wrong secret.
-    pub(super) async fn admit(&self, who: &Credentials, origin: Option<IpAddr>) -> Result<(), Problem> {
-        let inside = match self.kept(Some(who)).await {
-            Some(inside) => inside,
-            None => self.open(Some(who), origin).await?,
+    pub(super) async fn admit(
+        &self,
+        credentials: &Credentials,
+        origin: Option<IpAddr>,
+    ) -> Result<(), Problem> {
+        let connection = match self.take_kept(Some(credentials)).await {
+            Some(connection) => connection,
+            None => self.open(Some(credentials), origin).await?,
         };
-        self.idle.lock().await.keep(Some(who.clone()), inside);
+        self.idle.lock().await.keep(Some(credentials.clone()), connection);
         Ok(())
     }
 
-    /// Sends a request as a visitor, and returns the connection. A kept connection may have been closed meanwhile; then
+    /// Sends a request as a caller, and returns the connection. A kept connection may have been closed meanwhile; then
     /// a new one is made.
-    async fn say(
+    async fn send(
         &self,
-        who: Option<&Credentials>,
+        credentials: Option<&Credentials>,
         origin: Option<IpAddr>,
         words: &[&[u8]],
-    ) -> Result<Inside, Problem> {
-        if let Some(mut inside) = self.kept(who).await
-            && inside.say(words).await.is_ok()
+    ) -> Result<InternalConnection, Problem> {
+        if let Some(mut connection) = self.take_kept(credentials).await
+            && connection.send(words).await.is_ok()
         {
-            return Ok(inside);
+            return Ok(connection);
         }
-        let mut inside = self.open(who, origin).await?;
-        inside.say(words).await.map_err(broken)?;
-        Ok(inside)
+        let mut connection = self.open(credentials, origin).await?;
+        connection.send(words).await.map_err(broken)?;
+        Ok(connection)
     }
 
-    async fn kept(&self, who: Option<&Credentials>) -> Option<Inside> {
-        self.idle.lock().await.take(who, Instant::now())
+    async fn take_kept(&self, credentials: Option<&Credentials>) -> Option<InternalConnection> {
+        self.idle.lock().await.take(credentials, Instant::now())
     }
 
-    async fn open(&self, who: Option<&Credentials>, origin: Option<IpAddr>) -> Result<Inside, Problem> {
+    async fn open(
+        &self,
+        credentials: Option<&Credentials>,
+        origin: Option<IpAddr>,
+    ) -> Result<InternalConnection, Problem> {
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
-        Inside::open(&self.shared, thread, who, origin).await
+        InternalConnection::open(&self.shared, thread, credentials, origin).await
     }
 }
 
@@ -275,9 +284,9 @@ mod tests {
     use super::*;
 
     /// A connection and its far end.
-    fn inside(since: Instant) -> (Inside, UnixStream) {
+    fn inside(since: Instant) -> (InternalConnection, UnixStream) {
         let (stream, far) = UnixStream::pair().expect("a pair");
-        (Inside { stream, input: Vec::new(), since }, far)
+        (InternalConnection { stream, input: Vec::new(), since }, far)
     }
 
     fn on_a_runtime(scenario: impl Future<Output = ()>) {
@@ -289,16 +298,19 @@ mod tests {
     fn a_connection_is_used_for_a_while_after_its_login_however_often() {
         on_a_runtime(async {
             let (mut idle, login) = (Idle::default(), Instant::now());
-            let who = Credentials { account: "a".into(), secret: "x".into() };
+            let credentials = Credentials { account: "a".into(), secret: "x".into() };
             let (kept, _far) = inside(login);
-            idle.keep(Some(who.clone()), kept);
+            idle.keep(Some(credentials.clone()), kept);
             for seconds in [0, 10, 20, 29] {
                 let now = login + Duration::from_secs(seconds);
                 assert!(idle.take(None, now).is_none(), "somebody else's");
-                let found = idle.take(Some(&who), now).expect("it may be used");
-                idle.keep(Some(who.clone()), found);
+                let found = idle.take(Some(&credentials), now).expect("it may be used");
+                idle.keep(Some(credentials.clone()), found);
             }
-            assert!(idle.take(Some(&who), login + USED_FOR).is_none(), "who comes later has to log in again");
+            assert!(
+                idle.take(Some(&credentials), login + REUSED_FOR).is_none(),
+                "who comes later has to log in again"
+            );
             assert!(idle.0.is_empty());
         });
     }
@@ -312,7 +324,10 @@ mod tests {
             idle.keep(None, kept);
             idle.keep(None, ended);
             stopping.shutdown().await.expect("it hangs up, and reads on");
-            assert!(idle.take(None, Instant::now()).is_some_and(|inside| inside.is_open()), "the other one");
+            assert!(
+                idle.take(None, Instant::now()).is_some_and(|connection| connection.is_open()),
+                "the other one"
+            );
             assert!(idle.0.is_empty());
         });
     }
@@ -322,9 +337,9 @@ mod tests {
         on_a_runtime(async {
             let (mut asking, far) = inside(Instant::now());
             drop(far);
-            assert!(asking.say(&[b"SEND"]).await.is_err(), "nobody hears it");
+            assert!(asking.send(&[b"SEND"]).await.is_err(), "nobody hears it");
             let (mut asking, mut far) = inside(Instant::now());
-            asking.say(&[b"SEND"]).await.expect("somebody is there");
+            asking.send(&[b"SEND"]).await.expect("somebody is there");
             let mut request = [0; 64];
             assert!(far.read(&mut request).await.expect("it is asked") > 0);
             drop(far);

@@ -1,4 +1,4 @@
-//! Visitors: which account asks over HTTP, and whether a foreign page made a browser ask.
+//! Authentication: which account calls over HTTP, and whether a foreign page made a browser call.
 //!
 //! The accounts are those of RESP, by `Authorization: Basic` or, for programs, `Bearer ACCOUNT:SECRET`. A browser sends
 //! its credentials to any address that a page names, so a request that changes something must come from a page of this
@@ -15,63 +15,68 @@ use axum::http::{HeaderMap, Method, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::inside::Answer;
+use super::internal_client::Answer;
 use super::list::Lists;
+use super::permits::Wait;
 use super::problem::Problem;
-use super::seats::Wait;
-use super::serve::{HangUp, HeldSeat, Origin};
+use super::resp_command::RespCommand;
+use super::serve::{HangUp, HeldPermit, Origin};
 use super::state::QueueState;
-use super::words::Words;
 use crate::queue_shared::QueueShared;
 
 /// A client number that is never given out.
-const NOBODY: &str = "9223372036854775807";
+const NO_CLIENT: &str = "9223372036854775807";
 
 /// The client behind an HTTP request. What it may do is decided in the path, as for every client.
-pub(super) struct Visitor {
+pub(super) struct Caller {
     state: Arc<QueueState>,
-    who: Option<Credentials>,
+    /// The account and secret; None: accounts are open, and the request names none.
+    credentials: Option<Credentials>,
     origin: Option<IpAddr>,
     hang_up: Option<HangUp>,
-    seat: Option<HeldSeat>,
+    permit: Option<HeldPermit>,
 }
 
-impl Visitor {
-    /// Executes a request as this visitor.
+impl Caller {
+    /// Executes a request as this caller.
     ///
     /// # Errors
     /// What the server refused.
-    pub(super) async fn ask(&self, words: Words) -> Result<Answer, Problem> {
+    pub(super) async fn ask(&self, words: RespCommand) -> Result<Answer, Problem> {
         self.ask_unless(words, pending()).await
     }
 
-    /// Executes a request that may wait for long; the wait ends when the visitor hangs up.
+    /// Executes a request that may wait for long; the wait ends when the caller hangs up.
     ///
     /// # Errors
     /// What the server refused.
-    pub(super) async fn ask_while_there(&self, words: Words) -> Result<Answer, Problem> {
+    pub(super) async fn ask_while_connected(&self, words: RespCommand) -> Result<Answer, Problem> {
         let gone = async {
-            // A visitor that cannot be watched counts as connected.
+            // A caller that cannot be watched counts as connected.
             match &self.hang_up {
-                Some(hang_up) if hang_up.came().await.is_ok() => {}
+                Some(hang_up) if hang_up.wait().await.is_ok() => {}
                 _ => pending().await,
             }
         };
         self.ask_unless(words, gone).await
     }
 
-    /// Counts a pop as waiting until the result is dropped; a visitor without a seat is not counted.
+    /// Counts a pop as waiting until the result is dropped; a caller without a permit is not counted.
     ///
     /// # Errors
     /// As many pops wait as may.
     pub(super) fn begin_wait(&self) -> Result<Option<Wait>, Problem> {
-        let Some(seat) = &self.seat else { return Ok(None) };
+        let Some(permit) = &self.permit else { return Ok(None) };
         let many = "as many pops wait over HTTP as may; nothing was taken: ask again, without block_ms, or over RESP";
-        seat.begin_wait().map(Some).ok_or_else(|| Problem::busy(many))
+        permit.begin_wait().map(Some).ok_or_else(|| Problem::busy(many))
     }
 
-    async fn ask_unless(&self, words: Words, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
-        self.state.pool.ask(self.who.as_ref(), self.origin, &words.as_slices(), gone).await
+    async fn ask_unless(
+        &self,
+        words: RespCommand,
+        gone: impl Future<Output = ()>,
+    ) -> Result<Answer, Problem> {
+        self.state.pool.ask(self.credentials.as_ref(), self.origin, &words.as_slices(), gone).await
     }
 
     /// Returns what the threads of the tier share, for answers that need no request to it.
@@ -79,39 +84,39 @@ impl Visitor {
         &self.state.shared
     }
 
-    /// Returns the kept list of queues, shared by all visitors.
+    /// Returns the kept list of queues, shared by all callers.
     pub(super) fn lists(&self) -> &Lists {
         &self.state.lists
     }
 
-    /// Refuses a visitor that may not look at all queues and clients.
+    /// Refuses a caller that may not look at all queues and clients.
     ///
     /// # Errors
     /// A role is missing.
     pub(super) async fn must_administer(&self) -> Result<&QueueShared, Problem> {
         // This closes no client; it only checks the role.
-        self.ask(Words::of(&["CLIENT", "KILL", "ID", NOBODY])).await?;
+        self.ask(RespCommand::of(&["CLIENT", "KILL", "ID", NO_CLIENT])).await?;
         Ok(self.shared())
     }
 }
 
-/// Refuses a visitor without an account before anything is read of the body.
-impl FromRequestParts<Arc<QueueState>> for Visitor {
+/// Refuses a caller without an account before anything is read of the body.
+impl FromRequestParts<Arc<QueueState>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &Arc<QueueState>) -> Result<Self, Problem> {
         refuse_foreign_pages(&parts.method, &parts.headers, state.is_open())?;
         let origin = parts.extensions.get().map(|Origin(ip)| *ip);
-        let who = Credentials::of(&parts.headers)?;
+        let credentials = Credentials::of(&parts.headers)?;
         if !state.is_open() {
             let nobody =
                 || Problem::unauthorized("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
-            state.pool.admit(who.as_ref().ok_or_else(nobody)?, origin).await?;
+            state.pool.admit(credentials.as_ref().ok_or_else(nobody)?, origin).await?;
         }
-        let seat: Option<HeldSeat> = parts.extensions.get().cloned();
-        seat.iter().for_each(HeldSeat::keep);
+        let permit: Option<HeldPermit> = parts.extensions.get().cloned();
+        permit.iter().for_each(HeldPermit::begin_answer);
         let hang_up = parts.extensions.get().cloned();
-        Ok(Self { state: Arc::clone(state), who, origin, hang_up, seat })
+        Ok(Self { state: Arc::clone(state), credentials, origin, hang_up, permit })
     }
 }
 
@@ -157,18 +162,22 @@ impl<S: Sync> FromRequestParts<S> for SameOrigin {
     }
 }
 
-/// Refuses requests that a foreign page makes a browser send. `open`: clients need no secret.
+/// Refuses requests that a foreign page makes a browser send. `is_open`: clients need no secret.
 ///
 /// # Errors
 /// Why it is refused.
-pub(crate) fn refuse_foreign_pages(method: &Method, headers: &HeaderMap, open: bool) -> Result<(), Problem> {
+pub(crate) fn refuse_foreign_pages(
+    method: &Method,
+    headers: &HeaderMap,
+    is_open: bool,
+) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     // A proxy in front of the server may have looked at another one of them.
     if headers.get_all(header::HOST).iter().nth(1).is_some() {
         return Err(Problem::bad_request("the header Host is there more than once"));
     }
     let host = text(header::HOST).unwrap_or_default();
-    if open && !is_this_machine(host) {
+    if is_open && !is_this_machine(host) {
         return Err(Problem::forbidden(
             "while accounts are open the server answers only to localhost, 127.0.0.1 or [::1] as its name",
         ));

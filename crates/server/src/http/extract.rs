@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::problem::Problem;
 
 /// How long a body may take to arrive.
-const BODY: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A part of the path.
 pub(crate) struct Path<T>(pub(crate) T);
@@ -35,7 +35,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let part = AxumPath::from_request_parts(parts, state).await;
         part.map(|AxumPath(part)| Self(part))
-            .map_err(|rejection: PathRejection| Problem::bad_request(&in_words(&rejection.body_text())))
+            .map_err(|rejection: PathRejection| Problem::bad_request(&reworded(&rejection.body_text())))
     }
 }
 
@@ -46,7 +46,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = AxumQuery::from_request_parts(parts, state).await;
         query
             .map(|AxumQuery(query)| Self(query))
-            .map_err(|rejection: QueryRejection| Problem::bad_request(&in_words(&reason(&rejection))))
+            .map_err(|rejection: QueryRejection| Problem::bad_request(&reworded(&reason(&rejection))))
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Body<T>(pub(crate) T);
 /// The body of a request without options: a client that gives some is told that they are unknown.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub(super) struct NoOptions {}
 
 /// A value read only from a JSON object: serde would also accept an array, taking fields by an order that is not
 /// promised.
@@ -91,13 +91,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        Self::within(BODY, request, state).await
+        Self::within(BODY_TIMEOUT, request, state).await
     }
 }
 
 impl<T: DeserializeOwned> Body<T> {
     async fn within<S: Send + Sync>(limit: Duration, request: Request, state: &S) -> Result<Self, Problem> {
-        let length = announced(&request);
+        let length = announced_length(&request);
         let most = request.extensions().get().map_or(u64::MAX, |BodyBytesMax(most)| *most as u64);
         if length.is_some_and(|length| length > most) {
             return Err(too_large());
@@ -114,41 +114,42 @@ impl<T: DeserializeOwned> Body<T> {
     /// Reads a body; one in chunks may turn out to be empty.
     async fn read<S: Send + Sync>(length: Option<u64>, request: Request, state: &S) -> Result<Self, Problem> {
         let request = match length {
-            Some(0) => return nothing(),
+            Some(0) => return empty_object(),
             Some(_) => request,
             None => {
                 let (parts, body) = request.into_parts();
                 let chunks = Request::from_parts(parts.clone(), body);
                 let read = Bytes::from_request(chunks, state).await;
-                let read = read.map_err(|rejection| refused(rejection.status(), &rejection.body_text()))?;
+                let read =
+                    read.map_err(|rejection| body_problem(rejection.status(), &rejection.body_text()))?;
                 if read.is_empty() {
-                    return nothing();
+                    return empty_object();
                 }
                 Request::from_parts(parts, AxumBody::from(read))
             }
         };
         let body = Json::from_request(request, state).await;
         body.map(|Json(Object(body))| Self(body)).map_err(|rejection| match &rejection {
-            JsonRejection::JsonDataError(error) => Problem::bad_request(&in_words(&reason(error))),
-            _ => refused(rejection.status(), &rejection.body_text()),
+            JsonRejection::JsonDataError(error) => Problem::bad_request(&reworded(&reason(error))),
+            _ => body_problem(rejection.status(), &rejection.body_text()),
         })
     }
 }
 
 /// Returns the announced length of a body; None: it is sent in chunks.
-fn announced(request: &Request) -> Option<u64> {
+fn announced_length(request: &Request) -> Option<u64> {
     let headers = request.headers();
     let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
     length.or_else(|| (!headers.contains_key("transfer-encoding")).then_some(0))
 }
 
-/// Reads an absent body like an empty object.
-fn nothing<T: DeserializeOwned>() -> Result<Body<T>, Problem> {
+/// Reads an absent body as an empty object.
+fn empty_object<T: DeserializeOwned>() -> Result<Body<T>, Problem> {
     serde_json::from_str("{}").map(Body).map_err(|error| Problem::bad_request(&error.to_string()))
 }
 
-fn refused(status: StatusCode, text: &str) -> Problem {
-    if status == StatusCode::PAYLOAD_TOO_LARGE { too_large() } else { Problem::bad_request(&in_words(text)) }
+fn body_problem(status: StatusCode, text: &str) -> Problem {
+    if status == StatusCode::PAYLOAD_TOO_LARGE { too_large() } else { Problem::bad_request(&reworded(text)) }
 }
 
 fn too_large() -> Problem {
@@ -163,7 +164,7 @@ fn reason(rejection: &dyn Error) -> String {
 }
 
 /// Rewords an error of the libraries without the names of Rust types.
-fn in_words(text: &str) -> String {
+fn reworded(text: &str) -> String {
     let plainly = [
         ("expected u64", NUMBER),
         ("expected u8", NUMBER),
@@ -216,7 +217,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::http::serve::converse;
+    use crate::http::serve::serve_connection;
 
     #[derive(Debug, Deserialize)]
     struct Wanted {
@@ -252,7 +253,7 @@ mod tests {
         let (_stop, stopped) = watch::channel(());
         let talking = async {
             let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
-            drop(converse(stream, from, Router::new().route("/", post(take)), stopped).await);
+            drop(serve_connection(stream, from, Router::new().route("/", post(take)), stopped).await);
         };
         let asking = async {
             client.write_all(HEAD).await.expect("there is room");

@@ -1,4 +1,4 @@
-//! Finds out when an answer has been sent. hyper takes all of a body before the client has read much of it, and does
+//! Finds out when a response has been sent. hyper takes all of a body before the client has read much of it, and does
 //! not report when the rest is written. So the body reports when no more of it is wanted, and the stream when
 //! everything before that is written.
 
@@ -12,70 +12,73 @@ use axum::body::Body;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::seats::Seat;
+use super::permits::Permit;
 
-/// State shared by the bodies and the stream of one connection; without a seat it has no effect.
+/// Progress of the responses of one connection, shared by their bodies and the stream. A permit, if there is one, is told
+/// when a response has been sent.
 #[derive(Clone)]
-pub(super) struct Leaving {
-    seat: Option<Arc<Seat>>,
-    answers: Arc<Answers>,
+pub(super) struct ResponseProgress {
+    permit: Option<Arc<Permit>>,
+    counts: Arc<Counts>,
 }
 
 #[derive(Default)]
-struct Answers {
+struct Counts {
     /// Bodies that hyper has not taken in full.
     bodies: AtomicUsize,
     /// Whether a body was taken, and not all of it is written.
-    is_taken: AtomicBool,
+    is_unwritten: AtomicBool,
 }
 
-impl Leaving {
-    /// Returns the state for a connection that has this seat.
-    pub(super) fn of(seat: Option<Arc<Seat>>) -> Self {
-        Self { seat, answers: Arc::default() }
+impl ResponseProgress {
+    /// Returns the progress of a connection that has this permit.
+    pub(super) fn new(permit: Option<Arc<Permit>>) -> Self {
+        Self { permit, counts: Arc::default() }
     }
 
-    /// Wraps the body of an answer.
-    pub(super) fn body(&self, body: Body) -> Watched {
-        self.answers.bodies.fetch_add(1, Ordering::Relaxed);
-        Watched { body, _taken: Taken(Arc::clone(&self.answers)) }
+    /// Wraps the body of a response.
+    pub(super) fn track_body(&self, body: Body) -> TrackedBody {
+        self.counts.bodies.fetch_add(1, Ordering::Relaxed);
+        TrackedBody { body, _end: BodyEnd(Arc::clone(&self.counts)) }
     }
 
-    /// Returns whether there is an answer that is not fully sent.
+    /// Returns whether there is a response that is not fully sent.
     pub(super) fn is_under_way(&self) -> bool {
-        self.answers.bodies.load(Ordering::Relaxed) > 0 || self.answers.is_taken.load(Ordering::Relaxed)
+        self.counts.bodies.load(Ordering::Relaxed) > 0 || self.counts.is_unwritten.load(Ordering::Relaxed)
     }
 
-    /// Wraps the stream that answers are written to.
-    pub(super) fn stream<S>(self, stream: S) -> Outgoing<S> {
-        Outgoing { stream, leaving: self }
+    /// Wraps the stream that responses are written to.
+    pub(super) fn track_stream<S>(self, stream: S) -> TrackedStream<S> {
+        TrackedStream { stream, progress: self }
     }
 
-    fn has_written_all(&self) {
-        if self.answers.is_taken.swap(false, Ordering::Relaxed)
-            && let Some(seat) = &self.seat
+    /// Notes that all that hyper has taken is written.
+    fn note_flushed(&self) {
+        if self.counts.is_unwritten.swap(false, Ordering::Relaxed)
+            && let Some(permit) = &self.permit
         {
-            seat.end_answer();
+            permit.end_answer();
         }
     }
 }
 
 /// A body that reports when no more of it is wanted.
-pub(super) struct Watched {
+pub(super) struct TrackedBody {
     body: Body,
-    _taken: Taken,
+    _end: BodyEnd,
 }
 
-struct Taken(Arc<Answers>);
+/// Notes when it is dropped that hyper wants no more of a body.
+struct BodyEnd(Arc<Counts>);
 
-impl Drop for Taken {
+impl Drop for BodyEnd {
     fn drop(&mut self) {
-        self.0.is_taken.store(true, Ordering::Relaxed);
+        self.0.is_unwritten.store(true, Ordering::Relaxed);
         self.0.bodies.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl HttpBody for Watched {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -95,19 +98,19 @@ impl HttpBody for Watched {
     }
 }
 
-/// A stream that reports when an answer is written: hyper flushes it whenever it has nothing more to write for now.
-pub(super) struct Outgoing<S> {
+/// A stream that reports when a response is written: hyper flushes it whenever it has nothing more to write for now.
+pub(super) struct TrackedStream<S> {
     stream: S,
-    leaving: Leaving,
+    progress: ResponseProgress,
 }
 
-impl<S> Outgoing<S> {
+impl<S> TrackedStream<S> {
     pub(super) fn into_inner(self) -> S {
         self.stream
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Outgoing<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -117,7 +120,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Outgoing<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Outgoing<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -140,7 +143,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Outgoing<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        self.leaving.has_written_all();
+        self.progress.note_flushed();
         Poll::Ready(Ok(()))
     }
 
