@@ -160,18 +160,11 @@ mod tests {
     use std::fs;
     use std::sync::mpsc::channel;
 
-    use clap::Parser;
     use posthaste_measure::{ClientStamps, Ending, Noted};
 
     use super::*;
-    use crate::queue::QueueBench;
+    use crate::queue::options::tests::parse;
     use crate::tally::Tally;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        bench: QueueBench,
-    }
 
     /// The requests of each window of a record.
     fn requests(record: &std::path::Path) -> Vec<String> {
@@ -184,8 +177,7 @@ mod tests {
     fn what_is_answered_before_windows_are_kept_is_not_of_the_set_up() {
         let dir = tempfile::tempdir().expect("a directory");
         let record = dir.path().join("record");
-        let words = ["bench", "--record", record.to_str().expect("text")];
-        let Line { bench } = Line::parse_from(words);
+        let bench = parse(&format!("--record {}", record.display()));
         let recording = Recording::begin(&bench, Clock::start()).expect("a record").expect("it is asked for");
         recording.set_up_is_over();
         let origin = recording.meter.clock().now();

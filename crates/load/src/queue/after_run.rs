@@ -57,15 +57,8 @@ impl<'a> ServersAfterRun<'a> {
 mod tests {
     use std::net::TcpListener;
 
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        bench: QueueBench,
-    }
+    use crate::queue::options::tests::parse;
 
     #[test]
     fn a_server_that_stands_still_is_waited_for_once() {
@@ -73,7 +66,7 @@ mod tests {
         let [silent, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let address = |listener: &TcpListener| listener.local_addr().expect("an address").to_string();
         let connect = format!("{},{}", address(&silent), address(&other));
-        let Line { bench } = Line::parse_from(["bench", "--connect", &connect]);
+        let bench = parse(&format!("--connect {connect}"));
         assert_eq!(
             [0, 3].map(|unanswered| ServersAfterRun::new(&bench, unanswered).patience),
             [PATIENCE, SILENCE_MAX]

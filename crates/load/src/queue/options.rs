@@ -149,7 +149,7 @@ impl QueueBench {
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use clap::Parser;
 
     use super::*;
@@ -160,7 +160,8 @@ mod tests {
         bench: QueueBench,
     }
 
-    fn parse(words: &str) -> QueueBench {
+    /// Returns the bench that these words of a command line ask for.
+    pub(crate) fn parse(words: &str) -> QueueBench {
         Line::parse_from(std::iter::once("bench").chain(words.split_whitespace())).bench
     }
 

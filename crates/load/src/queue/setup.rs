@@ -234,16 +234,11 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+    use crate::queue::options::tests::parse;
 
     #[test]
     fn the_preload_is_sent_by_the_accounts_of_the_clients() {
-        #[derive(clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            bench: QueueBench,
-        }
-        let words = ["bench", "--first-client", "65", "--clients", "2", "--preload", "300"];
-        let Line { bench } = clap::Parser::parse_from(words);
+        let bench = parse("--first-client 65 --clients 2 --preload 300");
         let senders: Vec<_> = letters(&bench).map(|letter| letter.sender).collect();
         assert_eq!([senders[0], senders[255], senders[256], senders[299]], [65, 65, 66, 66]);
     }
