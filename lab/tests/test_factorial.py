@@ -19,6 +19,7 @@ from statsmodels.stats.anova import anova_lm
 from posthaste_lab import factorial
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.design import Signs
+from posthaste_lab.stats.intervals import Interval
 
 DATA = Path(__file__).parent / "data"
 MEMORY_CACHE = [[15, 18, 12], [45, 48, 51], [25, 28, 19], [75, 75, 81]]
@@ -515,6 +516,21 @@ def test_general_designs_of_any_levels_and_holes() -> None:
     t = sp.t.ppf(0.975, 8) * holes.coefficients["A[-1]"] / holes.intervals["A[-1]"].half_width
     assert holes.table[0].f == approx(t**2, rel=1e-6)
     assert holes.intervals["A[-1]"].low < holes.coefficients["A[-1]"] < holes.intervals["A[-1]"].high
+
+
+def test_what_rounding_leaves_in_a_general_design_is_no_effect() -> None:
+    """Equal responses have no effects and no error; an effect without error is certain, and the other factor's is 0."""
+    factors: dict[str, list[object]] = {"a": ["x", "y"] * 4, "b": ["x", "x", "y", "y"] * 2}
+    equal = factorial.general(factors | {"t": [0.1] * 8}, "t", ["a", "b"])
+    assert [line.sum_squares for line in equal.table] == [0, 0, 0]
+    assert all(math.isnan(line.f) and math.isnan(line.p) for line in equal.table)
+    assert equal.coefficients["a[x]"] == equal.error_stdev == 0
+    exact = factorial.general(factors | {"t": [0.1, 0.7] * 4}, "t", ["a", "b"], [("a", "b")])
+    assert [line.p for line in exact.table[:1]] == [0]
+    assert [line.sum_squares for line in exact.table[1:]] == [0, 0, 0]
+    assert all(math.isnan(line.p) for line in exact.table[1:])
+    assert exact.intervals["b[x]"] == Interval(0, 0)
+    assert exact.r_squared == 1
 
 
 def test_a_model_that_the_data_cannot_tell_is_refused() -> None:

@@ -112,9 +112,9 @@ def one_factor(
         levels=tuple(groups),
         grand_mean=grand,
         effects=effects,
-        intervals={k: _around(e, t * s * math.sqrt(1 / n[k] - 1 / total)) for k, e in effects.items()},
+        intervals={k: around(e, t * s * math.sqrt(1 / n[k] - 1 / total)) for k, e in effects.items()},
         differences={
-            (a, b): _around(
+            (a, b): around(
                 without_rounding(effects[a] - effects[b], everything), t * s * math.sqrt(1 / n[a] + 1 / n[b])
             )
             for a, b in combinations(groups, 2)
@@ -173,8 +173,8 @@ def two_factor(
         row_effects=dict(zip(names[0], by_row.tolist(), strict=True)),
         column_effects=dict(zip(names[1], by_column.tolist(), strict=True)),
         interactions=interaction if repetitions > 1 else None,
-        row_intervals={k: _around(e, half_row) for k, e in zip(names[0], by_row.tolist(), strict=True)},
-        column_intervals={k: _around(e, half_column) for k, e in zip(names[1], by_column.tolist(), strict=True)},
+        row_intervals={k: around(e, half_row) for k, e in zip(names[0], by_row.tolist(), strict=True)},
+        column_intervals={k: around(e, half_column) for k, e in zip(names[1], by_column.tolist(), strict=True)},
         table=_table(sources, sse, freedom),
         error_stdev=s,
         residuals=residuals,
@@ -193,12 +193,19 @@ def _levels(argument: str, given: Sequence[str] | None, number: int) -> tuple[st
     return names
 
 
-def _around(value: float, half: float) -> Interval:
+def around(value: float, half: float) -> Interval:
+    """Returns the interval of this half-width around a value."""
     return Interval(value - half, value + half)
 
 
-def _table(sources: list[tuple[str, float, int]], sse: float, freedom: int) -> tuple[AnovaRow, ...]:
-    total = sum(squares for _, squares, _ in sources) + sse
+def anova_rows(
+    sources: Iterable[tuple[str, float, int]], sse: float, freedom: int, total: float
+) -> tuple[AnovaRow, ...]:
+    """Returns the lines for sources (name, sum of squares, degrees of freedom), and that of the error.
+
+    `total` is the sum of squares of which each has its share of the variation. Without any error every effect is
+    certain, and none where there are no squares either.
+    """
     mse = sse / freedom
     lines = []
     for source, squares, degrees in sources:
@@ -206,3 +213,8 @@ def _table(sources: list[tuple[str, float, int]], sse: float, freedom: int) -> t
         p = float(stats.f.sf(f, degrees, freedom)) if mse else 0.0 if squares else math.nan
         lines.append(AnovaRow(source, squares, degrees, squares / degrees, squares / total if total else 0.0, f, p))
     return (*lines, AnovaRow("error", sse, freedom, mse, sse / total if total else 0.0))
+
+
+def _table(sources: list[tuple[str, float, int]], sse: float, freedom: int) -> tuple[AnovaRow, ...]:
+    """Returns the lines of a balanced design, whose sums of squares add up to the total."""
+    return anova_rows(sources, sse, freedom, sum(squares for _, squares, _ in sources) + sse)

@@ -5,16 +5,19 @@ unbalanced data, tests of main effects would answer another question. Sums of sq
 all others of no higher order.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from scipy import stats
 
 from posthaste_lab.checks import FloatArray, figures, fraction, sequence
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.factorial.anova import AnovaRow
+from posthaste_lab.factorial.anova import AnovaRow, anova_rows, around
 from posthaste_lab.stats.intervals import Interval
+from posthaste_lab.stats.rounding import squares_without_rounding, without_rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,49 @@ def general(
     level = fraction("confidence", confidence)
     frame = table if isinstance(table, pl.DataFrame) else _frame(table)
     factors = [factors] if isinstance(factors, str) else sequence("factors", factors)
+    terms = [[name] for name in factors] + [list(together) for together in interactions]
+    y = _checked(frame, response, factors, terms)
+    safe = {name: f"f{i}" for i, name in enumerate(factors)}
+    data: dict[str, object] = {"y": y} | {safe[name]: frame[name].cast(pl.String).to_list() for name in factors}
+    formula = "y ~ " + " + ".join(":".join(f"C({safe[name]}, Sum)" for name in term) for term in terms)
+    model = smf.ols(formula, pd.DataFrame(data))
+    runs, parameters = model.exog.shape
+    if runs <= parameters or np.linalg.matrix_rank(model.exog) < parameters:
+        raise BadArgument("factors", list(factors), f"{runs} runs cannot tell {parameters} coefficients apart")
+    fit = model.fit()
+
+    def readable(text: str) -> str:
+        for name, short in safe.items():
+            text = text.replace(f"C({short}, Sum)", name)
+        return text.replace("[S.", "[")
+
+    squares = {
+        readable(str(name)): (squares_without_rounding(max(float(line["sum_sq"]), 0.0), y), int(line["df"]))
+        for name, line in anova_lm(fit, typ=2).iterrows()
+    }
+    sse, freedom = squares.pop("Residual")
+    total = squares_without_rounding(float(((y - y.mean()) ** 2).sum()), y)
+    coefficients = {readable(name): without_rounding(float(value), y) for name, value in fit.params.items()}
+    quantile = float(stats.t.ppf((1 + level) / 2, freedom)) if sse else 0.0
+    return General(
+        formula=readable(formula).replace("y ~", f"{response} ~"),
+        table=anova_rows([(name, *line) for name, line in squares.items()], sse, freedom, total),
+        coefficients=coefficients,
+        intervals={
+            name: around(coefficients[name], quantile * float(error))
+            for name, error in zip(coefficients, fit.bse, strict=True)
+        },
+        fitted=np.asarray(fit.fittedvalues),
+        residuals=np.asarray(fit.resid),
+        error_stdev=math.sqrt(sse / freedom),
+        r_squared=1 - sse / total if total else math.nan,
+    )
+
+
+def _checked(
+    frame: pl.DataFrame, response: str, factors: Sequence[str], terms: Iterable[Sequence[str]]
+) -> FloatArray:
+    """Returns the responses, after checking them, the factors' levels, and that terms are made of factors."""
     if not factors:
         raise BadArgument("factors", factors, "must name a column at least")
     for column in (response, *factors):
@@ -68,42 +114,10 @@ def general(
             raise BadArgument("factors", name, "must have a level in every row")
         if levels.n_unique() < 2:
             raise BadArgument("factors", name, "must have two levels at least")
-    safe = {name: f"f{i}" for i, name in enumerate(factors)}
-    data: dict[str, object] = {"y": y} | {safe[name]: frame[name].cast(pl.String).to_list() for name in factors}
-    terms = [[name] for name in factors] + [list(together) for together in interactions]
-    for term in terms:
-        for name in term:
-            if name not in safe:
-                raise BadArgument("interactions", name, f"must be one of {', '.join(factors)}")
-    formula = "y ~ " + " + ".join(":".join(f"C({safe[name]}, Sum)" for name in term) for term in terms)
-    model = smf.ols(formula, pd.DataFrame(data))
-    runs, coefficients = model.exog.shape
-    if runs <= coefficients or np.linalg.matrix_rank(model.exog) < coefficients:
-        raise BadArgument(
-            "factors",
-            list(factors),
-            f"{runs} runs cannot tell {coefficients} coefficients apart",
-        )
-    fit = model.fit()
-    squares = anova_lm(fit, typ=2)
-    total = float(((y - y.mean()) ** 2).sum())
-
-    def readable(text: str) -> str:
-        for name, short in safe.items():
-            text = text.replace(f"C({short}, Sum)", name)
-        return text.replace("[S.", "[")
-
-    ends = fit.conf_int(1 - level)
-    return General(
-        formula=readable(formula).replace("y ~", f"{response} ~"),
-        table=tuple(_line(readable(str(name)), line, total) for name, line in squares.iterrows()),
-        coefficients={readable(name): float(value) for name, value in fit.params.items()},
-        intervals={readable(name): Interval(float(e[0]), float(e[1])) for name, e in ends.iterrows()},
-        fitted=np.asarray(fit.fittedvalues),
-        residuals=np.asarray(fit.resid),
-        error_stdev=float(np.sqrt(fit.mse_resid)),
-        r_squared=float(fit.rsquared),
-    )
+    for name in (name for term in terms for name in term):
+        if name not in factors:
+            raise BadArgument("interactions", name, f"must be one of {', '.join(factors)}")
+    return y
 
 
 def _frame(table: Mapping[str, Sequence[object]]) -> pl.DataFrame:
@@ -113,10 +127,3 @@ def _frame(table: Mapping[str, Sequence[object]]) -> pl.DataFrame:
         return pl.DataFrame(columns, strict=False)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise BadArgument("table", table, f"must hold columns of one length: {str(error).splitlines()[0]}") from None
-
-
-def _line(source: str, line: Mapping[str, float], total: float) -> AnovaRow:
-    squares, degrees = float(line["sum_sq"]), int(line["df"])
-    name = "error" if source == "Residual" else source
-    share = squares / total if total else 0.0
-    return AnovaRow(name, squares, degrees, squares / degrees, share, float(line["F"]), float(line["PR(>F)"]))
