@@ -11,14 +11,14 @@ SET LOCAL search_path = posthaste;
 
 -- Accounts that SENDs name are created before them. A batch waits 1 s at most for one that another transaction is creating.
 
-CREATE FUNCTION refuse_kept(names text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION refuse_locked_accounts(names text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PHNAM', MESSAGE = 'an open transaction keeps an account', DETAIL = array_to_string(names, E'\n');
 END $$;
-COMMENT ON FUNCTION refuse_kept(text[]) IS
+COMMENT ON FUNCTION refuse_locked_accounts(text[]) IS
 'Fails with PHNAM; DETAIL has the names of the accounts that open transactions are creating or logging in, one in each line.';
 
-CREATE FUNCTION is_kept(account_name text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION is_account_locked(account_name text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('lock_timeout', '10ms', true);
     PERFORM meet(account_name);
@@ -26,7 +26,7 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RETURN true;
 END $$;
-COMMENT ON FUNCTION is_kept(text) IS 'Whether another transaction is creating an account. For a transaction that is about to fail, since this may create it. Plan: as meet.';
+COMMENT ON FUNCTION is_account_locked(text) IS 'Whether another transaction is creating an account. For a transaction that is about to fail, since this may create it. Plan: as meet.';
 
 CREATE FUNCTION meet_soon(account_name text, wanted text[]) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
@@ -39,13 +39,13 @@ BEGIN
             number := meet(account_name);
             PERFORM set_config('lock_timeout', patience, true);
         EXCEPTION WHEN lock_not_available THEN
-            PERFORM refuse_kept(account_name || ARRAY(SELECT DISTINCT w.name FROM unnest(wanted) AS w(name) WHERE w.name > account_name AND is_kept(w.name)));
+            PERFORM refuse_locked_accounts(account_name || ARRAY(SELECT DISTINCT w.name FROM unnest(wanted) AS w(name) WHERE w.name > account_name AND is_account_locked(w.name)));
         END;
     END IF;
     RETURN number;
 END $$;
 COMMENT ON FUNCTION meet_soon(text, text[]) IS
-'The number of the account of this name, created if the name is new. Waits at most 1 s for a transaction that is creating it; then fails as refuse_kept, with those of the other wanted names that are being created too. Plan: as meet.';
+'The number of the account of this name, created if the name is new. Waits at most 1 s for a transaction that is creating it; then fails as refuse_locked_accounts, with those of the other wanted names that are being created too. Plan: as meet.';
 
 CREATE FUNCTION store_step(f int, t int, at_ms bigint, part smallint, numbers bigint[], homes bigint[], senders int[],
     recipients int[], delays bigint[], ttls bigint[], priorities int[], headers bytea[], bodies bytea[]) RETURNS void

@@ -42,7 +42,7 @@ END $$;
 COMMENT ON FUNCTION free_queues(text[]) IS
 'Those of these queues whose names and rows no other transaction has locked, and those that do not exist. If all are locked, waits for one of them, at most 1 s for its name and 1 s for its row. Plan: queue_name_key.';
 
-CREATE FUNCTION kept_leases(given_ms bigint, named bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql
+CREATE FUNCTION locked_leases(given_ms bigint, named bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
@@ -56,7 +56,7 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION kept_leases(bigint, bigint[]) IS
+COMMENT ON FUNCTION locked_leases(bigint, bigint[]) IS
 'Those of these leased messages whose rows other transactions have locked. Locks the rest; does not wait. Plan: message_aside_by_id, once or twice for each.';
 
 CREATE FUNCTION watch_news(watcher bigint, keep_ms bigint) RETURNS void LANGUAGE sql
@@ -315,10 +315,10 @@ BEGIN
     PERFORM set_config('lock_timeout', patience_ms::text, true);
     RETURN CASE WHEN logs_in THEN log_in(account_name) ELSE meet(account_name) END;
 EXCEPTION WHEN lock_not_available THEN
-    PERFORM refuse_kept(ARRAY[account_name]);
+    PERFORM refuse_locked_accounts(ARRAY[account_name]);
 END $$;
 COMMENT ON FUNCTION meet_as(text, boolean, int) IS
-'log_in or meet, for the middleware: waits at most patience_ms for another transaction, then fails as refuse_kept. Plan: as log_in.';
+'log_in or meet, for the middleware: waits at most patience_ms for another transaction, then fails as refuse_locked_accounts. Plan: as log_in.';
 
 CREATE FUNCTION log_in_all(names text[]) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

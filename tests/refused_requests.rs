@@ -237,18 +237,18 @@ fn a_queue_that_is_kept_locked_holds_up_its_batch_once() {
         holder.run("BEGIN; SELECT name FROM posthaste.queue WHERE name = 'waiting' FOR UPDATE"),
         "waiting"
     );
-    let is_kept = |number: usize| number % 3 == 1;
-    let request = |number| if is_kept(number) { "SEND|waiting|x" } else { "SEND|q|x" };
+    let is_locked = |number: usize| number % 3 == 1;
+    let request = |number| if is_locked(number) { "SEND|waiting|x" } else { "SEND|q|x" };
     let pipelines: Vec<_> = (0..CLIENTS).map(|number| vec![words(request(number))]).collect();
     let mut clients = place.ask_in_one_batch(&pipelines);
     let mut answer = |number: usize| clients[number].answer().expect("it runs").integer();
-    for number in (0..CLIENTS).filter(|number| !is_kept(*number)) {
+    for number in (0..CLIENTS).filter(|number| !is_locked(*number)) {
         assert!(answer(number).is_some(), "{number}");
     }
     let waits = place.postgres.log().matches("another transaction holds a lock on queue 'waiting'").count();
     assert_eq!(waits, 1, "each takes a second, in which nobody of the batch is answered");
     holder.run("COMMIT");
-    for number in (0..CLIENTS).filter(|number| is_kept(*number)) {
+    for number in (0..CLIENTS).filter(|number| is_locked(*number)) {
         assert!(answer(number).is_some(), "{number}");
     }
 }

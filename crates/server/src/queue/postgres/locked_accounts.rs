@@ -21,7 +21,7 @@ use super::store::Postgres;
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 
-/// SQLSTATE with which `refuse_kept` fails.
+/// SQLSTATE with which `refuse_locked_accounts` fails.
 const LOCKED: &str = "PHNAM";
 
 /// How long an account is waited for, in milliseconds, and one that was found locked within `REMEMBERED`.

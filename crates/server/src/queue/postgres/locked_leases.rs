@@ -58,7 +58,7 @@ impl Postgres {
         let named: Vec<i64> = due.iter().flat_map(|Due { bundle, .. }| leases_of(bundle)).collect();
         let now = self.shared.now_ms();
         let rows = self.links.with(|link| {
-            let sql = "SELECT posthaste.kept_leases($1, $2)";
+            let sql = "SELECT posthaste.locked_leases($1, $2)";
             link.ask(sql, &[(&now, Type::INT8), (&named, Type::INT8_ARRAY)])
         })?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
