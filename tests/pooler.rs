@@ -33,13 +33,14 @@ use support::Server;
 /// Fewer sessions than two middlewares have connections, so that they change hands all the time.
 const SESSIONS: usize = 3;
 
-struct House {
+/// A database that is reached through a pooler only.
+struct PooledDatabase {
     postgres: Postgres,
     pooler: Pooler,
     database: String,
 }
 
-impl House {
+impl PooledDatabase {
     fn new() -> Self {
         let postgres = Postgres::start(&["log_min_messages=warning", "log_min_error_statement=error"]);
         let database = postgres.create_database();
@@ -50,8 +51,8 @@ impl House {
         Server::start(&self.pooler.url(&self.database), &[])
     }
 
-    /// What an application is answered that shares the pooler.
-    fn application(&self, sql: &str) -> String {
+    /// Executes SQL as an application that shares the pooler, and returns its output.
+    fn execute(&self, sql: &str) -> String {
         let mut psql = Command::new("psql");
         psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--command", sql]);
         let output = psql.arg(self.pooler.url(&self.database)).output().expect("psql can be run");
@@ -60,7 +61,7 @@ impl House {
     }
 
     /// No statement failed, and the server said nothing that a pooler's user must not hear.
-    fn is_content(&self) {
+    fn assert_no_errors_logged(&self) {
         for log in [self.postgres.log(), self.pooler.log()] {
             let bad = log.lines().find(|line| line.contains("ERROR") || line.contains("prepared statement"));
             assert_eq!(bad, None, "{log}");
@@ -82,8 +83,8 @@ fn ask(client: &mut Client, request: &str) -> Answer {
 
 #[test]
 fn every_kind_of_request_works() {
-    let house = House::new();
-    let server = house.middleware();
+    let pooled = PooledDatabase::new();
+    let server = pooled.middleware();
     let (mut ann, mut bob) = (login(server.addr(), "ann"), login(server.addr(), "bob"));
     let number = |answer: Answer| answer.integer().expect("a number");
     for queue in ["q", "dead", "other"] {
@@ -114,7 +115,7 @@ fn every_kind_of_request_works() {
     ask(&mut ann, "SEND q x");
     assert_eq!(number(ask(&mut ann, "QPURGE q")), 1);
     assert_eq!(number(ask(&mut ann, "QDELETE q")), 0);
-    house.is_content();
+    pooled.assert_no_errors_logged();
 }
 
 #[test]
@@ -124,37 +125,37 @@ fn an_application_that_is_lent_the_same_sessions_has_the_settings_of_its_role() 
         ("statement_timeout", "50s"),
         ("lock_timeout", "40s"),
     ];
-    let house = House::new();
+    let pooled = PooledDatabase::new();
     for (name, value) in SETTINGS {
-        house.postgres.psql(&house.database, &format!("ALTER ROLE postgres SET {name} = '{value}'"));
+        pooled.postgres.psql(&pooled.database, &format!("ALTER ROLE postgres SET {name} = '{value}'"));
     }
-    let server = house.middleware();
+    let server = pooled.middleware();
     let mut ann = login(server.addr(), "ann");
     ask(&mut ann, "QCREATE q");
     for _ in 0..20 {
         ask(&mut ann, "SEND q x");
         for (name, value) in SETTINGS {
-            assert_eq!(house.application(&format!("SHOW {name}")), value, "{name}");
+            assert_eq!(pooled.execute(&format!("SHOW {name}")), value, "{name}");
         }
     }
-    house.is_content();
+    pooled.assert_no_errors_logged();
 }
 
 #[test]
 fn every_message_reaches_exactly_one_of_many() {
-    let house = House::new();
-    let servers = [house.middleware(), house.middleware()];
+    let pooled = PooledDatabase::new();
+    let servers = [pooled.middleware(), pooled.middleware()];
     let crew = Crew::start(&servers.each_ref().map(Server::addr), 12);
     crew.sends(300);
     let journal = crew.finish(servers[0].addr());
     assert!(journal.failures.is_empty(), "{:?}", journal.failures);
-    house.is_content();
+    pooled.assert_no_errors_logged();
 }
 
 #[test]
 fn a_waiting_pop_finds_what_was_sent_at_another_middleware_within_a_second() {
-    let house = House::new();
-    let servers = [house.middleware(), house.middleware()];
+    let pooled = PooledDatabase::new();
+    let servers = [pooled.middleware(), pooled.middleware()];
     let [here, there] = servers.each_ref().map(Server::addr);
     let mut bob = login(there, "bob");
     ask(&mut bob, "QCREATE q");
@@ -169,14 +170,14 @@ fn a_waiting_pop_finds_what_was_sent_at_another_middleware_within_a_second() {
     };
     // A second, and what a machine adds that is busy with other things; where that is much, again.
     assert!((0..10).any(|_| (0..5).all(|_| found_after() < Duration::from_millis(1_500))));
-    house.is_content();
+    pooled.assert_no_errors_logged();
 }
 
 #[test]
 fn a_pop_does_not_give_up_before_it_has_looked_for_what_nobody_told_it() {
     const BLOCK: Duration = Duration::from_millis(500);
-    let house = House::new();
-    let servers = [house.middleware(), house.middleware()];
+    let pooled = PooledDatabase::new();
+    let servers = [pooled.middleware(), pooled.middleware()];
     let [mut ann, mut bob] = servers.each_ref().map(|server| login(server.addr(), "someone"));
     ask(&mut bob, "QCREATE q");
     for round in 0..5 {
@@ -198,7 +199,7 @@ fn a_pop_does_not_give_up_before_it_has_looked_for_what_nobody_told_it() {
         // A busy machine may send too late.
         assert!((0..100).any(|_| sent_in_time()), "round {round}: never sent in time");
     }
-    house.is_content();
+    pooled.assert_no_errors_logged();
 }
 
 #[test]
@@ -206,11 +207,11 @@ fn who_waits_for_a_queue_gets_nothing_of_the_next_one_of_that_name_though_nobody
     const WAITS: [&str; 5] = ["", " LEASE 1000", " FROM ann", " NOTOWN", " REQID key"];
     const STRATEGIES: [&str; 5] =
         ["skip-locked", "delete-retry", "for-update", "repeatable-read", "mark-update"];
-    let house = House::new();
+    let pooled = PooledDatabase::new();
     let alone = STRATEGIES.map(|strategy| (vec!["--pop-strategy", strategy], &WAITS[..1]));
-    house.postgres.psql(&house.database, "SELECT posthaste.login('ann'), posthaste.create_queue('q')");
+    pooled.postgres.psql(&pooled.database, "SELECT posthaste.login('ann'), posthaste.create_queue('q')");
     for (arguments, waits) in [(vec![], &WAITS[..1]), (vec![], &WAITS[..])].into_iter().chain(alone) {
-        let server = Server::start(&house.pooler.url(&house.database), &arguments);
+        let server = Server::start(&pooled.pooler.url(&pooled.database), &arguments);
         let mut waiters: Vec<Client> = waits.iter().map(|_| login(server.addr(), "bob")).collect();
         for (waiter, options) in waiters.iter_mut().zip(waits) {
             let pop = format!("POP QUEUE q BLOCK 600000{options}");
@@ -218,7 +219,7 @@ fn who_waits_for_a_queue_gets_nothing_of_the_next_one_of_that_name_though_nobody
         }
         wait_until_blocked(server.addr(), waits.len());
         let again = "SELECT delete_queue('q'); SELECT create_queue('q'); SELECT send('ann', 'q', 'new')";
-        house.postgres.psql(&house.database, &format!("SET search_path = posthaste; {again}"));
+        pooled.postgres.psql(&pooled.database, &format!("SET search_path = posthaste; {again}"));
         for (waiter, options) in waiters.iter_mut().zip(waits) {
             let answer = waiter.answer().expect("it runs");
             let is_refused = matches!(&answer, Answer::Error(text) if text.starts_with("NOQUEUE"));
@@ -226,5 +227,5 @@ fn who_waits_for_a_queue_gets_nothing_of_the_next_one_of_that_name_though_nobody
         }
         assert_eq!(ask(&mut waiters[0], "POP QUEUE q").body(), Some("new"));
     }
-    house.is_content();
+    pooled.assert_no_errors_logged();
 }
