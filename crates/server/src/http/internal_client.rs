@@ -44,7 +44,7 @@ impl Answer {
     }
 
     fn accepted(self) -> Result<Self, Problem> {
-        Problem::of(&self.value()).map_or(Ok(self), Err)
+        Problem::from_reply(&self.value()).map_or(Ok(self), Err)
     }
 }
 
@@ -82,7 +82,7 @@ impl InternalConnection {
         connection.send(&hello).await.map_err(is_stopping)?;
         let welcome = connection.read_answer().await.map_err(is_stopping)?;
         match credentials {
-            Some(_) => welcome.accepted().map_err(Problem::of_credentials)?,
+            Some(_) => welcome.accepted().map_err(Problem::of_login)?,
             None => welcome.accepted()?,
         };
         Ok(connection)
@@ -93,7 +93,7 @@ impl InternalConnection {
     /// # Errors
     /// What the server refused; STORE if there is no answer, as the request may have been done.
     async fn answer(&mut self) -> Result<Answer, Problem> {
-        self.read_answer().await.map_err(lost)?.accepted().map_err(Problem::once_inside)
+        self.read_answer().await.map_err(lost)?.accepted().map_err(Problem::after_login)
     }
 
     /// Waits for the answer, but hangs up when `gone` ends, like a client that waits no more: a message that was taken
@@ -167,7 +167,7 @@ fn broken(error: io::Error) -> Problem {
 
 /// Returns the problem that a connection failed before the answer arrived.
 fn lost(error: io::Error) -> Problem {
-    Problem::lost(&format!("no answer came from inside the server: {error}"))
+    Problem::outcome_unknown(&format!("no answer came from inside the server: {error}"))
 }
 
 /// Connections that wait for the next request of the same caller, so that not every request checks a secret.
@@ -224,7 +224,7 @@ impl Pool {
     ) -> Result<Answer, Problem> {
         let mut connection = self.send(credentials, origin, words).await?;
         let answer = connection.answer_or_hang_up(gone).await;
-        if answer.as_ref().err().is_none_or(Problem::leaves_the_connection) {
+        if answer.as_ref().err().is_none_or(Problem::keeps_connection) {
             self.idle.lock().await.keep(credentials.cloned(), connection);
         }
         answer

@@ -120,7 +120,7 @@ impl Lists {
         }
         let made = list.await;
         if let Err(problem) = &made
-            && problem.is_of_all()
+            && problem.is_unavailable()
         {
             last.failed = Some((Instant::now(), problem.clone()));
         }
@@ -229,7 +229,9 @@ mod tests {
         runtime.block_on(async {
             let away = || Problem::busy("away");
             let (first, second, third) = tokio::join!(ask(away), ask(away), ask(away));
-            assert!([first, second, third].iter().all(|told| told.as_ref().is_err_and(Problem::is_of_all)));
+            assert!(
+                [first, second, third].iter().all(|told| told.as_ref().is_err_and(Problem::is_unavailable))
+            );
             assert_eq!(asked.load(Atomic::Relaxed), 1);
             assert!(
                 ask(away).await.is_err() && asked.load(Atomic::Relaxed) == 2,

@@ -202,7 +202,7 @@ async fn browse(caller: &Caller, queue: &str, look: &Look) -> Result<Json<JsonVa
             RespCommand::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
         let answer = match caller.ask(command).await {
             // What was found is returned; the next page, which then finds nothing, returns the error.
-            Err(problem) if problem.is_of_the_store() && !found.is_empty() => break Some(after),
+            Err(problem) if problem.is_store_failure() && !found.is_empty() => break Some(after),
             answer => answer?,
         };
         let value = answer.value();

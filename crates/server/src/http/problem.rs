@@ -1,4 +1,4 @@
-//! Errors over HTTP: a status for programs, and the sentence that any client would get.
+//! Errors over HTTP: a status for programs, and the sentence that a client of RESP would get.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -12,7 +12,8 @@ pub(crate) struct Problem {
     status: StatusCode,
     word: String,
     message: String,
-    inside: bool,
+    /// Whether this is the reply to a RESP command: the internal connection then stays in step.
+    is_reply: bool,
 }
 
 impl Problem {
@@ -57,22 +58,22 @@ impl Problem {
     }
 
     /// Returns the problem that a request was sent and its outcome is unknown.
-    pub(super) fn lost(message: &str) -> Self {
+    pub(super) fn outcome_unknown(message: &str) -> Self {
         let message = format!("{message}; the request may or may not have happened");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "STORE", &message)
     }
 
-    /// Returns whether the store could not do it.
-    pub(super) fn is_of_the_store(&self) -> bool {
+    /// Returns whether the store failed.
+    pub(super) fn is_store_failure(&self) -> bool {
         self.word == "STORE"
     }
 
     fn new(status: StatusCode, word: &str, message: &str) -> Self {
-        Self { status, word: word.into(), message: message.into(), inside: false }
+        Self { status, word: word.into(), message: message.into(), is_reply: false }
     }
 
-    /// Returns the error that the server answered; None: the answer is no error.
-    pub(super) fn of(value: &Value<'_>) -> Option<Self> {
+    /// Returns the error of a reply; None: the reply is no error.
+    pub(super) fn from_reply(value: &Value<'_>) -> Option<Self> {
         let Value::Error(text) = value else { return None };
         let text = String::from_utf8_lossy(text);
         let (word, message) = text.split_once(' ').unwrap_or((&text, ""));
@@ -85,12 +86,12 @@ impl Problem {
             "DENIED" => StatusCode::FORBIDDEN,
             _ => StatusCode::BAD_REQUEST,
         };
-        Some(Self { status, word: word.into(), message: message.into(), inside: true })
+        Some(Self { status, word: word.into(), message: message.into(), is_reply: true })
     }
 
-    /// Converts the error for a caller that has logged in: the unknown account is then the recipient, and a status 401
+    /// Converts the error of a request after a login: an unknown account is then the recipient's, and a status 401
     /// would make a browser ask for the caller's own account.
-    pub(super) fn once_inside(mut self) -> Self {
+    pub(super) fn after_login(mut self) -> Self {
         if self.word == "NOACCOUNT" {
             self.status = StatusCode::NOT_FOUND;
         }
@@ -98,21 +99,21 @@ impl Problem {
     }
 
     /// Converts the error of a login: an impossible account name is a failed login, not a malformed request.
-    pub(super) fn of_credentials(self) -> Self {
+    pub(super) fn of_login(self) -> Self {
         if self.status == StatusCode::BAD_REQUEST {
             return Self { status: StatusCode::UNAUTHORIZED, word: "NOACCOUNT".into(), ..self };
         }
         self
     }
 
-    /// Returns whether the store cannot be asked now, which concerns all clients.
-    pub(super) fn is_of_all(&self) -> bool {
+    /// Returns whether the server or its store cannot serve anybody now.
+    pub(super) fn is_unavailable(&self) -> bool {
         self.status == StatusCode::SERVICE_UNAVAILABLE
     }
 
-    /// Returns whether the connection inside on which it arrived stays usable.
-    pub(super) fn leaves_the_connection(&self) -> bool {
-        self.inside && self.status != StatusCode::UNAUTHORIZED
+    /// Returns whether the internal connection can be used for another request: it is in step, and logged in.
+    pub(super) fn keeps_connection(&self) -> bool {
+        self.is_reply && self.status != StatusCode::UNAUTHORIZED
     }
 }
 
