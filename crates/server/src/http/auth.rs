@@ -16,9 +16,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::internal_client::Answer;
-use super::list::Lists;
 use super::permits::Wait;
 use super::problem::Problem;
+use super::queue_list::QueueListCache;
 use super::resp_command::RespCommand;
 use super::serve::{HangUp, HeldPermit, Origin};
 use super::state::QueueState;
@@ -84,16 +84,16 @@ impl Caller {
         &self.state.shared
     }
 
-    /// Returns the kept list of queues, shared by all callers.
-    pub(super) fn lists(&self) -> &Lists {
-        &self.state.lists
+    /// Returns the list of queues, cached for all callers.
+    pub(super) fn queue_list(&self) -> &QueueListCache {
+        &self.state.queue_list
     }
 
-    /// Refuses a caller that may not look at all queues and clients.
+    /// Refuses a caller that may not see all queues and clients.
     ///
     /// # Errors
     /// A role is missing.
-    pub(super) async fn must_administer(&self) -> Result<&QueueShared, Problem> {
+    pub(super) async fn require_administrator(&self) -> Result<&QueueShared, Problem> {
         // This closes no client; it only checks the role.
         self.ask(RespCommand::of(&["CLIENT", "KILL", "ID", NO_CLIENT])).await?;
         Ok(self.shared())

@@ -30,13 +30,13 @@ pub(crate) async fn set(Body(level): Body<Level>) -> Result<Json<Level>, Problem
 
 /// `GET /v1/log-level` of a tier with accounts, for administrators.
 pub(super) async fn tell_administrator(caller: Caller) -> Result<Json<Level>, Problem> {
-    caller.must_administer().await?;
+    caller.require_administrator().await?;
     tell().await
 }
 
 /// `POST /v1/log-level` of a tier with accounts, for administrators.
 pub(super) async fn set_as_administrator(caller: Caller, body: Body<Level>) -> Result<Json<Level>, Problem> {
-    caller.must_administer().await?;
+    caller.require_administrator().await?;
     set(body).await
 }
 

@@ -8,12 +8,12 @@ mod console;
 mod extract;
 mod internal_client;
 pub mod json;
-mod list;
 pub(crate) mod log;
 mod messages;
 pub(crate) mod metrics;
 mod permits;
 mod problem;
+mod queue_list;
 mod queues;
 mod resp_command;
 mod response_progress;
@@ -220,7 +220,7 @@ pub(crate) struct ClientsQuery {
 
 /// Answers the connected clients, by id.
 async fn clients(caller: Caller, Query(query): Query<ClientsQuery>) -> Result<Json<Value>, Problem> {
-    let shared = caller.must_administer().await?;
+    let shared = caller.require_administrator().await?;
     let now = shared.clock.now();
     let card = |client: Arc<crate::clients::Client>| {
         let about = client.about().clone();

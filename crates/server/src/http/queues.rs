@@ -9,36 +9,14 @@ use serde_json::{Value as JsonValue, json};
 use super::auth::Caller;
 use super::extract::{Body, NoOptions, Path, Query, yes_or_no};
 use super::json::json as to_json;
-use super::list::{Page, Sort, cut};
 use super::problem::Problem;
+use super::queue_list::{ListQuery, QueuePage, select_page};
 use super::resp_command::RespCommand;
 
-/// Default and largest number of queues on a page.
-const PAGE: usize = 100;
-const PAGE_MAX: usize = 1000;
-
-/// Which queues to list.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Listing {
-    /// Part of the name, in capitals or not.
-    #[serde(default)]
-    search: String,
-    #[serde(default)]
-    sort: Sort,
-    #[serde(default)]
-    descending: bool,
-    #[serde(default)]
-    offset: usize,
-    limit: Option<usize>,
-}
-
 /// `GET /v1/queues`.
-pub(super) async fn list(caller: Caller, Query(listing): Query<Listing>) -> Result<Json<JsonValue>, Problem> {
-    let Listing { search, sort, descending, offset, limit } = listing;
-    let page = Page { search, sort, descending, offset, limit: limit.unwrap_or(PAGE).min(PAGE_MAX) };
-    let rows = caller.lists().all(&caller).await?;
-    let (total, queues) = cut(&rows, &page);
+pub(super) async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<JsonValue>, Problem> {
+    let all = caller.queue_list().get(&caller).await?;
+    let QueuePage { total, queues } = select_page(&all, &query);
     Ok(Json(json!({ "total": total, "queues": queues })))
 }
 
@@ -113,7 +91,7 @@ pub(super) async fn create(
         command = command.option("DEADLETTER", Some(queue)).option("AFTER", Some(after));
     }
     let answer = caller.ask(command).await?;
-    caller.lists().forget();
+    caller.queue_list().invalidate();
     let id = answer.value().as_integer().unwrap_or_default();
     let name = name.unwrap_or_else(|| id.to_string());
     Ok((StatusCode::CREATED, Json(json!({ "id": id, "name": name }))))
@@ -175,7 +153,7 @@ pub(super) async fn accounts(caller: Caller) -> Result<Json<JsonValue>, Problem>
 /// Executes a request that answers a number and changes the list of queues.
 async fn changed(caller: &Caller, command: RespCommand, what: &str) -> Result<Json<JsonValue>, Problem> {
     let answer = counted(caller, command, what).await;
-    caller.lists().forget();
+    caller.queue_list().invalidate();
     answer
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::internal_client::Pool;
-use super::list::Lists;
+use super::queue_list::QueueListCache;
 use crate::queue_shared::{Entrance, QueueShared};
 
 /// The state behind all paths of a queue tier.
@@ -12,14 +12,14 @@ pub(super) struct QueueState {
     pub(super) shared: Arc<QueueShared>,
     /// Connections by which HTTP is a client of the path.
     pub(super) pool: Pool,
-    /// The kept list of queues, shared by all callers.
-    pub(super) lists: Lists,
+    /// The list of queues, cached for all callers.
+    pub(super) queue_list: QueueListCache,
 }
 
 impl QueueState {
     /// Returns the state for a server.
     pub(super) fn new(shared: Arc<QueueShared>) -> Arc<Self> {
-        Arc::new(Self { pool: Pool::new(Arc::clone(&shared)), lists: Lists::default(), shared })
+        Arc::new(Self { pool: Pool::new(Arc::clone(&shared)), queue_list: QueueListCache::default(), shared })
     }
 
     /// Returns whether any client may ask without a secret.
