@@ -9,11 +9,13 @@ use std::future::pending;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 
 use super::internal_client::Answer;
 use super::permits::Wait;
@@ -27,12 +29,13 @@ use crate::queue_shared::QueueShared;
 /// A client number that is never given out.
 const NO_CLIENT: &str = "9223372036854775807";
 
-/// The client behind an HTTP request. What it may do is decided in the path, as for every client.
+/// The client behind an HTTP request. What it may do is decided by the path, as for every client.
 pub(super) struct Caller {
     state: Arc<QueueState>,
     /// The account and secret; None: accounts are open, and the request names none.
     credentials: Option<Credentials>,
     origin: Option<IpAddr>,
+    /// Detects that the client hangs up; None: it cannot be detected.
     hang_up: Option<HangUp>,
     permit: Option<HeldPermit>,
 }
@@ -42,23 +45,36 @@ impl Caller {
     ///
     /// # Errors
     /// What the server refused.
-    pub(super) async fn ask(&self, words: RespCommand) -> Result<Answer, Problem> {
-        self.ask_unless(words, pending()).await
+    pub(super) async fn ask(&self, command: RespCommand) -> Result<Answer, Problem> {
+        self.ask_until(command, pending()).await
     }
 
     /// Executes a request that may wait for long; the wait ends when the caller hangs up.
     ///
     /// # Errors
     /// What the server refused.
-    pub(super) async fn ask_while_connected(&self, words: RespCommand) -> Result<Answer, Problem> {
-        let gone = async {
+    pub(super) async fn ask_while_connected(&self, command: RespCommand) -> Result<Answer, Problem> {
+        let hang_up = async {
             // A caller that cannot be watched counts as connected.
             match &self.hang_up {
                 Some(hang_up) if hang_up.wait().await.is_ok() => {}
                 _ => pending().await,
             }
         };
-        self.ask_unless(words, gone).await
+        self.ask_until(command, hang_up).await
+    }
+
+    /// Executes a request that answers a number, and returns that as the only field of a JSON object.
+    ///
+    /// # Errors
+    /// What the server refused.
+    pub(super) async fn ask_for_number(
+        &self,
+        command: RespCommand,
+        field: &str,
+    ) -> Result<Json<Value>, Problem> {
+        let answer = self.ask(command).await?;
+        Ok(Json(json!({ field: answer.value().as_integer() })))
     }
 
     /// Counts a pop as waiting until the result is dropped; a caller without a permit is not counted.
@@ -67,16 +83,17 @@ impl Caller {
     /// As many pops wait as may.
     pub(super) fn begin_wait(&self) -> Result<Option<Wait>, Problem> {
         let Some(permit) = &self.permit else { return Ok(None) };
-        let many = "as many pops wait over HTTP as may; nothing was taken: ask again, without block_ms, or over RESP";
-        permit.begin_wait().map(Some).ok_or_else(|| Problem::busy(many))
+        let too_many = "as many pops wait over HTTP as may; nothing was taken: ask again, without block_ms, or over RESP";
+        permit.begin_wait().map(Some).ok_or_else(|| Problem::busy(too_many))
     }
 
-    async fn ask_unless(
+    /// Executes a request; waiting for its answer ends with `hang_up`.
+    async fn ask_until(
         &self,
-        words: RespCommand,
-        gone: impl Future<Output = ()>,
+        command: RespCommand,
+        hang_up: impl Future<Output = ()>,
     ) -> Result<Answer, Problem> {
-        self.state.pool.ask(self.credentials.as_ref(), self.origin, &words.as_slices(), gone).await
+        self.state.pool.ask(self.credentials.as_ref(), self.origin, &command.as_slices(), hang_up).await
     }
 
     /// Returns what the threads of the tier share, for answers that need no request to it.
@@ -109,9 +126,9 @@ impl FromRequestParts<Arc<QueueState>> for Caller {
         let origin = parts.extensions.get().map(|Origin(ip)| *ip);
         let credentials = Credentials::of(&parts.headers)?;
         if !state.is_open() {
-            let nobody =
+            let no_credentials =
                 || Problem::unauthorized("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
-            state.pool.admit(credentials.as_ref().ok_or_else(nobody)?, origin).await?;
+            state.pool.admit(credentials.as_ref().ok_or_else(no_credentials)?, origin).await?;
         }
         let permit: Option<HeldPermit> = parts.extensions.get().cloned();
         permit.iter().for_each(HeldPermit::begin_answer);
@@ -172,7 +189,7 @@ pub(crate) fn refuse_foreign_pages(
     is_open: bool,
 ) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    // A proxy in front of the server may have looked at another one of them.
+    // A proxy in front of the server may have checked another one of them.
     if headers.get_all(header::HOST).iter().nth(1).is_some() {
         return Err(Problem::bad_request("the header Host is there more than once"));
     }

@@ -187,24 +187,26 @@ pub(crate) async fn refuse_queries(request: Request, next: Next) -> Result<Respo
     Ok(next.run(request).await)
 }
 
-/// Reads a boolean field; 1 and 0 mean the same, as a queue shows its options so, and null is false.
-pub(super) fn yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
+/// Reads a boolean field. 1 and 0 are allowed too, because the description of a queue shows its options so; null is false.
+pub(super) fn boolean<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Said {
-        Word(bool),
+    enum BooleanOrNumber {
+        Boolean(bool),
         Number(i64),
     }
     match Option::deserialize(field) {
         Ok(None) => Ok(false),
-        Ok(Some(Said::Word(yes))) => Ok(yes),
-        Ok(Some(Said::Number(number @ (0 | 1)))) => Ok(number == 1),
-        Ok(Some(Said::Number(other))) => Err(de::Error::invalid_value(Unexpected::Signed(other), &EXPECTED)),
-        Err(_) => Err(de::Error::custom(format_args!("expected {EXPECTED}"))),
+        Ok(Some(BooleanOrNumber::Boolean(value))) => Ok(value),
+        Ok(Some(BooleanOrNumber::Number(number @ (0 | 1)))) => Ok(number == 1),
+        Ok(Some(BooleanOrNumber::Number(other))) => {
+            Err(de::Error::invalid_value(Unexpected::Signed(other), &BOOLEAN))
+        }
+        Err(_) => Err(de::Error::custom(format_args!("expected {BOOLEAN}"))),
     }
 }
 
-const EXPECTED: &str = "true, false, 1, 0 or null";
+const BOOLEAN: &str = "true, false, 1, 0 or null";
 
 #[cfg(test)]
 mod tests {

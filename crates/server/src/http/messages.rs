@@ -11,15 +11,14 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value as JsonValue, json};
 
 use super::auth::Caller;
-use super::extract::{Body, Path, Query, yes_or_no};
+use super::extract::{Body, Path, Query, boolean};
 use super::internal_client::Answer;
 use super::json::json as to_json;
 use super::problem::Problem;
-use super::queues::counted;
 use super::resp_command::RespCommand;
 use crate::queue::bounds::ANSWER_BYTES;
 
-/// A message to be sent, or with `bodies` several without a recipient, all or none.
+/// The body of `POST …/messages`: a message to be sent, or with `bodies` several without a recipient, all or none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewMessage {
@@ -37,20 +36,20 @@ pub(super) struct NewMessage {
     headers_base64: Headers,
 }
 
-/// Headers in their order. An object may contain a name twice, as a message may.
+/// Headers in their order, and so not a map: an object may contain a name twice, as a message may.
 #[derive(Default)]
-struct Headers(Vec<(String, OneOrMore)>);
+struct Headers(Vec<(String, OneOrMany)>);
 
 impl<'de> Deserialize<'de> for Headers {
     fn deserialize<D: Deserializer<'de>>(object: D) -> Result<Self, D::Error> {
-        object.deserialize_map(Pairs).map(Self)
+        object.deserialize_map(HeadersVisitor).map(Self)
     }
 }
 
-struct Pairs;
+struct HeadersVisitor;
 
-impl<'de> de::Visitor<'de> for Pairs {
-    type Value = Vec<(String, OneOrMore)>;
+impl<'de> de::Visitor<'de> for HeadersVisitor {
+    type Value = Vec<(String, OneOrMany)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of texts, or lists of texts")
@@ -64,54 +63,54 @@ impl<'de> de::Visitor<'de> for Pairs {
 /// The value of a header, or its values if the name occurs several times.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a header has a text, or a list of texts")]
-enum OneOrMore {
+enum OneOrMany {
     One(String),
-    More(Vec<String>),
+    Many(Vec<String>),
 }
 
-impl OneOrMore {
+impl OneOrMany {
     fn into_all(self) -> Vec<String> {
         match self {
             Self::One(value) => vec![value],
-            Self::More(values) => values,
+            Self::Many(values) => values,
         }
     }
 }
 
 impl NewMessage {
-    fn is_plain(&self) -> bool {
+    fn has_options(&self) -> bool {
         let numbers = [self.delay_ms, self.ttl_ms, self.priority];
-        numbers.iter().all(Option::is_none)
-            && self.to.is_none()
-            && self.dedup.is_none()
-            && self.headers.0.is_empty()
-            && self.headers_base64.0.is_empty()
+        numbers.iter().any(Option::is_some)
+            || self.to.is_some()
+            || self.dedup.is_some()
+            || !self.headers.0.is_empty()
+            || !self.headers_base64.0.is_empty()
     }
 
-    fn bytes(&self) -> Result<Vec<u8>, Problem> {
+    fn body_bytes(&self) -> Result<Vec<u8>, Problem> {
         match (&self.body, &self.body_base64) {
             (Some(body), None) => Ok(body.clone().into_bytes()),
-            (None, Some(body)) => decoded("body_base64", body),
+            (None, Some(body)) => decode_base64("body_base64", body),
             _ => Err(Problem::bad_request("a message has either body, body_base64, or bodies")),
         }
     }
 }
 
-/// Returns all headers: those given as texts, then those given in base64.
-fn names_and_values(texts: Headers, others: Headers) -> Result<Vec<(String, Vec<u8>)>, Problem> {
-    let mut found = Vec::new();
+/// Returns the names and values of all headers: those given as texts, then those given in base64.
+fn decode_headers(texts: Headers, base64s: Headers) -> Result<Vec<(String, Vec<u8>)>, Problem> {
+    let mut headers = Vec::new();
     for (name, values) in texts.0 {
-        found.extend(values.into_all().into_iter().map(|value| (name.clone(), value.into_bytes())));
+        headers.extend(values.into_all().into_iter().map(|value| (name.clone(), value.into_bytes())));
     }
-    for (name, values) in others.0 {
+    for (name, values) in base64s.0 {
         for value in values.into_all() {
-            found.push((name.clone(), decoded("headers_base64", &value)?));
+            headers.push((name.clone(), decode_base64("headers_base64", &value)?));
         }
     }
-    Ok(found)
+    Ok(headers)
 }
 
-fn decoded(field: &str, base64: &str) -> Result<Vec<u8>, Problem> {
+fn decode_base64(field: &str, base64: &str) -> Result<Vec<u8>, Problem> {
     STANDARD.decode(base64).map_err(|error| Problem::bad_request(&format!("{field}: {error}")))
 }
 
@@ -122,7 +121,7 @@ pub(super) async fn send(
     Body(message): Body<NewMessage>,
 ) -> Result<(StatusCode, Json<JsonValue>), Problem> {
     if let Some(bodies) = &message.bodies {
-        if message.body.is_some() || message.body_base64.is_some() || !message.is_plain() {
+        if message.body.is_some() || message.body_base64.is_some() || message.has_options() {
             return Err(Problem::bad_request(
                 "bodies go to anyone, without options: send messages with options one by one",
             ));
@@ -132,13 +131,13 @@ pub(super) async fn send(
         return Ok((StatusCode::CREATED, Json(json!({ "ids": to_json(&answer.value()) }))));
     }
     let command = RespCommand::of(&["SEND", &queue])
-        .push(message.bytes()?)
+        .push(message.body_bytes()?)
         .option("TO", message.to.as_ref())
         .option("DELAY", message.delay_ms)
         .option("TTL", message.ttl_ms)
         .option("PRIORITY", message.priority)
         .option("DEDUP", message.dedup);
-    let command = command.pairs("HEADER", names_and_values(message.headers, message.headers_base64)?)?;
+    let command = command.pairs("HEADER", decode_headers(message.headers, message.headers_base64)?)?;
     let number = caller.ask(command).await?.value().as_integer();
     let answer = match message.to.as_deref() {
         Some("*") => json!({ "copies": number }),
@@ -147,10 +146,10 @@ pub(super) async fn send(
     Ok((StatusCode::CREATED, Json(answer)))
 }
 
-/// Which messages to look at.
+/// The query of `GET …/messages`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Look {
+pub(super) struct ListQuery {
     /// 1: the messages that POP would give the caller. Otherwise all messages, of every recipient and state, by id.
     #[serde(default)]
     peek: u8,
@@ -162,20 +161,20 @@ pub(super) struct Look {
 }
 
 /// `GET /v1/queues/{name}/messages`.
-pub(super) async fn look(
+pub(super) async fn list(
     caller: Caller,
     Path(queue): Path<String>,
-    Query(look): Query<Look>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<JsonValue>, Problem> {
-    match look {
-        Look { count: Some(0), .. } => {
+    match query {
+        ListQuery { count: Some(0), .. } => {
             Err(Problem::bad_request("count: expected a whole number from 1 on, not 0"))
         }
-        Look { peek: 0, .. } => browse(&caller, &queue, &look).await,
-        Look { peek: 1, count, from, after: None, to: None } => {
+        ListQuery { peek: 0, .. } => browse(&caller, &queue, &query).await,
+        ListQuery { peek: 1, count, from, after: None, to: None } => {
             let command = RespCommand::of(&["PEEK", "QUEUE", &queue]).option("FROM", from);
             let command = command.option("COUNT", Some(count.unwrap_or(1)));
-            Ok(messages(&caller.ask(command).await?))
+            Ok(messages_of(&caller.ask(command).await?))
         }
         _ => Err(Problem::bad_request(
             "peek is 1 or left out: count and from go with peek=1, after and to only without it",
@@ -183,23 +182,26 @@ pub(super) async fn look(
     }
 }
 
-/// Messages shown at once, unless asked otherwise and at most; and how many are looked through for them.
-const PAGE: usize = 100;
+/// Default and largest number of messages on a page.
+const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1000;
-const LOOKED_AT_MAX: usize = 20_000;
+
+/// After this many messages a search for those that match ends, and the next page continues it.
+const SCANNED_MAX: usize = 20_000;
 
 /// Returns the next messages that match, and the id after which to go on, if there are more. A page holds no more bytes
 /// than an answer of QBROWSE, as a thousand large messages must not be in memory at once.
-async fn browse(caller: &Caller, queue: &str, look: &Look) -> Result<Json<JsonValue>, Problem> {
-    let wanted = look.count.map_or(PAGE, |count| usize::try_from(count).unwrap_or(PAGE_MAX)).min(PAGE_MAX);
-    let filtered = look.from.is_some() || look.to.is_some();
-    let at_once = if filtered { PAGE_MAX } else { wanted };
+async fn browse(caller: &Caller, queue: &str, query: &ListQuery) -> Result<Json<JsonValue>, Problem> {
+    let wanted =
+        query.count.map_or(PAGE_DEFAULT, |count| usize::try_from(count).unwrap_or(PAGE_MAX)).min(PAGE_MAX);
+    let is_filtered = query.from.is_some() || query.to.is_some();
+    let batch = if is_filtered { PAGE_MAX } else { wanted };
     let mut found = Vec::new();
-    let mut after = look.after.unwrap_or(0);
-    let (mut looked_at, mut bytes) = (0, 0);
+    let mut after = query.after.unwrap_or(0);
+    let (mut scanned, mut bytes) = (0, 0);
     let next = 'page: loop {
         let command =
-            RespCommand::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(at_once));
+            RespCommand::of(&["QBROWSE", queue]).option("AFTER", Some(after)).option("COUNT", Some(batch));
         let answer = match caller.ask(command).await {
             // What was found is returned; the next page, which then finds nothing, returns the error.
             Err(problem) if problem.is_store_failure() && !found.is_empty() => break Some(after),
@@ -210,8 +212,8 @@ async fn browse(caller: &Caller, queue: &str, look: &Look) -> Result<Json<JsonVa
             break None;
         }
         for message in value.parts() {
-            if look.matches(message) {
-                bytes += body_and_headers(message);
+            if query.matches(message) {
+                bytes += payload_bytes(message);
                 if found.len() == wanted || (bytes > ANSWER_BYTES && !found.is_empty()) {
                     break 'page Some(after);
                 }
@@ -219,8 +221,8 @@ async fn browse(caller: &Caller, queue: &str, look: &Look) -> Result<Json<JsonVa
             }
             after = message.get(b"id").and_then(Value::as_integer).map_or(after, i64::cast_unsigned);
         }
-        looked_at += value.parts().len();
-        if found.len() == wanted || looked_at >= LOOKED_AT_MAX {
+        scanned += value.parts().len();
+        if found.len() == wanted || scanned >= SCANNED_MAX {
             break Some(after);
         }
     };
@@ -228,7 +230,7 @@ async fn browse(caller: &Caller, queue: &str, look: &Look) -> Result<Json<JsonVa
 }
 
 /// Returns the length of a message's body and headers in bytes.
-fn body_and_headers(message: &Value<'_>) -> usize {
+fn payload_bytes(message: &Value<'_>) -> usize {
     let length = |value: &Value<'_>| value.as_bytes().map_or(0, <[u8]>::len);
     let headers = match message.get(b"headers") {
         Some(Value::Map(pairs)) => pairs.iter().map(|(name, value)| length(name) + length(value)).sum(),
@@ -237,33 +239,33 @@ fn body_and_headers(message: &Value<'_>) -> usize {
     message.get(b"body").map_or(0, length) + headers
 }
 
-impl Look {
+impl ListQuery {
     fn matches(&self, message: &Value<'_>) -> bool {
-        let is = |field: &[u8], wanted: &str| {
+        let equals = |field: &[u8], wanted: &str| {
             message.get(field).and_then(Value::as_bytes) == Some(wanted.as_bytes())
         };
-        let to = self.to.as_deref().is_none_or(|to| match to {
+        let matches_to = self.to.as_deref().is_none_or(|to| match to {
             "-" => message.get(b"to").is_some_and(Value::is_null),
-            to => is(b"to", to),
+            to => equals(b"to", to),
         });
-        to && self.from.as_deref().is_none_or(|from| is(b"from", from))
+        matches_to && self.from.as_deref().is_none_or(|from| equals(b"from", from))
     }
 }
 
-/// How to take messages.
+/// The body of `POST …/pop`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Take {
+pub(super) struct PopBody {
     from: Option<String>,
     lease_ms: Option<u64>,
     block_ms: Option<u64>,
     count: Option<u64>,
     request_id: Option<String>,
-    #[serde(default, deserialize_with = "yes_or_no")]
+    #[serde(default, deserialize_with = "boolean")]
     not_own: bool,
-    #[serde(default, deserialize_with = "yes_or_no")]
+    #[serde(default, deserialize_with = "boolean")]
     broadcast: bool,
-    #[serde(default, deserialize_with = "yes_or_no")]
+    #[serde(default, deserialize_with = "boolean")]
     any_order: bool,
 }
 
@@ -271,27 +273,27 @@ pub(super) struct Take {
 pub(super) async fn pop(
     caller: Caller,
     Path(queue): Path<String>,
-    Body(take): Body<Take>,
+    Body(body): Body<PopBody>,
 ) -> Result<Json<JsonValue>, Problem> {
-    let _wait = match take.block_ms {
+    let _wait = match body.block_ms {
         None | Some(0) => None,
         Some(_) => caller.begin_wait()?,
     };
     let command = RespCommand::of(&["POP", "QUEUE", &queue])
-        .option("FROM", take.from)
-        .option("LEASE", take.lease_ms)
-        .option("BLOCK", take.block_ms)
-        .option("COUNT", Some(take.count.unwrap_or(1)))
-        .option("REQID", take.request_id)
-        .flag("NOTOWN", take.not_own)
-        .flag("BROADCAST", take.broadcast)
-        .flag("ANYORDER", take.any_order);
-    Ok(messages(&caller.ask_while_connected(command).await?))
+        .option("FROM", body.from)
+        .option("LEASE", body.lease_ms)
+        .option("BLOCK", body.block_ms)
+        .option("COUNT", Some(body.count.unwrap_or(1)))
+        .option("REQID", body.request_id)
+        .flag("NOTOWN", body.not_own)
+        .flag("BROADCAST", body.broadcast)
+        .flag("ANYORDER", body.any_order);
+    Ok(messages_of(&caller.ask_while_connected(command).await?))
 }
 
 /// Returns the messages of an answer. It is null for a pop that waited in vain, and a single message for one that
 /// repeats an earlier pop over RESP without COUNT.
-fn messages(answer: &Answer) -> Json<JsonValue> {
+fn messages_of(answer: &Answer) -> Json<JsonValue> {
     let value = answer.value();
     let found: Vec<JsonValue> = match &value {
         Value::Map(_) => vec![to_json(&value)],
@@ -321,10 +323,10 @@ impl fmt::Display for Handle {
     }
 }
 
-/// The body of `ack`.
+/// The body of `POST …/ack`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ack {
+pub(super) struct AckBody {
     #[serde(default)]
     ids: Vec<Handle>,
     /// One message, named as in `nack` and `extend`.
@@ -332,18 +334,18 @@ pub(super) struct Ack {
 }
 
 /// `POST /v1/queues/{name}/ack`.
-pub(super) async fn ack(caller: Caller, Body(done): Body<Ack>) -> Result<Json<JsonValue>, Problem> {
-    let ids: Vec<Handle> = done.id.into_iter().chain(done.ids).collect();
+pub(super) async fn ack(caller: Caller, Body(body): Body<AckBody>) -> Result<Json<JsonValue>, Problem> {
+    let ids: Vec<Handle> = body.id.into_iter().chain(body.ids).collect();
     if ids.is_empty() {
         return Err(Problem::bad_request(
             "there is nothing to acknowledge: give ids, a list of ids or receipts, or id, one of them",
         ));
     }
     let command = RespCommand::of(&["ACK"]).each(ids.iter().map(Handle::to_string))?;
-    counted(&caller, command, "acknowledged").await
+    caller.ask_for_number(command, "acknowledged").await
 }
 
-/// The body of `nack`.
+/// The body of `POST …/nack`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NackBody {
@@ -352,21 +354,21 @@ pub(super) struct NackBody {
 }
 
 /// `POST /v1/queues/{name}/nack`.
-pub(super) async fn nack(caller: Caller, Body(back): Body<NackBody>) -> Result<Json<JsonValue>, Problem> {
-    let command = RespCommand::of(&["NACK"]).push(back.id.to_string()).option("DELAY", back.delay_ms);
-    counted(&caller, command, "returned").await
+pub(super) async fn nack(caller: Caller, Body(body): Body<NackBody>) -> Result<Json<JsonValue>, Problem> {
+    let command = RespCommand::of(&["NACK"]).push(body.id.to_string()).option("DELAY", body.delay_ms);
+    caller.ask_for_number(command, "returned").await
 }
 
-/// The body of `extend`.
+/// The body of `POST …/extend`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Longer {
+pub(super) struct ExtendBody {
     id: Handle,
     lease_ms: u64,
 }
 
 /// `POST /v1/queues/{name}/extend`.
-pub(super) async fn extend(caller: Caller, Body(longer): Body<Longer>) -> Result<Json<JsonValue>, Problem> {
-    let command = RespCommand::of(&["EXTEND"]).push(longer.id.to_string()).push(longer.lease_ms.to_string());
-    counted(&caller, command, "extended").await
+pub(super) async fn extend(caller: Caller, Body(body): Body<ExtendBody>) -> Result<Json<JsonValue>, Problem> {
+    let command = RespCommand::of(&["EXTEND"]).push(body.id.to_string()).push(body.lease_ms.to_string());
+    caller.ask_for_number(command, "extended").await
 }

@@ -126,7 +126,7 @@ pub fn queue_routes(shared: Arc<QueueShared>) -> Router {
         .route("/v1/queues/{name}", get(queues::describe).delete(queues::delete))
         .route("/v1/queues/{name}/purge", post(queues::purge))
         .route("/v1/queues/{name}/redrive", post(queues::redrive))
-        .route("/v1/queues/{name}/messages", get(messages::look).post(messages::send))
+        .route("/v1/queues/{name}/messages", get(messages::list).post(messages::send))
         .route("/v1/queues/{name}/pop", post(messages::pop))
         .route("/v1/queues/{name}/ack", post(messages::ack))
         .route("/v1/queues/{name}/nack", post(messages::nack))
@@ -243,7 +243,8 @@ async fn clients(caller: Caller, Query(query): Query<ClientsQuery>) -> Result<Js
 
 /// `DELETE /v1/clients/{id}`.
 async fn close_client(caller: Caller, Path(id): Path<u64>) -> Result<Json<Value>, Problem> {
-    queues::counted(&caller, RespCommand::of(&["CLIENT", "KILL", "ID", &id.to_string()]), "closed").await
+    let command = RespCommand::of(&["CLIENT", "KILL", "ID", &id.to_string()]);
+    caller.ask_for_number(command, "closed").await
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(super) enum SortKey {
 }
 
 /// The query of `GET /v1/queues`: which page of which queues.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     /// Part of the name, in capitals or not.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value as JsonValue, json};
 
 use super::auth::Caller;
-use super::extract::{Body, NoOptions, Path, Query, yes_or_no};
+use super::extract::{Body, NoOptions, Path, Query, boolean};
 use super::json::json as to_json;
 use super::problem::Problem;
 use super::queue_list::{ListQuery, QueuePage, select_page};
@@ -20,48 +20,49 @@ pub(super) async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Resu
     Ok(Json(json!({ "total": total, "queues": queues })))
 }
 
-/// A queue to be made. The options have the names that the description of a queue uses.
+/// The body of `POST /v1/queues`. The options have the names that the description of a queue uses.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewQueue {
     name: Option<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "present")]
     maxmsgs: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "present")]
     maxbytes: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "present")]
     ttl_ms: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "present")]
     deadletter: Option<Option<DeadLetter>>,
-    #[serde(default, deserialize_with = "said_yes_or_no")]
+    #[serde(default, deserialize_with = "present_boolean")]
     forbidself: Option<bool>,
-    #[serde(default, deserialize_with = "said_yes_or_no")]
+    #[serde(default, deserialize_with = "present_boolean")]
     strict: Option<bool>,
 }
 
-/// Reads a field that is present, null or not: a given option replaces the earlier one, and null removes it.
-fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<Option<T>>, D::Error> {
+/// Reads a field that is present as `Some`, null as `Some(None)`: an option that is given, even as null, replaces all
+/// options of an existing queue.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(field).map(Some)
 }
 
-fn said_yes_or_no<'de, D: Deserializer<'de>>(field: D) -> Result<Option<bool>, D::Error> {
-    yes_or_no(field).map(Some)
+/// Reads a boolean that is present as `Some`; null is false.
+fn present_boolean<'de, D: Deserializer<'de>>(field: D) -> Result<Option<bool>, D::Error> {
+    boolean(field).map(Some)
 }
 
 impl NewQueue {
-    /// Returns whether any option is given, null included.
-    fn says_options(&self) -> bool {
+    /// Returns whether options are given and all are null or false: a queue without options is wanted. QCREATE must say
+    /// so by NOOPTIONS, as a queue that exists otherwise keeps its options.
+    fn clears_options(&self) -> bool {
         let limits = [self.maxmsgs, self.maxbytes, self.ttl_ms];
         let flags = [self.forbidself, self.strict];
-        limits.iter().any(Option::is_some) || flags.iter().any(Option::is_some) || self.deadletter.is_some()
-    }
-
-    /// Returns whether any option is given that is not null.
-    fn has_options(&self) -> bool {
-        let limits = [self.maxmsgs, self.maxbytes, self.ttl_ms];
-        limits.into_iter().flatten().any(|limit| limit.is_some())
-            || [self.forbidself, self.strict].contains(&Some(true))
-            || self.deadletter.as_ref().is_some_and(Option::is_some)
+        let gives_options = limits.iter().any(Option::is_some)
+            || flags.iter().any(Option::is_some)
+            || self.deadletter.is_some();
+        let sets_options = limits.iter().flatten().any(Option::is_some)
+            || flags.contains(&Some(true))
+            || self.deadletter.iter().any(Option::is_some);
+        gives_options && !sets_options
     }
 }
 
@@ -77,7 +78,7 @@ pub(super) async fn create(
     caller: Caller,
     Body(queue): Body<NewQueue>,
 ) -> Result<(StatusCode, Json<JsonValue>), Problem> {
-    let takes_back = queue.says_options() && !queue.has_options();
+    let clears_options = queue.clears_options();
     // In RESP `-` means that there is no name.
     let name = queue.name.filter(|name| name != "-");
     let mut command = RespCommand::of(&["QCREATE", name.as_deref().unwrap_or("-")])
@@ -86,7 +87,7 @@ pub(super) async fn create(
         .option("TTL", queue.ttl_ms.flatten())
         .flag("FORBIDSELF", queue.forbidself == Some(true))
         .flag("STRICT", queue.strict == Some(true))
-        .flag("NOOPTIONS", takes_back);
+        .flag("NOOPTIONS", clears_options);
     if let Some(DeadLetter { queue, after }) = queue.deadletter.flatten() {
         command = command.option("DEADLETTER", Some(queue)).option("AFTER", Some(after));
     }
@@ -105,7 +106,7 @@ pub(super) async fn describe(caller: Caller, Path(name): Path<String>) -> Result
 
 /// `DELETE /v1/queues/{name}`.
 pub(super) async fn delete(caller: Caller, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
-    changed(&caller, RespCommand::of(&["QDELETE", &name]), "removed").await
+    change(&caller, RespCommand::of(&["QDELETE", &name]), "removed").await
 }
 
 /// `POST /v1/queues/{name}/purge`.
@@ -114,13 +115,13 @@ pub(super) async fn purge(
     Path(name): Path<String>,
     Body(NoOptions {}): Body<NoOptions>,
 ) -> Result<Json<JsonValue>, Problem> {
-    changed(&caller, RespCommand::of(&["QPURGE", &name]), "removed").await
+    change(&caller, RespCommand::of(&["QPURGE", &name]), "removed").await
 }
 
-/// The body of `redrive`.
+/// The body of `POST /v1/queues/{name}/redrive`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Redrive {
+pub(super) struct RedriveBody {
     to: Option<String>,
 }
 
@@ -128,14 +129,14 @@ pub(super) struct Redrive {
 pub(super) async fn redrive(
     caller: Caller,
     Path(name): Path<String>,
-    Body(redrive): Body<Redrive>,
+    Body(body): Body<RedriveBody>,
 ) -> Result<Json<JsonValue>, Problem> {
     let command = RespCommand::of(&["QREDRIVE", &name]);
-    let command = match redrive.to {
+    let command = match body.to {
         Some(to) => command.push(to),
         None => command,
     };
-    changed(&caller, command, "moved").await
+    change(&caller, command, "moved").await
 }
 
 /// `GET /v1/readable`.
@@ -150,19 +151,10 @@ pub(super) async fn accounts(caller: Caller) -> Result<Json<JsonValue>, Problem>
     Ok(Json(json!({ "accounts": to_json(&answer.value()) })))
 }
 
-/// Executes a request that answers a number and changes the list of queues.
-async fn changed(caller: &Caller, command: RespCommand, what: &str) -> Result<Json<JsonValue>, Problem> {
-    let answer = counted(caller, command, what).await;
+/// Executes a command that changes queues, and returns the number it answers as the field `field`.
+async fn change(caller: &Caller, command: RespCommand, field: &str) -> Result<Json<JsonValue>, Problem> {
+    let answer = caller.ask_for_number(command, field).await;
+    // Even after an error: the change may have happened.
     caller.queue_list().invalidate();
     answer
-}
-
-/// Executes a request that answers a number, returned under the name `what`.
-pub(super) async fn counted(
-    caller: &Caller,
-    command: RespCommand,
-    what: &str,
-) -> Result<Json<JsonValue>, Problem> {
-    let answer = caller.ask(command).await?;
-    Ok(Json(json!({ what: answer.value().as_integer() })))
 }
