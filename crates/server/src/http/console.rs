@@ -22,14 +22,14 @@ const HEADERS: [(HeaderName, &str); 4] = [
 const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// A file of the console with its name and type.
+/// A file's name, type and content; a macro because `include_str` wants a literal.
 macro_rules! file {
-    ($name:literal, $kind:expr) => {
-        ($name, $kind, include_str!(concat!("../../../../console/", $name)))
+    ($name:literal, $content_type:expr) => {
+        ($name, $content_type, include_str!(concat!("../../../../console/", $name)))
     };
 }
 
-/// The files beside the page.
+/// The files that the page uses.
 const FILES: [(&str, &str, &str); 17] = [
     file!("style.css", STYLE),
     file!("api.js", SCRIPT),
@@ -56,13 +56,13 @@ pub(crate) async fn page() -> Response {
 }
 
 /// `GET /console/{file}`.
-pub(crate) async fn file(Path(wanted): Path<String>) -> Result<Response, Problem> {
-    let found = FILES.iter().find(|(name, ..)| *name == wanted);
+pub(crate) async fn file(Path(requested): Path<String>) -> Result<Response, Problem> {
+    let found = FILES.iter().find(|(name, ..)| *name == requested);
     found
-        .map(|(_, kind, text)| answer(kind, text))
+        .map(|(_, content_type, text)| answer(content_type, text))
         .ok_or_else(|| Problem::not_found("the console has no such file"))
 }
 
-fn answer(kind: &'static str, text: &'static str) -> Response {
-    (HEADERS, [(header::CONTENT_TYPE, kind)], text).into_response()
+fn answer(content_type: &'static str, text: &'static str) -> Response {
+    (HEADERS, [(header::CONTENT_TYPE, content_type)], text).into_response()
 }

@@ -1,4 +1,4 @@
-//! Extracts the path, query and body of a request; what cannot be read is a [`Problem`], as every error over HTTP is.
+//! Extracts the path, query and body of a request; what cannot be parsed is a [`Problem`], as every error over HTTP is.
 
 use std::error::Error;
 use std::fmt;
@@ -23,7 +23,7 @@ use super::problem::Problem;
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A part of the path.
+/// The variable parts of the path.
 pub(crate) struct Path<T>(pub(crate) T);
 
 /// The query, behind the question mark.
@@ -33,9 +33,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let part = AxumPath::from_request_parts(parts, state).await;
-        part.map(|AxumPath(part)| Self(part))
-            .map_err(|rejection: PathRejection| Problem::bad_request(&reworded(&rejection.body_text())))
+        let path = AxumPath::from_request_parts(parts, state).await;
+        path.map(|AxumPath(path)| Self(path)).map_err(|rejection: PathRejection| {
+            Problem::bad_request(&without_rust_types(&rejection.body_text()))
+        })
     }
 }
 
@@ -44,14 +45,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let query = AxumQuery::from_request_parts(parts, state).await;
-        query
-            .map(|AxumQuery(query)| Self(query))
-            .map_err(|rejection: QueryRejection| Problem::bad_request(&reworded(&reason(&rejection))))
+        query.map(|AxumQuery(query)| Self(query)).map_err(|rejection: QueryRejection| {
+            Problem::bad_request(&without_rust_types(&cause(&rejection)))
+        })
     }
 }
 
-/// Extension of a request: how many bytes its body may have. A longer one that is announced is refused before it is
-/// sent.
+/// Extension of a request: how many bytes its body may have. If its Content-Length is more, the request is refused
+/// before the body is read.
 #[derive(Clone, Copy)]
 pub(super) struct BodyBytesMax(pub(super) usize);
 
@@ -63,19 +64,19 @@ pub(crate) struct Body<T>(pub(crate) T);
 #[serde(deny_unknown_fields)]
 pub(super) struct NoOptions {}
 
-/// A value read only from a JSON object: serde would also accept an array, taking fields by an order that is not
-/// promised.
+/// A value deserialized from nothing but a JSON object: serde would also accept an array of the fields, in an order
+/// that is not promised.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(body: D) -> Result<Self, D::Error> {
-        body.deserialize_map(Fields(PhantomData)).map(Self)
+        body.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
     }
 }
 
-struct Fields<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,15 +92,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        Self::within(BODY_TIMEOUT, request, state).await
+        Self::read_within(BODY_TIMEOUT, request, state).await
     }
 }
 
 impl<T: DeserializeOwned> Body<T> {
-    async fn within<S: Send + Sync>(limit: Duration, request: Request, state: &S) -> Result<Self, Problem> {
-        let length = announced_length(&request);
-        let most = request.extensions().get().map_or(u64::MAX, |BodyBytesMax(most)| *most as u64);
-        if length.is_some_and(|length| length > most) {
+    async fn read_within<S: Send + Sync>(
+        limit: Duration,
+        request: Request,
+        state: &S,
+    ) -> Result<Self, Problem> {
+        let length = content_length(&request);
+        let max = request.extensions().get().map_or(u64::MAX, |BodyBytesMax(max)| *max as u64);
+        if length.is_some_and(|length| length > max) {
             return Err(too_large());
         }
         let Ok(body) = timeout(limit, Self::read(length, request, state)).await else {
@@ -111,7 +116,7 @@ impl<T: DeserializeOwned> Body<T> {
         body
     }
 
-    /// Reads a body; one in chunks may turn out to be empty.
+    /// Reads a body. One without a length may turn out to be empty, so it is read in full before it is parsed.
     async fn read<S: Send + Sync>(length: Option<u64>, request: Request, state: &S) -> Result<Self, Problem> {
         let request = match length {
             Some(0) => return empty_object(),
@@ -130,26 +135,30 @@ impl<T: DeserializeOwned> Body<T> {
         };
         let body = Json::from_request(request, state).await;
         body.map(|Json(Object(body))| Self(body)).map_err(|rejection| match &rejection {
-            JsonRejection::JsonDataError(error) => Problem::bad_request(&reworded(&reason(error))),
+            JsonRejection::JsonDataError(error) => Problem::bad_request(&without_rust_types(&cause(error))),
             _ => body_problem(rejection.status(), &rejection.body_text()),
         })
     }
 }
 
-/// Returns the announced length of a body; None: it is sent in chunks.
-fn announced_length(request: &Request) -> Option<u64> {
+/// Returns the length of a body as the headers say it, 0 without a body; None: it is sent in chunks.
+fn content_length(request: &Request) -> Option<u64> {
     let headers = request.headers();
     let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
     length.or_else(|| (!headers.contains_key("transfer-encoding")).then_some(0))
 }
 
-/// Reads an absent body as an empty object.
+/// Returns what an absent body means: an object without fields.
 fn empty_object<T: DeserializeOwned>() -> Result<Body<T>, Problem> {
     serde_json::from_str("{}").map(Body).map_err(|error| Problem::bad_request(&error.to_string()))
 }
 
 fn body_problem(status: StatusCode, text: &str) -> Problem {
-    if status == StatusCode::PAYLOAD_TOO_LARGE { too_large() } else { Problem::bad_request(&reworded(text)) }
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        too_large()
+    } else {
+        Problem::bad_request(&without_rust_types(text))
+    }
 }
 
 fn too_large() -> Problem {
@@ -158,21 +167,21 @@ fn too_large() -> Problem {
 
 const NUMBER: &str = "expected a whole number from 0 on";
 
-/// Returns the cause of a rejection, without axum's sentence about a type of this program.
-fn reason(rejection: &dyn Error) -> String {
+/// Returns the cause of a rejection, without axum's own sentence, which names a type of this program.
+fn cause(rejection: &dyn Error) -> String {
     rejection.source().map_or_else(|| rejection.to_string(), ToString::to_string)
 }
 
 /// Rewords an error of the libraries without the names of Rust types.
-fn reworded(text: &str) -> String {
-    let plainly = [
+fn without_rust_types(text: &str) -> String {
+    let replacements = [
         ("expected u64", NUMBER),
         ("expected u8", NUMBER),
         ("expected usize", NUMBER),
         ("invalid digit found in string", NUMBER),
         ("to a `u64`", "to a whole number"),
     ];
-    plainly.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
+    replacements.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
 /// Refuses a query on requests that change something: they take their options from the body. An option in the query
@@ -187,7 +196,8 @@ pub(crate) async fn refuse_queries(request: Request, next: Next) -> Result<Respo
     Ok(next.run(request).await)
 }
 
-/// Reads a boolean field. 1 and 0 are allowed too, because the description of a queue shows its options so; null is false.
+/// Reads a boolean field. 1 and 0 are allowed too, because the description of a queue shows its options so; null is
+/// false.
 pub(super) fn boolean<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -228,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_suit_is_told_without_the_library_s_own_sentence() {
+    async fn an_error_of_a_query_or_body_omits_the_sentence_of_the_library() {
         let request = Request::post("/?count=many")
             .header("content-type", "application/json")
             .header("content-length", "16")
@@ -244,11 +254,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_sends_no_body_is_told_for_how_long_it_was_waited_for() {
+    async fn a_missing_body_is_an_error_that_says_how_long_the_server_waited() {
         const HEAD: &[u8] =
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\nConnection: close\r\n\r\n";
         let take = async |request: Request| {
-            let body: Result<Body<Value>, _> = Body::within(Duration::from_millis(10), request, &()).await;
+            let body: Result<Body<Value>, _> =
+                Body::read_within(Duration::from_millis(10), request, &()).await;
             body.map(|Body(body)| Json(body))
         };
         let (mut client, stream) = duplex(4096);

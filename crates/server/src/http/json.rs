@@ -24,8 +24,8 @@ pub fn json(value: &Value<'_>) -> Json {
         Value::Array(parts) | Value::Set(parts) | Value::Push(parts) => parts.iter().map(json).collect(),
         Value::Map(pairs) => Json::Object(pairs.iter().fold(Map::new(), |mut object, (name, value)| {
             let name = text(name.as_bytes().unwrap_or_default());
-            match (value, no_text(value)) {
-                (Value::Map(headers), _) if name == "headers" => object.extend(of_headers(headers)),
+            match (value, non_utf8(value)) {
+                (Value::Map(headers), _) if name == "headers" => object.extend(header_fields(headers)),
                 (_, Some(bytes)) => {
                     object.extend([(format!("{name}_base64"), STANDARD.encode(bytes).into())])
                 }
@@ -36,33 +36,34 @@ pub fn json(value: &Value<'_>) -> Json {
     }
 }
 
-/// Returns the headers that are UTF-8, and those that are not, each only if there are any.
-fn of_headers(pairs: &[(Value<'_>, Value<'_>)]) -> impl Iterator<Item = (String, Json)> {
-    let (mut texts, mut others) = (Map::new(), Map::new());
+/// Returns the fields `headers`, with those that are UTF-8, and `headers_base64`, with the others; none that would be
+/// empty.
+fn header_fields(pairs: &[(Value<'_>, Value<'_>)]) -> impl Iterator<Item = (String, Json)> {
+    let (mut texts, mut base64s) = (Map::new(), Map::new());
     for (name, value) in pairs {
         let name = text(name.as_bytes().unwrap_or_default());
-        match no_text(value) {
-            Some(bytes) => add(&mut others, name, STANDARD.encode(bytes).into()),
-            None => add(&mut texts, name, json(value)),
+        match non_utf8(value) {
+            Some(bytes) => add_header(&mut base64s, name, STANDARD.encode(bytes).into()),
+            None => add_header(&mut texts, name, json(value)),
         }
     }
-    let found = [("headers", texts), ("headers_base64", others)].into_iter();
-    found.filter(|(_, headers)| !headers.is_empty()).map(|(name, headers)| (name.into(), headers.into()))
+    let fields = [("headers", texts), ("headers_base64", base64s)].into_iter();
+    fields.filter(|(_, headers)| !headers.is_empty()).map(|(name, headers)| (name.into(), headers.into()))
 }
 
 /// Adds a header. If its name occurs more than once, its values become a list, in their order.
-fn add(headers: &mut Map<String, Json>, name: String, value: Json) {
+fn add_header(headers: &mut Map<String, Json>, name: String, value: Json) {
     match headers.entry(name) {
-        Entry::Vacant(free) => drop(free.insert(value)),
-        Entry::Occupied(mut taken) => match taken.get_mut() {
+        Entry::Vacant(entry) => drop(entry.insert(value)),
+        Entry::Occupied(mut entry) => match entry.get_mut() {
             Json::Array(values) => values.push(value),
-            one => *one = Json::Array(vec![one.take(), value]),
+            first => *first = Json::Array(vec![first.take(), value]),
         },
     }
 }
 
-/// Returns the bytes of a value that is not UTF-8.
-fn no_text<'a>(value: &'a Value<'_>) -> Option<&'a [u8]> {
+/// Returns the bytes of a value, if they are not UTF-8.
+fn non_utf8<'a>(value: &'a Value<'_>) -> Option<&'a [u8]> {
     value.as_bytes().filter(|bytes| std::str::from_utf8(bytes).is_err())
 }
 

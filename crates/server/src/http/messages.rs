@@ -126,7 +126,7 @@ pub(super) async fn send(
                 "bodies go to anyone, without options: send messages with options one by one",
             ));
         }
-        let command = RespCommand::of(&["SENDMANY", &queue]).each(bodies.iter().map(String::as_str))?;
+        let command = RespCommand::of(&["SENDMANY", &queue]).extend(bodies.iter().map(String::as_str))?;
         let answer = caller.ask(command).await?;
         return Ok((StatusCode::CREATED, Json(json!({ "ids": to_json(&answer.value()) }))));
     }
@@ -137,7 +137,7 @@ pub(super) async fn send(
         .option("TTL", message.ttl_ms)
         .option("PRIORITY", message.priority)
         .option("DEDUP", message.dedup);
-    let command = command.pairs("HEADER", decode_headers(message.headers, message.headers_base64)?)?;
+    let command = command.pair_options("HEADER", decode_headers(message.headers, message.headers_base64)?)?;
     let number = caller.ask(command).await?.value().as_integer();
     let answer = match message.to.as_deref() {
         Some("*") => json!({ "copies": number }),
@@ -341,7 +341,7 @@ pub(super) async fn ack(caller: Caller, Body(body): Body<AckBody>) -> Result<Jso
             "there is nothing to acknowledge: give ids, a list of ids or receipts, or id, one of them",
         ));
     }
-    let command = RespCommand::of(&["ACK"]).each(ids.iter().map(Handle::to_string))?;
+    let command = RespCommand::of(&["ACK"]).extend(ids.iter().map(Handle::to_string))?;
     caller.ask_for_number(command, "acknowledged").await
 }
 

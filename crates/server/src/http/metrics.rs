@@ -1,4 +1,4 @@
-//! `GET /metrics`: what the tables of [`crate::metrics`] say, as a page.
+//! `GET /metrics`: the figures of the tables in [`crate::metrics`], as a page.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use super::internal_client::Answer;
 use super::resp_command::RespCommand;
 use crate::metrics::{Page, queues, tier};
 
-/// The metrics of queues are asked of the store; the others must be answered even if it does not respond in this time.
-const QUEUES_WITHIN: Duration = Duration::from_secs(2);
+/// How long to wait for the store to list its queues. All other metrics are known without it, and are answered even if it
+/// does not respond.
+const QLIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.
 pub(super) async fn metrics(caller: Caller) -> impl IntoResponse {
     let shared = caller.shared();
     let mut figures = tier::page(shared);
     if shared.metrics_queues > 0 {
-        let list = timeout(QUEUES_WITHIN, caller.ask(RespCommand::of(&["QLIST"]))).await;
+        let list = timeout(QLIST_TIMEOUT, caller.ask(RespCommand::of(&["QLIST"]))).await;
         let list = list.ok().and_then(Result::ok);
         queues::write(&mut figures, list.as_ref().map(Answer::value).as_ref(), shared.metrics_queues);
     }

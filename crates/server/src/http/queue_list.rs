@@ -1,10 +1,10 @@
 //! The list of queues as a console reads it: searched, sorted, one page.
 //!
-//! A page shows fifty of perhaps 100,000 queues, and finding them needs a look at all. So a long list is fetched from the
-//! store once and cached for two seconds, for all callers: typing into the search, sorting by another column, turning
-//! pages and further consoles do not fetch it again. A list of up to [`UNCACHED_QUEUES_MAX`] queues is fetched for every
-//! request, and a change made over HTTP invalidates the cached one. While the store is unavailable one caller waits for
-//! it, and all others that arrive meanwhile get the same error.
+//! A page shows fifty of perhaps 100,000 queues, and finding them needs a look at all. So a long list is fetched from
+//! the store once and cached for two seconds, for all callers: typing into the search, sorting by another column,
+//! turning pages and further consoles do not fetch it again. A list of up to [`UNCACHED_QUEUES_MAX`] queues is fetched
+//! for every request, and a change made over HTTP invalidates the cached one. While the store is unavailable one caller
+//! waits for it, and all others that arrive meanwhile get the same error.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A request to the path as the words of a RESP command, built from the fields of a JSON body.
+//! A RESP command, built from the fields of a JSON body.
 
 use super::problem::Problem;
 use crate::path::limits::ARGUMENTS_MAX;
@@ -18,32 +18,36 @@ impl RespCommand {
         self
     }
 
-    /// Adds one word for each of these.
+    /// Adds words.
     ///
     /// # Errors
     /// There are more than a request may have.
-    pub(super) fn each<T: Into<Vec<u8>>>(
+    pub(super) fn extend<T: Into<Vec<u8>>>(
         mut self,
         words: impl ExactSizeIterator<Item = T>,
     ) -> Result<Self, Problem> {
-        self.has_room(words.len(), "of them", 1)?;
+        self.check_room(words.len(), 1, "of them")?;
         self.0.extend(words.map(Into::into));
         Ok(self)
     }
 
-    /// Adds an option for each of these names and values.
+    /// Adds an option that has a name and a value, as HEADER, once for each pair.
     ///
     /// # Errors
     /// There are more than a request may have.
-    pub(super) fn pairs(mut self, option: &str, pairs: Vec<(String, Vec<u8>)>) -> Result<Self, Problem> {
-        self.has_room(pairs.len(), &format!("of {option}"), 3)?;
+    pub(super) fn pair_options(
+        mut self,
+        option: &str,
+        pairs: Vec<(String, Vec<u8>)>,
+    ) -> Result<Self, Problem> {
+        self.check_room(pairs.len(), 3, &format!("of {option}"))?;
         self.0.extend(pairs.into_iter().flat_map(|(name, value)| [option.into(), name.into(), value]));
         Ok(self)
     }
 
-    /// Checks that `count` more items fit, of `words` words each.
-    fn has_room(&self, count: usize, what: &str, words: usize) -> Result<(), Problem> {
-        let most = (ARGUMENTS_MAX - self.0.len()) / words;
+    /// Refuses `count` more items, of `item_words` words each, if they do not fit. `what` names them in the error.
+    fn check_room(&self, count: usize, item_words: usize, what: &str) -> Result<(), Problem> {
+        let most = (ARGUMENTS_MAX - self.0.len()) / item_words;
         if count > most {
             return Err(Problem::bad_request(&format!(
                 "there are {count} {what}, at most {most} are allowed"
@@ -60,7 +64,7 @@ impl RespCommand {
         self
     }
 
-    /// Adds an option without a value, if it is set.
+    /// Adds an option without a value, if `set`.
     pub(super) fn flag(mut self, name: &str, set: bool) -> Self {
         if set {
             self.0.push(name.into());
