@@ -64,7 +64,7 @@ fn json_routes(shared: &Arc<CacheShared>) -> Routes {
             get(async |State(shared): Shared| named("routes", admin::routes(&shared.fleet.table()))),
         )
         .route("/v1/routes/explain", get(explain_key))
-        .route("/v1/log-level", get(http::log::tell).post(http::log::set))
+        .route("/v1/log-level", get(http::log_level::get).post(http::log_level::set))
         .with_state(Arc::clone(shared))
 }
 

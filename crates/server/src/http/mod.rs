@@ -1,14 +1,14 @@
 //! HTTP beside the path: health, live figures, queues and messages as JSON, the web console.
 //!
 //! An ordinary HTTP library on a thread of its own. Figures are read from what the collector has stored; everything
-//! about queues and messages is asked as a client of the path (see `inside`).
+//! about queues and messages is asked as a client of the path (see `internal_client`).
 
 mod auth;
 mod console;
 mod extract;
 mod internal_client;
 pub mod json;
-pub(crate) mod log;
+pub(crate) mod log_level;
 mod messages;
 pub(crate) mod metrics;
 mod permits;
@@ -53,9 +53,11 @@ use crate::front::gate::Gate;
 use crate::front::lifecycle::wait_for;
 use crate::queue_shared::QueueShared;
 
-/// How much longer a body in JSON may be than its message: every byte escaped as `\\u00xx`, and names beside it.
-const ESCAPED: usize = 6;
-const BESIDE_BYTES: usize = 64 << 10;
+/// Most bytes that one byte of a message may take in JSON, escaped as `\u00xx`.
+const ESCAPED_BYTE_MAX: usize = 6;
+
+/// Most bytes of a body beside its message: names of fields, other options.
+const OTHER_FIELDS_BYTES_MAX: usize = 64 << 10;
 
 /// The HTTP thread and the way to stop it.
 pub struct Http {
@@ -65,10 +67,11 @@ pub struct Http {
 }
 
 impl Http {
-    /// Listens and serves these paths, encrypted if `tls` is given; the gate counts refused connections.
+    /// Serves these paths to the connections that `listener` accepts, encrypted if `tls` is given; the gate counts
+    /// refused connections.
     ///
     /// # Errors
-    /// The system's, when the address cannot be listened on.
+    /// The system's, when the listener cannot be used or there is no thread.
     pub fn start(
         listener: TcpListener,
         tls: Option<Arc<Acceptor>>,
@@ -88,16 +91,16 @@ impl Http {
         Ok(Self { address, stop, thread })
     }
 
-    /// Returns the address really bound.
+    /// Returns the address that is listened on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops HTTP, and waits at most until then for clients that still read an answer.
-    pub fn stop(self, until: Instant) {
+    /// Stops HTTP, and waits at most until `deadline` for clients that still read an answer.
+    pub fn stop(self, deadline: Instant) {
         drop(self.stop);
-        wait_for(until, || self.thread.is_finished());
+        wait_for(deadline, || self.thread.is_finished());
         if self.thread.is_finished()
             && let Ok(Err(error)) = self.thread.join()
         {
@@ -108,7 +111,8 @@ impl Http {
 
 /// Returns the paths of the queue tier.
 pub fn queue_routes(shared: Arc<QueueShared>) -> Router {
-    let body_max = shared.message_bytes_max.saturating_mul(ESCAPED).saturating_add(BESIDE_BYTES);
+    let message_max = shared.message_bytes_max.saturating_mul(ESCAPED_BYTE_MAX);
+    let body_max = message_max.saturating_add(OTHER_FIELDS_BYTES_MAX);
     Router::new()
         .route("/", get(console::page))
         .route("/console/{file}", get(console::file))
@@ -119,7 +123,7 @@ pub fn queue_routes(shared: Arc<QueueShared>) -> Router {
         .route("/v1/windows", get(windows))
         .route("/v1/clients", get(clients))
         .route("/v1/clients/{id}", delete(close_client))
-        .route("/v1/log-level", get(log::tell_administrator).post(log::set_as_administrator))
+        .route("/v1/log-level", get(log_level::get_as_administrator).post(log_level::set_as_administrator))
         .route("/v1/accounts", get(queues::accounts))
         .route("/v1/readable", get(queues::readable))
         .route("/v1/queues", get(queues::list).post(queues::create))
@@ -190,6 +194,7 @@ async fn status(caller: Caller) -> Json<Value> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WindowsQuery {
+    /// How many windows, counted from the last; None: all.
     last: Option<usize>,
 }
 
@@ -211,10 +216,10 @@ pub(crate) fn windows_of(meter: &Meter, query: &WindowsQuery) -> Response {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientsQuery {
-    /// Only clients with ids above this one.
+    /// Only clients whose id is above this.
     #[serde(default)]
     pub(crate) after: u64,
-    /// At most so many clients.
+    /// Most clients of the answer; None: all.
     pub(crate) limit: Option<usize>,
 }
 
@@ -222,7 +227,7 @@ pub(crate) struct ClientsQuery {
 async fn clients(caller: Caller, Query(query): Query<ClientsQuery>) -> Result<Json<Value>, Problem> {
     let shared = caller.require_administrator().await?;
     let now = shared.clock.now();
-    let card = |client: Arc<crate::clients::Client>| {
+    let entry = |client: Arc<crate::clients::Client>| {
         let about = client.about().clone();
         json!({
             "id": client.address.client,
@@ -238,7 +243,7 @@ async fn clients(caller: Caller, Query(query): Query<ClientsQuery>) -> Result<Js
     };
     let mut found = shared.clients.find(|client| client.address.client > query.after);
     found.truncate(query.limit.unwrap_or(usize::MAX));
-    Ok(Json(found.into_iter().map(card).collect()))
+    Ok(Json(found.into_iter().map(entry).collect()))
 }
 
 /// `DELETE /v1/clients/{id}`.
@@ -258,11 +263,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_waits_for_who_reads_an_answer() {
+    fn a_stop_waits_for_a_client_that_reads_an_answer() {
         // More than sockets hold.
         let body: Arc<[u8]> = vec![b'x'; 64 << 20].into();
-        let told = Arc::clone(&body);
-        let routes = Router::new().route("/", get(async move || Bytes::from_owner(Arc::clone(&told))));
+        let answer = Arc::clone(&body);
+        let routes = Router::new().route("/", get(async move || Bytes::from_owner(Arc::clone(&answer))));
         let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
         let http = Http::start(listener, None, routes, Arc::new(Gate::new(8, false))).expect("it starts");
         let mut client = TcpStream::connect(http.address()).expect("connected");
