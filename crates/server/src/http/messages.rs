@@ -137,7 +137,7 @@ pub(super) async fn send(
         .option("TTL", message.ttl_ms)
         .option("PRIORITY", message.priority)
         .option("DEDUP", message.dedup);
-    let command = command.pair_options("HEADER", decode_headers(message.headers, message.headers_base64)?)?;
+    let command = command.headers(decode_headers(message.headers, message.headers_base64)?)?;
     let number = caller.ask(command).await?.value().as_integer();
     let answer = match message.to.as_deref() {
         Some("*") => json!({ "copies": number }),

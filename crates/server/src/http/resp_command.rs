@@ -31,17 +31,13 @@ impl RespCommand {
         Ok(self)
     }
 
-    /// Adds an option that has a name and a value, as HEADER, once for each pair.
+    /// Adds the option HEADER for each of these names and values.
     ///
     /// # Errors
     /// There are more than a request may have.
-    pub(super) fn pair_options(
-        mut self,
-        option: &str,
-        pairs: Vec<(String, Vec<u8>)>,
-    ) -> Result<Self, Problem> {
-        self.check_room(pairs.len(), 3, &format!("of {option}"))?;
-        self.0.extend(pairs.into_iter().flat_map(|(name, value)| [option.into(), name.into(), value]));
+    pub(super) fn headers(mut self, headers: Vec<(String, Vec<u8>)>) -> Result<Self, Problem> {
+        self.check_room(headers.len(), 3, "of HEADER")?;
+        self.0.extend(headers.into_iter().flat_map(|(name, value)| ["HEADER".into(), name.into(), value]));
         Ok(self)
     }
 
