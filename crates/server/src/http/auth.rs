@@ -128,7 +128,7 @@ impl FromRequestParts<Arc<QueueState>> for Caller {
         if !state.is_open() {
             let no_credentials =
                 || Problem::unauthorized("log in with Authorization: Basic, or Bearer ACCOUNT:SECRET");
-            state.pool.admit(credentials.as_ref().ok_or_else(no_credentials)?, origin).await?;
+            state.pool.log_in(credentials.as_ref().ok_or_else(no_credentials)?, origin).await?;
         }
         let permit: Option<HeldPermit> = parts.extensions.get().cloned();
         permit.iter().for_each(HeldPermit::begin_answer);

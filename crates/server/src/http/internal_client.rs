@@ -1,5 +1,5 @@
-//! A client of the server's own path, so that HTTP requests go the way of every request: one end of a socket pair is
-//! adopted by a network thread like an accepted connection, and RESP 3 is spoken over the other. So accounts, limits,
+//! A client of the server's own path, so that HTTP requests are treated as all requests: a network thread adopts one
+//! end of a socket pair like an accepted connection, and this client speaks RESP 3 over the other. So accounts, limits,
 //! order, stamps and counts are those of any client, and HTTP needs no access of its own to the store.
 
 use std::io;
@@ -43,7 +43,8 @@ impl Answer {
         }
     }
 
-    fn accepted(self) -> Result<Self, Problem> {
+    /// Returns an error reply as a problem.
+    fn into_result(self) -> Result<Self, Problem> {
         Problem::from_reply(&self.value()).map_or(Ok(self), Err)
     }
 }
@@ -52,11 +53,11 @@ impl Answer {
 pub(super) struct InternalConnection {
     stream: UnixStream,
     input: Vec<u8>,
-    /// When it has logged in.
-    since: Instant,
+    logged_in_at: Instant,
 }
 
 impl InternalConnection {
+    /// Opens a connection, adopted by the network thread of this number or another one, and logs in.
     async fn open(
         shared: &QueueShared,
         thread: usize,
@@ -67,23 +68,23 @@ impl InternalConnection {
         theirs.set_nonblocking(true).map_err(broken)?;
         ours.set_nonblocking(true).map_err(broken)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
-        // The permit was taken where HTTP accepted the caller's connection; the origin matters if the secret is wrong.
+        // The caller's own connection has a permit already; the origin is for the count of wrong secrets.
         let arrival = shared.gate.admit_inside(socket, origin);
         if !hand_over(shared, thread, arrival) {
             return Err(stopping());
         }
         let stream = UnixStream::from_std(ours).map_err(broken)?;
-        let mut connection = Self { stream, input: Vec::new(), since: Instant::now() };
+        let mut connection = Self { stream, input: Vec::new(), logged_in_at: Instant::now() };
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3", b"SETNAME", b"http"];
         if let Some(credentials) = credentials {
             hello.extend([&b"AUTH"[..], credentials.account.as_bytes(), credentials.secret.as_bytes()]);
         }
-        let is_stopping = |error| if shared.gate.is_closing() { stopping() } else { broken(error) };
-        connection.send(&hello).await.map_err(is_stopping)?;
-        let welcome = connection.read_answer().await.map_err(is_stopping)?;
+        let failure = |error| if shared.gate.is_closing() { stopping() } else { broken(error) };
+        connection.send(&hello).await.map_err(failure)?;
+        let welcome = connection.read_answer().await.map_err(failure)?;
         match credentials {
-            Some(_) => welcome.accepted().map_err(Problem::of_login)?,
-            None => welcome.accepted()?,
+            Some(_) => welcome.into_result().map_err(Problem::of_login)?,
+            None => welcome.into_result()?,
         };
         Ok(connection)
     }
@@ -93,22 +94,22 @@ impl InternalConnection {
     /// # Errors
     /// What the server refused; STORE if there is no answer, as the request may have been done.
     async fn answer(&mut self) -> Result<Answer, Problem> {
-        self.read_answer().await.map_err(lost)?.accepted().map_err(Problem::after_login)
+        self.read_answer().await.map_err(lost)?.into_result().map_err(Problem::after_login)
     }
 
-    /// Waits for the answer, but hangs up when `gone` ends, like a client that waits no more: a message that was taken
-    /// for it by then is still returned, and none is taken afterwards.
-    async fn answer_or_hang_up(&mut self, gone: impl Future<Output = ()>) -> Result<Answer, Problem> {
+    /// Waits for the answer, but hangs up when `hang_up` ends, like a client that stops waiting: a message that was
+    /// popped for it by then is still returned, and none is popped afterwards.
+    async fn answer_or_hang_up(&mut self, hang_up: impl Future<Output = ()>) -> Result<Answer, Problem> {
         tokio::select! {
             biased;
             answer = self.answer() => return answer,
-            () = gone => {}
+            () = hang_up => {}
         }
         self.stream.shutdown().await.map_err(lost)?;
         self.answer().await
     }
 
-    /// Sends a request. If this fails it is not executed, as its end has not arrived.
+    /// Sends a request. If this fails the request is not executed, as its end has not arrived.
     async fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut request = Vec::new();
         let mut encoder = Encoder::new(&mut request, Protocol::Resp3);
@@ -119,11 +120,11 @@ impl InternalConnection {
         self.stream.write_all(&request).await
     }
 
-    /// Returns whether the other end is still open, when nothing is under way: a server that stops hangs up before it
-    /// stops listening.
+    /// Returns whether the server has not hung up; to be asked only between requests, when there is nothing to read. A
+    /// server that stops hangs up before it stops reading, so a request that is sent then might never be read.
     fn is_open(&self) -> bool {
-        let next = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
-        next.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        let peeked = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     async fn read_answer(&mut self) -> io::Result<Answer> {
@@ -142,13 +143,14 @@ impl InternalConnection {
     }
 }
 
-/// Gives a connection to this network thread, or the next one that has not ended. Returns false if all have.
+/// Has the network thread of this number, or else the next one that still runs, adopt a connection. Returns false if
+/// none runs.
 fn hand_over(shared: &QueueShared, thread: usize, mut arrival: Arrival) -> bool {
     let threads = shared.mailboxes.len();
-    for thread in (0..threads).map(|further| (thread % threads + further) % threads) {
+    for thread in (0..threads).map(|step| (thread % threads + step) % threads) {
         match shared.mailboxes[thread].adopt(arrival) {
             None => return true,
-            Some(back) => arrival = back,
+            Some(returned) => arrival = returned,
         }
     }
     shared.gate.leave(arrival.is_inside);
@@ -170,23 +172,29 @@ fn lost(error: io::Error) -> Problem {
     Problem::outcome_unknown(&format!("no answer came from inside the server: {error}"))
 }
 
-/// Connections that wait for the next request of the same caller, so that not every request checks a secret.
+/// Internal connections, kept for the next request of the same caller, so that not every request checks a secret.
 pub(super) struct Pool {
     shared: Arc<QueueShared>,
-    idle: Mutex<Idle>,
+    idle: Mutex<IdleConnections>,
     next_thread: AtomicUsize,
 }
 
-/// Unused connections, with the credentials of their callers, oldest first.
+/// Idle connections, least recently used first.
 #[derive(Default)]
-struct Idle(Vec<(Option<Credentials>, InternalConnection)>);
+struct IdleConnections(Vec<IdleConnection>);
 
-impl Idle {
-    /// Takes a connection of this caller that may still be used, and closes all that are too old.
+struct IdleConnection {
+    /// The credentials it has logged in with.
+    credentials: Option<Credentials>,
+    connection: InternalConnection,
+}
+
+impl IdleConnections {
+    /// Takes an open connection of this caller, and closes all connections that are too old.
     fn take(&mut self, credentials: Option<&Credentials>, now: Instant) -> Option<InternalConnection> {
-        self.0.retain(|(_, connection)| now.saturating_duration_since(connection.since) < REUSED_FOR);
-        while let Some(at) = self.0.iter().rposition(|(of, _)| of.as_ref() == credentials) {
-            let (_, connection) = self.0.remove(at);
+        self.0.retain(|idle| now.saturating_duration_since(idle.connection.logged_in_at) < REUSED_FOR);
+        while let Some(at) = self.0.iter().rposition(|idle| idle.credentials.as_ref() == credentials) {
+            let IdleConnection { connection, .. } = self.0.remove(at);
             if connection.is_open() {
                 return Some(connection);
             }
@@ -196,10 +204,10 @@ impl Idle {
 
     fn keep(&mut self, credentials: Option<Credentials>, connection: InternalConnection) {
         if self.0.len() == INTERNAL_CONNECTIONS_KEPT {
-            // The caller just admitted sends the next request, so the oldest connection is closed.
+            // The newest one is that of the caller whose request comes next, so the oldest one is closed.
             self.0.remove(0);
         }
-        self.0.push((credentials, connection));
+        self.0.push(IdleConnection { credentials, connection });
     }
 }
 
@@ -209,8 +217,8 @@ impl Pool {
         Self { shared, idle: Mutex::default(), next_thread: AtomicUsize::new(0) }
     }
 
-    /// Executes one request as a caller. If the caller drops the future the connection closes too, so a pop that waits
-    /// ends; the same happens when `gone` reports that the caller has left.
+    /// Executes one request as a caller. A pop that waits ends when `hang_up` ends, and also when the future is
+    /// dropped, which closes the connection.
     ///
     /// # Errors
     /// A wrong secret; what the server refused, or that it stops: BUSY if nothing was sent yet, STORE if only the
@@ -220,10 +228,10 @@ impl Pool {
         credentials: Option<&Credentials>,
         origin: Option<IpAddr>,
         words: &[&[u8]],
-        gone: impl Future<Output = ()>,
+        hang_up: impl Future<Output = ()>,
     ) -> Result<Answer, Problem> {
         let mut connection = self.send(credentials, origin, words).await?;
-        let answer = connection.answer_or_hang_up(gone).await;
+        let answer = connection.answer_or_hang_up(hang_up).await;
         if answer.as_ref().err().is_none_or(Problem::keeps_connection) {
             self.idle.lock().await.keep(credentials.cloned(), connection);
         }
@@ -234,12 +242,12 @@ impl Pool {
     ///
     /// # Errors
     /// A wrong secret.
-    pub(super) async fn admit(
+    pub(super) async fn log_in(
         &self,
         credentials: &Credentials,
         origin: Option<IpAddr>,
     ) -> Result<(), Problem> {
-        let connection = match self.take_kept(Some(credentials)).await {
+        let connection = match self.take_idle(Some(credentials)).await {
             Some(connection) => connection,
             None => self.open(Some(credentials), origin).await?,
         };
@@ -247,15 +255,15 @@ impl Pool {
         Ok(())
     }
 
-    /// Sends a request as a caller, and returns the connection. A kept connection may have been closed meanwhile; then
-    /// a new one is made.
+    /// Sends a request as a caller, and returns the connection: an idle one, or a new one if there is none or it has
+    /// been closed meanwhile.
     async fn send(
         &self,
         credentials: Option<&Credentials>,
         origin: Option<IpAddr>,
         words: &[&[u8]],
     ) -> Result<InternalConnection, Problem> {
-        if let Some(mut connection) = self.take_kept(credentials).await
+        if let Some(mut connection) = self.take_idle(credentials).await
             && connection.send(words).await.is_ok()
         {
             return Ok(connection);
@@ -265,7 +273,7 @@ impl Pool {
         Ok(connection)
     }
 
-    async fn take_kept(&self, credentials: Option<&Credentials>) -> Option<InternalConnection> {
+    async fn take_idle(&self, credentials: Option<&Credentials>) -> Option<InternalConnection> {
         self.idle.lock().await.take(credentials, Instant::now())
     }
 
@@ -283,10 +291,10 @@ impl Pool {
 mod tests {
     use super::*;
 
-    /// A connection and its far end.
-    fn inside(since: Instant) -> (InternalConnection, UnixStream) {
+    /// Returns a connection and its other end.
+    fn connection(logged_in_at: Instant) -> (InternalConnection, UnixStream) {
         let (stream, far) = UnixStream::pair().expect("a pair");
-        (InternalConnection { stream, input: Vec::new(), since }, far)
+        (InternalConnection { stream, input: Vec::new(), logged_in_at }, far)
     }
 
     fn on_a_runtime(scenario: impl Future<Output = ()>) {
@@ -297,30 +305,31 @@ mod tests {
     #[test]
     fn a_connection_is_used_for_a_while_after_its_login_however_often() {
         on_a_runtime(async {
-            let (mut idle, login) = (Idle::default(), Instant::now());
+            let (mut idle, login) = (IdleConnections::default(), Instant::now());
             let credentials = Credentials { account: "a".into(), secret: "x".into() };
-            let (kept, _far) = inside(login);
+            let (kept, _far) = connection(login);
             idle.keep(Some(credentials.clone()), kept);
             for seconds in [0, 10, 20, 29] {
                 let now = login + Duration::from_secs(seconds);
-                assert!(idle.take(None, now).is_none(), "somebody else's");
+                assert!(idle.take(None, now).is_none(), "it is another caller's");
                 let found = idle.take(Some(&credentials), now).expect("it may be used");
                 idle.keep(Some(credentials.clone()), found);
             }
             assert!(
                 idle.take(Some(&credentials), login + REUSED_FOR).is_none(),
-                "who comes later has to log in again"
+                "a later request has to log in again"
             );
             assert!(idle.0.is_empty());
         });
     }
 
-    /// What is said over it then may never be read, and nobody could tell.
+    /// A request that is sent over it then may never be read.
     #[test]
     fn a_connection_of_a_server_that_stops_is_not_used_again() {
         on_a_runtime(async {
-            let mut idle = Idle::default();
-            let ((kept, _far), (ended, mut stopping)) = (inside(Instant::now()), inside(Instant::now()));
+            let mut idle = IdleConnections::default();
+            let ((kept, _far), (ended, mut stopping)) =
+                (connection(Instant::now()), connection(Instant::now()));
             idle.keep(None, kept);
             idle.keep(None, ended);
             stopping.shutdown().await.expect("it hangs up, and reads on");
@@ -333,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_asked_is_known_and_what_has_no_answer_may_have_happened() {
+    fn a_request_that_was_not_sent_fails_and_one_without_an_answer_may_have_happened() {
         on_a_runtime(async {
-            let (mut asking, far) = inside(Instant::now());
+            let (mut asking, far) = connection(Instant::now());
             drop(far);
             assert!(asking.send(&[b"SEND"]).await.is_err(), "nobody hears it");
-            let (mut asking, mut far) = inside(Instant::now());
+            let (mut asking, mut far) = connection(Instant::now());
             asking.send(&[b"SEND"]).await.expect("somebody is there");
             let mut request = [0; 64];
             assert!(far.read(&mut request).await.expect("it is asked") > 0);
