@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::internal_client::Answer;
-use super::permits::Wait;
+use super::permits::WaitingPop;
 use super::problem::Problem;
 use super::queue_list::QueueListCache;
 use super::resp_command::RespCommand;
@@ -81,7 +81,7 @@ impl Caller {
     ///
     /// # Errors
     /// As many pops wait as may.
-    pub(super) fn begin_wait(&self) -> Result<Option<Wait>, Problem> {
+    pub(super) fn begin_wait(&self) -> Result<Option<WaitingPop>, Problem> {
         let Some(permit) = &self.permit else { return Ok(None) };
         let too_many = "as many pops wait over HTTP as may; nothing was taken: ask again, without block_ms, or over RESP";
         permit.begin_wait().map(Some).ok_or_else(|| Problem::busy(too_many))

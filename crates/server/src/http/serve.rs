@@ -30,7 +30,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::permits::{NoPermit, Permit, Permits, Wait};
+use super::permits::{NoPermit, Permit, Permits, WaitingPop};
 use super::response_progress::ResponseProgress;
 use crate::front::accept::{give_up_when_gone, keep_alive};
 use crate::front::files;
@@ -83,8 +83,8 @@ impl HeldPermit {
         self.0.begin_answer();
     }
 
-    /// Begins the wait of a pop; None: as many wait as may.
-    pub(super) fn begin_wait(&self) -> Option<Wait> {
+    /// Counts a pop as waiting; None: as many pops wait as may.
+    pub(super) fn begin_wait(&self) -> Option<WaitingPop> {
         self.0.begin_wait()
     }
 }
@@ -128,7 +128,7 @@ pub(super) async fn serve(
     loop {
         let next = async {
             let (stream, peer) = listener.accept().await?;
-            Ok::<_, io::Error>((stream, peer.ip(), take_permit(&permits, peer.ip()).await))
+            Ok::<_, io::Error>((stream, peer.ip(), acquire_permit(&permits, peer.ip()).await))
         };
         let (stream, from, permit) = tokio::select! {
             _ = stop.changed() => break,
@@ -153,18 +153,18 @@ pub(super) async fn serve(
         };
         tokio::spawn(connection.serve_until_evicted(stream, tls.clone()));
     }
-    permits.empty().await;
+    permits.wait_until_unused().await;
     Ok(())
 }
 
-/// Waits for a permit for a connection from this address; None: the address has all permits it may have, and all its
-/// connections are being answered.
-async fn take_permit(permits: &Arc<Permits>, from: IpAddr) -> Option<Permit> {
+/// Waits for a permit for a connection from this address; None: the address is at its limit, and all of its connections
+/// are being answered.
+async fn acquire_permit(permits: &Arc<Permits>, from: IpAddr) -> Option<Permit> {
     loop {
-        match permits.take(from) {
+        match permits.try_acquire(from) {
             Ok(permit) => return Some(permit),
-            Err(NoPermit::OfAddress) => return None,
-            Err(NoPermit::OfAll) => permits.changed().await,
+            Err(NoPermit::AddressLimit) => return None,
+            Err(NoPermit::TotalLimit) => permits.wait_for_change().await,
         }
     }
 }
@@ -185,7 +185,7 @@ impl Connection {
         tokio::select! {
             // This branch is first, so that no work begins for a connection that has been evicted.
             biased;
-            () = permit.evicted() => {
+            () = permit.wait_for_eviction() => {
                 gate.newcomers.refuse(Reason::Address);
             }
             () = self.serve(stream, tls) => {}
@@ -435,7 +435,7 @@ mod tests {
     /// Returns the only one of one permit.
     fn the_only_permit() -> (Arc<Permits>, Arc<Permit>) {
         let permits = Permits::new(1, 1);
-        let permit = permits.take(HERE).expect("there is room");
+        let permit = permits.try_acquire(HERE).expect("there is room");
         (permits, Arc::new(permit))
     }
 
@@ -458,11 +458,11 @@ mod tests {
             () = &mut talking => panic!("it ends before it was read"),
             first = client.read_u8() => assert_eq!(first.ok(), Some(b'H')),
         }
-        assert_eq!(permits.take(HERE).err(), Some(NoPermit::OfAddress), "it is being answered");
+        assert_eq!(permits.try_acquire(HERE).err(), Some(NoPermit::AddressLimit), "it is being answered");
         let mut rest = Vec::new();
         let (_, heard) = tokio::join!(talking, client.read_to_end(&mut rest));
         heard.expect("memory does not fail");
-        assert!(permits.take(HERE).is_ok(), "it has been answered");
+        assert!(permits.try_acquire(HERE).is_ok(), "it has been answered");
     }
 
     #[tokio::test]
@@ -481,7 +481,7 @@ mod tests {
         let held = Some(Arc::clone(&permit));
         tokio::select! {
             _ = serve_stream(stream, Origin(HERE), None, held, routes, stopped) => panic!("nobody answers"),
-            () = asked.notified() => assert!(permits.take(HERE).is_ok()),
+            () = asked.notified() => assert!(permits.try_acquire(HERE).is_ok()),
         }
     }
 
