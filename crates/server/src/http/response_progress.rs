@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::permits::Permit;
 
-/// Progress of the responses of one connection, shared by their bodies and the stream. A permit, if there is one, is told
-/// when a response has been sent.
+/// Progress of the responses of one connection, shared by their bodies and the stream. When a response has been sent,
+/// the connection's permit, if it has one, becomes idle.
 #[derive(Clone)]
 pub(super) struct ResponseProgress {
     permit: Option<Arc<Permit>>,
@@ -43,7 +43,7 @@ impl ResponseProgress {
     }
 
     /// Returns whether there is a response that is not fully sent.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(super) fn is_sending(&self) -> bool {
         self.counts.bodies.load(Ordering::Relaxed) > 0 || self.counts.is_unwritten.load(Ordering::Relaxed)
     }
 

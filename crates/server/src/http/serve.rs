@@ -1,8 +1,8 @@
 //! Connections of HTTP: a limited number at once and per address, each with time limits before it sends a request,
 //! encrypted if the tier is.
 //!
-//! axum decides what is answered and hyper speaks the protocol; this file decides which connections are accepted and
-//! for how long, and `permits` which one is evicted when there are too many.
+//! axum routes requests and hyper speaks the protocol; this file decides which connections are accepted and for how
+//! long, and `permits` which one is evicted when there are too many.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -38,22 +38,22 @@ use crate::front::gate::Gate;
 use crate::front::limits::FIRST_REQUEST;
 use crate::front::newcomers::Reason;
 
-/// How long a handshake may take.
+/// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a client may be silent between requests, and take to send the header of one.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take nothing of what is written to it.
+/// How long a client may read nothing of what is written to it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Most bytes of a request's header.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
-/// When to accept again after the system had no descriptor or no memory for a connection.
-const ACCEPT_RETRY: Duration = Duration::from_millis(20);
+/// How long to wait before accepting again when the system had no descriptor or no memory for a connection.
+const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(20);
 
-/// How often a tier that stops checks whether an answer has left.
+/// How often a tier that stops checks whether all answers are sent.
 const SENT_CHECK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long bytes that a client still sends after its last answer are read and dropped.
@@ -69,7 +69,7 @@ const TLS_HANDSHAKE: u8 = 22;
 const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\
     Content-Length: 67\r\n\r\nthis port speaks TLS: ask it by https:// (posthaste admin: --tls)\r\n";
 
-/// Where a request came from.
+/// The address a request came from, an extension of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(pub(crate) IpAddr);
 
@@ -78,7 +78,7 @@ pub(crate) struct Origin(pub(crate) IpAddr);
 pub(super) struct HeldPermit(Arc<Permit>);
 
 impl HeldPermit {
-    /// Marks the connection as being answered, once the client is known, until the answer has left.
+    /// Marks the connection as being answered, from when the client's account is proven until the answer is sent.
     pub(super) fn begin_answer(&self) {
         self.0.begin_answer();
     }
@@ -126,19 +126,17 @@ pub(super) async fn serve(
     let max = files::http_connections(getrlimit(Resource::Nofile).current);
     let permits = Permits::new(max, max.div_ceil(2));
     loop {
-        let next = async {
+        let accept = async {
             let (stream, peer) = listener.accept().await?;
             Ok::<_, io::Error>((stream, peer.ip(), acquire_permit(&permits, peer.ip()).await))
         };
-        let (stream, from, permit) = tokio::select! {
+        let accepted = tokio::select! {
             _ = stop.changed() => break,
-            next = next => match next {
-                Ok(next) => next,
-                Err(_) => {
-                    sleep(ACCEPT_RETRY).await;
-                    continue;
-                }
-            },
+            accepted = accept => accepted,
+        };
+        let Ok((stream, from, permit)) = accepted else {
+            sleep(ACCEPT_RETRY_AFTER).await;
+            continue;
         };
         let Some(permit) = permit else {
             gate.newcomers.refuse(Reason::Address);
@@ -169,7 +167,7 @@ async fn acquire_permit(permits: &Arc<Permits>, from: IpAddr) -> Option<Permit> 
     }
 }
 
-/// An accepted connection: what it takes to serve it, beside its stream.
+/// An accepted connection, without its stream.
 struct Connection {
     origin: Origin,
     gate: Arc<Gate>,
@@ -179,7 +177,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves the client until it leaves, or the connection is evicted for another one.
+    /// Serves the client until it disconnects, or the connection is evicted for another one.
     async fn serve_until_evicted(self, stream: TcpStream, tls: Option<Arc<Acceptor>>) {
         let (gate, permit) = (Arc::clone(&self.gate), Arc::clone(&self.permit));
         tokio::select! {
@@ -209,44 +207,46 @@ impl Connection {
     /// Waits for the TLS handshake; None: it failed, and is counted.
     async fn accept_tls(
         &self,
-        mut stream: TcpStream,
+        stream: TcpStream,
         tls: &Acceptor,
     ) -> Option<TlsStream<TimedStream<TcpStream>>> {
-        let accept = async {
-            let mut first = [0];
-            if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
-                stream.write_all(SPEAK_TLS).await?;
-                stream.shutdown().await?;
-                // Closing with unread bytes sends a reset, which may overtake the answer.
-                copy(&mut stream.take(PLAIN_BYTES_MAX), &mut sink()).await?;
-                return Ok(None);
-            }
-            TlsAcceptor::from(tls.config()).accept(with_write_timeout(stream, WRITE_TIMEOUT)).await.map(Some)
+        let handshake = async {
+            let accepted = accept_tls_or_explain(stream, tls).await.unwrap_or_else(|error| {
+                tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}");
+                None
+            });
+            accepted.ok_or(Reason::Handshake)
         };
         let accepted = tokio::select! {
             biased;
-            accepted = accept => Some(accepted),
-            () = handshake_timeout(self.stop.clone()) => None,
+            accepted = handshake => accepted,
+            () = handshake_timeout(self.stop.clone()) => Err(Reason::Late),
         };
-        let reason = match accepted {
-            Some(Ok(Some(stream))) => return Some(stream),
-            Some(Ok(None)) => Reason::Handshake,
-            Some(Err(error)) => {
-                tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}");
-                Reason::Handshake
-            }
-            None => Reason::Late,
-        };
-        self.gate.newcomers.refuse(reason);
-        None
+        accepted.map_err(|reason| self.gate.newcomers.refuse(reason)).ok()
     }
 
     async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S, hang_up: Option<HangUp>) {
         let (permit, stop) = (Some(self.permit), self.stop.clone());
         if let Some(stream) = serve_stream(stream, self.origin, hang_up, permit, self.routes, stop).await {
-            linger(stream, self.stop).await;
+            close_lingering(stream, self.stop).await;
         }
     }
+}
+
+/// Waits for the TLS handshake of a client; None: it spoke plain text, and got [`SPEAK_TLS`] for an answer.
+async fn accept_tls_or_explain(
+    mut stream: TcpStream,
+    tls: &Acceptor,
+) -> io::Result<Option<TlsStream<TimedStream<TcpStream>>>> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
+        stream.write_all(SPEAK_TLS).await?;
+        stream.shutdown().await?;
+        // Closing with unread bytes sends a reset, which may overtake the answer.
+        copy(&mut stream.take(PLAIN_BYTES_MAX), &mut sink()).await?;
+        return Ok(None);
+    }
+    TlsAcceptor::from(tls.config()).accept(with_write_timeout(stream, WRITE_TIMEOUT)).await.map(Some)
 }
 
 /// Waits for as long as a handshake may take: less if the tier stops.
@@ -261,10 +261,10 @@ async fn handshake_timeout(mut stop: watch::Receiver<()>) {
     }
 }
 
-/// Closes a connection such that its last answer arrives. A client that is answered before all it sends was read (a
-/// body that is far too large) reads the answer only when it has sent everything; closing earlier, with unread bytes,
-/// would send a reset that overtakes the answer.
-async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch::Receiver<()>) {
+/// Closes a connection such that its last answer arrives. A client that is answered before its whole request was read
+/// (a body that is far too large) reads the answer only when it has sent everything; closing earlier, with unread
+/// bytes, would send a reset that overtakes the answer.
+async fn close_lingering<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watch::Receiver<()>) {
     let rest = async {
         stream.shutdown().await?;
         copy(&mut stream, &mut sink()).await
@@ -279,7 +279,7 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut stop: watc
 /// A stream whose writes have a timeout.
 type TimedStream<S> = Pin<Box<TimeoutStream<S>>>;
 
-/// Wraps a stream such that a write fails when the client takes nothing for this long: hyper has no such limit of its
+/// Wraps a stream such that a write fails when the client reads nothing for this long: hyper has no such limit of its
 /// own.
 fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> TimedStream<S> {
     let mut stream = TimeoutStream::new(stream);
@@ -287,8 +287,8 @@ fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, limit: Duration) -> 
     Box::pin(stream)
 }
 
-/// Serves one connection over any stream: answers the requests of its client at `origin` until it leaves or `stop`
-/// changes or is dropped. Returns the stream, to be closed, unless the connection broke.
+/// Serves one connection over any stream: answers the requests of its client at `origin` until it disconnects, or
+/// `stop` changes or is dropped. Returns the stream, to be closed, unless the connection broke.
 pub async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: IpAddr,
@@ -319,7 +319,8 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
         if let Some(permit) = &permit {
             request.extensions_mut().insert(HeldPermit(Arc::clone(permit)));
         }
-        let (answer, progress) = (routes.call(request.map(Body::new)), progress.clone());
+        let answer = routes.call(request.map(Body::new));
+        let progress = progress.clone();
         Box::pin(async move {
             let answer = answer.await.unwrap_or_else(|never| match never {});
             Ok::<_, Infallible>(answer.map(|body| progress.track_body(body)))
@@ -334,17 +335,13 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
         .max_buf_size(HEADER_BYTES_MAX);
     let mut connection = builder.serve_connection(TokioIo::new(stream), service);
     let ended = tokio::select! {
-        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
-        _ = stop.changed() => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
+        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
+        _ = stop.changed() => {
             Pin::new(&mut connection).graceful_shutdown();
             // A client that has sent only a part of a request gets no answer but the end of the connection.
             let all_sent = async {
                 sleep(FIRST_REQUEST).await;
-                while responses.is_under_way() {
+                while responses.is_sending() {
                     sleep(SENT_CHECK_EVERY).await;
                 }
             };
@@ -355,7 +352,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     };
-    // A connection that breaks is the client's affair.
+    // The client knows of a connection that breaks: nothing is logged.
     ended.ok().map(|()| connection.into_parts().io.into_inner().into_inner())
 }
 
@@ -376,12 +373,12 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-    /// What a conversation leaves unread of its client's, who asks for a page and reads the answer or not.
-    async fn talk(limit: Duration, reads: bool) -> Vec<u8> {
+    /// Serves a client that requests a page, and reads the answer only if `reads`; returns what it has read.
+    async fn serve_one(limit: Duration, reads: bool) -> Vec<u8> {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
         let routes = Router::new().route("/", get(async || PAGE.repeat(100)));
-        let talking = async {
+        let serving = async {
             drop(serve_connection(with_write_timeout(stream, limit), HERE, routes, stopped).await);
         };
         let mut heard = Vec::new();
@@ -391,12 +388,12 @@ mod tests {
                 client.read_to_end(&mut heard).await.expect("memory does not fail");
             }
         };
-        timeout(Duration::from_secs(60), async { tokio::join!(talking, asking) }).await.expect("it ends");
+        timeout(Duration::from_secs(60), async { tokio::join!(serving, asking) }).await.expect("it ends");
         heard
     }
 
     #[tokio::test]
-    async fn who_has_asked_everything_and_says_so_is_answered() {
+    async fn a_client_that_shuts_its_write_side_after_a_request_is_answered() {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
         let slowly = async || {
@@ -407,32 +404,31 @@ mod tests {
         client.write_all(ASKED).await.expect("there is room");
         client.shutdown().await.expect("it is open");
         let mut heard = Vec::new();
-        let talking = serve_connection(stream, HERE, routes, stopped);
-        let (_, read) = tokio::join!(async { drop(talking.await) }, client.read_to_end(&mut heard));
+        let serving = serve_connection(stream, HERE, routes, stopped);
+        let (_, read) = tokio::join!(async { drop(serving.await) }, client.read_to_end(&mut heard));
         read.expect("memory does not fail");
         assert!(heard.ends_with(PAGE.as_bytes()), "{}", String::from_utf8_lossy(&heard));
     }
 
-    /// What is left to be told them is that the tier stops.
     #[tokio::test]
-    async fn who_has_only_begun_to_ask_or_to_shake_hands_does_not_hold_up_a_stop() {
+    async fn a_part_of_a_request_or_handshake_does_not_hold_up_a_stop() {
         let (mut client, stream) = duplex(ASKED.len());
         let (stop, stopped) = watch::channel(());
         client.write_all(&ASKED[..8]).await.expect("there is room");
-        let talking = serve_connection(stream, HERE, Router::new(), stopped.clone());
+        let serving = serve_connection(stream, HERE, Router::new(), stopped.clone());
         let stopping = async move {
-            // By then what there is was read.
+            // Until the part of a request has been read.
             sleep(Duration::from_millis(20)).await;
             drop(stop);
         };
-        let ended = timeout(HEADER_TIMEOUT / 2, async { tokio::join!(talking, stopping) }).await;
-        assert!(ended.expect("it does not wait").0.is_none(), "and has nothing more to say");
+        let ended = timeout(HEADER_TIMEOUT / 2, async { tokio::join!(serving, stopping) }).await;
+        assert!(ended.expect("it does not wait").0.is_none(), "and there is nothing to send");
         timeout(HANDSHAKE_TIMEOUT / 2, handshake_timeout(stopped))
             .await
             .expect("nor does it wait for a handshake");
     }
 
-    /// Returns the only one of one permit.
+    /// Returns permits of which there is one, and that one.
     fn the_only_permit() -> (Arc<Permits>, Arc<Permit>) {
         let permits = Permits::new(1, 1);
         let permit = permits.try_acquire(HERE).expect("there is room");
@@ -440,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_known_keeps_the_permit_until_the_answer_is_read() {
+    async fn a_proven_client_keeps_its_permit_until_the_answer_is_read() {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
         let (permits, permit) = the_only_permit();
@@ -450,23 +446,23 @@ mod tests {
         };
         let routes = Router::new().route("/", get(known));
         let held = Some(Arc::clone(&permit));
-        let mut talking = pin!(async {
+        let mut serving = pin!(async {
             drop(serve_stream(stream, Origin(HERE), None, held, routes, stopped).await);
         });
         client.write_all(ASKED).await.expect("there is room");
         tokio::select! {
-            () = &mut talking => panic!("it ends before it was read"),
+            () = &mut serving => panic!("it ends before it was read"),
             first = client.read_u8() => assert_eq!(first.ok(), Some(b'H')),
         }
         assert_eq!(permits.try_acquire(HERE).err(), Some(NoPermit::AddressLimit), "it is being answered");
         let mut rest = Vec::new();
-        let (_, heard) = tokio::join!(talking, client.read_to_end(&mut rest));
+        let (_, heard) = tokio::join!(serving, client.read_to_end(&mut rest));
         heard.expect("memory does not fail");
         assert!(permits.try_acquire(HERE).is_ok(), "it has been answered");
     }
 
     #[tokio::test]
-    async fn of_whom_it_is_not_known_yet_who_asks_is_evicted() {
+    async fn a_client_that_has_not_proven_its_account_is_evicted() {
         let (mut client, stream) = duplex(ASKED.len());
         let (_stop, stopped) = watch::channel(());
         let (permits, permit) = the_only_permit();
@@ -486,9 +482,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_read_is_let_go() {
-        talk(Duration::from_millis(1), false).await;
-        let heard = talk(WRITE_TIMEOUT, true).await;
-        assert!(heard.ends_with(PAGE.as_bytes()), "who reads gets everything");
+    async fn a_client_that_does_not_read_is_disconnected() {
+        serve_one(Duration::from_millis(1), false).await;
+        let heard = serve_one(WRITE_TIMEOUT, true).await;
+        assert!(heard.ends_with(PAGE.as_bytes()), "a client that reads gets everything");
     }
 }
