@@ -19,7 +19,7 @@ use super::explain::{Explanation, explain};
 use super::shared::CacheShared;
 use crate::http::metrics::page;
 use crate::http::{self, Body, Problem, Query, WindowsQuery};
-use crate::metrics::router;
+use crate::metrics::cache_tier;
 
 /// How long to wait before asking again whether a server is there.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -33,7 +33,7 @@ pub fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
     Routes::new()
         .route("/healthz", get(http::alive))
         .route("/readyz", get(async move || ready(&for_ready).await))
-        .route("/metrics", get(async move || page(router::page(&for_figures))))
+        .route("/metrics", get(async move || page(cache_tier::page(&for_figures))))
         .merge(
             json_routes(shared)
                 .route(

@@ -1,24 +1,24 @@
 //! Figures for Prometheus, in its text format, version 0.0.4.
 //!
-//! Every metric is a row in one table with its name, type, help and how it is read: a page of `/metrics` and the
-//! reference in `docs/reference/metrics.md` are both written from these rows, so neither can lack a metric or name it
-//! otherwise. Names follow Prometheus' conventions: base units, `_total` for what only grows.
-
-pub mod requests; // what was answered, of any tier
+//! Every metric is a row in a table, with its name, type and help, and often how it is read: a page of `/metrics` and
+//! the reference in `docs/reference/metrics.md` are both written from these rows, so neither can lack a metric or name
+//! it otherwise. Names follow Prometheus' conventions: base units, `_total` for what only grows.
 
 pub mod process; // the process, of any tier
 
-pub mod entrance; // who was let in, of any tier
+pub mod requests; // requests that were answered, of any tier
 
-pub mod tier; // what the queue tier has
+pub mod admission; // connections and logins, admitted or refused, of any tier
 
-pub mod store; // what its stores tell
+pub mod queue_tier; // the queue tier's own
 
-pub mod queues; // the largest queues
+pub mod store; // figures that its stores report
 
-pub mod router; // what the cache tier has
+pub mod queues; // its fullest queues
 
-pub mod reference; // the same tables for readers
+pub mod cache_tier; // the cache tier's own
+
+pub mod reference; // the page of the reference, from the same tables
 
 use std::fmt::{Display, Write as _};
 
@@ -47,32 +47,32 @@ impl Kind {
     }
 }
 
-/// The head of a metric, written before its values.
+/// A metric, without its values.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub struct Metric {
     /// The metric's name.
     pub name: &'static str,
     /// The metric's type.
     pub kind: Kind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What the metric says, in a sentence.
+    /// The meaning of the values, in a sentence.
     pub help: &'static str,
 }
 
-impl Head {
-    /// Returns the head of a metric without labels.
+impl Metric {
+    /// Returns a metric without labels.
     #[must_use]
-    pub const fn plain(name: &'static str, kind: Kind, help: &'static str) -> Self {
+    pub const fn unlabeled(name: &'static str, kind: Kind, help: &'static str) -> Self {
         Self { name, kind, labels: &[], help }
     }
 }
 
 /// A metric of one value, and how it is read from `T`.
-pub struct Single<T> {
-    /// The metric's head.
-    pub head: Head,
-    /// Reads the value; None: the metric does not apply.
+pub struct SingleValue<T> {
+    /// The metric.
+    pub metric: Metric,
+    /// Reads the value; None: the metric is absent.
     pub read: fn(&T) -> Option<f64>,
 }
 
@@ -104,77 +104,79 @@ const BUCKETS: [(u64, &str); 19] = [
 pub struct Page(String);
 
 impl Page {
-    /// Returns the text of the page so far.
+    /// Returns the text of the page.
     #[must_use]
-    pub fn text(self) -> String {
+    pub fn into_text(self) -> String {
         self.0
     }
 
-    /// Writes the head of a metric; its values must follow at once.
-    pub fn head(&mut self, head: &Head) {
-        let Head { name, kind, help, .. } = head;
+    /// Writes the lines that introduce a metric; its values must follow at once.
+    pub fn header(&mut self, metric: &Metric) {
+        let Metric { name, kind, help, .. } = metric;
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {}\n", kind.name());
     }
 
-    /// Writes one value; `labels` are in the order of the head's.
-    pub fn value(&mut self, head: &Head, labels: &[&str], value: impl Display) {
-        self.0.push_str(head.name);
-        self.labels(head.labels.iter().copied().zip(labels.iter().copied()));
+    /// Writes one value; `labels` are in the order of the metric's.
+    pub fn value(&mut self, metric: &Metric, labels: &[&str], value: impl Display) {
+        self.0.push_str(metric.name);
+        self.labels(metric.labels.iter().copied().zip(labels.iter().copied()));
         let _ = writeln!(self.0, " {value}");
     }
 
     /// Writes a distribution of nanoseconds as buckets in seconds.
-    pub fn histogram(&mut self, head: &Head, labels: &[&str], distribution: &Distribution) {
+    pub fn histogram(&mut self, metric: &Metric, labels: &[&str], distribution: &Distribution) {
         let bounds: Vec<u64> = BUCKETS.iter().map(|(ns, _)| *ns).collect();
         let counts = distribution.not_longer_than(&bounds);
-        self.buckets(head, labels, &counts, distribution.count(), distribution.sum_ns() as f64);
+        self.write_histogram(metric, labels, &counts, distribution.count(), distribution.sum_ns() as f64);
     }
 
     /// Writes a histogram from counts in finer buckets: pairs of the upper bound in microseconds and the count. The sum
     /// is only as exact as these buckets are fine.
-    pub fn counts(&mut self, head: &Head, labels: &[&str], fine: &[(f64, u64)]) {
-        let below = |ns: u64| fine.iter().filter(move |(end, _)| end * 1000.0 <= ns as f64);
+    pub fn histogram_of_fine_buckets(&mut self, metric: &Metric, labels: &[&str], fine: &[(f64, u64)]) {
+        let up_to = |ns: u64| fine.iter().filter(move |(bound_us, _)| bound_us * 1000.0 <= ns as f64);
         let counts: Vec<u64> =
-            BUCKETS.iter().map(|(ns, _)| below(*ns).map(|(_, count)| count).sum()).collect();
-        let all = fine.iter().map(|(_, count)| count).sum();
-        let sum_ns = fine.iter().map(|(end, count)| end * 1000.0 * *count as f64).sum();
-        self.buckets(head, labels, &counts, all, sum_ns);
+            BUCKETS.iter().map(|(ns, _)| up_to(*ns).map(|(_, count)| count).sum()).collect();
+        let total = fine.iter().map(|(_, count)| count).sum();
+        let sum_ns = fine.iter().map(|(bound_us, count)| bound_us * 1000.0 * *count as f64).sum();
+        self.write_histogram(metric, labels, &counts, total, sum_ns);
     }
 
-    fn buckets(&mut self, head: &Head, labels: &[&str], counts: &[u64], all: u64, sum_ns: f64) {
-        let ends = BUCKETS.iter().map(|(_, seconds)| *seconds).chain(["+Inf"]);
-        let named = || head.labels.iter().copied().zip(labels.iter().copied());
-        for (end, count) in ends.zip(counts.iter().chain([&all])) {
-            let _ = write!(self.0, "{}_bucket", head.name);
-            self.labels(named().chain([("le", end)]));
+    /// Writes a histogram. `counts` are cumulative, one for each of [`BUCKETS`].
+    fn write_histogram(&mut self, metric: &Metric, labels: &[&str], counts: &[u64], total: u64, sum_ns: f64) {
+        let bounds = BUCKETS.iter().map(|(_, seconds)| *seconds).chain(["+Inf"]);
+        let pairs = || metric.labels.iter().copied().zip(labels.iter().copied());
+        for (bound, count) in bounds.zip(counts.iter().chain([&total])) {
+            let _ = write!(self.0, "{}_bucket", metric.name);
+            self.labels(pairs().chain([("le", bound)]));
             let _ = writeln!(self.0, " {count}");
         }
-        let _ = write!(self.0, "{}_sum", head.name);
-        self.labels(named());
+        let _ = write!(self.0, "{}_sum", metric.name);
+        self.labels(pairs());
         let _ = writeln!(self.0, " {}", sum_ns / 1e9);
-        let _ = write!(self.0, "{}_count", head.name);
-        self.labels(named());
-        let _ = writeln!(self.0, " {all}");
+        let _ = write!(self.0, "{}_count", metric.name);
+        self.labels(pairs());
+        let _ = writeln!(self.0, " {total}");
     }
 
-    /// Writes the metrics of a table, as far as they apply.
-    pub fn singles<T>(&mut self, table: &[Single<T>], of: &T) {
-        for Single { head, read } in table {
+    /// Writes the metrics of a table, without those that are absent.
+    pub fn single_values<T>(&mut self, table: &[SingleValue<T>], of: &T) {
+        for SingleValue { metric, read } in table {
             if let Some(value) = read(of) {
-                self.head(head);
-                self.value(head, &[], value);
+                self.header(metric);
+                self.value(metric, &[], value);
             }
         }
     }
 
+    /// Writes labels in braces; nothing if there are none.
     fn labels<'a>(&mut self, labels: impl Iterator<Item = (&'a str, &'a str)>) {
-        let mut before = '{';
+        let mut separator = '{';
         for (name, value) in labels {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.0, "{before}{name}=\"{value}\"");
-            before = ',';
+            let _ = write!(self.0, "{separator}{name}=\"{value}\"");
+            separator = ',';
         }
-        if before == ',' {
+        if separator == ',' {
             self.0.push('}');
         }
     }
@@ -184,18 +186,18 @@ impl Page {
 mod tests {
     use super::*;
 
-    const HEAD: Head =
-        Head { name: "posthaste_x_seconds", kind: Kind::Histogram, labels: &["kind"], help: "X." };
+    const METRIC: Metric =
+        Metric { name: "posthaste_x_seconds", kind: Kind::Histogram, labels: &["kind"], help: "X." };
 
     #[test]
-    fn buckets_are_cumulative_and_end_with_all() {
+    fn buckets_are_cumulative_and_end_with_the_total() {
         let mut distribution = Distribution::new();
         for ns in [5_000, 60_000, 70_000, 3_000_000_000] {
             distribution.record(ns, 1);
         }
         let mut page = Page::default();
-        page.histogram(&HEAD, &["send"], &distribution);
-        let text = page.text();
+        page.histogram(&METRIC, &["send"], &distribution);
+        let text = page.into_text();
         let counts: Vec<u64> = text
             .lines()
             .filter(|line| line.starts_with("posthaste_x_seconds_bucket"))
@@ -209,10 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn finer_buckets_count_where_they_end() {
+    fn a_finer_bucket_counts_where_its_upper_bound_is() {
         let mut page = Page::default();
-        page.counts(&HEAD, &["get"], &[(9.0, 2), (10.0, 1), (11.0, 4), (2e7, 1)]);
-        let text = page.text();
+        page.histogram_of_fine_buckets(&METRIC, &["get"], &[(9.0, 2), (10.0, 1), (11.0, 4), (2e7, 1)]);
+        let text = page.into_text();
         for line in [
             "_bucket{kind=\"get\",le=\"0.00001\"} 3",
             "_bucket{kind=\"get\",le=\"0.000025\"} 7",
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_buckets_are_what_they_are_called() {
+    fn the_bounds_of_buckets_in_seconds_are_those_in_nanoseconds() {
         for (ns, seconds) in BUCKETS {
             assert_eq!(seconds.parse::<f64>().map(|seconds| (seconds * 1e9).round()), Ok(ns as f64));
         }
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn a_label_cannot_end_its_quotes() {
         let mut page = Page::default();
-        page.value(&HEAD, &["a\"b\\c\nd"], 1);
-        assert_eq!(page.text(), "posthaste_x_seconds{kind=\"a\\\"b\\\\c\\nd\"} 1\n");
+        page.value(&METRIC, &["a\"b\\c\nd"], 1);
+        assert_eq!(page.into_text(), "posthaste_x_seconds{kind=\"a\\\"b\\\\c\\nd\"} 1\n");
     }
 }

@@ -6,24 +6,23 @@ use posthaste_measure::{Clock, cpu_ticks};
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-use super::{Head, Kind, Page, Single};
+use super::{Kind, Metric, Page, SingleValue};
 use crate::info::VERSION;
 
-const BUILD: Head = Head {
+const BUILD: Metric = Metric {
     name: "posthaste_build_info",
     kind: Kind::Gauge,
     labels: &["version"],
     help: "1; the version of the program is its label.",
 };
 
-/// The rest of the table.
-static SINGLES: [Single<Clock>; 7] = [
-    Single {
-        head: Head::plain("posthaste_uptime_seconds", Kind::Gauge, "Time since the start."),
+static SINGLE_VALUES: [SingleValue<Clock>; 7] = [
+    SingleValue {
+        metric: Metric::unlabeled("posthaste_uptime_seconds", Kind::Gauge, "Time since the start."),
         read: |clock| Some(clock.now() as f64 / 1e9),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_clock_seconds",
             Kind::Gauge,
             "The machine's wall clock, in seconds since 1970; compare it with when it was asked.",
@@ -33,16 +32,16 @@ static SINGLES: [Single<Clock>; 7] = [
             now.ok().map(|now| now.as_secs_f64())
         },
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "process_start_time_seconds",
             Kind::Gauge,
             "When the process started, in seconds since 1970.",
         ),
         read: |clock| Some(clock.started_unix_ns() as f64 / 1e9),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "process_cpu_seconds_total",
             Kind::Counter,
             "User and system time that the process has used.",
@@ -52,8 +51,8 @@ static SINGLES: [Single<Clock>; 7] = [
             Some((user + system) as f64 / clock_ticks_per_second() as f64)
         },
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "process_resident_memory_bytes",
             Kind::Gauge,
             "Memory that the process has in RAM.",
@@ -64,28 +63,32 @@ static SINGLES: [Single<Clock>; 7] = [
             Some(pages * page_size() as f64)
         },
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "process_open_fds",
             Kind::Gauge,
             "Open files, sockets among them; every client is one.",
         ),
         read: |_| Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64),
     },
-    Single {
-        head: Head::plain("process_max_fds", Kind::Gauge, "How many files the process may have open."),
+    SingleValue {
+        metric: Metric::unlabeled(
+            "process_max_fds",
+            Kind::Gauge,
+            "How many files the process may have open.",
+        ),
         read: |_| getrlimit(Resource::Nofile).current.map(|limit| limit as f64),
     },
 ];
 
-/// Returns the heads of this table.
-pub fn heads() -> impl Iterator<Item = &'static Head> {
-    std::iter::once(&BUILD).chain(SINGLES.iter().map(|single| &single.head))
+/// Returns the metrics of this file.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    std::iter::once(&BUILD).chain(SINGLE_VALUES.iter().map(|single| &single.metric))
 }
 
 /// Writes the metrics.
 pub fn write(page: &mut Page, clock: &Clock) {
-    page.head(&BUILD);
+    page.header(&BUILD);
     page.value(&BUILD, &[VERSION], 1);
-    page.singles(&SINGLES, clock);
+    page.single_values(&SINGLE_VALUES, clock);
 }

@@ -1,17 +1,19 @@
-//! The queues that hold most messages: as many as `--metrics-queues` says, because every queue is several time series
-//! to whoever keeps them.
+//! The queues that hold most messages: as many as `--metrics-queues` says, because Prometheus keeps several time series
+//! for every queue.
 
 use std::cmp::Reverse;
 use std::iter;
 
 use posthaste_wire::reply::Value;
 
-use super::{Head, Kind, Page};
+use super::{Kind, Metric, Page};
 
-/// A figure of a queue: its head, its name in QLIST, how many of its units make one of the metric's.
+/// A metric with a value for each queue that is shown.
 struct Row {
-    head: Head,
+    metric: Metric,
+    /// The figure's name in QLIST.
     field: &'static str,
+    /// How many of the figure's units make one of the metric's.
     per_unit: f64,
 }
 
@@ -19,7 +21,7 @@ const LABELS: &[&str] = &["queue"];
 
 static ROWS: [Row; 3] = [
     Row {
-        head: Head {
+        metric: Metric {
             name: "posthaste_queue_messages",
             kind: Kind::Gauge,
             labels: LABELS,
@@ -29,7 +31,7 @@ static ROWS: [Row; 3] = [
         per_unit: 1.0,
     },
     Row {
-        head: Head {
+        metric: Metric {
             name: "posthaste_queue_bytes",
             kind: Kind::Gauge,
             labels: LABELS,
@@ -39,7 +41,7 @@ static ROWS: [Row; 3] = [
         per_unit: 1.0,
     },
     Row {
-        head: Head {
+        metric: Metric {
             name: "posthaste_queue_oldest_age_seconds",
             kind: Kind::Gauge,
             labels: LABELS,
@@ -50,32 +52,32 @@ static ROWS: [Row; 3] = [
     },
 ];
 
-const LISTED: Head = Head::plain(
+const LISTED: Metric = Metric::unlabeled(
     "posthaste_queues_listed",
     Kind::Gauge,
     "1 where the figures of queues are here, 0 where the store did not list queues within 2 s, or not for this account.",
 );
 
-/// Returns the heads of this table.
-pub fn heads() -> impl Iterator<Item = &'static Head> {
-    iter::once(&LISTED).chain(ROWS.iter().map(|row| &row.head))
+/// Returns the metrics of this file.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    iter::once(&LISTED).chain(ROWS.iter().map(|row| &row.metric))
 }
 
-/// Writes the `shown` queues that hold most messages, from an answer to QLIST; that there is no answer is written too.
-pub fn write(page: &mut Page, list: Option<&Value<'_>>, shown: usize) {
-    page.head(&LISTED);
+/// Writes the `max` queues that hold most messages, from the answer to QLIST, and whether there is one.
+pub fn write(page: &mut Page, list: Option<&Value<'_>>, max: usize) {
+    page.header(&LISTED);
     page.value(&LISTED, &[], u8::from(list.is_some()));
     let Some(list) = list else { return };
     let number = |queue: &Value<'_>, field: &str| queue.get(field.as_bytes()).and_then(Value::as_integer);
     let mut queues: Vec<&Value<'_>> = list.parts().iter().collect();
     queues.sort_by_cached_key(|queue| (Reverse(number(queue, "messages")), number(queue, "id")));
-    queues.truncate(shown);
-    for Row { head, field, per_unit } in &ROWS {
-        page.head(head);
+    queues.truncate(max);
+    for Row { metric, field, per_unit } in &ROWS {
+        page.header(metric);
         for queue in &queues {
             let name = queue.get(b"name").and_then(Value::as_bytes).unwrap_or_default();
             if let Some(value) = number(queue, field) {
-                page.value(head, &[&String::from_utf8_lossy(name)], value as f64 / per_unit);
+                page.value(metric, &[&String::from_utf8_lossy(name)], value as f64 / per_unit);
             }
         }
     }
@@ -95,7 +97,7 @@ mod tests {
         };
         let mut page = Page::default();
         write(&mut page, Some(&Value::Array(vec![queue("a", 3), queue("b", 7), queue("c", 5)])), 2);
-        let text = page.text();
+        let text = page.into_text();
         let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             values,
@@ -112,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn queues_that_were_not_listed_are_told() {
+    fn a_missing_list_of_queues_is_shown() {
         let mut page = Page::default();
         write(&mut page, None, 2);
-        assert!(page.text().ends_with("\nposthaste_queues_listed 0\n"));
+        assert!(page.into_text().ends_with("\nposthaste_queues_listed 0\n"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Head, entrance, process, requests, router, tier};
+use super::{Metric, admission, cache_tier, process, queue_tier, requests};
 
 const BEGIN: &str = "# Metrics
 
@@ -24,18 +24,18 @@ see them. Rules and a dashboard that use these metrics are in `deploy/prometheus
 #[must_use]
 pub fn page() -> String {
     let mut text = BEGIN.to_owned();
-    let common = || process::heads().chain(entrance::HEADS).chain(requests::HEADS);
-    let own = |head: &&Head| !common().any(|other| other.name == head.name);
+    let common = || process::metrics().chain(admission::METRICS).chain(requests::METRICS);
+    let own = |metric: &&Metric| !common().any(|other| other.name == metric.name);
     section(&mut text, "Both tiers", common());
-    section(&mut text, "posthaste queue", tier::heads().filter(own));
-    section(&mut text, "posthaste cache", router::heads().filter(own));
+    section(&mut text, "posthaste queue", queue_tier::metrics().filter(own));
+    section(&mut text, "posthaste cache", cache_tier::metrics().filter(own));
     text
 }
 
-fn section(text: &mut String, title: &str, heads: impl Iterator<Item = &'static Head>) {
+fn section(text: &mut String, title: &str, metrics: impl Iterator<Item = &'static Metric>) {
     // Writing to a String does not fail.
     let _ = write!(text, "\n## {title}\n\n| metric | type | labels | says |\n| --- | --- | --- | --- |\n");
-    for Head { name, kind, labels, help } in heads {
+    for Metric { name, kind, labels, help } in metrics {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(text, "| `{name}` | {} | {} | {help} |", kind.name(), labels.join(", "));
     }
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn names_follow_the_conventions() {
-        for head in tier::heads().chain(router::heads()) {
-            let Head { name, kind, help, .. } = head;
+        for metric in queue_tier::metrics().chain(cache_tier::metrics()) {
+            let Metric { name, kind, help, .. } = metric;
             assert!(name.starts_with("posthaste_") || name.starts_with("process_"), "{name}");
             assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
             assert!(help.ends_with('.') && !help.contains('\n'), "{name}: {help}");
@@ -62,12 +62,12 @@ mod tests {
     }
 
     #[test]
-    fn no_name_stands_for_two_metrics_of_a_tier() {
-        for heads in [tier::heads().collect::<Vec<_>>(), router::heads().collect()] {
-            let mut names: Vec<&str> = heads.iter().map(|head| head.name).collect();
+    fn no_two_metrics_of_a_tier_have_the_same_name() {
+        for metrics in [queue_tier::metrics().collect::<Vec<_>>(), cache_tier::metrics().collect()] {
+            let mut names: Vec<&str> = metrics.iter().map(|metric| metric.name).collect();
             names.sort_unstable();
             names.dedup();
-            assert_eq!(names.len(), heads.len());
+            assert_eq!(names.len(), metrics.len());
         }
     }
 
@@ -79,7 +79,7 @@ mod tests {
             let store: std::sync::Arc<dyn Store> =
                 choice.open(None, None, Time::start(), clock, &Events::default()).expect("it opens");
             for (figure, _) in store.figures() {
-                assert!(store::knows(figure), "{choice}: {figure}");
+                assert!(store::has_row(figure), "{choice}: {figure}");
             }
         }
     }

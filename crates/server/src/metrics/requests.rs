@@ -3,10 +3,10 @@
 
 use posthaste_measure::{Ending, Meter};
 
-use super::{Head, Kind, Page};
+use super::{Kind, Metric, Page};
 
 /// Requests by how they ended.
-pub const REQUESTS: Head = Head {
+pub const REQUESTS: Metric = Metric {
     name: "posthaste_requests_total",
     kind: Kind::Counter,
     labels: &["kind", "ending"],
@@ -15,7 +15,7 @@ pub const REQUESTS: Head = Head {
 };
 
 /// How long requests took.
-pub const RESPONSE: Head = Head {
+pub const DURATION: Metric = Metric {
     name: "posthaste_request_duration_seconds",
     kind: Kind::Histogram,
     labels: &["kind"],
@@ -23,7 +23,7 @@ pub const RESPONSE: Head = Head {
 };
 
 /// How long requests took in the stages whose distribution is kept.
-pub const STAGE: Head = Head {
+pub const STAGE_DURATION: Metric = Metric {
     name: "posthaste_stage_duration_seconds",
     kind: Kind::Histogram,
     labels: &["kind", "stage"],
@@ -32,7 +32,7 @@ pub const STAGE: Head = Head {
 };
 
 /// The time of all stages.
-pub const STAGE_SUM: Head = Head {
+pub const STAGE_SUM: Metric = Metric {
     name: "posthaste_stage_seconds_total",
     kind: Kind::Counter,
     labels: &["kind", "stage"],
@@ -40,35 +40,36 @@ pub const STAGE_SUM: Head = Head {
            divide its rate by that of posthaste_requests_total.",
 };
 
-/// The heads of this table.
-pub const HEADS: [&Head; 4] = [&REQUESTS, &RESPONSE, &STAGE, &STAGE_SUM];
+/// The metrics of this file.
+pub const METRICS: [&Metric; 4] = [&REQUESTS, &DURATION, &STAGE_DURATION, &STAGE_SUM];
 
-/// The name under which a distribution of whole requests is kept.
-const WHOLE: &str = "response";
+/// The name of the distribution of whole requests among those of a kind; the others are of stages.
+const WHOLE_REQUEST: &str = "response";
 
 /// Writes the metrics.
 pub fn write(page: &mut Page, meter: &Meter) {
     let tallies = meter.tallies();
-    page.head(&REQUESTS);
+    page.header(&REQUESTS);
     for (kind, tally) in tallies.active() {
         for ending in [Ending::Ok, Ending::Null, Ending::Error] {
             page.value(&REQUESTS, &[kind, ending.name()], tally.ended(ending));
         }
     }
-    page.head(&RESPONSE);
+    page.header(&DURATION);
     for (kind, tally) in tallies.active() {
-        for (_, distribution) in tally.distributions().filter(|(name, _)| *name == WHOLE) {
-            page.histogram(&RESPONSE, &[kind], distribution);
+        for (_, distribution) in tally.distributions().filter(|(name, _)| *name == WHOLE_REQUEST) {
+            page.histogram(&DURATION, &[kind], distribution);
         }
     }
-    page.head(&STAGE);
+    page.header(&STAGE_DURATION);
     for (kind, tally) in tallies.active() {
-        let stages = tally.distributions().filter(|(name, stage)| *name != WHOLE && stage.count() > 0);
+        let stages =
+            tally.distributions().filter(|(name, stage)| *name != WHOLE_REQUEST && stage.count() > 0);
         for (name, distribution) in stages {
-            page.histogram(&STAGE, &[kind, name], distribution);
+            page.histogram(&STAGE_DURATION, &[kind, name], distribution);
         }
     }
-    page.head(&STAGE_SUM);
+    page.header(&STAGE_SUM);
     for (kind, tally) in tallies.active() {
         for (stage, ns) in tally.stages() {
             page.value(&STAGE_SUM, &[kind, stage], ns as f64 / 1e9);

@@ -2,7 +2,7 @@
 //!
 //! A store reports figures without type or unit, as INFO has none. This table adds both.
 
-use super::{Head, Kind, Page};
+use super::{Kind, Metric, Page};
 
 /// A figure of a store, and the metric it becomes.
 struct Row {
@@ -10,11 +10,11 @@ struct Row {
     figure: &'static str,
     /// How many of the figure's units make one of the metric's.
     per_unit: f64,
-    head: Head,
+    metric: Metric,
 }
 
 const fn row(figure: &'static str, name: &'static str, kind: Kind, help: &'static str) -> Row {
-    Row { figure, per_unit: 1.0, head: Head::plain(name, kind, help) }
+    Row { figure, per_unit: 1.0, metric: Metric::unlabeled(name, kind, help) }
 }
 
 static ROWS: [Row; 26] = [
@@ -111,7 +111,7 @@ static ROWS: [Row; 26] = [
     Row {
         figure: "keeper_silent_ms",
         per_unit: 1000.0,
-        head: Head::plain(
+        metric: Metric::unlabeled(
             "posthaste_keeper_silent_seconds",
             Kind::Gauge,
             "Time since it last did; leases and delays end late by as much. PostgreSQL.",
@@ -149,23 +149,23 @@ static ROWS: [Row; 26] = [
     ),
 ];
 
-/// Returns the heads of this table.
-pub fn heads() -> impl Iterator<Item = &'static Head> {
-    ROWS.iter().map(|row| &row.head)
+/// Returns the metrics of this file.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    ROWS.iter().map(|row| &row.metric)
 }
 
 /// Writes the figures that a store reported.
 pub fn write(page: &mut Page, figures: &[(&'static str, u64)]) {
     for (figure, value) in figures {
-        if let Some(Row { per_unit, head, .. }) = ROWS.iter().find(|row| row.figure == *figure) {
-            page.head(head);
-            page.value(head, &[], *value as f64 / per_unit);
+        if let Some(Row { per_unit, metric, .. }) = ROWS.iter().find(|row| row.figure == *figure) {
+            page.header(metric);
+            page.value(metric, &[], *value as f64 / per_unit);
         }
     }
 }
 
 /// Returns whether a store's figure has a row in the table.
 #[must_use]
-pub fn knows(figure: &str) -> bool {
+pub fn has_row(figure: &str) -> bool {
     ROWS.iter().any(|row| row.figure == figure)
 }

@@ -1,14 +1,14 @@
-//! Connections refused and connections closed for being quiet, of any tier; logins, of the queue tier; until when the
-//! certificate is valid.
+//! Connections that were refused, connections that were closed because nothing happened on them, and until when the
+//! certificate is valid, of any tier; logins, of the queue tier.
 
-use super::{Head, Kind, Page};
+use super::{Kind, Metric, Page};
 use crate::authenticator::{LoginEnding, Logins};
 use crate::front::gate::Gate;
 use crate::front::newcomers::Reason;
 use crate::front::quiet::Quiet;
 
 /// Connections that were refused.
-pub const REFUSED: Head = Head {
+pub const REFUSED: Metric = Metric {
     name: "posthaste_connections_refused_total",
     kind: Kind::Counter,
     labels: &["reason"],
@@ -18,7 +18,7 @@ pub const REFUSED: Head = Head {
 };
 
 /// Connections that were closed because nothing happened on them.
-pub const QUIET: Head = Head {
+pub const QUIET: Metric = Metric {
     name: "posthaste_connections_quiet_total",
     kind: Kind::Counter,
     labels: &["reason"],
@@ -27,18 +27,18 @@ pub const QUIET: Head = Head {
 };
 
 /// Until when the certificate is valid.
-pub const CERTIFICATE: Head = Head::plain(
+pub const CERTIFICATE: Metric = Metric::unlabeled(
     "posthaste_tls_certificate_not_after_seconds",
     Kind::Gauge,
     "When the certificate ends that clients are shown (--tls-cert), in seconds since 1970, of what was read at the start or \
      with the last SIGHUP; absent without TLS.",
 );
 
-/// The metrics of every tier.
-pub const HEADS: [&Head; 3] = [&REFUSED, &QUIET, &CERTIFICATE];
+/// Those of these metrics that every tier has.
+pub const METRICS: [&Metric; 3] = [&REFUSED, &QUIET, &CERTIFICATE];
 
 /// Logins by how they ended.
-pub const LOGINS: Head = Head {
+pub const LOGINS: Metric = Metric {
     name: "posthaste_logins_total",
     kind: Kind::Counter,
     labels: &["ending"],
@@ -46,8 +46,8 @@ pub const LOGINS: Head = Head {
            waited to be checked); absent while accounts are open.",
 };
 
-/// Whether logins are checked with the current content of the file.
-pub const FILE: Head = Head::plain(
+/// Whether logins are checked with the current content of the accounts file.
+pub const ACCOUNTS_FILE: Metric = Metric::unlabeled(
     "posthaste_accounts_file_usable",
     Kind::Gauge,
     "1 while the accounts file can be used; 0: accounts are those of before, as the log says. Looked at with every login; \
@@ -56,24 +56,24 @@ pub const FILE: Head = Head::plain(
 
 /// Writes the metrics; `logins` is None where no secrets are checked.
 pub fn write(page: &mut Page, gate: &Gate, logins: Option<&Logins>) {
-    page.head(&REFUSED);
+    page.header(&REFUSED);
     for reason in Reason::ALL {
         page.value(&REFUSED, &[reason.name()], gate.newcomers.refused(reason));
     }
-    page.head(&QUIET);
+    page.header(&QUIET);
     for why in Quiet::ALL {
         page.value(&QUIET, &[why.name()], gate.quiet.count(why));
     }
     if let Some(ends) = gate.certificate_ends() {
-        page.head(&CERTIFICATE);
+        page.header(&CERTIFICATE);
         page.value(&CERTIFICATE, &[], ends);
     }
     if let Some(logins) = logins {
-        page.head(&LOGINS);
+        page.header(&LOGINS);
         for ending in LoginEnding::ALL {
             page.value(&LOGINS, &[ending.name()], logins.count(ending));
         }
-        page.head(&FILE);
-        page.value(&FILE, &[], u8::from(logins.is_file_usable()));
+        page.header(&ACCOUNTS_FILE);
+        page.value(&ACCOUNTS_FILE, &[], u8::from(logins.is_file_usable()));
     }
 }

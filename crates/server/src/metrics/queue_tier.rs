@@ -4,105 +4,105 @@ use std::path::Path;
 
 use rustix::fs::{StatVfs, statvfs};
 
-use super::{Head, Kind, Page, Single, entrance, process, queues, requests, store};
+use super::{Kind, Metric, Page, SingleValue, admission, process, queues, requests, store};
 use crate::queue_shared::QueueShared;
 
-static SINGLES: [Single<QueueShared>; 10] = [
-    Single {
-        head: Head::plain(
+static SINGLE_VALUES: [SingleValue<QueueShared>; 10] = [
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_connections",
             Kind::Gauge,
             "Clients that are connected, but for those of HTTP.",
         ),
         read: |shared| Some(shared.gate.connections_from_outside() as f64),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_connections_max",
             Kind::Gauge,
             "Most clients (--max-clients); more are refused.",
         ),
         read: |shared| Some(shared.gate.connections_max() as f64),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_connections_total",
             Kind::Counter,
             "Clients that ever connected, but for those of HTTP.",
         ),
         read: |shared| Some(shared.gate.accepted() as f64),
     },
-    Single {
-        head: Head::plain("posthaste_line_requests", Kind::Gauge, "Requests that wait for a worker."),
+    SingleValue {
+        metric: Metric::unlabeled("posthaste_line_requests", Kind::Gauge, "Requests that wait for a worker."),
         read: |shared| Some(shared.line.len() as f64),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_line_requests_max",
             Kind::Gauge,
             "Most requests that may wait (--line-limit); more get BUSY.",
         ),
         read: |shared| Some(shared.line.requests_max() as f64),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_ready",
             Kind::Gauge,
             "1 while the store accepts changes, as /readyz says.",
         ),
         read: |shared| Some(f64::from(u8::from(shared.trouble().is_none()))),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_slow_requests_total",
             Kind::Counter,
             "Requests that took longer than --slow; absent without it.",
         ),
         read: |shared| shared.slow.as_ref().map(|slow| slow.count() as f64),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_traces_lost_total",
             Kind::Counter,
             "Messages with traces that the collector was not told of; absent without --traces.",
         ),
         read: |shared| shared.tracer.as_ref().map(|tracer| tracer.lost() as f64),
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_disk_free_bytes",
             Kind::Gauge,
             "Free space on the disk of an embedded store, for users without privileges.",
         ),
         read: |shared| {
-            disk(shared.store_dir.as_deref()).map(|disk| disk.f_bavail as f64 * disk.f_frsize as f64)
+            filesystem(shared.store_dir.as_deref()).map(|fs| fs.f_bavail as f64 * fs.f_frsize as f64)
         },
     },
-    Single {
-        head: Head::plain(
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_disk_size_bytes",
             Kind::Gauge,
             "Size of the disk that an embedded store is on.",
         ),
         read: |shared| {
-            disk(shared.store_dir.as_deref()).map(|disk| disk.f_blocks as f64 * disk.f_frsize as f64)
+            filesystem(shared.store_dir.as_deref()).map(|fs| fs.f_blocks as f64 * fs.f_frsize as f64)
         },
     },
 ];
 
-fn disk(dir: Option<&Path>) -> Option<StatVfs> {
+fn filesystem(dir: Option<&Path>) -> Option<StatVfs> {
     statvfs(dir?).ok()
 }
 
-/// Returns the heads of all these tables, in the order of the page.
-pub fn heads() -> impl Iterator<Item = &'static Head> {
-    process::heads()
-        .chain(entrance::HEADS)
-        .chain(SINGLES.iter().map(|single| &single.head))
-        .chain([&entrance::LOGINS, &entrance::FILE])
-        .chain(store::heads())
-        .chain(requests::HEADS)
-        .chain(queues::heads())
+/// Returns all metrics of the page, in its order.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    process::metrics()
+        .chain(admission::METRICS)
+        .chain(SINGLE_VALUES.iter().map(|single| &single.metric))
+        .chain([&admission::LOGINS, &admission::ACCOUNTS_FILE])
+        .chain(store::metrics())
+        .chain(requests::METRICS)
+        .chain(queues::metrics())
 }
 
 /// Returns the page with all metrics but those of queues, which must be asked of the store.
@@ -110,8 +110,8 @@ pub fn heads() -> impl Iterator<Item = &'static Head> {
 pub fn page(shared: &QueueShared) -> Page {
     let mut page = Page::default();
     process::write(&mut page, &shared.clock);
-    page.singles(&SINGLES, shared);
-    entrance::write(&mut page, &shared.gate, shared.logins());
+    page.single_values(&SINGLE_VALUES, shared);
+    admission::write(&mut page, &shared.gate, shared.logins());
     store::write(&mut page, &shared.store.figures());
     requests::write(&mut page, &shared.meter);
     page
