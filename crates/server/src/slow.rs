@@ -1,8 +1,8 @@
 //! Logs requests that took too long: whose they were and where their time went.
 //!
-//! The log may be slow, and a network thread must not wait for it: lines are written by a thread of their own. If all
-//! requests are slow, most lines would say the same: so the number of lines a second is limited, and a line says how
-//! many were left out.
+//! Writing to the log may block, and a network thread must not: lines are written by a thread of their own. If all
+//! requests are slow, most lines would be alike: so the number of lines a second is limited, and a line says how many
+//! requests were left out.
 
 use std::io;
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use std::time::{Duration, Instant};
 use posthaste_measure::{Ending, Trail};
 
 /// Most requests that wait to be logged.
-const WAITING_MAX: usize = 1024;
+const QUEUED_MAX: usize = 1024;
+
 /// Most lines in a second.
-const LINES_PER_S: u32 = 100;
+const LINES_PER_SECOND_MAX: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A slow request.
+/// A slow request, as it is logged.
 #[derive(Debug)]
-pub struct Slow {
+pub struct SlowRequest {
     /// The request's name: the client's number and the request's on its connection.
     pub request: String,
     /// The client's peer; None: it has disconnected.
@@ -38,7 +39,7 @@ pub struct Slow {
     pub trail: Trail,
     /// The time that the store reported for the batch, in nanoseconds; 0: none.
     pub told_ns: u64,
-    /// The trace of a message in it, in base16, if it has one.
+    /// The trace of a message in the request, in base16, if there is one.
     pub trace: Option<String>,
     /// Length of the request in bytes; 0: not counted.
     pub request_bytes: u32,
@@ -46,8 +47,8 @@ pub struct Slow {
     pub answer_bytes: u32,
 }
 
-impl Slow {
-    /// Returns a record with only the request's name.
+impl SlowRequest {
+    /// Returns a request of which only the name is known.
     #[must_use]
     pub fn of(request: String) -> Self {
         Self {
@@ -71,8 +72,9 @@ impl Slow {
 pub struct SlowLog {
     limit_ns: u64,
     count: AtomicU64,
-    untold: Arc<AtomicU64>,
-    told: SyncSender<Slow>,
+    /// Requests left out since this was last logged.
+    left_out: Arc<AtomicU64>,
+    requests: SyncSender<SlowRequest>,
 }
 
 impl SlowLog {
@@ -81,25 +83,25 @@ impl SlowLog {
     /// # Errors
     /// The system's, when it gives no thread.
     pub fn start(limit: Duration) -> io::Result<Self> {
-        let (told, slow) = sync_channel(WAITING_MAX);
-        let untold = Arc::new(AtomicU64::new(0));
+        let (requests, queued) = sync_channel(QUEUED_MAX);
+        let left_out = Arc::new(AtomicU64::new(0));
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let shared = Arc::clone(&untold);
-        Builder::new().name("slow-log".into()).spawn(move || write_all(&slow, &shared))?;
-        Ok(Self { limit_ns, count: AtomicU64::new(0), untold, told })
+        let shared = Arc::clone(&left_out);
+        Builder::new().name("slow-log".into()).spawn(move || write_lines(&queued, &shared))?;
+        Ok(Self { limit_ns, count: AtomicU64::new(0), left_out, requests })
     }
 
-    /// Returns whether a request that took so long is slow.
+    /// Returns whether a request with this response time is slow.
     #[must_use]
     pub fn is_slow(&self, response_ns: u64) -> bool {
         response_ns > self.limit_ns
     }
 
     /// Logs a slow request, or counts it as left out.
-    pub fn tell(&self, slow: Slow) {
+    pub fn log(&self, request: SlowRequest) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        if self.told.try_send(slow).is_err() {
-            self.untold.fetch_add(1, Ordering::Relaxed);
+        if self.requests.try_send(request).is_err() {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -110,28 +112,30 @@ impl SlowLog {
     }
 }
 
-fn write_all(slow: &Receiver<Slow>, untold: &AtomicU64) {
-    let mut second = Instant::now();
+fn write_lines(queued: &Receiver<SlowRequest>, left_out: &AtomicU64) {
+    let mut second_began = Instant::now();
     let mut lines = 0;
     loop {
-        // The number of requests left out is logged a second later, even if no other is slow.
-        let are_all_told = untold.load(Ordering::Relaxed) == 0;
-        let patience = if are_all_told { Duration::MAX } else { SECOND.saturating_sub(second.elapsed()) };
-        let next = slow.recv_timeout(patience);
-        if second.elapsed() >= SECOND {
-            (second, lines) = (Instant::now(), 0);
-            let requests = untold.swap(0, Ordering::Relaxed);
+        // The number of requests left out is logged when the second is over, even if no other is slow by then.
+        let wait = match left_out.load(Ordering::Relaxed) {
+            0 => Duration::MAX,
+            _ => SECOND.saturating_sub(second_began.elapsed()),
+        };
+        let next = queued.recv_timeout(wait);
+        if second_began.elapsed() >= SECOND {
+            (second_began, lines) = (Instant::now(), 0);
+            let requests = left_out.swap(0, Ordering::Relaxed);
             if requests > 0 {
                 tracing::warn!(requests, "more slow requests than are told one by one");
             }
         }
         match next {
-            Ok(slow) if lines < LINES_PER_S => {
+            Ok(request) if lines < LINES_PER_SECOND_MAX => {
                 lines += 1;
-                write(&slow);
+                write_line(&request);
             }
             Ok(_) => {
-                untold.fetch_add(1, Ordering::Relaxed);
+                left_out.fetch_add(1, Ordering::Relaxed);
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -139,7 +143,7 @@ fn write_all(slow: &Receiver<Slow>, untold: &AtomicU64) {
     }
 }
 
-fn write(slow: &Slow) {
+fn write_line(slow: &SlowRequest) {
     let [parse_ms, waiting_ms, dispatch_ms, service_ms, reply_ms] = slow.trail.stages().map(milliseconds);
     tracing::warn!(
         request = slow.request,

@@ -28,7 +28,7 @@ use crate::front::gate::Refused;
 use crate::front::peer::{Life, Peer};
 use crate::front::slots::Slots;
 use crate::front::tier::Tier;
-use crate::slow::{Slow, SlowLog};
+use crate::slow::{SlowLog, SlowRequest};
 
 /// First byte of the binary protocol, which has no line ends to wait for.
 const BINARY: u8 = 0x80;
@@ -370,12 +370,12 @@ impl<E: Engine> CacheTier<E> {
 /// Reports a request if it took too long.
 fn tell_slow(log: &SlowLog, client: Option<&Client>, noted: &Noted) {
     if log.is_slow(noted.trail.response()) {
-        log.tell(Slow {
+        log.log(SlowRequest {
             peer: client.map(|client| client.peer.name()),
             kind: request_kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
             ending: noted.ending,
             trail: noted.trail,
-            ..Slow::of(client.map(|client| client.peer.number.to_string()).unwrap_or_default())
+            ..SlowRequest::of(client.map(|client| client.peer.number.to_string()).unwrap_or_default())
         });
     }
 }

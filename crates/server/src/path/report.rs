@@ -7,7 +7,7 @@ use posthaste_wire::command::Kind;
 use super::bundle::{Bundle, Request, RequestName, ending};
 use crate::clients::Clients;
 use crate::queue_shared::QueueShared;
-use crate::slow::{Slow, SlowLog};
+use crate::slow::{SlowLog, SlowRequest};
 use crate::trace::{Ended, Tracer};
 
 /// Reports the requests of a bundle, all of whose stamps are taken.
@@ -37,7 +37,7 @@ fn report_slow_of(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usiz
     }
     let queue = request.operation.queue();
     let trace = bundle.passages.iter().find(|passage| passage.place == place);
-    log.tell(Slow {
+    log.log(SlowRequest {
         queue: queue.map(|queue| String::from_utf8_lossy(queue.of(&bundle.bytes)).into_owned()),
         kind: request.kind.name(),
         ending: ending(request.outcome),
@@ -53,7 +53,7 @@ fn report_slow_of(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usiz
 /// Reports a request that was answered on the spot, if it was slow.
 pub(super) fn report_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted: &Noted) {
     if log.is_slow(noted.trail.response()) {
-        log.tell(Slow {
+        log.log(SlowRequest {
             kind: Kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
             ending: noted.ending,
             trail: noted.trail,
@@ -65,11 +65,11 @@ pub(super) fn report_slow(log: &SlowLog, clients: &Clients, id: RequestName, not
 }
 
 /// Returns a report with the request's name and its client, as far as that is still connected.
-fn about(clients: &Clients, id: RequestName) -> Slow {
+fn about(clients: &Clients, id: RequestName) -> SlowRequest {
     let client = clients.get(id.client);
-    Slow {
+    SlowRequest {
         peer: client.as_ref().map(|client| client.peer.clone()),
         account: client.map(|client| client.about().account.clone()),
-        ..Slow::of(id.to_string())
+        ..SlowRequest::of(id.to_string())
     }
 }
