@@ -14,6 +14,7 @@ pub mod queue;
 
 pub mod server;
 
+pub mod account_registrar;
 pub mod accounts;
 pub mod authenticator;
 pub mod clients;
@@ -25,7 +26,6 @@ pub mod info;
 pub mod log_level;
 pub mod metrics;
 pub mod queue_shared;
-pub mod roll;
 pub mod slow;
 pub mod time;
 pub mod trace;

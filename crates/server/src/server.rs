@@ -10,6 +10,7 @@ use posthaste_measure::{Clock, Scheme};
 use posthaste_wire::command::Kind;
 use posthaste_wire::fault::Fault;
 
+use crate::account_registrar::AccountRegistrar;
 use crate::accounts::AccountsFile;
 use crate::authenticator::Authenticator;
 use crate::clients::Clients;
@@ -24,7 +25,6 @@ use crate::path::worker::Store;
 use crate::queue::choice::{OpenError, StoreChoice};
 use crate::queue::postgres::strategy::Popping;
 use crate::queue_shared::{Entrance, QueueShared};
-use crate::roll::Roll;
 use crate::slow::SlowLog;
 use crate::time::Time;
 use crate::trace::Tracer;
@@ -111,7 +111,7 @@ impl From<io::Error> for StartError {
 pub struct Server {
     shared: Arc<QueueShared>,
     running: Running<Mail>,
-    roll: Option<Roll>,
+    registrar: Option<AccountRegistrar>,
 }
 
 impl Server {
@@ -129,8 +129,9 @@ impl Server {
         let store =
             options.store.open(options.memory_limit, options.unbatched, Time::of(clock), clock, &events);
         let store = store.map_err(StartError::Store)?;
-        let roll = options.accounts.as_deref().map(|path| Roll::keep(path, &store)).transpose();
-        let roll = roll.map_err(StartError::Accounts)?;
+        let accounts_path = options.accounts.as_deref();
+        let registrar = accounts_path.map(|path| AccountRegistrar::start(path, &store)).transpose();
+        let registrar = registrar.map_err(StartError::Accounts)?;
         let scheme = Scheme::tier(Kind::NAMES, store.tells());
         let prepared = Prepared::open(&options.front, tls, scheme, clock, events, accounts.is_some())?;
         let shared = Arc::new(make_shared(&options, store, accounts, &prepared)?);
@@ -143,7 +144,7 @@ impl Server {
         let tier = |thread| QueueTier::new(thread, Arc::clone(&shared));
         let routes = |_| http::queue_routes(Arc::clone(&shared));
         let running = prepared.start(workers, tier, gauges(&shared), routes)?;
-        Ok(Self { shared, running, roll })
+        Ok(Self { shared, running, registrar })
     }
 
     /// Returns the running front: addresses, certificates.
@@ -156,9 +157,9 @@ impl Server {
     /// Connections that take longer than `drain` are cut.
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
-        // Well before the store is closed: the roll's thread must not hold the last reference and close it, as nothing
-        // waits for that thread.
-        drop(self.roll);
+        // Before the store is closed: the registrar's thread must not hold the last reference and close it, as nothing waits
+        // for that thread.
+        drop(self.registrar);
         let stopped = self.running.stop(drain, || self.shared.line.close());
         if let Some(tracer) = &self.shared.tracer {
             tracer.finish();
