@@ -9,7 +9,7 @@ mod top;
 
 use std::error::Error;
 
-use posthaste_server::clients::unlisted;
+use posthaste_server::clients::decode_name;
 use posthaste_server::http::json::json;
 use posthaste_server::log_level::LogLevel;
 use serde_json::{Map, Value as Json, json};
@@ -158,7 +158,7 @@ fn cache_reach(http: &str, Reach { tls, json, .. }: &Reach) -> ReachCache {
 /// Returns a field as JSON: counts as numbers, anything else as text, since a name may look like a number.
 fn client_field(name: &str, value: &str) -> Json {
     if name == "user" {
-        return unlisted(value).into();
+        return decode_name(value).into();
     }
     let is_number = ["id", "age", "idle", "requests", "resp", "thread"].contains(&name);
     let number = is_number.then(|| value.parse::<u64>().ok()).flatten();

@@ -23,7 +23,7 @@ pub struct Client {
     pub peer: String,
     /// The peer's IP address; None: on this machine.
     pub origin: Option<IpAddr>,
-    /// Whether it is a connection of HTTP inside this process.
+    /// Whether this is an internal connection, from HTTP of this process.
     pub is_inside: bool,
     /// When it was accepted, as a stamp.
     pub connected_ns: u64,
@@ -69,7 +69,7 @@ impl Client {
             seconds(self.connected_ns),
             seconds(self.active_ns.load(Ordering::Relaxed)),
             self.requests.load(Ordering::Relaxed),
-            listed(&about.account),
+            encode_name(&about.account),
             about.library,
             about.library_version,
             about.protocol,
@@ -78,13 +78,13 @@ impl Client {
     }
 }
 
-/// Returns a name as it is written in such a line. Clients split lines at blanks, in some languages at any of
-/// Unicode's: those are percent-encoded, and so is `%`, so that [`unlisted`] restores the name.
-fn listed(name: &str) -> String {
-    let breaks = |c: char| c.is_whitespace() || c == '%';
+/// Returns a name as CLIENT LIST shows it. Programs split its lines at blanks, in some languages at any of Unicode's:
+/// those are percent-encoded, and so is `%`, so that [`decode_name`] restores the name.
+fn encode_name(name: &str) -> String {
+    let must_encode = |c: char| c.is_whitespace() || c == '%';
     let mut field = String::with_capacity(name.len());
     for c in name.chars() {
-        if breaks(c) {
+        if must_encode(c) {
             let _ = c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(field, "%{byte:02X}"));
         } else {
             field.push(c);
@@ -95,7 +95,7 @@ fn listed(name: &str) -> String {
 
 /// Decodes a name in a line of CLIENT LIST; a field that is not so encoded is returned as it is.
 #[must_use]
-pub fn unlisted(field: &str) -> String {
+pub fn decode_name(field: &str) -> String {
     let mut name = Vec::with_capacity(field.len());
     let mut bytes = field.bytes();
     let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
@@ -112,15 +112,15 @@ pub fn unlisted(field: &str) -> String {
     String::from_utf8(name).unwrap_or_else(|_| field.to_owned())
 }
 
-/// All connections.
+/// The connected clients.
 #[derive(Default)]
 pub struct Clients {
-    cards: Mutex<BTreeMap<u64, Arc<Client>>>,
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
 }
 
 impl Clients {
     /// Adds a connection from this origin (None: this machine).
-    pub fn enter(&self, address: Address, peer: &Peer, origin: Option<IpAddr>) -> Arc<Client> {
+    pub fn add(&self, address: Address, peer: &Peer, origin: Option<IpAddr>) -> Arc<Client> {
         let client = Arc::new(Client {
             address,
             peer: peer.name(),
@@ -136,7 +136,7 @@ impl Clients {
     }
 
     /// Removes a connection.
-    pub fn leave(&self, id: u64) {
+    pub fn remove(&self, id: u64) {
         self.lock().remove(&id);
     }
 
@@ -158,7 +158,7 @@ impl Clients {
         self.lock().get(&id).cloned()
     }
 
-    /// Returns the entries of all clients that match, by number.
+    /// Returns the entries of all clients that match, by id.
     #[must_use]
     pub fn find(&self, matches: impl Fn(&Client) -> bool) -> Vec<Arc<Client>> {
         self.lock().values().filter(|client| matches(client)).cloned().collect()
@@ -167,37 +167,37 @@ impl Clients {
     /// Returns the answer of CLIENT LIST.
     #[must_use]
     pub fn list(&self, target: &ListTarget, now_ns: u64) -> String {
-        let cards = self.lock();
+        let clients = self.lock();
         let mut text = String::new();
-        let mut show = |client: &Arc<Client>| {
+        let mut write_line = |client: &Arc<Client>| {
             let _ = writeln!(text, "{}", client.line(now_ns));
         };
         match target {
-            ListTarget::All => cards.values().for_each(show),
+            ListTarget::All => clients.values().for_each(write_line),
             ListTarget::Nobody => {}
             // Each client once, however often it is named, so that the answer is bounded.
             ListTarget::Ids(ids) => {
                 ids.iter()
                     .collect::<BTreeSet<_>>()
                     .into_iter()
-                    .filter_map(|id| cards.get(id))
-                    .for_each(&mut show);
+                    .filter_map(|id| clients.get(id))
+                    .for_each(&mut write_line);
             }
         }
         text
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
-        lock(&self.cards)
+        lock(&self.by_id)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{listed, unlisted};
+    use super::{decode_name, encode_name};
 
     #[test]
-    fn a_name_is_one_word_in_a_line_and_can_be_told_again() {
+    fn a_name_is_one_word_in_a_line_and_can_be_decoded() {
         for (name, field) in [
             ("shop", "shop"),
             ("two words", "two%20words"),
@@ -205,11 +205,11 @@ mod tests {
             ("50%20", "50%2520"),
             ("Zoë\u{a0}Ü\u{2028}", "Zoë%C2%A0Ü%E2%80%A8"),
         ] {
-            assert_eq!(listed(name), field);
-            assert_eq!(unlisted(field), name);
+            assert_eq!(encode_name(name), field);
+            assert_eq!(decode_name(field), name);
         }
         for field in ["50%", "5%2", "%zz", "%ff"] {
-            assert_eq!(unlisted(field), field, "never written so");
+            assert_eq!(decode_name(field), field, "never written so");
         }
     }
 }

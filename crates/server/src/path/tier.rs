@@ -70,7 +70,7 @@ impl Tier for QueueTier {
             inline_bytes: limits::INLINE_BYTES_MAX,
         });
         let address = Address { thread: self.thread, slot, client: peer.number };
-        let client = self.shared.clients.enter(address, &peer, origin);
+        let client = self.shared.clients.add(address, &peer, origin);
         let session = Session::new(self.shared.default_account());
         if session.is_admitted() {
             client.about().account = "default".into();
@@ -89,7 +89,7 @@ impl Tier for QueueTier {
         {
             authenticator.forget(address);
         }
-        self.shared.clients.leave(address.client);
+        self.shared.clients.remove(address.client);
     }
 
     fn is_admitted(&self, connection: &Connection) -> bool {
