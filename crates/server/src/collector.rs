@@ -27,7 +27,8 @@ impl Collector {
         let (stop, stopped) = channel();
         let thread = Builder::new().name("collector".into()).spawn(move || {
             let mut record = record;
-            let (start, mut next) = (Instant::now(), meter.window());
+            let start = Instant::now();
+            let mut next = meter.window();
             while let Err(RecvTimeoutError::Timeout) =
                 stopped.recv_timeout(next.saturating_sub(start.elapsed()))
             {
@@ -35,12 +36,12 @@ impl Collector {
                 close_window(&meter, &gauges(), &mut record);
             }
             close_window(&meter, &gauges(), &mut record);
-            record.iter().for_each(end);
+            record.iter().for_each(finish);
         })?;
         Ok(Self { stop, thread })
     }
 
-    /// Closes the last window and ends the record.
+    /// Closes the last window and finishes the record.
     pub fn stop(self) {
         drop(self.stop);
         // A panic there was reported when it happened.
@@ -48,8 +49,8 @@ impl Collector {
     }
 }
 
-/// Ends the record, and logs what it lacks.
-fn end(record: &Record) {
+/// Finishes the record, and logs what it lacks.
+fn finish(record: &Record) {
     match record.finish() {
         Ok(Ended { recorded, not_recorded }) if not_recorded > 0 => tracing::warn!(
             recorded,

@@ -1,28 +1,36 @@
 //! Patterns of names: `*` stands for any characters, `?` for one.
 
-/// Returns whether a name matches a pattern. After a mismatch only the last `*` takes one more character, never an
-/// earlier one, so the cost is at most the pattern's length times the name's.
-pub(crate) fn matches(mut pattern: &str, mut name: &str) -> bool {
-    let mut star: Option<(&str, &str)> = None;
+/// The last `*` of a pattern, to which matching returns after a mismatch.
+struct Star<'a> {
+    /// The pattern after it.
+    pattern_after: &'a str,
+    /// The name after the characters that it stands for.
+    name_after: &'a str,
+}
+
+/// Returns whether a name matches a pattern. After a mismatch the last `*` stands for one character more; earlier ones
+/// are never tried again, so the cost is at most the pattern's length times the name's.
+pub(crate) fn matches<'a>(mut pattern: &'a str, mut name: &'a str) -> bool {
+    let mut last_star: Option<Star<'a>> = None;
     loop {
-        let (mut wanted, mut found) = (pattern.chars(), name.chars());
-        match (wanted.next(), found.next()) {
+        let (mut pattern_chars, mut name_chars) = (pattern.chars(), name.chars());
+        match (pattern_chars.next(), name_chars.next()) {
             (Some('*'), _) => {
-                pattern = wanted.as_str();
-                star = Some((pattern, name));
+                pattern = pattern_chars.as_str();
+                last_star = Some(Star { pattern_after: pattern, name_after: name });
             }
             (None, None) => return true,
-            (Some(want), Some(have)) if want == '?' || want == have => {
-                (pattern, name) = (wanted.as_str(), found.as_str());
+            (Some(wanted), Some(found)) if wanted == '?' || wanted == found => {
+                (pattern, name) = (pattern_chars.as_str(), name_chars.as_str());
             }
             _ => {
-                let Some((behind, from)) = star else { return false };
-                let mut rest = from.chars();
+                let Some(star) = &mut last_star else { return false };
+                let mut rest = star.name_after.chars();
                 if rest.next().is_none() {
                     return false;
                 }
-                (pattern, name) = (behind, rest.as_str());
-                star = Some((behind, name));
+                star.name_after = rest.as_str();
+                (pattern, name) = (star.pattern_after, star.name_after);
             }
         }
     }

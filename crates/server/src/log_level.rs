@@ -52,30 +52,30 @@ impl FromStr for LogLevel {
     }
 }
 
-struct Dial {
-    stands_at: Mutex<LogLevel>,
-    turn: Box<dyn Fn(LogLevel) + Send + Sync>,
+struct ProcessLog {
+    level: Mutex<LogLevel>,
+    apply: Box<dyn Fn(LogLevel) + Send + Sync>,
 }
 
-static DIAL: OnceLock<Dial> = OnceLock::new();
+static LOG: OnceLock<ProcessLog> = OnceLock::new();
 
-/// Registers the log of this process: its level is `first`, and `turn` changes it. Called once, when the log is
+/// Registers the log of this process: its level is `first`, and `apply` changes it. Called once, when the log is
 /// started.
-pub fn install(first: LogLevel, turn: impl Fn(LogLevel) + Send + Sync + 'static) {
-    let _ = DIAL.set(Dial { stands_at: Mutex::new(first), turn: Box::new(turn) });
+pub fn install(first: LogLevel, apply: impl Fn(LogLevel) + Send + Sync + 'static) {
+    let _ = LOG.set(ProcessLog { level: Mutex::new(first), apply: Box::new(apply) });
 }
 
 /// Returns the log level; None: this process has no log.
 #[must_use]
 pub fn log_level() -> Option<LogLevel> {
-    DIAL.get().map(|dial| *lock(&dial.stands_at))
+    LOG.get().map(|log| *lock(&log.level))
 }
 
 /// Sets the log level. Returns false if this process has no log.
 pub fn set_log_level(level: LogLevel) -> bool {
-    let Some(dial) = DIAL.get() else { return false };
-    let mut stands_at = lock(&dial.stands_at);
-    (dial.turn)(level);
-    *stands_at = level;
+    let Some(log) = LOG.get() else { return false };
+    let mut current = lock(&log.level);
+    (log.apply)(level);
+    *current = level;
     true
 }

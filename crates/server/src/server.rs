@@ -65,14 +65,14 @@ pub struct Options {
 /// Why a queue tier could not be started.
 #[derive(Debug)]
 pub enum StartError {
-    /// The address can be reached from other machines, and there are no accounts.
+    /// The address can be reached from other machines, and there is no accounts file.
     Unguarded(ListenAddress),
     /// The store cannot be opened.
     Store(OpenError),
     /// The accounts file cannot be used.
     Accounts(String),
     /// The store cannot register the account of connections without a login.
-    Default(Fault),
+    DefaultAccount(Fault),
     /// Something that any tier needs is not available.
     Front(lifecycle::StartError),
 }
@@ -87,7 +87,7 @@ impl fmt::Display for StartError {
             ),
             Self::Store(error) => write!(f, "{error}"),
             Self::Accounts(error) => f.write_str(error),
-            Self::Default(fault) => write!(f, "the account default cannot be made: {}", fault.text),
+            Self::DefaultAccount(fault) => write!(f, "the account default cannot be made: {}", fault.text),
             Self::Front(error) => write!(f, "{error}"),
         }
     }
@@ -157,8 +157,8 @@ impl Server {
     /// Connections that take longer than `drain` are cut.
     #[must_use]
     pub fn stop(self, drain: Duration) -> Stopped {
-        // Before the store is closed: the registrar's thread must not hold the last reference and close it, as nothing waits
-        // for that thread.
+        // Before the store is closed: the registrar's thread must not hold the last reference and close it, as nothing
+        // waits for that thread.
         drop(self.registrar);
         let stopped = self.running.stop(drain, || self.shared.line.close());
         if let Some(tracer) = &self.shared.tracer {
@@ -168,7 +168,7 @@ impl Server {
     }
 }
 
-/// Returns a function that reads the levels noted in every window.
+/// Returns a function that reads the gauges, which every window records.
 fn gauges(shared: &Arc<QueueShared>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
     let shared = Arc::clone(shared);
     move || {
@@ -200,7 +200,7 @@ fn make_shared(
     let mailboxes: Vec<Arc<Mailbox>> = prepared.mailboxes.clone();
     let clock = prepared.meter.clock();
     let entrance = match accounts {
-        None => Entrance::Open(store.account(b"default").map_err(StartError::Default)?),
+        None => Entrance::Open(store.account(b"default").map_err(StartError::DefaultAccount)?),
         Some(accounts) => Entrance::Closed(Authenticator::start(accounts, mailboxes.clone())?),
     };
     let tracer = options.traces.as_deref().map(|url| Tracer::start(url, clock)).transpose()?;

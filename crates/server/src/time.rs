@@ -9,7 +9,12 @@ use posthaste_measure::Clock;
 
 use crate::queue::rules::Millis;
 
-/// A running clock.
+/// Nanoseconds in a millisecond.
+const MILLISECOND_NS: u64 = 1_000_000;
+
+const DAY_MS: Millis = 86_400_000;
+
+/// A clock of the store's time.
 #[derive(Clone, Copy, Debug)]
 pub struct Time {
     clock: Clock,
@@ -24,11 +29,11 @@ impl Time {
         Self::of(Clock::start())
     }
 
-    /// Returns the time that this clock of the stamps keeps.
+    /// Returns the store's time by the clock of the stamps.
     #[must_use]
     pub fn of(clock: Clock) -> Self {
-        let unix_ns = clock.started_unix_ns() + clock.now();
-        Self { clock, started: clock.instant(), started_unix_ns: unix_ns }
+        let started_unix_ns = clock.started_unix_ns() + clock.now();
+        Self { clock, started: clock.instant(), started_unix_ns }
     }
 
     /// Returns the time now, rounded down once: if the start and the time since were rounded separately, it could be
@@ -36,21 +41,17 @@ impl Time {
     #[must_use]
     pub fn millis(&self) -> Millis {
         let passed = self.clock.instant().saturating_duration_since(self.started);
-        self.started_unix_ns.saturating_add(nanos(passed)) / NANOS
+        self.started_unix_ns.saturating_add(nanos(passed)) / MILLISECOND_NS
     }
 
     /// Returns the instant of the time `at`, rounded up, so that `millis` has reached it then.
     #[must_use]
     pub fn instant(&self, at: Millis) -> Instant {
         // Deadlines beyond a day are checked again after a day: an Instant cannot hold every number.
-        let at = at.min(self.millis() + TOMORROW_MS);
-        self.started + Duration::from_nanos((at * NANOS).saturating_sub(self.started_unix_ns))
+        let at = at.min(self.millis() + DAY_MS);
+        self.started + Duration::from_nanos((at * MILLISECOND_NS).saturating_sub(self.started_unix_ns))
     }
 }
-
-/// Nanoseconds in a millisecond.
-const NANOS: u64 = 1_000_000;
-const TOMORROW_MS: Millis = 86_400_000;
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -63,9 +64,9 @@ mod tests {
     use super::Time;
     use crate::queue::rules::after;
 
-    /// Whenever in its millisecond something begins, and whichever process it began in, it lasts for as long as was asked.
+    /// Wherever in a millisecond an interval begins, and whichever process it began in, it is never too short.
     #[test]
-    fn what_lasts_so_many_milliseconds_does_not_end_before() {
+    fn an_interval_in_milliseconds_does_not_end_early() {
         const LASTS_MS: u64 = 5;
         for started_ns in [0, 1, 400_000, 999_999] {
             for begun_ns in [0, 1, 600_000, 999_999, 1_000_001] {
