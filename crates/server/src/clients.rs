@@ -32,12 +32,12 @@ pub struct Client {
     /// Requests read from it.
     pub requests: AtomicU64,
     /// What changes rarely.
-    pub about: Mutex<About>,
+    details: Mutex<ClientDetails>,
 }
 
 /// What is known of a client beside its connection.
 #[derive(Clone, Debug, Default)]
-pub struct About {
+pub struct ClientDetails {
     /// CLIENT SETNAME.
     pub name: String,
     /// The account.
@@ -52,27 +52,27 @@ pub struct About {
 
 impl Client {
     /// Locks what is known of the client, to read or change it.
-    pub fn about(&self) -> MutexGuard<'_, About> {
-        lock(&self.about)
+    pub fn details(&self) -> MutexGuard<'_, ClientDetails> {
+        lock(&self.details)
     }
 
     /// Returns the client's line in CLIENT LIST.
     #[must_use]
     pub fn line(&self, now_ns: u64) -> String {
-        let about = self.about();
+        let details = self.details();
         let seconds = |since: u64| now_ns.saturating_sub(since) / 1_000_000_000;
         format!(
             "id={} addr={} name={} age={} idle={} requests={} user={} lib-name={} lib-ver={} resp={} thread={}",
             self.address.client,
             self.peer,
-            about.name,
+            details.name,
             seconds(self.connected_ns),
             seconds(self.active_ns.load(Ordering::Relaxed)),
             self.requests.load(Ordering::Relaxed),
-            encode_name(&about.account),
-            about.library,
-            about.library_version,
-            about.protocol,
+            encode_name(&details.account),
+            details.library,
+            details.library_version,
+            details.protocol,
             self.address.thread,
         )
     }
@@ -129,7 +129,7 @@ impl Clients {
             connected_ns: peer.connected_ns,
             active_ns: AtomicU64::new(peer.connected_ns),
             requests: AtomicU64::new(0),
-            about: Mutex::new(About { protocol: 2, ..About::default() }),
+            details: Mutex::new(ClientDetails { protocol: 2, ..ClientDetails::default() }),
         });
         self.lock().insert(address.client, Arc::clone(&client));
         client

@@ -228,14 +228,14 @@ async fn clients(caller: Caller, Query(query): Query<ClientsQuery>) -> Result<Js
     let shared = caller.require_administrator().await?;
     let now = shared.clock.now();
     let entry = |client: Arc<crate::clients::Client>| {
-        let about = client.about().clone();
+        let details = client.details().clone();
         json!({
             "id": client.address.client,
             "peer": client.peer,
-            "name": about.name,
-            "account": about.account,
-            "library": about.library,
-            "protocol": about.protocol,
+            "name": details.name,
+            "account": details.account,
+            "library": details.library,
+            "protocol": details.protocol,
             "requests": client.requests.load(Ordering::Relaxed),
             "age_s": now.saturating_sub(client.connected_ns) / 1_000_000_000,
             "idle_s": now.saturating_sub(client.active_ns.load(Ordering::Relaxed)) / 1_000_000_000,

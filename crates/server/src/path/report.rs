@@ -69,7 +69,7 @@ fn about(clients: &Clients, id: RequestName) -> SlowRequest {
     let client = clients.get(id.client);
     SlowRequest {
         peer: client.as_ref().map(|client| client.peer.clone()),
-        account: client.map(|client| client.about().account.clone()),
+        account: client.map(|client| client.details().account.clone()),
         ..SlowRequest::of(id.to_string())
     }
 }

@@ -12,7 +12,7 @@ use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::span::Span;
 
 use super::mail::Mail;
-use crate::clients::{About, Client};
+use crate::clients::{Client, ClientDetails};
 use crate::glob;
 use crate::grants::{Grants, Role};
 use crate::info;
@@ -175,14 +175,17 @@ impl Session {
             }
             Command::Reset => {
                 *self = Self::new(shared.default_account());
-                *client.about() =
-                    About { protocol: 2, account: self.name_without_login(), ..About::default() };
+                *client.details() = ClientDetails {
+                    protocol: 2,
+                    account: self.name_without_login(),
+                    ..ClientDetails::default()
+                };
                 Encoder::new(out, self.protocol).simple("RESET");
             }
             Command::Logout => {
                 self.account = shared.default_account();
                 self.grants = None;
-                client.about().account = self.name_without_login();
+                client.details().account = self.name_without_login();
                 self.encoder(out).simple("OK");
             }
             Command::Quit => {
@@ -222,7 +225,7 @@ impl Session {
         let mut encoder = self.encoder(out);
         match call.command {
             Command::ClientId => encoder.integer(client.address.client.cast_signed()),
-            Command::ClientGetName => match client.about().name.as_str() {
+            Command::ClientGetName => match client.details().name.as_str() {
                 "" => encoder.null(),
                 name => encoder.bulk(name.as_bytes()),
             },
@@ -232,14 +235,14 @@ impl Session {
                 Err(fault) => encoder.error(&fault),
             },
             Command::ClientSetName(name) => {
-                client.about().name = call.text(name);
+                client.details().name = call.text(name);
                 encoder.simple("OK");
             }
             Command::ClientSetInfo { attribute, value } => {
                 if attribute.of(call.bytes).eq_ignore_ascii_case(b"lib-ver") {
-                    client.about().library_version = call.text(value);
+                    client.details().library_version = call.text(value);
                 } else {
-                    client.about().library = call.text(value);
+                    client.details().library = call.text(value);
                 }
                 encoder.simple("OK");
             }
@@ -264,7 +267,7 @@ impl Session {
         let Some(login) = self.pending_login.take() else { return };
         (self.account, self.grants) = (Some(account), login.grants);
         let before = out.len();
-        client.about().account = String::from_utf8_lossy(&login.account).into_owned();
+        client.details().account = String::from_utf8_lossy(&login.account).into_owned();
         match login.reply {
             LoginReply::Id => self.encoder(out).integer(i64::from(account)),
             LoginReply::Ok => self.encoder(out).simple("OK"),
@@ -330,10 +333,10 @@ impl Session {
     fn finish_hello(&mut self, hello: Hello, client: &Client, out: &mut Vec<u8>) {
         let Hello { protocol, name } = hello;
         self.protocol = protocol;
-        let mut about = client.about();
-        about.protocol = if protocol == Protocol::Resp3 { 3 } else { 2 };
+        let mut details = client.details();
+        details.protocol = if protocol == Protocol::Resp3 { 3 } else { 2 };
         if let Some(name) = name {
-            about.name = name;
+            details.name = name;
         }
         let mut encoder = Encoder::new(out, protocol);
         encoder.map(7);
@@ -342,7 +345,7 @@ impl Session {
             encoder.bulk(value.as_bytes());
         }
         encoder.bulk(b"proto");
-        encoder.integer(i64::from(about.protocol));
+        encoder.integer(i64::from(details.protocol));
         encoder.bulk(b"id");
         encoder.integer(client.address.client.cast_signed());
         for (key, value) in [("mode", "standalone"), ("role", "master")] {
@@ -441,7 +444,7 @@ fn kill(target: KillTarget, call: &Call<'_>, encoder: &mut Encoder<'_>) -> Step 
 /// filter that names their number or account: closing them by a common property would break off other users' HTTP
 /// requests, whose outcome would then be unknown.
 fn matches_filter(client: &Client, filter: &KillFilter, bytes: &[u8]) -> bool {
-    let has_account = |name: Span| client.about().account.as_bytes() == name.of(bytes);
+    let has_account = |name: Span| client.details().account.as_bytes() == name.of(bytes);
     let is_named = filter.id.is_some() || filter.account.is_some();
     !filter.is_of_no_type_here
         && (is_named || !client.is_inside)

@@ -73,7 +73,7 @@ impl Tier for QueueTier {
         let client = self.shared.clients.add(address, &peer, origin);
         let session = Session::new(self.shared.default_account());
         if session.is_admitted() {
-            client.about().account = "default".into();
+            client.details().account = "default".into();
         }
         Connection::new(client, peer, session, decoder)
     }
