@@ -91,9 +91,9 @@ impl Cork {
         })
     }
 
-    /// How long the thread may sleep while answers wait.
+    /// Returns how long the thread may wait for events at most, as far as held answers are concerned.
     #[must_use]
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn poll_timeout(&self) -> Option<Duration> {
         (!self.held.is_empty()).then_some(WAIT_MAX)
     }
 }

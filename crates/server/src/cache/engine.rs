@@ -60,8 +60,8 @@ pub trait Engine {
     /// The requests that were answered, for the record.
     fn finished(&mut self) -> &mut Vec<Finished>;
 
-    /// How long the thread may sleep; None: until an event.
-    fn patience(&self) -> Option<Duration>;
+    /// Returns how long the thread may wait for events at most; None: until there is one.
+    fn poll_timeout(&self) -> Option<Duration>;
 
     /// Requests that wait for replies, if several servers are connected; 0 if at most one is, whose replies come
     /// together anyway.

@@ -259,7 +259,7 @@ impl Engine for Pipelined {
         &mut self.router.finished
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         let is_busy = self.router.can_resume() || self.links.iter().any(|link| link.can_read);
         if is_busy {
             return Some(Duration::ZERO);

@@ -154,7 +154,7 @@ impl Engine for Queued {
         &mut self.finished
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         None
     }
 

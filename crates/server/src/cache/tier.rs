@@ -159,9 +159,9 @@ impl<E: Engine> Tier for CacheTier<E> {
         self.count(connections);
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         let later = (!self.later.is_empty()).then_some(LATER_PATIENCE);
-        self.engine.patience().into_iter().chain(self.cork.patience()).chain(later).min()
+        self.engine.poll_timeout().into_iter().chain(self.cork.poll_timeout()).chain(later).min()
     }
 
     fn pause(&mut self) -> Option<Duration> {

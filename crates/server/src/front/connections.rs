@@ -387,8 +387,8 @@ impl<T: Tier> Connections<T> {
         self.is_stopping = true;
     }
 
-    /// Returns how long the thread may sleep at most; None: until an event.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    /// Returns how long the thread may wait for events at most; None: until there is one.
+    pub(super) fn poll_timeout(&self) -> Option<Duration> {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
         }

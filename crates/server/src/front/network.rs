@@ -131,8 +131,8 @@ impl<T: Tier> Network<T> {
     /// # Errors
     /// The system's, when it gives no more events.
     pub fn step(&mut self, events: &mut Events, longest: Option<Duration>) -> io::Result<()> {
-        let patience = self.patience().into_iter().chain(longest).min();
-        match self.connections.poll.poll(events, patience) {
+        let timeout = self.poll_timeout().into_iter().chain(longest).min();
+        match self.connections.poll.poll(events, timeout) {
             Err(error) if error.kind() != ErrorKind::Interrupted => Err(error),
             _ => {
                 self.turn(events);
@@ -155,14 +155,14 @@ impl<T: Tier> Network<T> {
 
     /// Returns how long to wait for events (None: until there is one). From now on mail wakes the thread up.
     #[must_use]
-    pub fn patience(&self) -> Option<Duration> {
-        let patience = self.connections.patience();
-        let is_due = patience.is_some_and(|patience| patience.is_zero()) || !self.crowded.is_empty();
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let timeout = self.connections.poll_timeout();
+        let is_due = timeout == Some(Duration::ZERO) || !self.crowded.is_empty();
         if is_due || !self.mailboxes[self.thread].may_sleep() {
             return Some(Duration::ZERO);
         }
         let stalled = (!self.stalled.is_empty()).then_some(ACCEPT_AGAIN);
-        patience.into_iter().chain(stalled).chain(self.tier.patience()).min()
+        timeout.into_iter().chain(stalled).chain(self.tier.poll_timeout()).min()
     }
 
     /// Runs one turn by hand, given what has happened on the connections in these slots.

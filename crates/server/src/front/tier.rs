@@ -76,8 +76,8 @@ pub trait Tier: Sized {
     /// Ends the turn: counts what was answered.
     fn finish(&mut self, connections: &mut Connections<Self>);
 
-    /// Returns how long the thread may sleep at most, as far as the tier is concerned.
-    fn patience(&self) -> Option<Duration> {
+    /// Returns how long the thread may wait for events at most, as far as the tier is concerned; None: until there is one.
+    fn poll_timeout(&self) -> Option<Duration> {
         None
     }
 

@@ -170,7 +170,7 @@ impl Tier for QueueTier {
         self.recorder.flush();
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         (!self.requeued.is_empty()).then_some(Duration::ZERO)
     }
 }

@@ -150,9 +150,9 @@ impl World {
             self.note(format_args!("network {thread} ends"));
             return;
         }
-        let patience = network.patience();
-        seat.is_awake.set(patience.is_some_and(|patience| patience.is_zero()));
-        seat.wakes_at.set(patience.map(|patience| self.now() + nanoseconds(patience)));
+        let timeout = network.poll_timeout();
+        seat.is_awake.set(timeout.is_some_and(|timeout| timeout.is_zero()));
+        seat.wakes_at.set(timeout.map(|timeout| self.now() + nanoseconds(timeout)));
         seat.stalled_until.set(self.stall());
         *seat.network.borrow_mut() = Some(network);
     }
