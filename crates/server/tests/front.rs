@@ -61,18 +61,18 @@ impl Tier for Echo {
         b"full\n"
     }
 
-    fn enter(&mut self, _: usize, peer: Peer, _: Option<IpAddr>) -> Guest {
+    fn new_connection(&mut self, _: usize, peer: Peer, _: Option<IpAddr>) -> Guest {
         Guest { peer, output: Vec::new(), waits: false, is_out: false }
     }
 
-    fn leave(&mut self, _: usize, _: &Guest) {}
+    fn connection_ended(&mut self, _: usize, _: &Guest) {}
 
     fn is_admitted(&self, guest: &Guest) -> bool {
         !guest.is_out
     }
 
     /// Whoever waits gets it.
-    fn receive(&mut self, (): (), connections: &mut Connections<Self>) {
+    fn receive_mail(&mut self, (): (), connections: &mut Connections<Self>) {
         let slots: Vec<usize> = connections.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let guest = connections.get_mut(slot).expect("it is there");
@@ -87,7 +87,7 @@ impl Tier for Echo {
         !guest.waits && guest.output.len() < OUTPUT_BYTES_PAUSE
     }
 
-    fn take(&mut self, slot: usize, guest: &mut Guest, input: &[u8]) -> usize {
+    fn take_requests(&mut self, slot: usize, guest: &mut Guest, input: &[u8]) -> usize {
         let mut at = 0;
         while guest.peer.life == Life::Open && self.may_ask(slot, guest) {
             let Some(end) = input[at..].iter().position(|byte| *byte == b'\n') else {
@@ -128,7 +128,7 @@ impl Tier for Echo {
         !guest.waits && guest.output.is_empty()
     }
 
-    fn finish(&mut self, _: &mut Connections<Self>) {}
+    fn finish_turn(&mut self, _: &mut Connections<Self>) {}
 }
 
 /// A tier that runs.

@@ -52,28 +52,28 @@ impl<E: Engine> Tier for CacheTier<E> {
         b"SERVER_ERROR too many connections\r\n"
     }
 
-    fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Client {
+    fn new_connection(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Client {
         self.engine.enter(ClientId { slot, number: peer.number });
         let limit = self.shared.client_limits.of(origin, peer.connected_ns);
         Client::new(peer, limit)
     }
 
-    fn leave(&mut self, slot: usize, client: &Client) {
+    fn connection_ended(&mut self, slot: usize, client: &Client) {
         self.engine.leave(slot);
         let held = client.held.iter().map(|done| Finished { slot: None, ..*done });
         self.engine.finished().extend(held);
     }
 
-    fn begin(&mut self, now_ns: u64) {
+    fn begin_turn(&mut self, now_ns: u64) {
         self.cork.begin(now_ns);
         self.engine.begin(now_ns);
     }
 
-    fn note(&mut self, number: usize, event: &Event) {
+    fn handle_event(&mut self, number: usize, event: &Event) {
         self.engine.note_event(number, event);
     }
 
-    fn receive(&mut self, mail: Mail, connections: &mut Connections<Self>) {
+    fn receive_mail(&mut self, mail: Mail, connections: &mut Connections<Self>) {
         match mail {
             Mail::Answered(parcel) => {
                 let ClientId { slot, number } = parcel.client;
@@ -99,7 +99,7 @@ impl<E: Engine> Tier for CacheTier<E> {
         !client.later && self.engine.answers().may_ask(slot)
     }
 
-    fn take(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> usize {
+    fn take_requests(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> usize {
         let mut at = 0;
         let requests_max = client.peer.requests + REQUESTS_AT_ONCE_MAX as u64;
         self.engine.begin(self.shared.clock.now());
@@ -154,7 +154,7 @@ impl<E: Engine> Tier for CacheTier<E> {
         self.engine.answers().is_idle(slot)
     }
 
-    fn finish(&mut self, connections: &mut Connections<Self>) {
+    fn finish_turn(&mut self, connections: &mut Connections<Self>) {
         self.cut(connections);
         self.count(connections);
     }

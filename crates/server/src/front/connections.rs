@@ -136,7 +136,7 @@ impl<T: Tier> Connections<T> {
         let is_handshaking = socket.is_handshaking();
         let mut peer = Peer::new(number, socket, self.now_ns);
         peer.is_inside = is_inside;
-        let mut connection = tier.enter(slot, peer, origin);
+        let mut connection = tier.new_connection(slot, peer, origin);
         if is_handshaking || !tier.is_admitted(&connection) {
             connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, permit));
             self.look_at.get_or_insert(self.clock.instant() + LOOK_EVERY);
@@ -156,7 +156,7 @@ impl<T: Tier> Connections<T> {
             tier.touched().add(slot);
         }
         if told.is_read_closed {
-            tier.hung_up(slot, self);
+            tier.client_hung_up(slot, self);
         }
         self.ready.add(slot);
     }
@@ -231,7 +231,7 @@ impl<T: Tier> Connections<T> {
             return;
         }
         match connection.as_mut().look_for_end() {
-            Ok(true) => tier.hung_up(slot, self),
+            Ok(true) => tier.client_hung_up(slot, self),
             Ok(false) => {}
             Err(error) => tell(connection.as_ref(), &error, &self.gate, self.now_ns),
         }
@@ -363,7 +363,7 @@ impl<T: Tier> Connections<T> {
         self.input_bytes -= peer.input.len();
         self.buffers.keep(std::mem::take(&mut peer.input));
         let is_inside = peer.is_inside;
-        tier.leave(slot, &connection);
+        tier.connection_ended(slot, &connection);
         self.gate.leave(is_inside);
     }
 
@@ -428,7 +428,7 @@ fn tell(peer: &Peer, error: &io::Error, gate: &Gate, now_ns: u64) {
 /// Has the tier take the whole requests in `input`, and returns how many bytes are done with.
 fn take<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, input: &[u8]) -> usize {
     connection.as_mut().holds_requests = true;
-    let used = tier.take(slot, connection, input);
+    let used = tier.take_requests(slot, connection, input);
     connection.as_mut().holds_requests &= used < input.len();
     used
 }

@@ -194,7 +194,7 @@ impl<T: Tier> Network<T> {
 
     /// Runs the turn itself, once all events are noted.
     fn serve(&mut self, now_ns: u64) {
-        self.tier.begin(now_ns);
+        self.tier.begin_turn(now_ns);
         let mut mail = std::mem::take(&mut self.mail);
         for letter in mail.drain(..) {
             self.receive(letter);
@@ -204,7 +204,7 @@ impl<T: Tier> Network<T> {
         self.tier.work(&mut self.connections);
         self.connections.look_again(&mut self.tier);
         self.connections.write(&mut self.tier);
-        self.tier.finish(&mut self.connections);
+        self.tier.finish_turn(&mut self.connections);
         self.connections.look_after_newcomers(&mut self.tier);
         self.connections.look_after_quiet(&mut self.tier);
     }
@@ -216,14 +216,14 @@ impl<T: Tier> Network<T> {
             Token(listener) if listener >= FIRST_LISTENER => {
                 self.accept(listener - FIRST_LISTENER, ACCEPTS_PER_TURN)
             }
-            Token(own) if own >= FIRST_OF_TIER => self.tier.note(own - FIRST_OF_TIER, event),
+            Token(own) if own >= FIRST_OF_TIER => self.tier.handle_event(own - FIRST_OF_TIER, event),
             Token(slot) => self.connections.note(&mut self.tier, slot, event.into()),
         }
     }
 
     fn receive(&mut self, letter: Letter<T::Mail>) {
         match letter {
-            Letter::Tier(mail) => self.tier.receive(mail, &mut self.connections),
+            Letter::Tier(mail) => self.tier.receive_mail(mail, &mut self.connections),
             Letter::Adopt(arrival) => self.connections.adopt(&mut self.tier, arrival),
             Letter::Stop => self.stop(),
         }
@@ -255,7 +255,7 @@ impl<T: Tier> Network<T> {
                 return;
             }
         };
-        let thread = (self.dealt / self.tier.dealt_in_a_row() + 1) % self.mailboxes.len();
+        let thread = (self.dealt / self.tier.consecutive_connections_per_thread() + 1) % self.mailboxes.len();
         self.dealt = self.dealt.wrapping_add(1);
         let own = if thread == self.thread { Some(arrival) } else { self.mailboxes[thread].adopt(arrival) };
         if let Some(arrival) = own {

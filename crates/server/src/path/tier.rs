@@ -58,11 +58,11 @@ impl Tier for QueueTier {
         }
     }
 
-    fn dealt_in_a_row(&self) -> usize {
+    fn consecutive_connections_per_thread(&self) -> usize {
         if self.shared.store.is_far() { limits::FAR_CLIENTS_IN_A_ROW } else { 1 }
     }
 
-    fn enter(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Connection {
+    fn new_connection(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Connection {
         let decoder = Decoder::new(Limits {
             bulk_bytes: self.shared.message_bytes_max.max(limits::ARGUMENT_BYTES_MIN),
             request_bytes: self.shared.message_bytes_max + limits::REQUEST_BYTES_EXTRA,
@@ -78,7 +78,7 @@ impl Tier for QueueTier {
         Connection::new(client, peer, session, decoder)
     }
 
-    fn leave(&mut self, _: usize, connection: &Connection) {
+    fn connection_ended(&mut self, _: usize, connection: &Connection) {
         let address = connection.client.address;
         if connection.is_blocked {
             // No client reads the answer, so the blocked pop must not take a message any more.
@@ -97,7 +97,7 @@ impl Tier for QueueTier {
     }
 
     /// The client of a waiting pop is leaving: no message may be given to it.
-    fn hung_up(&mut self, slot: usize, connections: &mut Connections<Self>) {
+    fn client_hung_up(&mut self, slot: usize, connections: &mut Connections<Self>) {
         let Some(connection) = connections.get_mut(slot) else { return };
         let address = connection.client.address;
         if std::mem::take(&mut connection.is_blocked)
@@ -107,7 +107,7 @@ impl Tier for QueueTier {
         }
     }
 
-    fn receive(&mut self, mail: Mail, connections: &mut Connections<Self>) {
+    fn receive_mail(&mut self, mail: Mail, connections: &mut Connections<Self>) {
         match mail {
             Mail::Answered(bundle) => self.deliver(bundle, connections),
             Mail::Verified { address, verdict } => self.receive_verdict(address, verdict, connections),
@@ -123,7 +123,7 @@ impl Tier for QueueTier {
         connection.may_ask()
     }
 
-    fn take(&mut self, _: usize, connection: &mut Connection, input: &[u8]) -> usize {
+    fn take_requests(&mut self, _: usize, connection: &mut Connection, input: &[u8]) -> usize {
         let mut turn = self.workspace.turn(&self.shared);
         let before = turn.at_once.len();
         let used = connection.parse(input, &mut turn);
@@ -153,7 +153,7 @@ impl Tier for QueueTier {
     }
 
     /// Counts everything whose answer was written in this turn.
-    fn finish(&mut self, _: &mut Connections<Self>) {
+    fn finish_turn(&mut self, _: &mut Connections<Self>) {
         if self.answered.is_empty() && self.workspace.at_once.is_empty() {
             return;
         }
@@ -222,7 +222,7 @@ impl QueueTier {
     fn end_all_waits(&mut self, connections: &mut Connections<Self>) {
         let blocked = connections.iter().filter(|(_, connection)| connection.is_blocked);
         let blocked: Vec<usize> = blocked.map(|(slot, _)| slot).collect();
-        blocked.into_iter().for_each(|slot| self.hung_up(slot, connections));
+        blocked.into_iter().for_each(|slot| self.client_hung_up(slot, connections));
     }
 
     /// Asks the store for the numbers of the accounts that log in.
