@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use posthaste_measure::lock;
 use posthaste_wire::command::ListTarget;
 
+use crate::front::gate::ClientKind;
 use crate::front::peer::Peer;
 use crate::path::bundle::Address;
 
@@ -125,7 +126,7 @@ impl Clients {
             address,
             peer: peer.name(),
             origin,
-            is_inside: peer.is_inside,
+            is_inside: peer.client_kind == ClientKind::Inside,
             connected_ns: peer.connected_ns,
             active_ns: AtomicU64::new(peer.connected_ns),
             requests: AtomicU64::new(0),

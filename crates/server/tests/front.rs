@@ -328,7 +328,7 @@ fn a_client_that_acknowledges_nothing_is_given_up_unless_it_may_take_nothing_for
     for (send, given_up) in [(Some(60), gone), (Some(72), gone), (Some(73), None), (None, None)] {
         let limits = QuietLimits { send: send.map(Duration::from_secs), idle: None };
         let (_client, socket) = accepted();
-        let Ok(arrival) = Gate::new(1, false).limiting_quiet(limits).admit(socket) else {
+        let Ok(arrival) = Gate::new(1, false).with_quiet_limits(limits).admit(socket) else {
             panic!("there is room")
         };
         let socket = SockRef::from(arrival.socket.tcp().expect("it came by TCP"));
@@ -538,7 +538,7 @@ fn who_waited_for_long_is_not_idle_when_the_answer_comes() {
     let limits = QuietLimits { send: None, idle: Some(Duration::from_secs(1)) };
     // Looks are a quarter of that apart.
     let hand = Hand::at_zero();
-    let (mut network, mailbox, client) = by_hand_behind(hand, Gate::new(1, false).limiting_quiet(limits));
+    let (mut network, mailbox, client) = by_hand_behind(hand, Gate::new(1, false).with_quiet_limits(limits));
     client.talk().room = usize::MAX;
     client.talk().sent = b"wait\nwait\nhello\n".to_vec();
     for ms in [0, 2_000, 4_900] {

@@ -126,16 +126,16 @@ impl<T: Tier> Connections<T> {
     }
 
     pub(super) fn adopt(&mut self, tier: &mut T, arrival: Arrival) {
-        let Arrival { mut socket, number, origin, permit, is_inside } = arrival;
+        let Arrival { mut socket, number, origin, permit, client_kind } = arrival;
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
         let interests = Interest::READABLE | Interest::WRITABLE;
         if self.is_stopping || self.poll.registry().register(&mut socket, Token(slot), interests).is_err() {
-            return self.gate.leave(is_inside);
+            return self.gate.release(client_kind);
         }
         let is_handshaking = socket.is_handshaking();
         let mut peer = Peer::new(number, socket, self.now_ns);
-        peer.is_inside = is_inside;
+        peer.client_kind = client_kind;
         let mut connection = tier.new_connection(slot, peer, origin);
         if is_handshaking || !tier.is_admitted(&connection) {
             connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, permit));
@@ -362,9 +362,9 @@ impl<T: Tier> Connections<T> {
         let _ = self.poll.registry().deregister(&mut peer.socket);
         self.input_bytes -= peer.input.len();
         self.buffers.keep(std::mem::take(&mut peer.input));
-        let is_inside = peer.is_inside;
+        let client_kind = peer.client_kind;
         tier.connection_ended(slot, &connection);
-        self.gate.leave(is_inside);
+        self.gate.release(client_kind);
     }
 
     /// Begins a stop: of each connection only what has arrived already is read, as soon as it may ask, and answered. A

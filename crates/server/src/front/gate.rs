@@ -14,7 +14,7 @@ use super::accept::{Socket, give_up_when_gone};
 use super::newcomers::{Newcomers, Permit, Reason};
 use super::quiet::{QuietCounts, QuietLimits};
 
-/// A connection that was let in, for a network thread to serve. It is counted until [`Gate::leave`].
+/// A connection that was let in, for a network thread to serve. It is counted until [`Gate::release`].
 pub struct Arrival {
     /// The socket.
     pub socket: Socket,
@@ -22,10 +22,19 @@ pub struct Arrival {
     pub number: u64,
     /// The peer's address; None: on this machine.
     pub origin: Option<IpAddr>,
-    /// The connection's place among the newcomers, if it is one.
+    /// The connection's permit, if it is a newcomer that needs one.
     pub permit: Option<Permit>,
-    /// Whether the client is inside this process.
-    pub is_inside: bool,
+    /// Where the client runs.
+    pub client_kind: ClientKind,
+}
+
+/// Where a client runs, which decides how its connection is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientKind {
+    /// In another process: its connection counts towards the limit.
+    Outside,
+    /// In this process, where it acts for a peer of HTTP.
+    Inside,
 }
 
 /// Why a connection is not let in.
@@ -40,13 +49,17 @@ pub enum Refused {
 /// The gate of a tier.
 #[derive(Debug)]
 pub struct Gate {
-    most: usize,
-    now: AtomicUsize,
-    now_inside: AtomicUsize,
-    /// Connection numbers given out.
-    numbers: AtomicU64,
-    ever_from_outside: AtomicU64,
-    closing: AtomicBool,
+    /// The most connections from outside at once.
+    connections_max: usize,
+    /// Connections from outside now.
+    from_outside: AtomicUsize,
+    /// Connections from inside now.
+    from_inside: AtomicUsize,
+    /// Number of the newest connection; 0: there was none.
+    last_number: AtomicU64,
+    /// Connections from outside that were ever let in.
+    accepted: AtomicU64,
+    is_closing: AtomicBool,
     /// Connections that have not logged in or shaken hands yet.
     pub newcomers: Newcomers,
     /// How long clients may be quiet.
@@ -61,15 +74,15 @@ impl Gate {
     /// Returns a gate for at most so many connections, which may be quiet for ever. With `must_log_in`, plain
     /// connections are newcomers too.
     #[must_use]
-    pub fn new(most: usize, must_log_in: bool) -> Self {
+    pub fn new(connections_max: usize, must_log_in: bool) -> Self {
         Self {
-            most,
-            now: AtomicUsize::new(0),
-            now_inside: AtomicUsize::new(0),
-            numbers: AtomicU64::new(0),
-            ever_from_outside: AtomicU64::new(0),
-            closing: AtomicBool::new(false),
-            newcomers: Newcomers::new(most, must_log_in),
+            connections_max,
+            from_outside: AtomicUsize::new(0),
+            from_inside: AtomicUsize::new(0),
+            last_number: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
+            is_closing: AtomicBool::new(false),
+            newcomers: Newcomers::new(connections_max, must_log_in),
             quiet_limits: QuietLimits::default(),
             quiet: QuietCounts::default(),
             tls: None,
@@ -78,13 +91,13 @@ impl Gate {
 
     /// Sets limits for how long clients may be quiet.
     #[must_use]
-    pub fn limiting_quiet(self, quiet_limits: QuietLimits) -> Self {
+    pub fn with_quiet_limits(self, quiet_limits: QuietLimits) -> Self {
         Self { quiet_limits, ..self }
     }
 
     /// Sets the encryption of connections over TCP.
     #[must_use]
-    pub fn encrypting(self, tls: Option<Arc<Acceptor>>) -> Self {
+    pub fn with_tls(self, tls: Option<Arc<Acceptor>>) -> Self {
         Self { tls, ..self }
     }
 
@@ -96,13 +109,13 @@ impl Gate {
 
     /// Marks the tier as stopping.
     pub fn close(&self) {
-        self.closing.store(true, Ordering::Relaxed);
+        self.is_closing.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the tier is stopping: connections that exist are served to the end, and no new ones.
+    /// Returns whether the tier is stopping: it serves the connections it has to their end, and no new ones.
     #[must_use]
     pub fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
+        self.is_closing.load(Ordering::Relaxed)
     }
 
     /// Lets in a connection from outside.
@@ -110,7 +123,7 @@ impl Gate {
     /// # Errors
     /// The socket, and why not.
     pub fn admit(&self, socket: Socket) -> Result<Arrival, (Socket, Refused)> {
-        if !self.take() {
+        if !self.reserve() {
             self.newcomers.refuse(Reason::Full);
             return Err((socket, Refused::Full));
         }
@@ -121,64 +134,70 @@ impl Gate {
         let origin = socket.ip();
         match self.newcomers.permit(origin, socket.is_handshaking()) {
             Ok(permit) => {
-                self.ever_from_outside.fetch_add(1, Ordering::Relaxed);
-                Ok(Arrival { socket, number: self.number(), origin, permit, is_inside: false })
+                self.accepted.fetch_add(1, Ordering::Relaxed);
+                let number = self.next_number();
+                Ok(Arrival { socket, number, origin, permit, client_kind: ClientKind::Outside })
             }
             Err(refused) => {
-                self.leave(false);
+                self.release(ClientKind::Outside);
                 Err((socket, refused))
             }
         }
     }
 
-    /// Lets in a client inside this process that acts for a peer at `origin`, which took a newcomer's place where HTTP
-    /// accepted it.
+    /// Lets in a client inside this process that acts for a peer at `origin`. It needs no permit, as HTTP limits its
+    /// own peers.
     #[must_use]
     pub fn admit_inside(&self, socket: Socket, origin: Option<IpAddr>) -> Arrival {
-        self.now_inside.fetch_add(1, Ordering::Relaxed);
-        Arrival { socket, number: self.number(), origin, permit: None, is_inside: true }
+        self.from_inside.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number();
+        Arrival { socket, number, origin, permit: None, client_kind: ClientKind::Inside }
     }
 
-    /// Counts off a connection that was let in and has ended.
-    pub fn leave(&self, is_inside: bool) {
-        let now = if is_inside { &self.now_inside } else { &self.now };
-        now.fetch_sub(1, Ordering::Relaxed);
+    /// Counts a connection that was let in as ended.
+    pub fn release(&self, client_kind: ClientKind) {
+        let connections = match client_kind {
+            ClientKind::Outside => &self.from_outside,
+            ClientKind::Inside => &self.from_inside,
+        };
+        connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns how many connections there are, those from inside included.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.now.load(Ordering::Relaxed) + self.now_inside.load(Ordering::Relaxed)
+        self.connections_from_outside() + self.from_inside.load(Ordering::Relaxed)
     }
 
     /// Returns how many connections from outside there are, at most [`Self::connections_max`].
     #[must_use]
     pub fn connections_from_outside(&self) -> usize {
-        self.now.load(Ordering::Relaxed)
+        self.from_outside.load(Ordering::Relaxed)
     }
 
     /// Returns how many connections from outside there may be.
     #[must_use]
     pub fn connections_max(&self) -> usize {
-        self.most
+        self.connections_max
     }
 
     /// Returns how many connections from outside were ever accepted.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.ever_from_outside.load(Ordering::Relaxed)
+        self.accepted.load(Ordering::Relaxed)
     }
 
-    fn take(&self) -> bool {
-        let is_free = self.now.fetch_add(1, Ordering::Relaxed) < self.most;
-        if !is_free {
-            self.leave(false);
+    /// Counts one more connection from outside; returns false, and counts none, if there are as many as there may be.
+    fn reserve(&self) -> bool {
+        let has_room = self.from_outside.fetch_add(1, Ordering::Relaxed) < self.connections_max;
+        if !has_room {
+            self.release(ClientKind::Outside);
         }
-        is_free
+        has_room
     }
 
-    fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    fn next_number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
@@ -192,27 +211,27 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_makes_room_and_numbers_are_used_once() {
+    fn a_connection_that_ends_makes_room_and_numbers_are_used_once() {
         let gate = Gate::new(1, false);
         assert_eq!(gate.admit(socket()).ok().map(|arrival| arrival.number), Some(1));
         assert_eq!(gate.admit(socket()).err().map(|(_, why)| why), Some(Refused::Full));
-        assert_eq!(gate.connections(), 1, "who was refused is not counted");
-        gate.leave(false);
+        assert_eq!(gate.connections(), 1, "a refused connection is not counted");
+        gate.release(ClientKind::Outside);
         assert_eq!(gate.admit(socket()).ok().map(|arrival| arrival.number), Some(2));
         assert_eq!(gate.accepted(), 2);
     }
 
     #[test]
-    fn who_comes_from_inside_has_a_place_and_takes_nobody_elses() {
+    fn connections_from_inside_are_always_let_in_and_take_no_room_from_those_outside() {
         let gate = Gate::new(1, false);
         let inside = gate.admit_inside(socket(), None);
-        assert!(gate.admit(socket()).is_ok(), "the place is free");
+        assert!(gate.admit(socket()).is_ok(), "there is room");
         assert!(gate.admit(socket()).is_err());
         assert_eq!((gate.admit_inside(socket(), None).number, gate.connections()), (3, 3));
         assert_eq!((gate.connections_from_outside(), gate.accepted()), (1, 1));
-        gate.leave(inside.is_inside);
-        assert!(gate.admit(socket()).is_err(), "nobody has left who came from outside");
-        gate.leave(false);
+        gate.release(inside.client_kind);
+        assert!(gate.admit(socket()).is_err(), "no connection from outside has ended");
+        gate.release(ClientKind::Outside);
         assert!(gate.admit(socket()).is_ok());
     }
 }

@@ -166,8 +166,8 @@ impl<M: Send + 'static> Prepared<M> {
         let meter = Meter::new(scheme, options.window, clock, backlog);
         let polls = (0..options.threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = polls.iter().map(network::mailbox).collect::<io::Result<Vec<_>>>()?;
-        let gate = Gate::new(options.connections_max, must_log_in).limiting_quiet(options.quiet_limits);
-        let gate = Arc::new(gate.encrypting(tls.clone()));
+        let gate = Gate::new(options.connections_max, must_log_in).with_quiet_limits(options.quiet_limits);
+        let gate = Arc::new(gate.with_tls(tls.clone()));
         Ok(Self { meter, mailboxes, gate, tls, addresses, listeners, http, polls, record })
     }
 

@@ -121,7 +121,7 @@ impl<T: Tier> Network<T> {
     fn close(&mut self) {
         for letter in self.mailboxes[self.thread].close() {
             if let Letter::Adopt(arrival) = letter {
-                self.gate.leave(arrival.is_inside);
+                self.gate.release(arrival.client_kind);
             }
         }
     }

@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::time::Duration;
 
 use super::accept::Socket;
+use super::gate::ClientKind;
 use super::limits::{FIRST_REQUEST, LINGER};
 use super::newcomers::Newcomer;
 use super::quiet::{Quiet, QuietLimits, Taking, is_over};
@@ -59,8 +60,8 @@ pub struct Peer {
     pub(super) newcomer: Option<Newcomer>,
     /// Whether the peer takes what is written to it.
     taking: Taking,
-    /// Whether the client is inside this process.
-    pub is_inside: bool,
+    /// Where the client runs.
+    pub client_kind: ClientKind,
 }
 
 impl Peer {
@@ -84,7 +85,7 @@ impl Peer {
             owed_bytes: 0,
             newcomer: None,
             taking: Taking::default(),
-            is_inside: false,
+            client_kind: ClientKind::Outside,
         }
     }
 
@@ -149,7 +150,7 @@ impl Peer {
         if !is_settled || self.holds_requests {
             self.quiet_since_ns = now_ns;
         }
-        let may_be_idle = self.life == Life::Open && !self.is_inside;
+        let may_be_idle = self.life == Life::Open && self.client_kind == ClientKind::Outside;
         let is_idle = limits.idle.is_some_and(|limit| is_over(self.quiet_since_ns, limit, now_ns));
         (may_be_idle && is_idle).then_some(Quiet::Idle)
     }

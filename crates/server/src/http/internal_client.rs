@@ -153,7 +153,7 @@ fn hand_over(shared: &QueueShared, thread: usize, mut arrival: Arrival) -> bool 
             Some(returned) => arrival = returned,
         }
     }
-    shared.gate.leave(arrival.is_inside);
+    shared.gate.release(arrival.client_kind);
     false
 }
 
