@@ -17,7 +17,7 @@ use mio::{Interest, Registry, Token};
 use posthaste_tls::{Acceptor, Tls};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::limits::{GONE, KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL};
+use super::limits::{KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, USER_TIMEOUT};
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Listener {
             Self::Tcp(listener, tls) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                keep_alive(&stream)?;
+                set_keepalive(&stream)?;
                 match tls {
                     None => Ok(Socket::Tcp(stream)),
                     Some(tls) => Ok(Socket::Tls(Box::new(tls.accept(stream).map_err(io::Error::other)?))),
@@ -142,7 +142,7 @@ impl Drop for Listener {
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn keep_alive(stream: &impl AsFd) -> io::Result<()> {
+pub(crate) fn set_keepalive(stream: &impl AsFd) -> io::Result<()> {
     let alive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     SockRef::from(stream).set_tcp_keepalive(&alive.with_retries(KEEPALIVE_COUNT))
 }
@@ -152,8 +152,8 @@ pub(crate) fn keep_alive(stream: &impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn give_up_when_gone(stream: &impl AsFd) -> io::Result<()> {
-    SockRef::from(stream).set_tcp_user_timeout(Some(GONE))
+pub(crate) fn set_user_timeout(stream: &impl AsFd) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_user_timeout(Some(USER_TIMEOUT))
 }
 
 /// Removes the socket of a dead server to make way for a new one; anything else is not ours to remove.

@@ -142,7 +142,7 @@ impl<T: Tier> Connections<T> {
             self.look_at.get_or_insert(self.clock.instant() + LOOK_EVERY);
         }
         entry.insert(connection);
-        if let Some(every) = self.gate.quiet_limits.look_every() {
+        if let Some(every) = self.gate.quiet_limits.check_interval() {
             self.look_for_quiet_at.get_or_insert(self.clock.instant() + every);
         }
         self.ready.add(slot);
@@ -264,13 +264,13 @@ impl<T: Tier> Connections<T> {
         // once.
         let is_admitted = tier.is_admitted(connection);
         connection.as_mut().welcome(is_admitted);
-        let taken_bytes = connection.as_ref().taken_bytes();
+        let written_bytes = connection.as_ref().written_bytes();
         if connection.as_ref().life != Life::Over {
             tier.write(slot, connection);
         }
         let (may_ask, is_settled) = (tier.may_ask(slot, connection), tier.is_settled(slot, connection));
         let peer = connection.as_mut();
-        if peer.taken_bytes() != taken_bytes {
+        if peer.written_bytes() != written_bytes {
             peer.quiet_since_ns = self.now_ns;
         }
         if ends(peer, self.is_stopping, self.now_ns) && !peer.holds_requests {
@@ -337,18 +337,19 @@ impl<T: Tier> Connections<T> {
     pub(super) fn look_after_quiet(&mut self, tier: &mut T) {
         let limits = self.gate.quiet_limits;
         let now = self.clock.instant();
-        let Some(every) = limits.look_every().filter(|_| self.look_for_quiet_at.is_some_and(|at| at <= now))
+        let Some(every) =
+            limits.check_interval().filter(|_| self.look_for_quiet_at.is_some_and(|at| at <= now))
         else {
             return;
         };
         let mut quiet = Vec::new();
         for (slot, connection) in &mut self.slab {
             let is_settled = tier.is_settled(slot, connection);
-            let why = connection.as_mut().quiet_reason(limits, is_settled, self.now_ns);
-            quiet.extend(why.map(|why| (slot, why)));
+            let reason = connection.as_mut().quiet_reason(limits, is_settled, self.now_ns);
+            quiet.extend(reason.map(|reason| (slot, reason)));
         }
-        for (slot, why) in quiet {
-            self.gate.quiet.note(why);
+        for (slot, reason) in quiet {
+            self.gate.quiet.add(reason);
             self.remove(tier, slot);
         }
         self.look_for_quiet_at = (!self.slab.is_empty()).then(|| now + every);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use posthaste_tls::Acceptor;
 
-use super::accept::{Socket, give_up_when_gone};
+use super::accept::{Socket, set_user_timeout};
 use super::newcomers::{Newcomers, Permit, Reason};
 use super::quiet::{QuietCounts, QuietLimits};
 
@@ -127,9 +127,9 @@ impl Gate {
             self.newcomers.refuse(Reason::Full);
             return Err((socket, Refused::Full));
         }
-        if let Some(stream) = socket.tcp().filter(|_| self.quiet_limits.end_before_gone()) {
+        if let Some(stream) = socket.tcp().filter(|_| self.quiet_limits.end_before_user_timeout()) {
             // A socket that refuses this is broken, which the next read reports.
-            let _ = give_up_when_gone(stream);
+            let _ = set_user_timeout(stream);
         }
         let origin = socket.ip();
         match self.newcomers.permit(origin, socket.is_handshaking()) {

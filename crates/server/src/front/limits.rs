@@ -53,9 +53,10 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// See [`KEEPALIVE_IDLE`].
 pub const KEEPALIVE_COUNT: u32 = 3;
 
-/// How long all these probes take together, and how long data may stay unacknowledged: while the kernel retransmits it
-/// does not probe, and it retransmits for a quarter of an hour.
-pub const GONE: Duration =
+/// How long sent data may stay unacknowledged before the kernel ends the connection (`TCP_USER_TIMEOUT`): as long as all
+/// these probes take together. While the kernel retransmits it does not probe, and it retransmits for a quarter of an
+/// hour.
+pub const USER_TIMEOUT: Duration =
     Duration::from_secs(KEEPALIVE_IDLE.as_secs() + KEEPALIVE_COUNT as u64 * KEEPALIVE_INTERVAL.as_secs());
 
 /// When to accept again after the system had no descriptor or no memory for a connection.

@@ -12,7 +12,7 @@ use super::accept::Socket;
 use super::gate::ClientKind;
 use super::limits::{FIRST_REQUEST, LINGER};
 use super::newcomers::Newcomer;
-use super::quiet::{Quiet, QuietLimits, Taking, is_over};
+use super::quiet::{QuietLimits, QuietReason, WriteProgress, has_passed};
 use super::readiness::Readiness;
 
 /// Where a connection is in its life.
@@ -58,8 +58,8 @@ pub struct Peer {
     pub(super) owed_bytes: usize,
     /// Newcomer state, until the peer has logged in or shaken hands; None: it need not, or has.
     pub(super) newcomer: Option<Newcomer>,
-    /// Whether the peer takes what is written to it.
-    taking: Taking,
+    /// How far the peer takes what is written to it.
+    write_progress: WriteProgress,
     /// Where the client runs.
     pub client_kind: ClientKind,
 }
@@ -84,7 +84,7 @@ impl Peer {
             is_done: false,
             owed_bytes: 0,
             newcomer: None,
-            taking: Taking::default(),
+            write_progress: WriteProgress::default(),
             client_kind: ClientKind::Outside,
         }
     }
@@ -113,8 +113,8 @@ impl Peer {
     }
 
     /// Returns how many bytes were ever written to the peer.
-    pub(super) fn taken_bytes(&self) -> u64 {
-        self.taking.taken()
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.write_progress.written()
     }
 
     /// Writes as much of `output` as the peer takes, and returns how many bytes.
@@ -131,7 +131,7 @@ impl Peer {
                 }
             }
         }
-        self.taking.note(written, written < output.len());
+        self.write_progress.note(written, written < output.len());
         written
     }
 
@@ -143,16 +143,16 @@ impl Peer {
         limits: QuietLimits,
         is_settled: bool,
         now_ns: u64,
-    ) -> Option<Quiet> {
-        if limits.send.is_some_and(|limit| self.taking.stands(limit, now_ns)) {
-            return Some(Quiet::Send);
+    ) -> Option<QuietReason> {
+        if limits.send.is_some_and(|limit| self.write_progress.has_stalled_for(limit, now_ns)) {
+            return Some(QuietReason::Send);
         }
         if !is_settled || self.holds_requests {
             self.quiet_since_ns = now_ns;
         }
         let may_be_idle = self.life == Life::Open && self.client_kind == ClientKind::Outside;
-        let is_idle = limits.idle.is_some_and(|limit| is_over(self.quiet_since_ns, limit, now_ns));
-        (may_be_idle && is_idle).then_some(Quiet::Idle)
+        let is_idle = limits.idle.is_some_and(|limit| has_passed(self.quiet_since_ns, limit, now_ns));
+        (may_be_idle && is_idle).then_some(QuietReason::Idle)
     }
 
     /// Begins to close the connection: nothing more is read, and it ends when its answers are written.

@@ -1,19 +1,22 @@
 //! Quiet clients: those that take nothing of the answers that are ready for them, and, if a limit is set, those that
 //! send no request.
 //!
-//! There is no timer per write: a thread looks at all of its clients now and then, and sees whether a client with
-//! pending output has taken anything since the last look.
+//! There is no timer per write: a thread checks all of its clients at an interval, and sees whether a client with
+//! pending output has taken anything since the last check.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::limits::GONE;
+use super::limits::USER_TIMEOUT;
 
-/// Looks per shorter limit: a client may be quiet for longer than its limit by one such interval.
-const LOOKS: u32 = 4;
+/// Checks per shorter limit: a client may be quiet for longer than its limit by one such interval.
+const CHECKS_PER_LIMIT: u32 = 4;
 
-/// Shortest and longest time between two looks.
-const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
+/// Shortest time between two checks.
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Longest time between two checks.
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// How long clients may be quiet; None: for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,11 +28,11 @@ pub struct QuietLimits {
 }
 
 impl QuietLimits {
-    /// Returns how often to look; None: there are no limits.
+    /// Returns the time between two checks; None: there are no limits.
     #[must_use]
-    pub fn look_every(&self) -> Option<Duration> {
+    pub fn check_interval(&self) -> Option<Duration> {
         let shorter = self.send.into_iter().chain(self.idle).min()?;
-        Some((shorter / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1))
+        Some((shorter / CHECKS_PER_LIMIT).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX))
     }
 
     /// Returns the idle limit in whole seconds, as clients of Redis are told it; 0: there is none. It is rounded down,
@@ -39,27 +42,27 @@ impl QuietLimits {
         self.idle.map_or(0, |limit| limit.as_secs().max(1))
     }
 
-    /// Returns whether a client that takes nothing is closed before the kernel takes it for gone.
+    /// Returns whether a client that takes nothing is closed no later than the kernel would end its connection.
     #[must_use]
-    pub fn end_before_gone(&self) -> bool {
-        self.send.is_some_and(|limit| limit + limit / LOOKS <= GONE)
+    pub fn end_before_user_timeout(&self) -> bool {
+        self.send.is_some_and(|limit| limit + limit / CHECKS_PER_LIMIT <= USER_TIMEOUT)
     }
 }
 
 /// Why a quiet connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quiet {
+pub enum QuietReason {
     /// The client took nothing of what was written to it.
     Send,
     /// The client sent no request.
     Idle,
 }
 
-impl Quiet {
+impl QuietReason {
     /// All reasons.
     pub const ALL: [Self; 2] = [Self::Send, Self::Idle];
 
-    /// Returns the reason's name in figures.
+    /// Returns the reason's name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,59 +74,68 @@ impl Quiet {
 
 /// Counts of quiet connections that were closed, by reason.
 #[derive(Debug, Default)]
-pub struct QuietCounts([AtomicU64; 2]);
+pub struct QuietCounts([AtomicU64; QuietReason::ALL.len()]);
 
 impl QuietCounts {
-    /// Counts one more connection.
-    pub fn note(&self, why: Quiet) {
-        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
+    /// Counts one more connection that was closed for this reason.
+    pub fn add(&self, reason: QuietReason) {
+        self.0[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns how many were closed for this reason.
     #[must_use]
-    pub fn count(&self, why: Quiet) -> u64 {
-        self.0[why as usize].load(Ordering::Relaxed)
+    pub fn count(&self, reason: QuietReason) -> u64 {
+        self.0[reason as usize].load(Ordering::Relaxed)
     }
 }
 
-/// Whether a client takes what is written to it.
+/// How far a client takes what is written to it.
 #[derive(Debug, Default)]
-pub struct Taking {
-    /// Bytes that the client ever took.
-    taken: u64,
-    /// Whether the last write was not taken in full.
-    is_behind: bool,
-    /// What it had taken when it was first seen not to take more, and the stamp of that look.
-    stands_since: Option<(u64, u64)>,
+pub struct WriteProgress {
+    /// Bytes that were ever written.
+    written: u64,
+    /// Whether the last write left bytes over.
+    has_unwritten: bool,
+    /// The stall that the last check found, if it found one.
+    stall: Option<Stall>,
 }
 
-impl Taking {
-    /// Notes how much was taken, and whether that was not all.
-    pub fn note(&mut self, bytes: usize, is_behind: bool) {
-        self.taken += bytes as u64;
-        self.is_behind = is_behind;
+/// A stretch of time in which a client with pending output takes nothing.
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    /// Bytes that were ever written when the stall was found.
+    written: u64,
+    /// Stamp of the check that found it.
+    since_ns: u64,
+}
+
+impl WriteProgress {
+    /// Notes a write of so many bytes, and whether it left bytes over.
+    pub fn note(&mut self, bytes: usize, has_unwritten: bool) {
+        self.written += bytes as u64;
+        self.has_unwritten = has_unwritten;
     }
 
-    /// Returns how many bytes the client ever took.
+    /// Returns how many bytes were ever written.
     #[must_use]
-    pub fn taken(&self) -> u64 {
-        self.taken
+    pub fn written(&self) -> u64 {
+        self.written
     }
 
-    /// Looks at the client now, and returns whether it has taken nothing for longer than `limit`.
-    pub fn stands(&mut self, limit: Duration, now_ns: u64) -> bool {
-        match self.stands_since {
-            _ if !self.is_behind => self.stands_since = None,
-            Some((taken, since_ns)) if taken == self.taken => return is_over(since_ns, limit, now_ns),
-            _ => self.stands_since = Some((self.taken, now_ns)),
+    /// Checks the client now, and returns whether checks have seen it take nothing for longer than `limit`.
+    pub fn has_stalled_for(&mut self, limit: Duration, now_ns: u64) -> bool {
+        match self.stall {
+            _ if !self.has_unwritten => self.stall = None,
+            Some(stall) if stall.written == self.written => return has_passed(stall.since_ns, limit, now_ns),
+            _ => self.stall = Some(Stall { written: self.written, since_ns: now_ns }),
         }
         false
     }
 }
 
-/// Returns whether more than `limit` has passed.
+/// Returns whether more than `limit` has passed since the stamp `since_ns`.
 #[must_use]
-pub fn is_over(since_ns: u64, limit: Duration, now_ns: u64) -> bool {
+pub fn has_passed(since_ns: u64, limit: Duration, now_ns: u64) -> bool {
     u128::from(now_ns.saturating_sub(since_ns)) > limit.as_nanos()
 }
 
@@ -134,25 +146,25 @@ mod tests {
     const LIMIT: Duration = Duration::from_nanos(100);
 
     #[test]
-    fn who_takes_a_little_now_and_then_does_not_stand() {
-        let mut taking = Taking::default();
+    fn a_client_that_takes_a_little_now_and_then_has_not_stalled() {
+        let mut progress = WriteProgress::default();
         for now in (0..1000).step_by(60) {
-            taking.note(1, true);
-            assert!(!taking.stands(LIMIT, now));
+            progress.note(1, true);
+            assert!(!progress.has_stalled_for(LIMIT, now));
         }
-        assert!(!taking.stands(LIMIT, 1_000) && !taking.stands(LIMIT, 1_060));
-        assert!(taking.stands(LIMIT, 1_061));
+        assert!(!progress.has_stalled_for(LIMIT, 1_000) && !progress.has_stalled_for(LIMIT, 1_060));
+        assert!(progress.has_stalled_for(LIMIT, 1_061));
     }
 
     #[test]
-    fn who_has_everything_may_wait_for_ever() {
-        let mut taking = Taking::default();
-        taking.note(5, true);
-        assert!(!taking.stands(LIMIT, 0));
-        taking.note(5, false);
-        assert!(!taking.stands(LIMIT, 1_000) && !taking.stands(LIMIT, 9_000));
-        taking.note(0, true);
-        assert!(!taking.stands(LIMIT, 10_000), "its time begins anew");
+    fn a_client_that_took_everything_may_wait_for_ever() {
+        let mut progress = WriteProgress::default();
+        progress.note(5, true);
+        assert!(!progress.has_stalled_for(LIMIT, 0));
+        progress.note(5, false);
+        assert!(!progress.has_stalled_for(LIMIT, 1_000) && !progress.has_stalled_for(LIMIT, 9_000));
+        progress.note(0, true);
+        assert!(!progress.has_stalled_for(LIMIT, 10_000), "its time begins anew");
     }
 
     #[test]
@@ -164,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_as_frequent_as_the_shorter_limit_wants() {
+    fn checks_are_as_frequent_as_the_shorter_limit_wants() {
         let limits = |send: u64, idle: u64| QuietLimits {
             send: (send > 0).then(|| Duration::from_secs(send)),
             idle: (idle > 0).then(|| Duration::from_secs(idle)),
         };
-        assert_eq!(limits(0, 0).look_every(), None);
-        assert_eq!(limits(60, 0).look_every(), Some(Duration::from_secs(5)));
-        assert_eq!(limits(60, 2).look_every(), Some(Duration::from_millis(500)));
+        assert_eq!(limits(0, 0).check_interval(), None);
+        assert_eq!(limits(60, 0).check_interval(), Some(Duration::from_secs(5)));
+        assert_eq!(limits(60, 2).check_interval(), Some(Duration::from_millis(500)));
     }
 }

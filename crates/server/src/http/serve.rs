@@ -32,7 +32,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::permits::{NoPermit, Permit, Permits, WaitingPop};
 use super::response_progress::ResponseProgress;
-use crate::front::accept::{give_up_when_gone, keep_alive};
+use crate::front::accept::{set_keepalive, set_user_timeout};
 use crate::front::files;
 use crate::front::gate::Gate;
 use crate::front::limits::FIRST_REQUEST;
@@ -192,7 +192,7 @@ impl Connection {
 
     async fn serve(self, stream: TcpStream, tls: Option<Arc<Acceptor>>) {
         // A socket that refuses this is broken, which the next read reports.
-        let _ = keep_alive(&stream).and_then(|()| give_up_when_gone(&stream));
+        let _ = set_keepalive(&stream).and_then(|()| set_user_timeout(&stream));
         let hang_up = HangUp::of(&stream).ok();
         match tls {
             None => self.serve_requests(with_write_timeout(stream, WRITE_TIMEOUT), hang_up).await,

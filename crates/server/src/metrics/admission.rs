@@ -5,7 +5,7 @@ use super::{Kind, Metric, Page};
 use crate::authenticator::{LoginEnding, Logins};
 use crate::front::gate::Gate;
 use crate::front::newcomers::Reason;
-use crate::front::quiet::Quiet;
+use crate::front::quiet::QuietReason;
 
 /// Connections that were refused.
 pub const REFUSED: Metric = Metric {
@@ -61,8 +61,8 @@ pub fn write(page: &mut Page, gate: &Gate, logins: Option<&Logins>) {
         page.value(&REFUSED, &[reason.name()], gate.newcomers.refused(reason));
     }
     page.header(&QUIET);
-    for why in Quiet::ALL {
-        page.value(&QUIET, &[why.name()], gate.quiet.count(why));
+    for reason in QuietReason::ALL {
+        page.value(&QUIET, &[reason.name()], gate.quiet.count(reason));
     }
     if let Some(ends) = gate.certificate_ends() {
         page.header(&CERTIFICATE);
