@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::front::newcomers::holder;
+use crate::front::newcomers::limit_key;
 use crate::path::bundle::Address;
 
 /// Most checks that may wait; beyond it a login is told to try again. Nearly as many as one address may have
@@ -43,7 +43,7 @@ pub(super) struct Suspect {
 impl Suspect {
     /// Returns the suspect for an account and the address of its peer.
     pub(super) fn new(origin: Option<IpAddr>, account: &[u8]) -> Self {
-        Self { origin: origin.map(holder), account: account.to_vec() }
+        Self { origin: origin.map(limit_key), account: account.to_vec() }
     }
 }
 

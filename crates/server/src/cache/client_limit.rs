@@ -13,7 +13,7 @@ use posthaste_measure::lock;
 
 use super::layout::LimitPlan;
 use super::limit::Limit;
-use crate::front::newcomers::holder;
+use crate::front::newcomers::limit_key;
 
 /// Addresses from which on those are forgotten that have no client and nothing taken from their limit.
 const ADDRESSES_KEPT: usize = 4096;
@@ -46,7 +46,7 @@ impl ClientLimits {
             limits.retain(|_, limit| Arc::strong_count(limit) > 1 || !limit.is_whole(now_ns));
         }
         let plan = LimitPlan { per_second, burst: per_second };
-        let limit = limits.entry(origin.map(holder)).or_insert_with(|| Arc::new(Limit::new(plan)));
+        let limit = limits.entry(origin.map(limit_key)).or_insert_with(|| Arc::new(Limit::new(plan)));
         Some(Arc::clone(limit))
     }
 

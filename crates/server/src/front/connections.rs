@@ -15,7 +15,7 @@ use slab::Slab;
 use super::buffers::Buffers;
 use super::gate::{Arrival, Gate};
 use super::limits::{FIRST_REQUEST, LINGER, OVERSLEPT, OWED_BYTES_MAX, READ_BYTES};
-use super::newcomers::{LOOK_EVERY, Newcomer, Reason};
+use super::newcomers::{self, Newcomer, RefusalReason};
 use super::peer::{Life, Peer};
 use super::readiness::Readiness;
 use super::slots::Slots;
@@ -139,7 +139,7 @@ impl<T: Tier> Connections<T> {
         let mut connection = tier.new_connection(slot, peer, origin);
         if is_handshaking || !tier.is_admitted(&connection) {
             connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, permit));
-            self.look_at.get_or_insert(self.clock.instant() + LOOK_EVERY);
+            self.look_at.get_or_insert(self.clock.instant() + newcomers::CHECK_INTERVAL);
         }
         entry.insert(connection);
         if let Some(every) = self.gate.quiet_limits.check_interval() {
@@ -186,7 +186,7 @@ impl<T: Tier> Connections<T> {
         let peer = connection.as_mut();
         peer.welcome(is_admitted);
         if peer.dismiss(is_admitted, self.now_ns) {
-            self.look_at.get_or_insert(self.clock.instant() + LOOK_EVERY);
+            self.look_at.get_or_insert(self.clock.instant() + newcomers::CHECK_INTERVAL);
         }
         self.input_bytes = self.input_bytes + peer.input.len() - before;
         if peer.is_done || peer.life != Life::Open || self.is_stopping {
@@ -326,9 +326,9 @@ impl<T: Tier> Connections<T> {
                 None => {}
             }
         }
-        self.look_at = are_there.then(|| self.clock.instant() + LOOK_EVERY);
+        self.look_at = are_there.then(|| self.clock.instant() + newcomers::CHECK_INTERVAL);
         for slot in late {
-            self.gate.newcomers.refuse(Reason::Late);
+            self.gate.newcomers.count_refusal(RefusalReason::Late);
             self.remove(tier, slot);
         }
     }
@@ -422,7 +422,7 @@ fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
 /// Logs an error only if the handshake failed: connections that break later are normal.
 fn tell(peer: &Peer, error: &io::Error, gate: &Gate, now_ns: u64) {
     if peer.socket.is_handshaking() {
-        gate.newcomers.handshake_failed(&peer.name(), error, now_ns);
+        gate.newcomers.note_failed_handshake(&peer.name(), error, now_ns);
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use posthaste_tls::Acceptor;
 
 use super::accept::{Socket, set_user_timeout};
-use super::newcomers::{Newcomers, Permit, Reason};
+use super::newcomers::{Newcomers, Permit, RefusalReason};
 use super::quiet::{QuietCounts, QuietLimits};
 
 /// A connection that was let in, for a network thread to serve. It is counted until [`Gate::release`].
@@ -124,7 +124,7 @@ impl Gate {
     /// The socket, and why not.
     pub fn admit(&self, socket: Socket) -> Result<Arrival, (Socket, Refused)> {
         if !self.reserve() {
-            self.newcomers.refuse(Reason::Full);
+            self.newcomers.count_refusal(RefusalReason::Full);
             return Err((socket, Refused::Full));
         }
         if let Some(stream) = socket.tcp().filter(|_| self.quiet_limits.end_before_user_timeout()) {
@@ -132,7 +132,7 @@ impl Gate {
             let _ = set_user_timeout(stream);
         }
         let origin = socket.ip();
-        match self.newcomers.permit(origin, socket.is_handshaking()) {
+        match self.newcomers.take_permit(origin, socket.is_handshaking()) {
             Ok(permit) => {
                 self.accepted.fetch_add(1, Ordering::Relaxed);
                 let number = self.next_number();

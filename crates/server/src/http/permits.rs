@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use posthaste_measure::lock;
 use tokio::sync::Notify;
 
-use crate::front::newcomers::holder;
+use crate::front::newcomers::limit_key;
 
 /// How many quarters of the permits pops that wait for a message may use.
 const WAITING_QUARTERS: usize = 3;
@@ -83,7 +83,7 @@ impl Permits {
     /// # Errors
     /// No permit is free, and no idle connection can be evicted.
     pub(super) fn try_acquire(self: &Arc<Self>, from: IpAddr) -> Result<Permit, NoPermit> {
-        let holder = holder(from);
+        let holder = limit_key(from);
         let mut state = self.state();
         if state.taken_by_address.get(&holder).is_some_and(|count| *count >= self.address_max) {
             state.evict_longest_idle(|idle| idle.holder == holder).ok_or(NoPermit::AddressLimit)?;

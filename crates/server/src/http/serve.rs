@@ -36,7 +36,7 @@ use crate::front::accept::{set_keepalive, set_user_timeout};
 use crate::front::files;
 use crate::front::gate::Gate;
 use crate::front::limits::FIRST_REQUEST;
-use crate::front::newcomers::Reason;
+use crate::front::newcomers::RefusalReason;
 
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -139,7 +139,7 @@ pub(super) async fn serve(
             continue;
         };
         let Some(permit) = permit else {
-            gate.newcomers.refuse(Reason::Address);
+            gate.newcomers.count_refusal(RefusalReason::Address);
             continue;
         };
         let connection = Connection {
@@ -184,7 +184,7 @@ impl Connection {
             // This branch is first, so that no work begins for a connection that has been evicted.
             biased;
             () = permit.wait_for_eviction() => {
-                gate.newcomers.refuse(Reason::Address);
+                gate.newcomers.count_refusal(RefusalReason::Address);
             }
             () = self.serve(stream, tls) => {}
         }
@@ -215,14 +215,14 @@ impl Connection {
                 tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}");
                 None
             });
-            accepted.ok_or(Reason::Handshake)
+            accepted.ok_or(RefusalReason::Handshake)
         };
         let accepted = tokio::select! {
             biased;
             accepted = handshake => accepted,
-            () = handshake_timeout(self.stop.clone()) => Err(Reason::Late),
+            () = handshake_timeout(self.stop.clone()) => Err(RefusalReason::Late),
         };
-        accepted.map_err(|reason| self.gate.newcomers.refuse(reason)).ok()
+        accepted.map_err(|reason| self.gate.newcomers.count_refusal(reason)).ok()
     }
 
     async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S, hang_up: Option<HangUp>) {

@@ -4,7 +4,7 @@
 use super::{Kind, Metric, Page};
 use crate::authenticator::{LoginEnding, Logins};
 use crate::front::gate::Gate;
-use crate::front::newcomers::Reason;
+use crate::front::newcomers::RefusalReason;
 use crate::front::quiet::QuietReason;
 
 /// Connections that were refused.
@@ -57,8 +57,8 @@ pub const ACCOUNTS_FILE: Metric = Metric::unlabeled(
 /// Writes the metrics; `logins` is None where no secrets are checked.
 pub fn write(page: &mut Page, gate: &Gate, logins: Option<&Logins>) {
     page.header(&REFUSED);
-    for reason in Reason::ALL {
-        page.value(&REFUSED, &[reason.name()], gate.newcomers.refused(reason));
+    for reason in RefusalReason::ALL {
+        page.value(&REFUSED, &[reason.name()], gate.newcomers.refusals(reason));
     }
     page.header(&QUIET);
     for reason in QuietReason::ALL {

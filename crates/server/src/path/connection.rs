@@ -21,7 +21,7 @@ use super::session::{Call, Session, Step};
 use super::turn::{Lengths, Turn, stamp_answered};
 use crate::clients::Client;
 use crate::front::buffers::shed;
-use crate::front::newcomers::Reason;
+use crate::front::newcomers::RefusalReason;
 use crate::front::peer::{Life, Peer};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask, Outcome};
@@ -246,7 +246,7 @@ impl Connection {
         let input = &parsing.input[parsing.base..];
         let decoded = self.decoder.decode(input, parsing.at - parsing.base, args);
         if !self.session.is_admitted() && parsing.request_bytes_min(&decoded) > UNAUTHENTICATED_BYTES_MAX {
-            turn.shared.gate.newcomers.refuse(Reason::Oversized);
+            turn.shared.gate.newcomers.count_refusal(RefusalReason::Oversized);
             let fault = Fault::new(Word::NoAuth, "log in before sending this much");
             self.answer_stream_error(&StreamError { fault, is_fatal: true }, turn);
             self.peer.holds_requests = false;
