@@ -21,7 +21,7 @@ use posthaste_server::front::gate::{Gate, Refused};
 use posthaste_server::front::limits::{ACCEPTS_PER_TURN, FIRST_REQUEST, LINGER, OUTPUT_BYTES_PAUSE};
 use posthaste_server::front::mailbox::Mailbox;
 use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
-use posthaste_server::front::peer::{Life, Peer};
+use posthaste_server::front::peer::{Peer, PeerState};
 use posthaste_server::front::quiet::QuietLimits;
 use posthaste_server::front::readiness::Readiness;
 use posthaste_server::front::slots::Slots;
@@ -89,7 +89,7 @@ impl Tier for Echo {
 
     fn take_requests(&mut self, slot: usize, guest: &mut Guest, input: &[u8]) -> usize {
         let mut at = 0;
-        while guest.peer.life == Life::Open && self.may_ask(slot, guest) {
+        while guest.peer.state == PeerState::Open && self.may_ask(slot, guest) {
             let Some(end) = input[at..].iter().position(|byte| *byte == b'\n') else {
                 guest.peer.holds_requests = false;
                 break;

@@ -25,7 +25,7 @@ use super::router::{Asked, Finished};
 use super::shared::{CacheShared, ClientInfo, Mail};
 use crate::front::connections::Connections;
 use crate::front::gate::Refused;
-use crate::front::peer::{Life, Peer};
+use crate::front::peer::{Peer, PeerState};
 use crate::front::slots::Slots;
 use crate::front::tier::Tier;
 use crate::slow::{SlowLog, SlowRequest};
@@ -145,7 +145,7 @@ impl<E: Engine> Tier for CacheTier<E> {
         let written = client.peer.write(answers.unwritten(slot));
         answers.written(slot, written);
         if answers.held_for(slot) > OUTPUT_BYTES_MAX {
-            client.peer.life = Life::Over;
+            client.peer.state = PeerState::Closed;
             self.shared.cut.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -189,14 +189,14 @@ impl<E: Engine> CacheTier<E> {
 
     /// Returns whether a client may ask and its connection is not being closed.
     fn asks_on(&self, slot: usize, client: &Client) -> bool {
-        client.peer.life == Life::Open && self.may_ask(slot, client)
+        client.peer.state == PeerState::Open && self.may_ask(slot, client)
     }
 
     /// Returns whether answers are ready for a client that may wait for more of them.
     fn may_wait(&self, slot: usize, client: &Client) -> bool {
         let answers = self.engine.answers();
         let bytes = answers.unwritten(slot).len();
-        let is_new = !answers.is_amid_write(slot) && client.peer.life == Life::Open;
+        let is_new = !answers.is_amid_write(slot) && client.peer.state == PeerState::Open;
         answers.is_amid_burst(slot) && is_new && bytes > 0 && bytes < WAITING_BYTES_MAX
     }
 

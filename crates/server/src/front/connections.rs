@@ -14,9 +14,9 @@ use slab::Slab;
 
 use super::buffers::Buffers;
 use super::gate::{Arrival, Gate};
-use super::limits::{FIRST_REQUEST, LINGER, OVERSLEPT, OWED_BYTES_MAX, READ_BYTES};
+use super::limits::{DRAIN_BYTES_MAX, FIRST_REQUEST, LINGER, OVERSLEPT, READ_BYTES};
 use super::newcomers::{self, Newcomer, RefusalReason};
-use super::peer::{Life, Peer};
+use super::peer::{Peer, PeerState};
 use super::readiness::Readiness;
 use super::slots::Slots;
 use super::tier::Tier;
@@ -173,23 +173,24 @@ impl<T: Tier> Connections<T> {
     pub fn serve_one(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         let before = connection.as_ref().input.len();
-        match connection.as_ref().life {
-            Life::Open => {
+        match connection.as_ref().state {
+            PeerState::Open => {
                 self.take_requests(tier, slot);
                 self.look_for_end(tier, slot);
             }
-            Life::Lingering => self.drop_input(slot),
-            Life::Closing | Life::Over => {}
+            PeerState::Lingering => self.drop_input(slot),
+            PeerState::Closing | PeerState::Closed => {}
         }
         let Some(connection) = self.slab.get_mut(slot) else { return };
         let (may_ask, is_admitted) = (tier.may_ask(slot, connection), tier.is_admitted(connection));
         let peer = connection.as_mut();
-        peer.welcome(is_admitted);
-        if peer.dismiss(is_admitted, self.now_ns) {
+        if is_admitted {
+            peer.note_admitted();
+        } else if peer.note_not_admitted(self.now_ns) {
             self.look_at.get_or_insert(self.clock.instant() + newcomers::CHECK_INTERVAL);
         }
         self.input_bytes = self.input_bytes + peer.input.len() - before;
-        if peer.is_done || peer.life != Life::Open || self.is_stopping {
+        if peer.is_at_eof || peer.state != PeerState::Open || self.is_stopping {
             tier.touched().add(slot);
         } else if peer.wants_turn(may_ask) {
             self.ready.add(slot);
@@ -203,7 +204,7 @@ impl<T: Tier> Connections<T> {
         }
         let peer = connection.as_ref();
         // A client that sent more than one turn allows is not read before that is parsed.
-        let is_readable = peer.can_read && !peer.holds_requests && peer.life == Life::Open;
+        let is_readable = peer.can_read && !peer.holds_requests && peer.state == PeerState::Open;
         if !is_readable || ends(peer, self.is_stopping, self.now_ns) || !tier.may_ask(slot, connection) {
             return;
         }
@@ -227,10 +228,10 @@ impl<T: Tier> Connections<T> {
     /// client that has closed.
     fn look_for_end(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
-        if connection.as_ref().life != Life::Open || tier.may_ask(slot, connection) {
+        if connection.as_ref().state != PeerState::Open || tier.may_ask(slot, connection) {
             return;
         }
-        match connection.as_mut().look_for_end() {
+        match connection.as_mut().discovers_end() {
             Ok(true) => tier.client_hung_up(slot, self),
             Ok(false) => {}
             Err(error) => tell(connection.as_ref(), &error, &self.gate, self.now_ns),
@@ -244,8 +245,8 @@ impl<T: Tier> Connections<T> {
         if peer.can_read {
             read(peer, &mut self.read_buffer, &self.gate, self.now_ns);
         }
-        if peer.is_done {
-            peer.life = Life::Over;
+        if peer.is_at_eof {
+            peer.state = PeerState::Closed;
         }
     }
 
@@ -262,10 +263,11 @@ impl<T: Tier> Connections<T> {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         // The permit is freed before the write: a client that reads that it is logged in may open its next connection at
         // once.
-        let is_admitted = tier.is_admitted(connection);
-        connection.as_mut().welcome(is_admitted);
+        if tier.is_admitted(connection) {
+            connection.as_mut().note_admitted();
+        }
         let written_bytes = connection.as_ref().written_bytes();
-        if connection.as_ref().life != Life::Over {
+        if connection.as_ref().state != PeerState::Closed {
             tier.write(slot, connection);
         }
         let (may_ask, is_settled) = (tier.may_ask(slot, connection), tier.is_settled(slot, connection));
@@ -276,14 +278,14 @@ impl<T: Tier> Connections<T> {
         if ends(peer, self.is_stopping, self.now_ns) && !peer.holds_requests {
             peer.close();
         }
-        if peer.life == Life::Closing && is_settled {
-            peer.end(self.now_ns);
-            if peer.life == Life::Lingering {
+        if peer.state == PeerState::Closing && is_settled {
+            peer.finish_closing(self.now_ns);
+            if peer.state == PeerState::Lingering {
                 let (at, number) = (self.clock.instant() + LINGER, peer.number);
                 self.later.push_back(Later { at, slot, number, has_lingered: true });
             }
         }
-        if peer.life == Life::Over {
+        if peer.state == PeerState::Closed {
             self.remove(tier, slot);
         } else if peer.wants_turn(may_ask) {
             self.ready.add(slot);
@@ -299,13 +301,13 @@ impl<T: Tier> Connections<T> {
         while let Some(Later { at, slot, number, has_lingered }) =
             self.later.pop_front_if(|later| later.at <= now)
         {
-            match self.find(slot, number).map(|connection| connection.as_ref().life) {
-                Some(Life::Open) => tier.touched().add(slot),
+            match self.find(slot, number).map(|connection| connection.as_ref().state) {
+                Some(PeerState::Open) => tier.touched().add(slot),
                 // The thread or the machine stood still meanwhile: what the client sent has yet to be read.
-                Some(Life::Lingering) if has_lingered && now > at + OVERSLEPT => {
+                Some(PeerState::Lingering) if has_lingered && now > at + OVERSLEPT => {
                     self.later.push_back(Later { at: now + LINGER, slot, number, has_lingered });
                 }
-                Some(Life::Lingering) if has_lingered => self.remove(tier, slot),
+                Some(PeerState::Lingering) if has_lingered => self.remove(tier, slot),
                 // Its last answers are still to be written, or it lingers and has a later entry of its own.
                 _ => {}
             }
@@ -318,15 +320,16 @@ impl<T: Tier> Connections<T> {
             return;
         }
         let mut late = Vec::new();
-        let mut are_there = false;
+        let mut has_others = false;
         for (slot, connection) in &self.slab {
-            match connection.as_ref().is_late(self.now_ns) {
-                Some(true) => late.push(slot),
-                Some(false) => are_there = true,
-                None => {}
+            let peer = connection.as_ref();
+            if peer.is_late_newcomer(self.now_ns) {
+                late.push(slot);
+            } else {
+                has_others |= peer.newcomer.is_some();
             }
         }
-        self.look_at = are_there.then(|| self.clock.instant() + newcomers::CHECK_INTERVAL);
+        self.look_at = has_others.then(|| self.clock.instant() + newcomers::CHECK_INTERVAL);
         for slot in late {
             self.gate.newcomers.count_refusal(RefusalReason::Late);
             self.remove(tier, slot);
@@ -375,10 +378,10 @@ impl<T: Tier> Connections<T> {
         let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let peer = self.slab[slot].as_mut();
-            (peer.can_read, peer.owed_bytes) = (true, OWED_BYTES_MAX);
+            (peer.can_read, peer.drain_bytes_left) = (true, DRAIN_BYTES_MAX);
             self.serve_one(tier, slot);
             let Some(connection) = self.slab.get(slot) else { continue };
-            if connection.as_ref().may_still_ask(self.now_ns) {
+            if connection.as_ref().awaits_first_request(self.now_ns) {
                 let (at, number) = (spared_until, connection.as_ref().number);
                 self.later.push_back(Later { at, slot, number, has_lingered: false });
             } else {
@@ -402,7 +405,7 @@ impl<T: Tier> Connections<T> {
 
 /// Returns whether nothing more is read from a peer.
 fn ends(peer: &Peer, is_stopping: bool, now_ns: u64) -> bool {
-    peer.is_done || is_stopping && peer.owed_bytes == 0 && !peer.may_still_ask(now_ns)
+    peer.is_at_eof || is_stopping && peer.drain_bytes_left == 0 && !peer.awaits_first_request(now_ns)
 }
 
 /// Reads once, and returns how many bytes.
@@ -412,10 +415,10 @@ fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
         0
     });
     if n > 0 {
-        peer.note_heard(now_ns);
+        peer.note_read(now_ns);
     }
     let is_all = n < buffer.len();
-    peer.owed_bytes = if is_all { 0 } else { peer.owed_bytes.saturating_sub(n) };
+    peer.drain_bytes_left = if is_all { 0 } else { peer.drain_bytes_left.saturating_sub(n) };
     n
 }
 

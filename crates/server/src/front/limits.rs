@@ -6,9 +6,9 @@ use std::time::Duration;
 /// turn.
 pub const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes read of one connection at most after a stop began: more than a kernel holds of what has arrived (`tcp_rmem`,
+/// Bytes read from one connection at most after a stop began: more than a kernel holds of what has arrived (`tcp_rmem`,
 /// usually 6 MiB), and few enough that a client that never stops sending does not hold up the stop.
-pub const OWED_BYTES_MAX: usize = 8 << 20;
+pub const DRAIN_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes of unsent answers above which a connection is not read: a slow reader harms only itself.
 pub const OUTPUT_BYTES_PAUSE: usize = 1024 * 1024;

@@ -15,18 +15,18 @@ use super::newcomers::Newcomer;
 use super::quiet::{QuietLimits, QuietReason, WriteProgress, has_passed};
 use super::readiness::Readiness;
 
-/// Where a connection is in its life.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum PeerState {
     /// Served.
     Open,
-    /// Nothing more is read; it ends when its answers are written.
+    /// Nothing more is read; the connection ends when its answers are written.
     Closing,
     /// Everything is written and the write side is shut; what still arrives is dropped, so that no reset destroys the
     /// last answers.
     Lingering,
-    /// To be forgotten.
-    Over,
+    /// Ended, and to be removed.
+    Closed,
 }
 
 /// One client, as its socket shows it.
@@ -35,14 +35,14 @@ pub struct Peer {
     pub number: u64,
     /// When the connection was accepted, as a stamp.
     pub connected_ns: u64,
-    /// When bytes were last read from it, as a stamp.
+    /// When bytes were last read from the peer, as a stamp.
     pub heard_ns: u64,
-    /// Since when it has sent no request and waited for no answer, as far as it was observed.
+    /// Since when the peer has sent no request and waited for no answer, as far as it was observed, as a stamp.
     pub(super) quiet_since_ns: u64,
-    /// How many requests were read from it.
+    /// How many requests were read from the peer.
     pub requests: u64,
     /// The connection's state.
-    pub life: Life,
+    pub state: PeerState,
     /// Whether what was read and not yet parsed may contain whole requests.
     pub holds_requests: bool,
     pub(super) socket: Socket,
@@ -50,13 +50,13 @@ pub struct Peer {
     /// Whether the kernel may have bytes to read.
     pub(super) can_read: bool,
     can_write: bool,
-    /// Whether an event reported that the peer sends no more; what it sent before may still have to be read.
-    hung_up: bool,
+    /// Whether an event reported that the peer sends no more; earlier bytes may still have to be read.
+    is_read_closed: bool,
     /// Whether all that the peer sent was read.
-    pub(super) is_done: bool,
-    /// While the tier stops: the most bytes still to be read of what had arrived before the stop.
-    pub(super) owed_bytes: usize,
-    /// Newcomer state, until the peer has logged in or shaken hands; None: it need not, or has.
+    pub(super) is_at_eof: bool,
+    /// While the tier stops: the most bytes that are still read, as they may have arrived before the stop.
+    pub(super) drain_bytes_left: usize,
+    /// Newcomer state, until the peer has logged in and shaken hands; None: it need not, or has.
     pub(super) newcomer: Option<Newcomer>,
     /// How far the peer takes what is written to it.
     write_progress: WriteProgress,
@@ -74,15 +74,15 @@ impl Peer {
             heard_ns: now_ns,
             quiet_since_ns: now_ns,
             requests: 0,
-            life: Life::Open,
+            state: PeerState::Open,
             holds_requests: false,
             socket,
             input: Vec::new(),
             can_read: true,
             can_write: true,
-            hung_up: false,
-            is_done: false,
-            owed_bytes: 0,
+            is_read_closed: false,
+            is_at_eof: false,
+            drain_bytes_left: 0,
             newcomer: None,
             write_progress: WriteProgress::default(),
             client_kind: ClientKind::Outside,
@@ -104,11 +104,11 @@ impl Peer {
     /// Returns whether the peer sends no more, and may have stopped listening too. An event reports this only once.
     #[must_use]
     pub fn has_hung_up(&self) -> bool {
-        self.hung_up || self.is_done || self.socket.has_ended()
+        self.is_read_closed || self.is_at_eof || self.socket.has_ended()
     }
 
     /// Notes that bytes were read from the peer.
-    pub(super) fn note_heard(&mut self, now_ns: u64) {
+    pub(super) fn note_read(&mut self, now_ns: u64) {
         (self.heard_ns, self.quiet_since_ns) = (now_ns, now_ns);
     }
 
@@ -126,7 +126,7 @@ impl Peer {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.can_write = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 _ => {
-                    self.life = Life::Over;
+                    self.state = PeerState::Closed;
                     self.can_write = false;
                 }
             }
@@ -150,23 +150,23 @@ impl Peer {
         if !is_settled || self.holds_requests {
             self.quiet_since_ns = now_ns;
         }
-        let may_be_idle = self.life == Life::Open && self.client_kind == ClientKind::Outside;
+        let may_be_idle = self.state == PeerState::Open && self.client_kind == ClientKind::Outside;
         let is_idle = limits.idle.is_some_and(|limit| has_passed(self.quiet_since_ns, limit, now_ns));
         (may_be_idle && is_idle).then_some(QuietReason::Idle)
     }
 
     /// Begins to close the connection: nothing more is read, and it ends when its answers are written.
     pub fn close(&mut self) {
-        if self.life == Life::Open {
-            self.life = Life::Closing;
+        if self.state == PeerState::Open {
+            self.state = PeerState::Closing;
         }
     }
 
     /// Notes what was reported of the socket.
-    pub(super) fn note(&mut self, told: Readiness) {
-        self.hung_up |= told.is_read_closed;
-        self.can_read |= told.is_readable || self.hung_up;
-        if told.is_writable {
+    pub(super) fn note(&mut self, readiness: Readiness) {
+        self.is_read_closed |= readiness.is_read_closed;
+        self.can_read |= readiness.is_readable || self.is_read_closed;
+        if readiness.is_writable {
             self.can_write = true;
             self.socket.now_writable();
         }
@@ -178,8 +178,9 @@ impl Peer {
             match self.socket.read(buffer) {
                 Ok(n) => {
                     // The end may have arrived with the last bytes, and then no event reports it again.
-                    self.can_read = n == buffer.len() || n > 0 && (self.hung_up || self.socket.has_ended());
-                    self.is_done |= n == 0;
+                    self.can_read =
+                        n == buffer.len() || n > 0 && (self.is_read_closed || self.socket.has_ended());
+                    self.is_at_eof |= n == 0;
                     return Ok(n);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -188,69 +189,70 @@ impl Peer {
                     if error.kind() == ErrorKind::WouldBlock {
                         return Ok(0);
                     }
-                    self.life = Life::Over;
+                    self.state = PeerState::Closed;
                     return Err(error);
                 }
             }
         }
     }
 
-    /// Looks whether the end follows the bytes that arrived, while the connection is not read; returns whether that is
-    /// news.
-    pub(super) fn look_for_end(&mut self) -> io::Result<bool> {
+    /// Returns whether the end is now known to follow the bytes that arrived, which was not known before, while the
+    /// connection is not read.
+    pub(super) fn discovers_end(&mut self) -> io::Result<bool> {
         if !self.can_read || self.socket.has_ended() {
             return Ok(false);
         }
-        self.socket.look_ahead().inspect_err(|_| self.life = Life::Over)?;
+        self.socket.look_ahead().inspect_err(|_| self.state = PeerState::Closed)?;
         Ok(self.socket.has_ended())
     }
 
-    /// Ends a connection to which everything is written. If the peer may still be sending, or bytes arrived that were
-    /// not read, it lingers: closing with unread bytes would make the kernel send a reset, which destroys the last
-    /// answers. A peer that was written to just now lingers too, however long ago it was heard: the machine may have
-    /// stood still in between.
-    pub(super) fn end(&mut self, now_ns: u64) {
+    /// Shuts the write side of a connection to which everything is written. If the peer may still be sending, or bytes
+    /// arrived that were not read, the connection lingers: closing with unread bytes would make the kernel send a reset,
+    /// which destroys the last answers. It lingers too if it was written to just now, however long ago it was last read:
+    /// the machine may have stood still in between.
+    pub(super) fn finish_closing(&mut self, now_ns: u64) {
         let quiet = Duration::from_nanos(now_ns.saturating_sub(self.quiet_since_ns));
-        let has_nothing_unread = self.is_done || quiet >= LINGER && !self.can_read;
-        self.life = if has_nothing_unread { Life::Over } else { Life::Lingering };
+        let has_nothing_unread = self.is_at_eof || quiet >= LINGER && !self.can_read;
+        self.state = if has_nothing_unread { PeerState::Closed } else { PeerState::Lingering };
         self.socket.shut_write();
     }
 
     /// Returns whether there is something to do for the connection without a new event.
     pub(super) fn wants_turn(&self, may_ask: bool) -> bool {
-        match self.life {
-            Life::Open => may_ask && (self.can_read || self.holds_requests || self.is_done),
-            Life::Lingering => self.can_read,
-            Life::Closing | Life::Over => false,
+        match self.state {
+            PeerState::Open => may_ask && (self.can_read || self.holds_requests || self.is_at_eof),
+            PeerState::Lingering => self.can_read,
+            PeerState::Closing | PeerState::Closed => false,
         }
     }
 
     /// Returns whether the connection is so young that its first request may still be on the way, when the tier stops.
-    pub(super) fn may_still_ask(&self, now_ns: u64) -> bool {
+    pub(super) fn awaits_first_request(&self, now_ns: u64) -> bool {
         let age = Duration::from_nanos(now_ns.saturating_sub(self.connected_ns));
-        self.requests == 0 && !self.is_done && age < FIRST_REQUEST
+        self.requests == 0 && !self.is_at_eof && age < FIRST_REQUEST
     }
 
-    /// Frees the newcomer's place of a peer that has logged in and shaken hands.
-    pub(super) fn welcome(&mut self, is_admitted: bool) {
-        if is_admitted && self.newcomer.is_some() && !self.socket.is_handshaking() {
+    /// Ends the newcomer state of a peer that the tier admits, unless it is still shaking hands, and frees its permit.
+    pub(super) fn note_admitted(&mut self) {
+        if self.newcomer.is_some() && !self.socket.is_handshaking() {
             self.newcomer = None;
         }
     }
 
-    /// Makes a peer that has logged out a newcomer again, with a newcomer's time limit; returns whether it has become
-    /// one just now. It takes no newcomer's place, as it has shown that it has an account.
-    pub(super) fn dismiss(&mut self, is_admitted: bool, now_ns: u64) -> bool {
-        let has_logged_out = !is_admitted && self.newcomer.is_none();
+    /// Makes a peer that the tier does not admit a newcomer, with a newcomer's time limit. Returns whether it was none
+    /// before: then it has logged out, and needs no permit, as it has shown that it has an account.
+    pub(super) fn note_not_admitted(&mut self, now_ns: u64) -> bool {
+        let has_logged_out = self.newcomer.is_none();
         if has_logged_out {
             self.newcomer = Some(Newcomer::new(now_ns, None));
         }
         has_logged_out
     }
 
-    /// Returns whether a newcomer has taken too long; None: the peer is no newcomer.
-    pub(super) fn is_late(&self, now_ns: u64) -> Option<bool> {
-        Some(self.newcomer.as_ref()?.is_late(self.socket.is_handshaking(), now_ns))
+    /// Returns whether the peer is a newcomer that has taken too long.
+    pub(super) fn is_late_newcomer(&self, now_ns: u64) -> bool {
+        let is_handshaking = self.socket.is_handshaking();
+        self.newcomer.as_ref().is_some_and(|newcomer| newcomer.is_late(is_handshaking, now_ns))
     }
 }
 
@@ -262,20 +264,20 @@ mod tests {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let mut peer = Peer::new(1, Socket::Unix(mio::net::UnixStream::from_std(ours)), 0);
-        peer.can_read = false; // all that has come was read
+        peer.can_read = false; // everything that arrived was read
         (peer, theirs)
     }
 
     #[test]
-    fn whoever_was_answered_just_now_is_read_a_while_longer_and_whoever_was_quiet_is_not() {
+    fn a_peer_answered_just_now_lingers_and_a_quiet_one_is_closed_at_once() {
         let hour = 3_600_000_000_000;
         let (mut quiet, _theirs) = peer();
-        quiet.end(hour);
-        assert_eq!(quiet.life, Life::Over);
+        quiet.finish_closing(hour);
+        assert_eq!(quiet.state, PeerState::Closed);
         // Heard before the machine stood still for an hour, answered after it.
         let (mut answered, _theirs) = peer();
         answered.quiet_since_ns = hour;
-        answered.end(hour);
-        assert_eq!(answered.life, Life::Lingering);
+        answered.finish_closing(hour);
+        assert_eq!(answered.state, PeerState::Lingering);
     }
 }

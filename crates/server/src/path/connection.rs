@@ -22,7 +22,7 @@ use super::turn::{Lengths, Turn, stamp_answered};
 use crate::clients::Client;
 use crate::front::buffers::shed;
 use crate::front::newcomers::RefusalReason;
-use crate::front::peer::{Life, Peer};
+use crate::front::peer::{Peer, PeerState};
 use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask, Outcome};
 
@@ -203,7 +203,7 @@ impl Connection {
     /// The rest counts as received only now, like requests that are not even parsed until then: how long a client takes
     /// to read is not the server's time.
     pub fn take_rest(&mut self, clock: Clock) -> Option<Box<Bundle>> {
-        let may_resume = self.has_read() && self.peer.life != Life::Over;
+        let may_resume = self.has_read() && self.peer.state != PeerState::Closed;
         let mut rest = self.rest.take_if(|_| may_resume)?;
         let received = clock.stamp();
         rest.stamp(|stamps| stamps.received = received);
@@ -219,7 +219,7 @@ impl Connection {
         let mut parsing = Parsing { input, base: 0, at: 0, bundle: None, reads: 0 };
         let at_once_max = turn.at_once.len() + AT_ONCE_MAX;
         self.dropped_bytes = 0;
-        while self.peer.life == Life::Open && self.may_ask() && parsing.at < input.len() {
+        while self.peer.state == PeerState::Open && self.may_ask() && parsing.at < input.len() {
             // Answers that are dropped (CLIENT REPLY) cost as much time as others, and no slow reader limits them.
             if turn.at_once.len() == at_once_max || self.dropped_bytes >= self.output_bytes_max() {
                 break;
