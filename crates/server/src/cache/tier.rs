@@ -121,11 +121,11 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn work(&mut self, connections: &mut Connections<Self>) {
-        let (registry, buffer) = connections.lend();
+        let (registry, buffer) = connections.registry_and_buffer();
         self.engine.send(registry);
         self.engine.receive(registry, buffer);
         self.ask_again(connections);
-        self.engine.send(connections.lend().0);
+        self.engine.send(connections.registry_and_buffer().0);
         for slot in self.cork.due(connections) {
             self.engine.answers_mut().touch(slot);
         }

@@ -30,12 +30,12 @@ pub struct Connections<T: Tier> {
     now_ns: u64,
     slab: Slab<T::Connection>,
     ready: Slots,
-    /// Connections to look at again at some time.
-    later: VecDeque<Later>,
+    /// Times at which single connections are due, in the order in which they were set.
+    deadlines: VecDeque<Deadline>,
     /// When to check newcomers for lateness, if there are any.
-    look_at: Option<Instant>,
+    newcomer_check_at: Option<Instant>,
     /// When to check for quiet clients, if there are limits and clients.
-    look_for_quiet_at: Option<Instant>,
+    quiet_check_at: Option<Instant>,
     read_buffer: Vec<u8>,
     buffers: Buffers,
     /// Bytes that were read and not yet parsed, over all connections.
@@ -43,13 +43,22 @@ pub struct Connections<T: Tier> {
     is_stopping: bool,
 }
 
-/// A connection to look at again.
-struct Later {
+/// A time at which one connection is due.
+struct Deadline {
     at: Instant,
     slot: usize,
+    /// The connection's number, as its slot may belong to another connection by then.
     number: u64,
-    /// Whether the connection lingers until then; if not, a stop has spared it until then, and it may be in any state.
-    has_lingered: bool,
+    kind: DeadlineKind,
+}
+
+/// What ends at a deadline.
+#[derive(Clone, Copy)]
+enum DeadlineKind {
+    /// The time for which the connection lingers.
+    Linger,
+    /// The time for which a stop waits for the connection's first request. The connection may be in any state by then.
+    FirstRequest,
 }
 
 impl<T: Tier> Connections<T> {
@@ -61,9 +70,9 @@ impl<T: Tier> Connections<T> {
             now_ns: 0,
             slab: Slab::new(),
             ready: Slots::default(),
-            later: VecDeque::new(),
-            look_at: None,
-            look_for_quiet_at: None,
+            deadlines: VecDeque::new(),
+            newcomer_check_at: None,
+            quiet_check_at: None,
             read_buffer: vec![0; READ_BYTES],
             buffers: Buffers::default(),
             input_bytes: 0,
@@ -115,16 +124,18 @@ impl<T: Tier> Connections<T> {
         self.slab.get_mut(slot).filter(|connection| (*connection).as_ref().number == number)
     }
 
-    /// Lends the registry and the read buffer, for the tier's own sockets.
-    pub fn lend(&mut self) -> (&Registry, &mut [u8]) {
+    /// Returns the registry and the read buffer, for the tier's own sockets.
+    pub fn registry_and_buffer(&mut self) -> (&Registry, &mut [u8]) {
         (self.poll.registry(), &mut self.read_buffer)
     }
 
-    pub(super) fn begin(&mut self) -> u64 {
+    /// Begins a turn, and returns its stamp.
+    pub(super) fn begin_turn(&mut self) -> u64 {
         self.now_ns = self.clock.now();
         self.now_ns
     }
 
+    /// Adds a connection to those of the thread, or ends it if the tier is stopping.
     pub(super) fn adopt(&mut self, tier: &mut T, arrival: Arrival) {
         let Arrival { mut socket, number, origin, permit, client_kind } = arrival;
         let entry = self.slab.vacant_entry();
@@ -139,28 +150,29 @@ impl<T: Tier> Connections<T> {
         let mut connection = tier.new_connection(slot, peer, origin);
         if is_handshaking || !tier.is_admitted(&connection) {
             connection.as_mut().newcomer = Some(Newcomer::new(self.now_ns, permit));
-            self.look_at.get_or_insert(self.clock.instant() + newcomers::CHECK_INTERVAL);
+            self.newcomer_check_at.get_or_insert(self.clock.instant() + newcomers::CHECK_INTERVAL);
         }
         entry.insert(connection);
-        if let Some(every) = self.gate.quiet_limits.check_interval() {
-            self.look_for_quiet_at.get_or_insert(self.clock.instant() + every);
+        if let Some(interval) = self.gate.quiet_limits.check_interval() {
+            self.quiet_check_at.get_or_insert(self.clock.instant() + interval);
         }
         self.ready.add(slot);
     }
 
     /// Notes what was reported of the connection in this slot.
-    pub(super) fn note(&mut self, tier: &mut T, slot: usize, told: Readiness) {
+    pub(super) fn note(&mut self, tier: &mut T, slot: usize, readiness: Readiness) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
-        connection.as_mut().note(told);
-        if told.is_writable {
+        connection.as_mut().note(readiness);
+        if readiness.is_writable {
             tier.touched().add(slot);
         }
-        if told.is_read_closed {
+        if readiness.is_read_closed {
             tier.client_hung_up(slot, self);
         }
         self.ready.add(slot);
     }
 
+    /// Serves all connections that are ready.
     pub(super) fn serve(&mut self, tier: &mut T) {
         let ready = self.ready.take();
         for slot in &ready {
@@ -169,14 +181,14 @@ impl<T: Tier> Connections<T> {
         self.ready.give_back(ready);
     }
 
-    /// Reads once and has the tier take every whole request, as far as the client may ask.
+    /// Reads a connection once, and has the tier take its whole requests, as far as the client may ask.
     pub fn serve_one(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         let before = connection.as_ref().input.len();
         match connection.as_ref().state {
             PeerState::Open => {
-                self.take_requests(tier, slot);
-                self.look_for_end(tier, slot);
+                self.read_requests(tier, slot);
+                self.check_for_end(tier, slot);
             }
             PeerState::Lingering => self.drop_input(slot),
             PeerState::Closing | PeerState::Closed => {}
@@ -187,7 +199,7 @@ impl<T: Tier> Connections<T> {
         if is_admitted {
             peer.note_admitted();
         } else if peer.note_not_admitted(self.now_ns) {
-            self.look_at.get_or_insert(self.clock.instant() + newcomers::CHECK_INTERVAL);
+            self.newcomer_check_at.get_or_insert(self.clock.instant() + newcomers::CHECK_INTERVAL);
         }
         self.input_bytes = self.input_bytes + peer.input.len() - before;
         if peer.is_at_eof || peer.state != PeerState::Open || self.is_stopping {
@@ -197,21 +209,25 @@ impl<T: Tier> Connections<T> {
         }
     }
 
-    fn take_requests(&mut self, tier: &mut T, slot: usize) {
+    /// Has the tier take the requests kept from earlier reads, and then, if the client may ask more, those of one read.
+    fn read_requests(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         if connection.as_ref().holds_requests && tier.may_ask(slot, connection) {
-            take_kept(tier, slot, connection, &mut self.buffers);
+            take_kept_requests(tier, slot, connection, &mut self.buffers);
         }
         let peer = connection.as_ref();
         // A client that sent more than one turn allows is not read before that is parsed.
         let is_readable = peer.can_read && !peer.holds_requests && peer.state == PeerState::Open;
-        if !is_readable || ends(peer, self.is_stopping, self.now_ns) || !tier.may_ask(slot, connection) {
+        if !is_readable
+            || is_input_over(peer, self.is_stopping, self.now_ns)
+            || !tier.may_ask(slot, connection)
+        {
             return;
         }
         let peer = connection.as_mut();
         let n = read(peer, &mut self.read_buffer, &self.gate, self.now_ns);
         if n > 0 && peer.input.is_empty() {
-            let used = take(tier, slot, connection, &self.read_buffer[..n]);
+            let used = take_requests(tier, slot, connection, &self.read_buffer[..n]);
             if used < n {
                 let mut rest = self.buffers.take();
                 rest.extend_from_slice(&self.read_buffer[used..n]);
@@ -219,14 +235,14 @@ impl<T: Tier> Connections<T> {
             }
         } else if n > 0 {
             peer.input.extend_from_slice(&self.read_buffer[..n]);
-            take_kept(tier, slot, connection, &mut self.buffers);
+            take_kept_requests(tier, slot, connection, &mut self.buffers);
         }
     }
 
-    /// Looks for the end of a connection that is not read because it may not ask now. An event reports the end of a
+    /// Checks whether a connection has ended that is not read because it may not ask now. An event reports the end of a
     /// plain connection anyway; the end of an encrypted one is hidden in its bytes, and a pop must not wait for a
     /// client that has closed.
-    fn look_for_end(&mut self, tier: &mut T, slot: usize) {
+    fn check_for_end(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         if connection.as_ref().state != PeerState::Open || tier.may_ask(slot, connection) {
             return;
@@ -234,7 +250,7 @@ impl<T: Tier> Connections<T> {
         match connection.as_mut().discovers_end() {
             Ok(true) => tier.client_hung_up(slot, self),
             Ok(false) => {}
-            Err(error) => tell(connection.as_ref(), &error, &self.gate, self.now_ns),
+            Err(error) => note_error(connection.as_ref(), &error, &self.gate, self.now_ns),
         }
     }
 
@@ -250,6 +266,7 @@ impl<T: Tier> Connections<T> {
         }
     }
 
+    /// Writes to all connections on which something has changed.
     pub(super) fn write(&mut self, tier: &mut T) {
         let touched = tier.touched().take();
         for slot in &touched {
@@ -258,7 +275,7 @@ impl<T: Tier> Connections<T> {
         tier.touched().give_back(touched);
     }
 
-    /// Writes a connection's answers; begins to close it if all are written and it asks no more.
+    /// Writes a connection's answers, and closes it once all are written and no more requests follow.
     fn write_one(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         // The permit is freed before the write: a client that reads that it is logged in may open its next connection at
@@ -275,14 +292,14 @@ impl<T: Tier> Connections<T> {
         if peer.written_bytes() != written_bytes {
             peer.quiet_since_ns = self.now_ns;
         }
-        if ends(peer, self.is_stopping, self.now_ns) && !peer.holds_requests {
+        if is_input_over(peer, self.is_stopping, self.now_ns) && !peer.holds_requests {
             peer.close();
         }
         if peer.state == PeerState::Closing && is_settled {
             peer.finish_closing(self.now_ns);
             if peer.state == PeerState::Lingering {
                 let (at, number) = (self.clock.instant() + LINGER, peer.number);
-                self.later.push_back(Later { at, slot, number, has_lingered: true });
+                self.deadlines.push_back(Deadline { at, slot, number, kind: DeadlineKind::Linger });
             }
         }
         if peer.state == PeerState::Closed {
@@ -292,31 +309,34 @@ impl<T: Tier> Connections<T> {
         }
     }
 
-    /// Looks again at the connections whose time has come.
-    pub(super) fn look_again(&mut self, tier: &mut T) {
-        if self.later.is_empty() {
+    /// Handles the deadlines that have passed.
+    pub(super) fn handle_deadlines(&mut self, tier: &mut T) {
+        if self.deadlines.is_empty() {
             return;
         }
         let now = self.clock.instant();
-        while let Some(Later { at, slot, number, has_lingered }) =
-            self.later.pop_front_if(|later| later.at <= now)
+        while let Some(Deadline { at, slot, number, kind }) =
+            self.deadlines.pop_front_if(|deadline| deadline.at <= now)
         {
-            match self.find(slot, number).map(|connection| connection.as_ref().state) {
-                Some(PeerState::Open) => tier.touched().add(slot),
+            let Some(connection) = self.find(slot, number) else { continue };
+            match (connection.as_ref().state, kind) {
+                (PeerState::Open, _) => tier.touched().add(slot),
                 // The thread or the machine stood still meanwhile: what the client sent has yet to be read.
-                Some(PeerState::Lingering) if has_lingered && now > at + OVERSLEPT => {
-                    self.later.push_back(Later { at: now + LINGER, slot, number, has_lingered });
+                (PeerState::Lingering, DeadlineKind::Linger) if now > at + OVERSLEPT => {
+                    self.deadlines.push_back(Deadline { at: now + LINGER, slot, number, kind });
                 }
-                Some(PeerState::Lingering) if has_lingered => self.remove(tier, slot),
-                // Its last answers are still to be written, or it lingers and has a later entry of its own.
-                _ => {}
+                (PeerState::Lingering, DeadlineKind::Linger) => self.remove(tier, slot),
+                // A lingering connection has a deadline of its own.
+                (PeerState::Lingering, DeadlineKind::FirstRequest) => {}
+                // The last answers are still to be written, or the connection is removed in this turn anyway.
+                (PeerState::Closing | PeerState::Closed, _) => {}
             }
         }
     }
 
-    /// Closes connections whose peers have not logged in or shaken hands in time.
-    pub(super) fn look_after_newcomers(&mut self, tier: &mut T) {
-        if self.look_at.is_none_or(|at| at > self.clock.instant()) {
+    /// Closes connections of newcomers that have not logged in or shaken hands in time.
+    pub(super) fn close_late_newcomers(&mut self, tier: &mut T) {
+        if self.newcomer_check_at.is_none_or(|at| at > self.clock.instant()) {
             return;
         }
         let mut late = Vec::new();
@@ -329,7 +349,7 @@ impl<T: Tier> Connections<T> {
                 has_others |= peer.newcomer.is_some();
             }
         }
-        self.look_at = has_others.then(|| self.clock.instant() + newcomers::CHECK_INTERVAL);
+        self.newcomer_check_at = has_others.then(|| self.clock.instant() + newcomers::CHECK_INTERVAL);
         for slot in late {
             self.gate.newcomers.count_refusal(RefusalReason::Late);
             self.remove(tier, slot);
@@ -337,11 +357,11 @@ impl<T: Tier> Connections<T> {
     }
 
     /// Closes connections whose clients have been quiet for too long.
-    pub(super) fn look_after_quiet(&mut self, tier: &mut T) {
+    pub(super) fn close_quiet_clients(&mut self, tier: &mut T) {
         let limits = self.gate.quiet_limits;
         let now = self.clock.instant();
-        let Some(every) =
-            limits.check_interval().filter(|_| self.look_for_quiet_at.is_some_and(|at| at <= now))
+        let Some(interval) =
+            limits.check_interval().filter(|_| self.quiet_check_at.is_some_and(|at| at <= now))
         else {
             return;
         };
@@ -355,7 +375,7 @@ impl<T: Tier> Connections<T> {
             self.gate.quiet.add(reason);
             self.remove(tier, slot);
         }
-        self.look_for_quiet_at = (!self.slab.is_empty()).then(|| now + every);
+        self.quiet_check_at = (!self.slab.is_empty()).then(|| now + interval);
     }
 
     /// Closes and forgets a connection.
@@ -371,10 +391,10 @@ impl<T: Tier> Connections<T> {
         self.gate.release(client_kind);
     }
 
-    /// Begins a stop: of each connection only what has arrived already is read, as soon as it may ask, and answered. A
-    /// connection that was just accepted may still send its first request.
+    /// Begins a stop: of each connection only requests that have arrived already are read, as soon as it may ask, and
+    /// answered. A connection that was just accepted may still send its first request.
     pub(super) fn stop(&mut self, tier: &mut T) {
-        let spared_until = self.clock.instant() + FIRST_REQUEST;
+        let first_request_until = self.clock.instant() + FIRST_REQUEST;
         let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let peer = self.slab[slot].as_mut();
@@ -382,8 +402,8 @@ impl<T: Tier> Connections<T> {
             self.serve_one(tier, slot);
             let Some(connection) = self.slab.get(slot) else { continue };
             if connection.as_ref().awaits_first_request(self.now_ns) {
-                let (at, number) = (spared_until, connection.as_ref().number);
-                self.later.push_back(Later { at, slot, number, has_lingered: false });
+                let (at, number) = (first_request_until, connection.as_ref().number);
+                self.deadlines.push_back(Deadline { at, slot, number, kind: DeadlineKind::FirstRequest });
             } else {
                 tier.touched().add(slot);
             }
@@ -396,51 +416,56 @@ impl<T: Tier> Connections<T> {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
         }
-        let later = self.later.front().map(|later| later.at);
-        let looks = self.look_at.into_iter().chain(self.look_for_quiet_at);
-        let next = later.into_iter().chain(looks).min()?;
+        let deadline = self.deadlines.front().map(|deadline| deadline.at);
+        let checks = self.newcomer_check_at.into_iter().chain(self.quiet_check_at);
+        let next = deadline.into_iter().chain(checks).min()?;
         Some(next.saturating_duration_since(self.clock.instant()))
     }
 }
 
 /// Returns whether nothing more is read from a peer.
-fn ends(peer: &Peer, is_stopping: bool, now_ns: u64) -> bool {
+fn is_input_over(peer: &Peer, is_stopping: bool, now_ns: u64) -> bool {
     peer.is_at_eof || is_stopping && peer.drain_bytes_left == 0 && !peer.awaits_first_request(now_ns)
 }
 
-/// Reads once, and returns how many bytes.
+/// Reads a peer once, and returns how many bytes; 0 if it has none or breaks.
 fn read(peer: &mut Peer, buffer: &mut [u8], gate: &Gate, now_ns: u64) -> usize {
     let n = peer.read(buffer).unwrap_or_else(|error| {
-        tell(peer, &error, gate, now_ns);
+        note_error(peer, &error, gate, now_ns);
         0
     });
     if n > 0 {
         peer.note_read(now_ns);
     }
-    let is_all = n < buffer.len();
-    peer.drain_bytes_left = if is_all { 0 } else { peer.drain_bytes_left.saturating_sub(n) };
+    let is_all_read = n < buffer.len();
+    peer.drain_bytes_left = if is_all_read { 0 } else { peer.drain_bytes_left.saturating_sub(n) };
     n
 }
 
-/// Logs an error only if the handshake failed: connections that break later are normal.
-fn tell(peer: &Peer, error: &io::Error, gate: &Gate, now_ns: u64) {
+/// Counts and logs an error of a socket if its handshake failed: connections that break later are normal.
+fn note_error(peer: &Peer, error: &io::Error, gate: &Gate, now_ns: u64) {
     if peer.socket.is_handshaking() {
         gate.newcomers.note_failed_handshake(&peer.name(), error, now_ns);
     }
 }
 
 /// Has the tier take the whole requests in `input`, and returns how many bytes are done with.
-fn take<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, input: &[u8]) -> usize {
+fn take_requests<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, input: &[u8]) -> usize {
     connection.as_mut().holds_requests = true;
     let used = tier.take_requests(slot, connection, input);
     connection.as_mut().holds_requests &= used < input.len();
     used
 }
 
-/// Has the tier take the whole requests in what was read earlier and kept.
-fn take_kept<T: Tier>(tier: &mut T, slot: usize, connection: &mut T::Connection, buffers: &mut Buffers) {
+/// Has the tier take the whole requests among the bytes that an earlier read left over.
+fn take_kept_requests<T: Tier>(
+    tier: &mut T,
+    slot: usize,
+    connection: &mut T::Connection,
+    buffers: &mut Buffers,
+) {
     let mut input = std::mem::take(&mut connection.as_mut().input);
-    let used = take(tier, slot, connection, &input);
+    let used = take_requests(tier, slot, connection, &input);
     if used == input.len() {
         buffers.keep(input);
     } else {

@@ -185,7 +185,7 @@ impl<T: Tier> Network<T> {
     /// Begins a turn: takes the mail.
     fn begin(&mut self) -> u64 {
         self.mailboxes[self.thread].collect(&mut self.mail);
-        let now_ns = self.connections.begin();
+        let now_ns = self.connections.begin_turn();
         for listener in [self.stalled.take(), self.crowded.take()].concat() {
             self.accept(listener, ACCEPTS_PER_TURN);
         }
@@ -202,11 +202,11 @@ impl<T: Tier> Network<T> {
         self.mail = mail;
         self.connections.serve(&mut self.tier);
         self.tier.work(&mut self.connections);
-        self.connections.look_again(&mut self.tier);
+        self.connections.handle_deadlines(&mut self.tier);
         self.connections.write(&mut self.tier);
         self.tier.finish_turn(&mut self.connections);
-        self.connections.look_after_newcomers(&mut self.tier);
-        self.connections.look_after_quiet(&mut self.tier);
+        self.connections.close_late_newcomers(&mut self.tier);
+        self.connections.close_quiet_clients(&mut self.tier);
     }
 
     /// Notes an event.
