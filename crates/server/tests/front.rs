@@ -14,7 +14,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use patience::{wait_for, wait_until};
 use posthaste_measure::{Clock, Hand};
-use posthaste_server::front::accept::{ListenAddress, Socket, Wire};
+use posthaste_server::front::accept::{ListenAddress, SimulatedSocket, Socket};
 use posthaste_server::front::binder;
 use posthaste_server::front::connections::Connections;
 use posthaste_server::front::gate::{Gate, Refused};
@@ -370,7 +370,7 @@ fn a_connection_for_a_thread_that_has_ended_comes_back() {
     let (mailboxes, gate) = (running.mailboxes.clone(), Arc::clone(&running.gate));
     running.stop();
     for mailbox in &mailboxes {
-        let socket = Socket::Wire(Box::new(Held::default()));
+        let socket = Socket::Simulated(Box::new(Held::default()));
         let Ok(arrival) = gate.admit(socket) else { panic!("there is room") };
         assert!(mailbox.adopt(arrival).is_some());
     }
@@ -396,7 +396,7 @@ impl Held {
     }
 }
 
-impl Wire for Held {
+impl SimulatedSocket for Held {
     fn register(&mut self, _: Token) {}
 
     fn shut_write(&mut self) {}
@@ -448,7 +448,9 @@ fn by_hand_behind(hand: &'static Hand, gate: Gate) -> (Network<Echo>, Arc<Mailbo
     let network =
         Network::new(setup, Echo { thread: 0, touched: Slots::default() }).expect("nothing listens");
     let client = Held::default();
-    let Ok(arrival) = gate.admit(Socket::Wire(Box::new(client.clone()))) else { panic!("there is room") };
+    let Ok(arrival) = gate.admit(Socket::Simulated(Box::new(client.clone()))) else {
+        panic!("there is room")
+    };
     let [mailbox] = &mailboxes[..] else { panic!("one thread has one") };
     assert!(mailbox.adopt(arrival).is_none(), "the thread has not ended");
     (network, Arc::clone(mailbox), client)

@@ -133,7 +133,7 @@ impl Link {
             Some(_) => Ok(()),
             None => {
                 if event.is_writable() {
-                    socket.now_writable();
+                    socket.flush_tls();
                 }
                 Ok(())
             }

@@ -69,9 +69,9 @@ impl fmt::Display for ListenAddress {
 pub enum Listener {
     /// TCP, with the acceptor that encrypts its connections, if they are encrypted.
     Tcp(mio::net::TcpListener, Option<Arc<Acceptor>>),
-    /// Unix, with its path, which is removed when this is dropped.
+    /// Unix, with its path, which is removed when the listener is dropped.
     Unix(mio::net::UnixListener, PathBuf),
-    /// Unix, with a path that belongs to the process that handed the socket over.
+    /// Unix, handed over by another process, with its path, which belongs to that process and stays.
     HandedUnix(mio::net::UnixListener, PathBuf),
 }
 
@@ -96,7 +96,7 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection, if one waits.
+    /// Accepts the next connection.
     ///
     /// # Errors
     /// `WouldBlock` when none waits; others are the system's.
@@ -156,7 +156,7 @@ pub(crate) fn set_user_timeout(stream: &impl AsFd) -> io::Result<()> {
     SockRef::from(stream).set_tcp_user_timeout(Some(USER_TIMEOUT))
 }
 
-/// Removes the socket of a dead server to make way for a new one; anything else is not ours to remove.
+/// Removes the socket of a dead server from this path, so that a new one can be bound; anything else stays.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
@@ -180,12 +180,12 @@ pub enum Socket {
     Unix(mio::net::UnixStream),
     /// TCP, encrypted.
     Tls(Box<Tls<mio::net::TcpStream>>),
-    /// A connection that is no socket of the system.
-    Wire(Box<dyn Wire>),
+    /// A connection of a simulation, which the system does not know of.
+    Simulated(Box<dyn SimulatedSocket>),
 }
 
 /// A connection of a simulation, whose scheduler reports readiness in place of the system.
-pub trait Wire: Read + Write + Send {
+pub trait SimulatedSocket: Read + Write + Send {
     /// Notes that a network thread has registered the connection under this token.
     fn register(&mut self, token: Token);
 
@@ -196,17 +196,17 @@ pub trait Wire: Read + Write + Send {
 impl Socket {
     /// Returns the peer in readable form: `127.0.0.1:4711` or `unix`.
     #[must_use]
-    pub fn peer(&self) -> String {
+    pub fn peer_name(&self) -> String {
         match self.tcp() {
             Some(stream) => stream.peer_addr().map_or_else(|_| "?".into(), |peer| peer.to_string()),
-            None if matches!(self, Self::Wire(_)) => "wire".into(),
+            None if matches!(self, Self::Simulated(_)) => "wire".into(),
             None => "unix".into(),
         }
     }
 
     /// Returns the peer's IP address, which other clients may share.
     #[must_use]
-    pub fn ip(&self) -> Option<IpAddr> {
+    pub fn peer_ip(&self) -> Option<IpAddr> {
         self.tcp()?.peer_addr().ok().map(|peer| peer.ip().to_canonical())
     }
 
@@ -216,7 +216,7 @@ impl Socket {
         match self {
             Self::Tcp(stream) => Some(stream),
             Self::Tls(tls) => Some(tls.socket()),
-            Self::Unix(_) | Self::Wire(_) => None,
+            Self::Unix(_) | Self::Simulated(_) => None,
         }
     }
 
@@ -232,27 +232,27 @@ impl Socket {
         matches!(self, Self::Tls(tls) if tls.has_ended())
     }
 
-    /// Takes in bytes that have arrived, as far as there is room, while the connection is not read, so that
-    /// [`Self::has_ended`] knows of an end behind them. For a plain socket an event reports the end.
+    /// Reads ahead, as far as there is room, what has arrived on an encrypted connection that is not read now, so that
+    /// [`Self::has_ended`] knows of an end behind it. For a plain socket an event reports the end.
     ///
     /// # Errors
     /// What breaks the connection.
     pub fn look_ahead(&mut self) -> io::Result<()> {
         match self {
             Self::Tls(tls) => tls.look_ahead(),
-            Self::Tcp(_) | Self::Unix(_) | Self::Wire(_) => Ok(()),
+            Self::Tcp(_) | Self::Unix(_) | Self::Simulated(_) => Ok(()),
         }
     }
 
-    /// Sends what TLS itself owes the peer, now that the kernel takes bytes again.
-    pub fn now_writable(&mut self) {
+    /// Sends what TLS itself has to send, now that the kernel takes bytes again.
+    pub fn flush_tls(&mut self) {
         if let Self::Tls(tls) = self {
             // If this fails, the next event or the next read reports it.
             let _ = tls.push();
         }
     }
 
-    /// Begins to connect; an event tells when it is done.
+    /// Begins to connect; an event reports when that is done.
     ///
     /// # Errors
     /// The system's, when it cannot even be tried.
@@ -268,7 +268,7 @@ impl Socket {
         }
     }
 
-    /// Returns whether a connection that was begun is established; false: not yet.
+    /// Returns whether a connection that was begun is established by now.
     ///
     /// # Errors
     /// Why it cannot be established.
@@ -277,25 +277,25 @@ impl Socket {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
             Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().is_ok()),
             Self::Tls(tls) => (tls.socket().take_error()?, tls.socket().peer_addr().is_ok()),
-            Self::Wire(_) => (None, true),
+            Self::Simulated(_) => (None, true),
         };
         error.map_or(Ok(connected), Err)
     }
 
-    /// Returns the descriptor, for a user that does not wait for events; None: the socket has none.
+    /// Returns the descriptor, for use without events; None: the socket is simulated and has none.
     #[must_use]
     pub fn into_fd(self) -> Option<OwnedFd> {
         match self {
             Self::Tcp(stream) => Some(stream.into()),
             Self::Unix(stream) => Some(stream.into()),
             Self::Tls(tls) => Some(tls.into_socket().into()),
-            Self::Wire(_) => None,
+            Self::Simulated(_) => None,
         }
     }
 
     /// Tells the peer that no more bytes follow, while its last bytes are still read.
     pub fn shut_write(&mut self) {
-        // A peer that is gone needs no telling.
+        // This fails only if the peer is gone already.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
@@ -303,8 +303,8 @@ impl Socket {
                 tls.say_end();
                 tls.socket().shutdown(Shutdown::Write)
             }
-            Self::Wire(wire) => {
-                wire.shut_write();
+            Self::Simulated(socket) => {
+                socket.shut_write();
                 Ok(())
             }
         };
@@ -317,7 +317,7 @@ impl Read for Socket {
             Self::Tcp(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
             Self::Tls(tls) => tls.read(buffer),
-            Self::Wire(wire) => wire.read(buffer),
+            Self::Simulated(socket) => socket.read(buffer),
         }
     }
 }
@@ -328,7 +328,7 @@ impl Write for Socket {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
             Self::Tls(tls) => tls.write(bytes),
-            Self::Wire(wire) => wire.write(bytes),
+            Self::Simulated(socket) => socket.write(bytes),
         }
     }
 
@@ -343,8 +343,8 @@ impl Source for Socket {
             Self::Tcp(stream) => stream.register(registry, token, interests),
             Self::Unix(stream) => stream.register(registry, token, interests),
             Self::Tls(tls) => tls.socket_mut().register(registry, token, interests),
-            Self::Wire(wire) => {
-                wire.register(token);
+            Self::Simulated(socket) => {
+                socket.register(token);
                 Ok(())
             }
         }
@@ -355,8 +355,8 @@ impl Source for Socket {
             Self::Tcp(stream) => stream.reregister(registry, token, interests),
             Self::Unix(stream) => stream.reregister(registry, token, interests),
             Self::Tls(tls) => tls.socket_mut().reregister(registry, token, interests),
-            Self::Wire(wire) => {
-                wire.register(token);
+            Self::Simulated(socket) => {
+                socket.register(token);
                 Ok(())
             }
         }
@@ -367,7 +367,7 @@ impl Source for Socket {
             Self::Tcp(stream) => stream.deregister(registry),
             Self::Unix(stream) => stream.deregister(registry),
             Self::Tls(tls) => tls.socket_mut().deregister(registry),
-            Self::Wire(_) => Ok(()),
+            Self::Simulated(_) => Ok(()),
         }
     }
 }

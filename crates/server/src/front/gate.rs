@@ -131,7 +131,7 @@ impl Gate {
             // A socket that refuses this is broken, which the next read reports.
             let _ = set_user_timeout(stream);
         }
-        let origin = socket.ip();
+        let origin = socket.peer_ip();
         match self.newcomers.take_permit(origin, socket.is_handshaking()) {
             Ok(permit) => {
                 self.accepted.fetch_add(1, Ordering::Relaxed);

@@ -92,7 +92,7 @@ impl Peer {
     /// Returns the peer's address in readable form.
     #[must_use]
     pub fn name(&self) -> String {
-        self.socket.peer()
+        self.socket.peer_name()
     }
 
     /// Returns how many bytes were read and not yet parsed.
@@ -168,7 +168,7 @@ impl Peer {
         self.can_read |= readiness.is_readable || self.is_read_closed;
         if readiness.is_writable {
             self.can_write = true;
-            self.socket.now_writable();
+            self.socket.flush_tls();
         }
     }
 

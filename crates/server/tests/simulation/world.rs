@@ -285,7 +285,7 @@ impl World {
         let id = self.lines.borrow().len();
         let line = Line::new(id, client, thread, self.plan.wire_bytes);
         self.lines.borrow_mut().push(Arc::clone(&line));
-        let socket = Socket::Wire(Box::new(End(Arc::clone(&line))));
+        let socket = Socket::Simulated(Box::new(End(Arc::clone(&line))));
         let Ok(arrival) = process.shared.gate.admit(socket) else { panic!("there is room") };
         let name = Name { life: self.life.get(), number: arrival.number };
         assert!(process.shared.mailboxes[thread].adopt(arrival).is_none(), "the thread has not ended");
