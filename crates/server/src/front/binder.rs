@@ -22,7 +22,7 @@ use super::accept::{ListenAddress, Listener};
 const BACKLOG: i32 = 4096;
 
 /// The sockets that a tier listens on.
-pub struct Openings {
+pub struct ListeningSockets {
     /// Listeners for clients.
     pub listeners: Vec<Listener>,
     /// The addresses really bound.
@@ -36,7 +36,7 @@ pub struct Openings {
 pub enum ListenError {
     /// Something that was handed over is no listening socket.
     Handed(io::Error),
-    /// A socket was handed over that nobody asked for.
+    /// A socket was handed over that the options do not ask for.
     Unasked(ListenAddress),
     /// An address cannot be listened on.
     Listen(ListenAddress, io::Error),
@@ -77,40 +77,43 @@ pub fn open(
     http: Option<SocketAddr>,
     tls: Option<&Arc<Acceptor>>,
     reuse_port: bool,
-) -> Result<Openings, ListenError> {
+) -> Result<ListeningSockets, ListenError> {
     let mut binder = Binder::new(tls.cloned(), reuse_port).map_err(ListenError::Handed)?;
     let mut listeners = Vec::new();
     for address in addresses {
         let failed = |error| ListenError::Listen(address.clone(), error);
         listeners.push(binder.listen(address).map_err(failed)?);
     }
-    let http = http.map(|address| binder.tcp(address).map_err(|error| ListenError::Http(address, error)));
+    let http =
+        http.map(|address| binder.listen_tcp(address).map_err(|error| ListenError::Http(address, error)));
     let http = http.transpose()?;
-    if let Some(address) = binder.left() {
+    if let Some(address) = binder.unasked() {
         return Err(ListenError::Unasked(address));
     }
     let addresses = listeners.iter().map(Listener::address).collect::<io::Result<_>>();
-    Ok(Openings { addresses: addresses.map_err(ListenError::Handed)?, listeners, http })
+    Ok(ListeningSockets { addresses: addresses.map_err(ListenError::Handed)?, listeners, http })
 }
 
-/// The sockets that were handed over, and how the others are bound.
+/// What gives out the sockets that were handed over, and binds the others.
 struct Binder {
     tls: Option<Arc<Acceptor>>,
     reuse_port: bool,
-    tcp: Vec<(SocketAddr, TcpListener)>,
-    unix: Vec<(PathBuf, UnixListener)>,
+    /// Sockets handed over and not yet given out.
+    handed_tcp: Vec<(SocketAddr, TcpListener)>,
+    /// Sockets handed over and not yet given out.
+    handed_unix: Vec<(PathBuf, UnixListener)>,
 }
 
 impl Binder {
     fn new(tls: Option<Arc<Acceptor>>, reuse_port: bool) -> io::Result<Self> {
         let mut handed = ListenFd::from_env();
-        let mut binder = Self { tls, reuse_port, tcp: Vec::new(), unix: Vec::new() };
+        let mut binder = Self { tls, reuse_port, handed_tcp: Vec::new(), handed_unix: Vec::new() };
         for number in 0..handed.len() {
             if let Ok(Some(listener)) = handed.take_unix_listener(number) {
                 let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
-                binder.unix.push((path.unwrap_or_default(), listener));
+                binder.handed_unix.push((path.unwrap_or_default(), listener));
             } else if let Some(listener) = handed.take_tcp_listener(number)? {
-                binder.tcp.push((listener.local_addr()?, listener));
+                binder.handed_tcp.push((listener.local_addr()?, listener));
             }
         }
         Ok(binder)
@@ -119,13 +122,14 @@ impl Binder {
     fn listen(&mut self, address: &ListenAddress) -> io::Result<Listener> {
         match address {
             ListenAddress::Tcp(address) => {
-                let listener = self.tcp(*address)?;
+                let listener = self.listen_tcp(*address)?;
                 listener.set_nonblocking(true)?;
                 Ok(Listener::Tcp(mio::net::TcpListener::from_std(listener), self.tls.clone()))
             }
-            ListenAddress::Unix(path) => match self.unix.iter().position(|(handed, _)| handed == path) {
+            ListenAddress::Unix(path) => match self.handed_unix.iter().position(|(handed, _)| handed == path)
+            {
                 Some(at) => {
-                    let (path, listener) = self.unix.remove(at);
+                    let (path, listener) = self.handed_unix.remove(at);
                     listener.set_nonblocking(true)?;
                     Ok(Listener::HandedUnix(mio::net::UnixListener::from_std(listener), path))
                 }
@@ -134,9 +138,10 @@ impl Binder {
         }
     }
 
-    fn tcp(&mut self, address: SocketAddr) -> io::Result<TcpListener> {
-        if let Some(at) = self.tcp.iter().position(|(handed, _)| *handed == address) {
-            return Ok(self.tcp.remove(at).1);
+    /// Returns a socket that listens on this address, which is blocking.
+    fn listen_tcp(&mut self, address: SocketAddr) -> io::Result<TcpListener> {
+        if let Some(at) = self.handed_tcp.iter().position(|(handed, _)| *handed == address) {
+            return Ok(self.handed_tcp.remove(at).1);
         }
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_reuse_address(true)?;
@@ -149,8 +154,8 @@ impl Binder {
     }
 
     /// Returns the address of a handed socket that the options do not ask for; None: all are asked for.
-    fn left(&self) -> Option<ListenAddress> {
-        let tcp = self.tcp.first().map(|(address, _)| ListenAddress::Tcp(*address));
-        tcp.or_else(|| self.unix.first().map(|(path, _)| ListenAddress::Unix(path.clone())))
+    fn unasked(&self) -> Option<ListenAddress> {
+        let tcp = self.handed_tcp.first().map(|(address, _)| ListenAddress::Tcp(*address));
+        tcp.or_else(|| self.handed_unix.first().map(|(path, _)| ListenAddress::Unix(path.clone())))
     }
 }

@@ -19,7 +19,7 @@ use posthaste_measure::{Clock, Events, Figures, Meter, Record, RecordError, RunI
 use posthaste_tls::{Acceptor, ServerFiles, TlsError};
 
 use super::accept::{ListenAddress, Listener};
-use super::binder::{self, ListenError, Openings};
+use super::binder::{self, ListenError, ListeningSockets};
 use super::gate::Gate;
 use super::mailbox::Mailbox;
 use super::network::{self, Network, ThreadSetup};
@@ -28,11 +28,11 @@ use super::tier::Tier;
 use crate::collector::Collector;
 use crate::http::Http;
 
-/// How often a stop checks whether all threads have ended.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Time between two checks of a stop whether all threads have ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How long workers have to end when the drain time is over: enough for what waits in line if the store answers.
-const WORKERS_END: Duration = Duration::from_secs(1);
+const WORKERS_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a tier is reached, and what is measured of it.
 #[derive(Clone, Debug)]
@@ -110,15 +110,15 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// Returns the encryption of connections, if it is on; `plain_words` answer a client that does not speak TLS.
+/// Returns the encryption of connections, if it is on; `plaintext_answer` is sent to a client that does not speak TLS.
 ///
 /// # Errors
 /// What is wrong with the files.
 pub fn encryption(
     options: &Options,
-    plain_words: &'static [u8],
+    plaintext_answer: &'static [u8],
 ) -> Result<Option<Arc<Acceptor>>, StartError> {
-    let open = |files: &ServerFiles| Acceptor::open(files.clone(), plain_words).map(Arc::new);
+    let open = |files: &ServerFiles| Acceptor::open(files.clone(), plaintext_answer).map(Arc::new);
     let acceptor = options.tls.as_ref().map(open).transpose().map_err(StartError::Tls)?;
     if acceptor.as_ref().is_some_and(|acceptor| acceptor.is_over()) {
         tracing::warn!(
@@ -158,7 +158,7 @@ impl<M: Send + 'static> Prepared<M> {
         events: Events,
         must_log_in: bool,
     ) -> Result<Self, StartError> {
-        let Openings { listeners, addresses, http } =
+        let ListeningSockets { listeners, addresses, http } =
             binder::open(&options.listen, options.http, tls.as_ref(), options.reuse_port)
                 .map_err(StartError::Listen)?;
         let record = begin_record(options, scheme, clock, events)?;
@@ -210,7 +210,7 @@ impl<M: Send + 'static> Prepared<M> {
     }
 }
 
-/// Starts so many workers.
+/// Starts the threads of so many workers.
 ///
 /// # Errors
 /// The system's.
@@ -251,10 +251,10 @@ fn run<T: Tier>(network: Network<T>, has_failed: &AtomicBool) {
     }
 }
 
-/// Waits until the condition holds, at most until `until`.
-pub(crate) fn wait_for(until: Instant, holds: impl Fn() -> bool) {
-    while !holds() && Instant::now() < until {
-        std::thread::sleep(LOOK_EVERY);
+/// Waits until the condition holds, at most until the deadline.
+pub(crate) fn wait_for(deadline: Instant, holds: impl Fn() -> bool) {
+    while !holds() && Instant::now() < deadline {
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
@@ -281,7 +281,7 @@ pub struct Stopped {
     pub summary: String,
     /// Connections that had to be cut because the drain time was over.
     pub cut: usize,
-    /// Whether it stopped because a network thread had ended.
+    /// Whether the tier stopped because a network thread had failed.
     pub has_failed: bool,
 }
 
@@ -322,27 +322,27 @@ impl<M> Running<M> {
         })
     }
 
-    /// Stops accepting, finishes what is under way, writes the last answers; then has the workers' line closed and
+    /// Stops accepting, finishes the requests under way, writes the last answers; then has the workers' line closed and
     /// waits for clients that still read an answer over HTTP. Connections that take longer than `drain` are cut, and
     /// workers whose store does not answer are left behind.
     pub fn stop(self, drain: Duration, close_line: impl FnOnce()) -> Stopped {
-        let until = Instant::now() + drain;
+        let deadline = Instant::now() + drain;
         self.gate.close();
-        // The thread that accepts passes the stop on, after all connections that it has dealt out.
+        // The thread that accepts passes the stop on, after all connections that it has distributed.
         self.mailboxes[0].stop();
-        wait_for(until, || self.networks.iter().all(JoinHandle::is_finished));
+        wait_for(deadline, || self.networks.iter().all(JoinHandle::is_finished));
         let cut = self.gate.connections();
         close_line();
-        wait_for(until.max(Instant::now() + WORKERS_END), || {
+        wait_for(deadline.max(Instant::now() + WORKERS_END_TIMEOUT), || {
             self.workers.iter().all(JoinHandle::is_finished)
         });
-        let behind = self.workers.iter().filter(|worker| !worker.is_finished()).count();
-        if behind > 0 {
-            tracing::warn!(workers = behind, "the drain time was over: not all requests were done");
+        let unfinished = self.workers.iter().filter(|worker| !worker.is_finished()).count();
+        if unfinished > 0 {
+            tracing::warn!(workers = unfinished, "the drain time was over: not all requests were done");
         }
         self.collector.stop();
         if let Some(http) = self.http {
-            http.stop(until);
+            http.stop(deadline);
         }
         let has_failed = self.has_failed.load(Ordering::Relaxed);
         Stopped { totals: self.meter.totals(), summary: self.meter.summary(), cut, has_failed }
