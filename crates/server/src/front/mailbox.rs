@@ -1,4 +1,4 @@
-//! How answers and orders reach a network thread from other threads.
+//! How answers, new connections and the order to stop reach a network thread from other threads.
 //!
 //! Posting wakes the thread only if it sleeps: under load a turn finds its mail without a system call.
 
@@ -19,16 +19,18 @@ pub(super) enum Letter<M> {
     Tier(M),
 }
 
-/// The messages, and whether the owner has ended.
-struct Mail<M> {
+/// The letters that the owner has not collected yet.
+struct Inbox<M> {
     letters: Vec<Letter<M>>,
+    /// Whether the owner has ended.
     is_closed: bool,
 }
 
 /// One network thread's mailbox, for mail of its tier.
 pub struct Mailbox<M> {
-    mail: Mutex<Mail<M>>,
-    sleeping: AtomicBool,
+    inbox: Mutex<Inbox<M>>,
+    /// Whether the owner sleeps, or is about to.
+    is_asleep: AtomicBool,
     waker: mio::Waker,
 }
 
@@ -36,8 +38,8 @@ impl<M> Mailbox<M> {
     /// Returns a mailbox whose owner is woken by `waker`.
     #[must_use]
     pub fn new(waker: mio::Waker) -> Arc<Self> {
-        let mail = Mutex::new(Mail { letters: Vec::new(), is_closed: false });
-        Arc::new(Self { mail, sleeping: AtomicBool::new(false), waker })
+        let inbox = Mutex::new(Inbox { letters: Vec::new(), is_closed: false });
+        Arc::new(Self { inbox, is_asleep: AtomicBool::new(false), waker })
     }
 
     /// Posts everything in `mail`, keeping its order; if the owner has ended, it is dropped.
@@ -45,13 +47,13 @@ impl<M> Mailbox<M> {
         if mail.is_empty() {
             return;
         }
-        let mut there = self.lock();
-        if there.is_closed {
-            drop(there);
+        let mut inbox = self.lock();
+        if inbox.is_closed {
+            drop(inbox);
             return mail.clear();
         }
-        there.letters.extend(mail.drain(..).map(Letter::Tier));
-        drop(there);
+        inbox.letters.extend(mail.drain(..).map(Letter::Tier));
+        drop(inbox);
         self.wake();
     }
 
@@ -63,72 +65,72 @@ impl<M> Mailbox<M> {
     /// Gives the owner a new connection to serve; returns it if the owner has ended.
     #[must_use]
     pub fn adopt(&self, arrival: Arrival) -> Option<Arrival> {
-        let mut mail = self.lock();
-        if mail.is_closed {
+        let mut inbox = self.lock();
+        if inbox.is_closed {
             return Some(arrival);
         }
-        mail.letters.push(Letter::Adopt(arrival));
-        drop(mail);
+        inbox.letters.push(Letter::Adopt(arrival));
+        drop(inbox);
         self.wake();
         None
     }
 
     /// Tells the owner to stop: it accepts nothing, reads nothing, and ends when the last answer is written. The thread
-    /// that accepts passes the stop on to all others, after all connections that it has dealt out.
+    /// that accepts passes the stop on to all others, after all connections that it has distributed.
     pub fn stop(&self) {
         self.put(Letter::Stop);
     }
 
     /// Returns whether the owner sleeps, or is about to: the next post wakes it up.
     #[must_use]
-    pub fn sleeps(&self) -> bool {
-        self.sleeping.load(Ordering::SeqCst)
+    pub fn is_owner_asleep(&self) -> bool {
+        self.is_asleep.load(Ordering::SeqCst)
     }
 
-    /// Called by the owner before it sleeps: from now on posting wakes it up. Returns false if there is mail, so that
-    /// it must not sleep.
-    pub(super) fn may_sleep(&self) -> bool {
-        self.sleeping.store(true, Ordering::SeqCst);
-        let empty = self.lock().letters.is_empty();
-        if !empty {
-            self.sleeping.store(false, Ordering::SeqCst);
+    /// Marks the owner as asleep, so that posting wakes it up from now on. Returns false, and leaves it awake, if there
+    /// is mail.
+    pub(super) fn sleep_unless_mail(&self) -> bool {
+        self.is_asleep.store(true, Ordering::SeqCst);
+        let is_empty = self.lock().letters.is_empty();
+        if !is_empty {
+            self.is_asleep.store(false, Ordering::SeqCst);
         }
-        empty
+        is_empty
     }
 
-    /// Called by the owner after it slept: moves the mail into `mail`, which must be empty.
+    /// Marks the owner as awake, and moves all letters into `mail`, which must be empty.
     pub(super) fn collect(&self, mail: &mut Vec<Letter<M>>) {
-        self.sleeping.store(false, Ordering::SeqCst);
+        self.is_asleep.store(false, Ordering::SeqCst);
         std::mem::swap(&mut self.lock().letters, mail);
     }
 
-    /// Called by the owner when it ends: later mail is dropped. Returns the mail that was not taken.
+    /// Marks the owner as ended, so that later mail is dropped, and returns the letters that were not collected.
     pub(super) fn close(&self) -> Vec<Letter<M>> {
-        let mut mail = self.lock();
-        mail.is_closed = true;
-        std::mem::take(&mut mail.letters)
+        let mut inbox = self.lock();
+        inbox.is_closed = true;
+        std::mem::take(&mut inbox.letters)
     }
 
-    /// Puts a letter in, or drops it if the owner has ended: a sender that waits for an answer notices the drop.
+    /// Posts a letter, or drops it if the owner has ended: a sender that waits for an answer notices the drop.
     fn put(&self, letter: Letter<M>) {
-        let mut mail = self.lock();
-        if mail.is_closed {
+        let mut inbox = self.lock();
+        if inbox.is_closed {
             return;
         }
-        mail.letters.push(letter);
-        drop(mail);
+        inbox.letters.push(letter);
+        drop(inbox);
         self.wake();
     }
 
     fn wake(&self) {
-        if self.sleeping.swap(false, Ordering::SeqCst) {
+        if self.is_asleep.swap(false, Ordering::SeqCst) {
             // Waking fails only when the poll is gone, and with it the thread.
             let _ = self.waker.wake();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Mail<M>> {
-        lock(&self.mail)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inbox<M>> {
+        lock(&self.inbox)
     }
 }
 

@@ -26,9 +26,11 @@ use super::readiness::Readiness;
 use super::slots::Slots;
 use super::tier::Tier;
 
+/// Token of the waker, by which the mailbox ends a wait for events.
 const WAKER: Token = Token(usize::MAX);
+/// Tokens of listeners begin here.
 const FIRST_LISTENER: usize = usize::MAX / 2;
-/// Tokens of the tier's own sockets begin here; connections have those below.
+/// Tokens of the tier's own sockets begin here; a connection's token is its slot, far below.
 pub const FIRST_OF_TIER: usize = usize::MAX / 4;
 
 /// Everything that a network thread is made from.
@@ -37,7 +39,7 @@ pub struct ThreadSetup<M> {
     pub thread: usize,
     /// The poll that reports events.
     pub poll: Poll,
-    /// The thread's listeners; a thread with listeners deals connections out to all threads.
+    /// The thread's listeners; a thread with listeners distributes connections over all threads.
     pub listeners: Vec<Listener>,
     /// The mailboxes of all threads.
     pub mailboxes: Vec<Arc<Mailbox<M>>>,
@@ -56,13 +58,13 @@ pub struct Network<T: Tier> {
     mail: Vec<Letter<T::Mail>>,
     gate: Arc<Gate>,
     listeners: Vec<Listener>,
-    /// Listeners that could not accept for want of descriptors or memory. An event reports each again with every client
-    /// that arrives.
-    stalled: Slots,
+    /// Listeners that could not accept for want of descriptors or memory. An event reports one again only when another
+    /// client arrives.
+    starved_listeners: Slots,
     /// Listeners at which more connections may wait than one turn accepts.
-    crowded: Slots,
-    /// Connections given to a thread so far.
-    dealt: usize,
+    crowded_listeners: Slots,
+    /// Connections distributed over the threads so far.
+    distributed: usize,
 }
 
 /// Returns a mailbox for the thread that will use this poll.
@@ -91,9 +93,9 @@ impl<T: Tier> Network<T> {
             mail: Vec::new(),
             gate,
             listeners,
-            stalled: Slots::default(),
-            crowded: Slots::default(),
-            dealt: 0,
+            starved_listeners: Slots::default(),
+            crowded_listeners: Slots::default(),
+            distributed: 0,
         })
     }
 
@@ -116,7 +118,7 @@ impl<T: Tier> Network<T> {
         ended
     }
 
-    /// Closes the mailbox: connections that came too late for the last turn are let go, and later ones go back to their
+    /// Closes the mailbox: connections that arrived after the last turn are dropped, and later ones are returned to their
     /// sender.
     fn close(&mut self) {
         for letter in self.mailboxes[self.thread].close() {
@@ -126,12 +128,12 @@ impl<T: Tier> Network<T> {
         }
     }
 
-    /// Waits for events, at most for `longest`, and runs one turn.
+    /// Waits for events, at most for `timeout_max`, and runs one turn.
     ///
     /// # Errors
     /// The system's, when it gives no more events.
-    pub fn step(&mut self, events: &mut Events, longest: Option<Duration>) -> io::Result<()> {
-        let timeout = self.poll_timeout().into_iter().chain(longest).min();
+    pub fn step(&mut self, events: &mut Events, timeout_max: Option<Duration>) -> io::Result<()> {
+        let timeout = self.poll_timeout().into_iter().chain(timeout_max).min();
         match self.connections.poll.poll(events, timeout) {
             Err(error) if error.kind() != ErrorKind::Interrupted => Err(error),
             _ => {
@@ -153,23 +155,23 @@ impl<T: Tier> Network<T> {
         &self.connections
     }
 
-    /// Returns how long to wait for events (None: until there is one). From now on mail wakes the thread up.
+    /// Returns how long to wait for events; None: until there is one. Unless it is zero, mail ends the wait.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let timeout = self.connections.poll_timeout();
-        let is_due = timeout == Some(Duration::ZERO) || !self.crowded.is_empty();
-        if is_due || !self.mailboxes[self.thread].may_sleep() {
+        let is_due = timeout == Some(Duration::ZERO) || !self.crowded_listeners.is_empty();
+        if is_due || !self.mailboxes[self.thread].sleep_unless_mail() {
             return Some(Duration::ZERO);
         }
-        let stalled = (!self.stalled.is_empty()).then_some(ACCEPT_AGAIN);
-        timeout.into_iter().chain(stalled).chain(self.tier.poll_timeout()).min()
+        let accept_again = (!self.starved_listeners.is_empty()).then_some(ACCEPT_AGAIN);
+        timeout.into_iter().chain(accept_again).chain(self.tier.poll_timeout()).min()
     }
 
-    /// Runs one turn by hand, given what has happened on the connections in these slots.
-    pub fn turn_by_hand(&mut self, told: &[(usize, Readiness)]) {
+    /// Runs one turn by hand, given what is reported of the connections in these slots.
+    pub fn turn_by_hand(&mut self, reported: &[(usize, Readiness)]) {
         let now_ns = self.begin();
-        for (slot, told) in told {
-            self.connections.note(&mut self.tier, *slot, *told);
+        for (slot, readiness) in reported {
+            self.connections.note(&mut self.tier, *slot, *readiness);
         }
         self.serve(now_ns);
     }
@@ -182,11 +184,11 @@ impl<T: Tier> Network<T> {
         self.serve(now_ns);
     }
 
-    /// Begins a turn: takes the mail.
+    /// Begins a turn: collects the mail, and accepts what earlier turns left waiting. Returns the turn's stamp.
     fn begin(&mut self) -> u64 {
         self.mailboxes[self.thread].collect(&mut self.mail);
         let now_ns = self.connections.begin_turn();
-        for listener in [self.stalled.take(), self.crowded.take()].concat() {
+        for listener in [self.starved_listeners.take(), self.crowded_listeners.take()].concat() {
             self.accept(listener, ACCEPTS_PER_TURN);
         }
         now_ns
@@ -209,7 +211,7 @@ impl<T: Tier> Network<T> {
         self.connections.close_quiet_clients(&mut self.tier);
     }
 
-    /// Notes an event.
+    /// Passes an event on to what it concerns.
     fn note(&mut self, event: &Event) {
         match event.token() {
             WAKER => {}
@@ -230,40 +232,42 @@ impl<T: Tier> Network<T> {
     }
 
     /// Accepts at most so many connections; the rest is for the next turn.
-    fn accept(&mut self, listener: usize, most: usize) {
-        for _ in 0..most {
+    fn accept(&mut self, listener: usize, accepts_max: usize) {
+        for _ in 0..accepts_max {
             let Some(accepted) = self.listeners.get(listener).map(Listener::accept) else { return };
             match accepted {
-                Ok(socket) => self.deal(socket),
+                Ok(socket) => self.distribute(socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 // Out of descriptors or memory: the event is edge-triggered and not repeated, so the thread itself must
                 // try again.
-                Err(_) => return self.stalled.add(listener),
+                Err(_) => return self.starved_listeners.add(listener),
             }
         }
-        self.crowded.add(listener);
+        self.crowded_listeners.add(listener);
     }
 
     /// Gives the connection to the network thread whose turn it is.
-    fn deal(&mut self, socket: Socket) {
+    fn distribute(&mut self, socket: Socket) {
         let arrival = match self.gate.admit(socket) {
             Ok(arrival) => arrival,
             Err((mut socket, refused)) => {
-                // A peer that takes no bytes is gone already.
+                // If this fails, the peer is gone already.
                 let _ = socket.write(T::refusal(refused));
                 return;
             }
         };
-        let thread = (self.dealt / self.tier.consecutive_connections_per_thread() + 1) % self.mailboxes.len();
-        self.dealt = self.dealt.wrapping_add(1);
-        let own = if thread == self.thread { Some(arrival) } else { self.mailboxes[thread].adopt(arrival) };
-        if let Some(arrival) = own {
+        let thread =
+            (self.distributed / self.tier.consecutive_connections_per_thread() + 1) % self.mailboxes.len();
+        self.distributed = self.distributed.wrapping_add(1);
+        // A thread that has ended returns the connection.
+        let kept = if thread == self.thread { Some(arrival) } else { self.mailboxes[thread].adopt(arrival) };
+        if let Some(arrival) = kept {
             self.connections.adopt(&mut self.tier, arrival);
         }
     }
 
-    /// Accepts all connections that wait, and then no more.
+    /// Begins a stop: accepts all connections that wait, then no more, and passes the stop on to the other threads.
     fn stop(&mut self) {
         for listener in 0..self.listeners.len() {
             self.accept(listener, ACCEPTS_AT_A_STOP);

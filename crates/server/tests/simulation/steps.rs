@@ -86,7 +86,7 @@ impl World {
         };
         for (thread, seat) in process.networks.iter().enumerate() {
             let is_woken =
-                self.mutant != Some(Mutant::LostWake) && !process.shared.mailboxes[thread].sleeps();
+                self.mutant != Some(Mutant::LostWake) && !process.shared.mailboxes[thread].is_owner_asleep();
             add(seat.ready_at(is_woken, now), Actor::Network(thread));
         }
         for (worker, seat) in process.workers.iter().enumerate() {
