@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::limits;
-use crate::front::buffers::{Buffers, shed};
+use crate::front::buffers::{Buffers, drop_done};
 use crate::front::slots::Slots;
 
 /// One client's requests in order, and its output.
@@ -197,7 +197,7 @@ impl Answers {
         if client.written == client.output.len() {
             self.keep_output(slot);
         } else {
-            shed(&mut client.output, &mut client.written);
+            drop_done(&mut client.output, &mut client.written);
         }
     }
 

@@ -14,7 +14,7 @@ use super::limits;
 use super::router::Broken;
 use super::server_limits::ServerLimits;
 use crate::front::accept::Socket;
-use crate::front::buffers::empty;
+use crate::front::buffers::clear_and_shrink;
 
 /// The error for a connection that the server has closed.
 pub(super) fn closed() -> io::Error {
@@ -213,7 +213,7 @@ impl Link {
     /// Removes this many bytes of the input, which were used.
     pub(super) fn used(&mut self, bytes: usize) {
         if bytes == self.input.len() {
-            empty(&mut self.input, limits::READ_BYTES);
+            clear_and_shrink(&mut self.input, limits::READ_BYTES);
         } else {
             self.input.drain(..bytes);
         }

@@ -2,9 +2,9 @@
 
 use super::limits::{BUFFER_BYTES, BUFFER_BYTES_KEPT, BUFFERS_KEPT};
 
-/// Empties a buffer. Memory is given back only where it is far more than what was in it needed, so that a buffer filled
-/// alike again and again is not cut and grown each time.
-pub fn empty(buffer: &mut Vec<u8>, kept_bytes: usize) {
+/// Clears a buffer. It gives memory back only where it has far more than its content needed, so that a buffer that is
+/// filled alike again and again is not shrunk and grown each time.
+pub fn clear_and_shrink(buffer: &mut Vec<u8>, kept_bytes: usize) {
     let enough = buffer.len().max(kept_bytes);
     buffer.clear();
     if buffer.capacity() / 4 > enough {
@@ -12,9 +12,9 @@ pub fn empty(buffer: &mut Vec<u8>, kept_bytes: usize) {
     }
 }
 
-/// Drops the first `done` bytes of a buffer once they are the larger part: a peer that is always a little behind must
-/// not make the buffer grow for ever. A byte is moved at most once for every byte dropped.
-pub fn shed(buffer: &mut Vec<u8>, done: &mut usize) {
+/// Drops the first `done` bytes of a buffer once they are at least half of it, so that the buffer does not grow for ever
+/// if its reader is always a little behind. At most one byte is moved for every byte dropped.
+pub fn drop_done(buffer: &mut Vec<u8>, done: &mut usize) {
     if *done > BUFFER_BYTES_KEPT && *done >= buffer.len() / 2 {
         buffer.drain(..*done);
         *done = 0;
@@ -44,26 +44,26 @@ impl Buffers {
 
 #[cfg(test)]
 mod tests {
-    use super::{empty, shed};
+    use super::{clear_and_shrink, drop_done};
 
     #[test]
-    fn memory_stays_while_it_is_used_and_goes_when_it_is_not() {
+    fn a_cleared_buffer_keeps_memory_that_it_needed_and_gives_back_the_rest() {
         let mut buffer = vec![1; 1000];
-        empty(&mut buffer, 10);
+        clear_and_shrink(&mut buffer, 10);
         assert!(buffer.is_empty() && buffer.capacity() >= 1000, "it was all needed");
         buffer.extend([1; 100]);
-        empty(&mut buffer, 10);
+        clear_and_shrink(&mut buffer, 10);
         assert!((100..1000).contains(&buffer.capacity()), "a tenth of it was needed: {}", buffer.capacity());
     }
 
     #[test]
-    fn what_is_done_with_goes_when_it_is_the_larger_part() {
+    fn bytes_that_are_done_with_are_dropped_once_they_are_half_of_the_buffer() {
         let mut buffer: Vec<u8> = [[1; 100_000], [2; 100_000]].concat();
         let mut done = 99_999;
-        shed(&mut buffer, &mut done);
-        assert_eq!((buffer.len(), done), (200_000, 99_999), "more would move than goes");
+        drop_done(&mut buffer, &mut done);
+        assert_eq!((buffer.len(), done), (200_000, 99_999), "more would be moved than dropped");
         done = 100_000;
-        shed(&mut buffer, &mut done);
+        drop_done(&mut buffer, &mut done);
         assert_eq!((buffer, done), (vec![2; 100_000], 0));
     }
 }

@@ -20,7 +20,7 @@ use super::limits::{
 use super::session::{Call, Session, Step};
 use super::turn::{Lengths, Turn, stamp_answered};
 use crate::clients::Client;
-use crate::front::buffers::shed;
+use crate::front::buffers::drop_done;
 use crate::front::newcomers::RefusalReason;
 use crate::front::peer::{Peer, PeerState};
 use crate::queue::answer::Answer;
@@ -195,7 +195,7 @@ impl Connection {
             self.written = 0;
             turn.buffers.keep(std::mem::take(&mut self.output));
         } else {
-            shed(&mut self.output, &mut self.written);
+            drop_done(&mut self.output, &mut self.written);
         }
     }
 

@@ -22,7 +22,7 @@ use super::lane::{Expected, Purpose, Shape};
 use super::replies::Broken;
 use crate::cache::limits::{JOINED_BYTES_MAX, READ_BYTES};
 use crate::cache::pool::plain_key;
-use crate::front::buffers::empty;
+use crate::front::buffers::clear_and_shrink;
 
 /// A set of keys which may seem to have others too: a Bloom filter of 1024 bits with one hash.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Gets {
         output.resize(end + self.bytes.len(), 0);
         output.copy_within(place..end, place + self.bytes.len());
         output[place..place + self.bytes.len()].copy_from_slice(&self.bytes);
-        empty(&mut self.bytes, READ_BYTES);
+        clear_and_shrink(&mut self.bytes, READ_BYTES);
         self.last = 0;
     }
 

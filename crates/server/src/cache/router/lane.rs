@@ -10,7 +10,7 @@ use super::joined::{Gets, Keys, note_keys};
 use super::{Router, follow};
 use crate::cache::deletion::Deletion;
 use crate::cache::limits;
-use crate::front::buffers::empty;
+use crate::front::buffers::clear_and_shrink;
 
 /// What the reply to a command looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl Router {
         sending.is_cut |= bytes > 0;
         if bytes == output.len() {
             *sending = Sending::default();
-            empty(output, limits::READ_BYTES);
+            clear_and_shrink(output, limits::READ_BYTES);
             *owes &= !expected.is_empty();
         } else {
             output.drain(..bytes);

@@ -12,7 +12,7 @@ use super::creating::is_new;
 use super::exchange::{NO_CLIENT, Plan, Reply, Share, Verdict};
 use super::lane::{Expected, Purpose, Shape};
 use crate::cache::limits;
-use crate::front::buffers::empty;
+use crate::front::buffers::clear_and_shrink;
 
 /// A server said something that is no answer to what it was asked: the connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +186,7 @@ impl Router {
             self.answers.hold(client, bytes.len());
             self.answers.note_value(client, bytes.len());
         } else {
-            empty(&mut self.scratch.unwanted, limits::BUFFER_BYTES_KEPT);
+            clear_and_shrink(&mut self.scratch.unwanted, limits::BUFFER_BYTES_KEPT);
         }
         if share.missed_by.is_some() {
             self.fill_share(id, share, key);
