@@ -216,7 +216,7 @@ impl<T: Tier> Connections<T> {
             take_kept_requests(tier, slot, connection, &mut self.buffers);
         }
         let peer = connection.as_ref();
-        // A client that sent more than one turn allows is not read before that is parsed.
+        // A client that sent more requests than one turn takes is not read again before they are taken.
         let is_readable = peer.can_read && !peer.holds_requests && peer.state == PeerState::Open;
         if !is_readable
             || is_input_over(peer, self.is_stopping, self.now_ns)

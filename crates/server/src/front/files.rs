@@ -1,4 +1,4 @@
-//! Open files: how many the clients may use, how many HTTP, and how many are left for the store.
+//! Open files: how many connections of clients and of HTTP may use, and how many are left for the store.
 //!
 //! The system limits the open files of a process, and a store that cannot open one more fails. So connections from
 //! outside get only what leaves enough for it.
@@ -6,14 +6,14 @@
 /// Files open besides connections, in all but the largest setups: listeners, files of the store, servers of a cache.
 const OTHER_FILES: u64 = 200;
 
-/// Files that a connection to HTTP has open at most: its socket, a second descriptor by which a hang-up is noticed, and
-/// that one's events; and both ends of its connection inside, while it is answered.
+/// The most files that a connection to HTTP has open: its socket, a second descriptor by which a hang-up is noticed, and
+/// the events of that descriptor; and both ends of its connection inside, while it is answered.
 const FILES_PER_HTTP: u64 = 5;
 
 /// Connections inside that HTTP keeps for the next request, of two descriptors each.
 pub const INTERNAL_CONNECTIONS_KEPT: usize = 64;
 
-/// Connections to HTTP at most; with fewer files it has one `HTTP_SHARE`-th of them.
+/// The most connections to HTTP; where few files may be open, one `HTTP_SHARE`-th of them.
 const HTTP_MAX: u64 = 1024;
 const HTTP_SHARE: u64 = 32;
 
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_files_everybody_gets_some() {
+    fn of_few_files_clients_and_http_get_some() {
         assert_eq!([300, 1, 0].map(clients), [150, 1, 1]);
         assert_eq!([300, 1, 0].map(|files| http_connections(Some(files))), [9, 1, 1]);
     }

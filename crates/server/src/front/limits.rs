@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Bytes read from one socket at once; also the most that one connection is read in one turn, so that a flood waits its
-/// turn.
+/// Bytes read from one socket at once, and from one connection in one turn, so that a client that sends much leaves time
+/// for the others.
 pub const READ_BYTES: usize = 64 * 1024;
 
 /// Bytes read from one connection at most after a stop began: more than a kernel holds of what has arrived (`tcp_rmem`,
@@ -37,15 +37,14 @@ pub const ACCEPTS_AT_A_STOP: usize = 65_536;
 /// destroy the last answers. A client that was quiet in both directions for this long is taken to send nothing more.
 pub const LINGER: Duration = Duration::from_secs(1);
 
-/// A thread that wakes up later than this after its deadline was stopped, with the whole machine perhaps.
+/// How late a thread may handle a deadline; if it is later, it was suspended, perhaps with the whole machine.
 pub const OVERSLEPT: Duration = Duration::from_millis(100);
 
-/// How long after it was accepted a tier that stops keeps a connection, for the request that its client may have sent
-/// by then.
+/// How long a tier that stops keeps a connection after it was accepted, for a first request that may be on the way.
 pub const FIRST_REQUEST: Duration = Duration::from_millis(500);
 
 /// How long a client may be silent before the kernel probes it, how often it probes then, and after how many unanswered
-/// probes the connection is over. The kernel's defaults are hours, in which a consumer that lost its network would be
+/// probes the connection ends. The kernel's defaults are hours, in which a consumer that lost its network would be
 /// given messages.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// See [`KEEPALIVE_IDLE`].
@@ -59,5 +58,5 @@ pub const KEEPALIVE_COUNT: u32 = 3;
 pub const USER_TIMEOUT: Duration =
     Duration::from_secs(KEEPALIVE_IDLE.as_secs() + KEEPALIVE_COUNT as u64 * KEEPALIVE_INTERVAL.as_secs());
 
-/// When to accept again after the system had no descriptor or no memory for a connection.
+/// Pause before accepting again, after the system had no descriptor or no memory for a connection.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);

@@ -1,7 +1,7 @@
 //! The front: everything between a client's socket and what a tier makes of its bytes, the same for both tiers.
 //!
 //! ```text
-//!   listener ─▶ gate ─▶ mailbox ─▶ connections: read ─▶ the tier takes what is whole
+//!   listener ─▶ gate ─▶ mailbox ─▶ connections: read ─▶ the tier takes whole requests
 //!                                       ▲                          │
 //!                                       └─── write, once a turn ◀──┘
 //! ```
@@ -11,34 +11,34 @@
 //! to wait. The tier is a type parameter, so each tier's loop is compiled for it alone, and sharing costs nothing at
 //! run time.
 
-pub mod limits;
+pub mod limits; // every bound, with its reason
 
-pub mod accept; // listening addresses, sockets
+pub mod accept; // listening addresses and sockets
 
-pub mod binder; // how a tier comes to its listening sockets
+pub mod binder; // listening sockets: handed over, or bound
 
-pub mod gate; // who is let in
+pub mod gate; // which connections are let in
 
-pub mod files; // how many may be open, and whose
+pub mod files; // open files: shares of clients, HTTP and the store
 
-pub mod newcomers; // who has not shown yet who they are
+pub mod newcomers; // connections that still have to log in or shake hands
 
-pub mod quiet; // who does nothing for too long
+pub mod quiet; // clients that read or send nothing for too long
 
-pub mod mailbox; // what reaches a network thread from others
+pub mod mailbox; // messages of other threads to a network thread
 
-pub mod buffers; // kept for reuse
+pub mod buffers; // buffers kept for reuse
 
-pub mod readiness; // what a thread is told of a socket
+pub mod readiness; // what events report of a socket
 
-pub mod slots; // lists in which a connection stands once
+pub mod slots; // lists of connections without duplicates
 
 pub mod peer; // the socket's side of one client
 
-pub mod connections; // all of a thread, and what is due on them
+pub mod connections; // all connections of a thread, and what is due on them
 
 pub mod tier; // what a tier adds
 
-pub mod network; // the loop
+pub mod network; // the readiness loop of a network thread
 
-pub mod lifecycle; // start and stop
+pub mod lifecycle; // start and stop of a tier

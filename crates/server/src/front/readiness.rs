@@ -1,5 +1,4 @@
-//! What a network thread is told of a socket, as plain data: events of the system cannot be made by hand, as a
-//! simulation must.
+//! What events report of a socket, as plain data: a simulation cannot construct events of the system.
 
 use mio::event::Event;
 

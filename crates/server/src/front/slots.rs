@@ -1,12 +1,12 @@
-//! A list of connections, by slot, in which each is at most once: those to serve, those to write to.
+//! A list of slots without duplicates, for the connections to serve or to write to.
 //!
-//! A slot may belong to another connection when its turn comes, so the user of the list must check what is due rather
-//! than trust that something is.
+//! A slot may belong to another connection by the time the list is processed: its user must check what is due on it.
 
-/// The list of slots.
+/// A list of slots without duplicates.
 #[derive(Default)]
 pub struct Slots {
     list: Vec<usize>,
+    /// Whether a slot is in `list`, by slot.
     is_listed: Vec<bool>,
 }
 
@@ -50,7 +50,7 @@ mod tests {
     use super::Slots;
 
     #[test]
-    fn a_slot_stands_once_in_a_list_and_may_stand_in_the_next() {
+    fn a_slot_is_once_in_a_list_and_may_be_in_the_next() {
         let mut slots = Slots::default();
         for slot in [3, 1, 3] {
             slots.add(slot);
@@ -60,6 +60,6 @@ mod tests {
         assert!(slots.is_empty());
         slots.add(3);
         slots.give_back(list);
-        assert_eq!(slots.take(), [3], "what came while the list was gone through stays");
+        assert_eq!(slots.take(), [3], "a slot added while the list was processed stays");
     }
 }
