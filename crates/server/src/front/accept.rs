@@ -2,7 +2,7 @@
 //!
 //! An encrypted socket is one more kind of socket: the code that reads and writes it does not know the difference, and
 //! plain sockets pay nothing for it. A unix socket is never encrypted: its bytes do not leave the machine, and the
-//! permissions of its path say who may connect.
+//! permissions of its path decide which users may connect.
 
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -94,13 +94,13 @@ pub fn open(
     Ok(ListeningSockets { addresses: addresses.map_err(ListenError::Handed)?, listeners, http })
 }
 
-/// What gives out the sockets that were handed over, and binds the others.
+/// Opens listening sockets: takes those that were handed over, and binds the others.
 struct Binder {
     tls: Option<Arc<Acceptor>>,
     reuse_port: bool,
-    /// Sockets handed over and not yet given out.
+    /// Sockets handed over and not yet taken.
     handed_tcp: Vec<(SocketAddr, TcpListener)>,
-    /// Sockets handed over and not yet given out.
+    /// Sockets handed over and not yet taken.
     handed_unix: Vec<(PathBuf, UnixListener)>,
 }
 
@@ -138,7 +138,7 @@ impl Binder {
         }
     }
 
-    /// Returns a socket that listens on this address, which is blocking.
+    /// Returns a blocking socket that listens on this address.
     fn listen_tcp(&mut self, address: SocketAddr) -> io::Result<TcpListener> {
         if let Some(at) = self.handed_tcp.iter().position(|(handed, _)| *handed == address) {
             return Ok(self.handed_tcp.remove(at).1);

@@ -184,7 +184,7 @@ impl<T: Tier> Connections<T> {
     /// Reads a connection once, and has the tier take its whole requests, as far as the client may ask.
     pub fn serve_one(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
-        let before = connection.as_ref().input.len();
+        let input_bytes_before = connection.as_ref().input.len();
         match connection.as_ref().state {
             PeerState::Open => {
                 self.read_requests(tier, slot);
@@ -201,7 +201,7 @@ impl<T: Tier> Connections<T> {
         } else if peer.note_not_admitted(self.now_ns) {
             self.newcomer_check_at.get_or_insert(self.clock.instant() + newcomers::CHECK_INTERVAL);
         }
-        self.input_bytes = self.input_bytes + peer.input.len() - before;
+        self.input_bytes = self.input_bytes + peer.input.len() - input_bytes_before;
         if peer.is_at_eof || peer.state != PeerState::Open || self.is_stopping {
             tier.touched().add(slot);
         } else if peer.wants_turn(may_ask) {
@@ -239,7 +239,7 @@ impl<T: Tier> Connections<T> {
         }
     }
 
-    /// Checks whether a connection has ended that is not read because it may not ask now. An event reports the end of a
+    /// Checks whether a connection has ended that is not read now because its client may not ask. An event reports the end of a
     /// plain connection anyway; the end of an encrypted one is hidden in its bytes, and a pop must not wait for a
     /// client that has closed.
     fn check_for_end(&mut self, tier: &mut T, slot: usize) {
@@ -391,8 +391,8 @@ impl<T: Tier> Connections<T> {
         self.gate.release(client_kind);
     }
 
-    /// Begins a stop: of each connection only requests that have arrived already are read, as soon as it may ask, and
-    /// answered. A connection that was just accepted may still send its first request.
+    /// Begins a stop: of each connection only requests that have arrived already are read, as soon as its client may ask,
+    /// and answered. A connection that was just accepted may still send its first request.
     pub(super) fn stop(&mut self, tier: &mut T) {
         let first_request_until = self.clock.instant() + FIRST_REQUEST;
         let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();

@@ -169,7 +169,7 @@ impl Gate {
         self.connections_from_outside() + self.from_inside.load(Ordering::Relaxed)
     }
 
-    /// Returns how many connections from outside there are, at most [`Self::connections_max`].
+    /// Returns how many connections from outside there are, at most [`Self::connections_max()`].
     #[must_use]
     pub fn connections_from_outside(&self) -> usize {
         self.from_outside.load(Ordering::Relaxed)

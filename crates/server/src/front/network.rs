@@ -247,7 +247,7 @@ impl<T: Tier> Network<T> {
         self.crowded_listeners.add(listener);
     }
 
-    /// Gives the connection to the network thread whose turn it is.
+    /// Lets a connection in, and gives it to the next network thread in turn.
     fn distribute(&mut self, socket: Socket) {
         let arrival = match self.gate.admit(socket) {
             Ok(arrival) => arrival,

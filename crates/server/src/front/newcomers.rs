@@ -30,7 +30,7 @@ pub const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const ADDRESS_SHARE: usize = 4;
 
 /// The lowest limit of newcomers from one address, so that few connections in total stay usable.
-const PER_ADDRESS_MAX_MIN: usize = 8;
+const PER_ADDRESS_FLOOR: usize = 8;
 
 /// The permits that newcomers take, counted by address.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ impl RefusalReason {
         }
     }
 
-    /// Returns the reason's name in INFO and `stats`; that of `Full` is the one that Redis and memcached use.
+    /// Returns the reason's name in INFO and `stats`; that of `Full` is Redis's and memcached's.
     const fn stat_name(self) -> &'static str {
         match self {
             Self::Full => "rejected_connections",
@@ -179,7 +179,7 @@ impl Newcomers {
     #[must_use]
     pub fn new(connections_max: usize, must_log_in: bool) -> Self {
         Self {
-            permits: Permits::new((connections_max / ADDRESS_SHARE).max(PER_ADDRESS_MAX_MIN)),
+            permits: Permits::new((connections_max / ADDRESS_SHARE).max(PER_ADDRESS_FLOOR)),
             must_log_in,
             refusals: Default::default(),
             logged_ns: AtomicU64::new(0),

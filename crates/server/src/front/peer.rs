@@ -36,7 +36,7 @@ pub struct Peer {
     /// When the connection was accepted, as a stamp.
     pub connected_ns: u64,
     /// When bytes were last read from the peer, as a stamp.
-    pub heard_ns: u64,
+    pub last_read_ns: u64,
     /// Since when the peer has sent no request and waited for no answer, as far as it was observed, as a stamp.
     pub(super) quiet_since_ns: u64,
     /// How many requests were read from the peer.
@@ -71,7 +71,7 @@ impl Peer {
         Self {
             number,
             connected_ns: now_ns,
-            heard_ns: now_ns,
+            last_read_ns: now_ns,
             quiet_since_ns: now_ns,
             requests: 0,
             state: PeerState::Open,
@@ -109,7 +109,7 @@ impl Peer {
 
     /// Notes that bytes were read from the peer.
     pub(super) fn note_read(&mut self, now_ns: u64) {
-        (self.heard_ns, self.quiet_since_ns) = (now_ns, now_ns);
+        (self.last_read_ns, self.quiet_since_ns) = (now_ns, now_ns);
     }
 
     /// Returns how many bytes were ever written to the peer.

@@ -35,7 +35,7 @@ impl QuietLimits {
         Some((shorter / CHECKS_PER_LIMIT).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX))
     }
 
-    /// Returns the idle limit in whole seconds, as clients of Redis are told it; 0: there is none. It is rounded down,
+    /// Returns the idle limit in whole seconds, as CONFIG GET reports it; 0: there is none. It is rounded down,
     /// as clients send something shortly before, but it is at least 1.
     #[must_use]
     pub fn idle_s(&self) -> u64 {

@@ -230,7 +230,7 @@ impl Connection {
             }
         }
         let Parsing { base, at, bundle, .. } = parsing;
-        self.client.active_ns.store(self.peer.heard_ns, Ordering::Relaxed);
+        self.client.active_ns.store(self.peer.last_read_ns, Ordering::Relaxed);
         self.client.requests.store(self.peer.requests, Ordering::Relaxed);
         if let Some(mut bundle) = bundle {
             bundle.bytes.extend_from_slice(&input[base..at]);
