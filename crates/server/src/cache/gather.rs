@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 /// Shares whose memory is kept for the next get: as many as a get asks servers, usually.
 const SHARES_KEPT: usize = 16;
 
-/// Stands for a share where a key is in none.
-const NOBODY: u16 = u16::MAX;
+/// In `share_of`: the key is in no share.
+const UNASSIGNED: u16 = u16::MAX;
 
 /// One server's part in the answer.
 #[derive(Default)]
@@ -26,10 +26,10 @@ struct Share {
     held: Vec<u8>,
     /// Place of the key and number of bytes of each value in `held`.
     values: VecDeque<(u32, u32)>,
-    /// Bytes of `held` that were passed on.
-    passed: usize,
-    /// Keys that the share missed are to be asked elsewhere.
-    collects: bool,
+    /// How many bytes of `held` were passed on.
+    passed_on: usize,
+    /// Whether keys that the server misses are collected, to be asked of another server.
+    collects_misses: bool,
     /// Keys missed and collected so far.
     misses: Vec<u32>,
 }
@@ -42,12 +42,12 @@ impl Share {
     /// Passes on the first value that came too early.
     fn pass_on(&mut self, out: &mut Vec<u8>) {
         let Some((_, bytes)) = self.values.pop_front() else { return };
-        let end = self.passed + bytes as usize;
-        out.extend_from_slice(&self.held[self.passed..end]);
-        self.passed = end;
+        let end = self.passed_on + bytes as usize;
+        out.extend_from_slice(&self.held[self.passed_on..end]);
+        self.passed_on = end;
         if self.values.is_empty() {
             self.held.clear();
-            self.passed = 0;
+            self.passed_on = 0;
         }
     }
 }
@@ -56,17 +56,18 @@ impl Share {
 #[derive(Default)]
 pub struct Gather {
     shares: Vec<Share>,
-    used: usize,
+    /// How many of `shares` are in use; the others keep their memory for later ones.
+    shares_used: usize,
     /// The share that each key is in.
     share_of: Vec<u16>,
     /// The first place that is not answered yet.
-    next: u32,
+    next_place: u32,
     /// Values passed on or held.
     hits: u32,
 }
 
 impl Gather {
-    /// What is remembered of each key as long as the answer is not complete.
+    /// Memory that each key takes until the answer is complete.
     pub const BYTES_PER_KEY: usize = size_of::<u16>();
 
     /// Forgets everything, but keeps the memory unless it grew large.
@@ -75,36 +76,36 @@ impl Gather {
         self.shares.truncate(SHARES_KEPT);
         self.share_of.clear();
         self.share_of.shrink_to(kept_bytes);
-        (self.next, self.hits) = (0, 0);
+        (self.next_place, self.hits) = (0, 0);
     }
 
     /// Frees the shares and their numbers for other keys: all keys so far are answered.
     pub fn reuse_shares(&mut self, kept_bytes: usize) {
-        for share in &mut self.shares[..self.used] {
+        for share in &mut self.shares[..self.shares_used] {
             share.keys.clear();
             share.settled = 0;
             share.held.clear();
             share.held.shrink_to(kept_bytes);
             share.values.clear();
-            share.passed = 0;
-            share.collects = false;
+            share.passed_on = 0;
+            share.collects_misses = false;
             share.misses.clear();
         }
-        self.used = 0;
+        self.shares_used = 0;
     }
 
-    /// Makes a new share, without keys.
-    pub fn share(&mut self) -> u16 {
-        if self.used == self.shares.len() {
+    /// Adds a share without keys, and returns its number.
+    pub fn add_share(&mut self) -> u16 {
+        if self.shares_used == self.shares.len() {
             self.shares.push(Share::default());
         }
-        self.used += 1;
-        (self.used - 1) as u16
+        self.shares_used += 1;
+        (self.shares_used - 1) as u16
     }
 
-    /// Makes room for this many more keys; each is to be assigned before anything is answered.
-    pub fn open(&mut self, keys: usize) {
-        self.share_of.resize(self.share_of.len() + keys, NOBODY);
+    /// Adds this many keys to the get; each is to be assigned before anything is answered.
+    pub fn add_keys(&mut self, keys: usize) {
+        self.share_of.resize(self.share_of.len() + keys, UNASSIGNED);
     }
 
     /// Puts a key into this share, behind its others.
@@ -113,9 +114,9 @@ impl Gather {
         self.shares[usize::from(share)].keys.push(place);
     }
 
-    /// Has the keys that this share misses collected, to be asked elsewhere.
+    /// Collects from now on the keys that this share misses, to be asked of another server.
     pub fn collect_misses(&mut self, share: u16) {
-        self.shares[usize::from(share)].collects = true;
+        self.shares[usize::from(share)].collects_misses = true;
     }
 
     /// How many keys are or were in some share.
@@ -137,7 +138,7 @@ impl Gather {
         &part.keys[part.settled..]
     }
 
-    /// How many values came.
+    /// How many values have come.
     #[must_use]
     pub fn hits(&self) -> u32 {
         self.hits
@@ -145,7 +146,7 @@ impl Gather {
 
     /// Takes a value, for the first unsettled key of this share that `is_key` accepts. Returns false if there is
     /// none: then this is no answer to what was asked.
-    pub fn value(
+    pub fn add_value(
         &mut self,
         share: u16,
         is_key: impl Fn(u32) -> bool,
@@ -156,14 +157,14 @@ impl Gather {
         let unsettled = &part.keys[part.settled..];
         let Some(missed) = unsettled.iter().position(|place| is_key(*place)) else { return false };
         let place = unsettled[missed];
-        self.skip(share, missed);
+        self.settle_missed(share, missed);
         self.hits += 1;
         self.pass_on(out);
         let part = &mut self.shares[usize::from(share)];
         part.settled += 1;
-        if self.next == place {
+        if self.next_place == place {
             out.extend_from_slice(value);
-            self.next += 1;
+            self.next_place += 1;
             self.pass_on(out);
         } else {
             part.held.extend_from_slice(value);
@@ -172,26 +173,26 @@ impl Gather {
         true
     }
 
-    /// Ends the collecting: what this share misses from now on is missed for good.
-    pub fn stop_collecting(&mut self, share: u16) {
-        self.shares[usize::from(share)].collects = false;
+    /// Stops collecting: what this share misses from now on is missed for good.
+    pub fn stop_collecting_misses(&mut self, share: u16) {
+        self.shares[usize::from(share)].collects_misses = false;
     }
 
-    /// Steps over the share's next keys, which it missed.
-    fn skip(&mut self, share: u16, keys: usize) {
+    /// Settles the share's next keys as missed.
+    fn settle_missed(&mut self, share: u16, keys: usize) {
         let part = &mut self.shares[usize::from(share)];
         let missed = part.settled..part.settled + keys;
-        if part.collects {
-            part.keys[missed.clone()].iter().for_each(|place| self.share_of[*place as usize] = NOBODY);
+        if part.collects_misses {
+            part.keys[missed.clone()].iter().for_each(|place| self.share_of[*place as usize] = UNASSIGNED);
             part.misses.extend_from_slice(&part.keys[missed]);
         }
         part.settled += keys;
     }
 
     /// Ends a share's answer: its unsettled keys were missed.
-    pub fn end(&mut self, share: u16, out: &mut Vec<u8>) {
+    pub fn end_share(&mut self, share: u16, out: &mut Vec<u8>) {
         let part = &self.shares[usize::from(share)];
-        self.skip(share, part.keys.len() - part.settled);
+        self.settle_missed(share, part.keys.len() - part.settled);
         self.pass_on(out);
     }
 
@@ -204,11 +205,11 @@ impl Gather {
     pub fn take_unsettled(&mut self, share: u16) -> Vec<u32> {
         let part = &mut self.shares[usize::from(share)];
         let keys = part.keys.split_off(part.settled);
-        keys.iter().for_each(|place| self.share_of[*place as usize] = NOBODY);
+        keys.iter().for_each(|place| self.share_of[*place as usize] = UNASSIGNED);
         keys
     }
 
-    /// Passes on all values that came, without those still to come before them.
+    /// Passes on all values that have come, though values before them are missing.
     pub fn pass_on_all(&mut self, out: &mut Vec<u8>) {
         let first = |shares: &[Share]| {
             let places = shares
@@ -217,21 +218,21 @@ impl Gather {
                 .filter_map(|(number, share)| share.values.front().map(|(place, _)| (*place, number)));
             places.min().map(|(_, number)| number)
         };
-        while let Some(number) = first(&self.shares[..self.used]) {
+        while let Some(number) = first(&self.shares[..self.shares_used]) {
             self.shares[number].pass_on(out);
         }
     }
 
-    /// Passes on the values whose turn it is, and steps over keys that were missed.
+    /// Passes on the values whose turn it is; keys that were missed have none.
     fn pass_on(&mut self, out: &mut Vec<u8>) {
-        while let Some(share) = self.share_of.get(self.next as usize) {
+        while let Some(share) = self.share_of.get(self.next_place as usize) {
             let Some(part) = self.shares.get_mut(usize::from(*share)) else { return };
             match part.values.front() {
-                Some(&(place, _)) if place == self.next => part.pass_on(out),
-                _ if part.is_settled(self.next) => {}
+                Some(&(place, _)) if place == self.next_place => part.pass_on(out),
+                _ if part.is_settled(self.next_place) => {}
                 _ => return,
             }
-            self.next += 1;
+            self.next_place += 1;
         }
     }
 }
@@ -262,9 +263,9 @@ mod tests {
         fn whatever_comes_first_the_answer_is_in_the_order_asked((present, asked, order) in cases()) {
             let mut gather = Gather::default();
             for _ in 0..4 {
-                gather.share();
+                gather.add_share();
             }
-            gather.open(asked.len());
+            gather.add_keys(asked.len());
             asked.iter().zip(0..).for_each(|((_, share), place)| gather.assign(place, *share));
             let mut servers: Vec<_> = (0..4).map(|share| sends(&present, &asked, share)).collect();
             let mut out = Vec::new();
@@ -272,9 +273,9 @@ mod tests {
                 match servers[usize::from(share)].pop_front() {
                     Some(Some(key)) => {
                         let is_key = |place: u32| asked[place as usize].0 == key;
-                        prop_assert!(gather.value(share, is_key, &value(key), &mut out));
+                        prop_assert!(gather.add_value(share, is_key, &value(key), &mut out));
                     }
-                    Some(None) => gather.end(share, &mut out),
+                    Some(None) => gather.end_share(share, &mut out),
                     None => {}
                 }
             }
@@ -287,8 +288,8 @@ mod tests {
     /// Puts this many keys into one share.
     fn with_one_share(keys: u32) -> (Gather, u16) {
         let mut gather = Gather::default();
-        let share = gather.share();
-        gather.open(keys as usize);
+        let share = gather.add_share();
+        gather.add_keys(keys as usize);
         (0..keys).for_each(|place| gather.assign(place, share));
         (gather, share)
     }
@@ -296,22 +297,22 @@ mod tests {
     #[test]
     fn what_was_not_asked_is_no_answer() {
         let (mut gather, share) = with_one_share(1);
-        assert!(!gather.value(share, |_| false, b"x", &mut Vec::new()));
-        assert!(gather.value(share, |_| true, b"x", &mut Vec::new()));
-        assert!(!gather.value(share, |_| true, b"x", &mut Vec::new()), "it was answered already");
+        assert!(!gather.add_value(share, |_| false, b"x", &mut Vec::new()));
+        assert!(gather.add_value(share, |_| true, b"x", &mut Vec::new()));
+        assert!(!gather.add_value(share, |_| true, b"x", &mut Vec::new()), "it was answered already");
     }
 
     #[test]
     fn a_share_that_failed_goes_on_elsewhere_where_it_stopped() {
         let (mut gather, share) = with_one_share(4);
         let mut out = Vec::new();
-        assert!(gather.value(share, |place| place == 1, b"b", &mut out));
+        assert!(gather.add_value(share, |place| place == 1, b"b", &mut out));
         let left = gather.take_unsettled(share);
         assert_eq!(left, [2, 3]);
-        let other = gather.share();
+        let other = gather.add_share();
         left.into_iter().for_each(|place| gather.assign(place, other));
-        assert!(gather.value(other, |place| place == 3, b"d", &mut out));
-        gather.end(other, &mut out);
+        assert!(gather.add_value(other, |place| place == 3, b"d", &mut out));
+        gather.end_share(other, &mut out);
         assert_eq!(out, b"bd");
         assert!(gather.take_unsettled(other).is_empty());
     }
@@ -321,16 +322,16 @@ mod tests {
         let (mut gather, share) = with_one_share(4);
         gather.collect_misses(share);
         let mut out = Vec::new();
-        assert!(gather.value(share, |place| place == 1, b"b", &mut out));
-        assert!(gather.value(share, |place| place == 2, b"c", &mut out));
-        gather.end(share, &mut out);
+        assert!(gather.add_value(share, |place| place == 1, b"b", &mut out));
+        assert!(gather.add_value(share, |place| place == 2, b"c", &mut out));
+        gather.end_share(share, &mut out);
         assert_eq!(out, b"", "the first key is still to come");
-        let other = gather.share();
+        let other = gather.add_share();
         assert_eq!(gather.take_misses(share), [0, 3]);
         [0, 3].into_iter().for_each(|place| gather.assign(place, other));
-        assert!(gather.value(other, |place| place == 0, b"a", &mut out));
+        assert!(gather.add_value(other, |place| place == 0, b"a", &mut out));
         assert_eq!(out, b"abc");
-        gather.end(other, &mut out);
+        gather.end_share(other, &mut out);
         assert_eq!((out, gather.hits()), (b"abc".to_vec(), 3));
     }
 
@@ -339,14 +340,14 @@ mod tests {
         let (mut gather, mut out) = (Gather::default(), Vec::new());
         for step in 0..1000 {
             gather.reuse_shares(0);
-            gather.open(100);
+            gather.add_keys(100);
             for number in 0..100 {
-                let share = gather.share();
+                let share = gather.add_share();
                 gather.assign(step * 100 + number, share);
             }
             for share in (0..100).rev() {
-                assert!(gather.value(share, |_| true, b"x", &mut out));
-                gather.end(share, &mut out);
+                assert!(gather.add_value(share, |_| true, b"x", &mut out));
+                gather.end_share(share, &mut out);
             }
         }
         assert_eq!((out.len(), gather.hits()), (100_000, 100_000));
@@ -355,24 +356,24 @@ mod tests {
     #[test]
     fn a_get_of_many_shares_leaves_the_memory_of_few() {
         let mut gather = Gather::default();
-        assert_eq!((0..1000).map(|_| gather.share()).last(), Some(999));
+        assert_eq!((0..1000).map(|_| gather.add_share()).last(), Some(999));
         gather.clear(0);
         assert_eq!(gather.shares.len(), SHARES_KEPT);
-        assert_eq!(gather.share(), 0);
+        assert_eq!(gather.add_share(), 0);
     }
 
     #[test]
     fn a_cleared_gather_is_as_new() {
         let (mut gather, share) = with_one_share(1);
         gather.collect_misses(share);
-        gather.end(share, &mut Vec::new());
+        gather.end_share(share, &mut Vec::new());
         gather.clear(0);
-        let share = gather.share();
-        gather.open(1);
+        let share = gather.add_share();
+        gather.add_keys(1);
         gather.assign(0, share);
         let mut out = Vec::new();
-        assert!(gather.value(share, |place| place == 0, b"y", &mut out));
-        gather.end(share, &mut out);
+        assert!(gather.add_value(share, |place| place == 0, b"y", &mut out));
+        gather.end_share(share, &mut out);
         assert_eq!((share, gather.hits(), out), (0, 1, b"y".to_vec()));
         assert!(gather.take_misses(share).is_empty());
     }

@@ -144,7 +144,7 @@ impl Get {
     /// Adds a share without keys that goes where `target` does, and returns its number.
     pub(super) fn open_share(&mut self, target: Share) -> u16 {
         self.shares.push(Share { bytes: 0, ..target });
-        self.gather.share()
+        self.gather.add_share()
     }
 }
 

@@ -145,7 +145,7 @@ impl Router {
         }
         let exchange = &mut self.exchanges[id];
         places.into_iter().for_each(|place| exchange.get.gather.assign(place, share));
-        exchange.get.gather.stop_collecting(share);
+        exchange.get.gather.stop_collecting_misses(share);
         self.settle_share(id, share);
     }
 

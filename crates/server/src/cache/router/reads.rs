@@ -86,7 +86,7 @@ impl Router {
         let keys = (exchange.get.keys.len() - from).min(limits::KEYS_PER_STEP);
         exchange.get.shares.clear();
         exchange.get.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
-        exchange.get.gather.open(keys);
+        exchange.get.gather.add_keys(keys);
         let mut places = std::mem::take(&mut self.scratch.places);
         if let Some(route) = self.table_of(id).only_route() {
             places.extend((from..from + keys).map(|place| place as u32));

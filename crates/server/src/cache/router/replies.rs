@@ -178,7 +178,7 @@ impl Router {
         };
         let (keys, asked) = (&exchange.get.keys, &exchange.bytes);
         let is_key = |place: u32| route.renaming.is_same(keys[place as usize].of(asked), key);
-        if !exchange.get.gather.value(number, is_key, bytes, out) {
+        if !exchange.get.gather.add_value(number, is_key, bytes, out) {
             return Err(Broken);
         }
         if is_wanted {
@@ -226,7 +226,7 @@ impl Router {
             true => &mut exchange.answer,
             false => &mut self.scratch.unwanted,
         };
-        exchange.get.gather.end(share, out);
+        exchange.get.gather.end_share(share, out);
         self.scratch.unwanted.clear();
     }
 
