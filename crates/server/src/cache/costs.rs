@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Numbers of keys with means of their own; more keys count as this many.
 const KEYS_MAX: usize = 64;
 
-/// One request in this many goes the way that costs more.
-const TRY_OTHER: u64 = 32;
+/// One request in this many is spread the dearer way, to keep its mean up to date.
+const EXPLORATION_INTERVAL: u64 = 32;
 
 /// A sample's weight in the mean is 1 divided by this.
 const WEIGHT: u64 = 16;
 
-/// One way of spreading a multi-get.
+/// How a multi-get is spread over servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Spread {
     /// All keys to one server.
     Whole,
     /// The keys shared out among the servers.
@@ -29,7 +29,8 @@ pub enum Way {
 /// Means for one number of keys.
 #[derive(Default)]
 struct Row {
-    asked: AtomicU64,
+    /// Requests for which a way was chosen.
+    requests: AtomicU64,
     /// Mean nanoseconds, whole and split; 0: not known.
     mean_ns: [AtomicU64; 2],
 }
@@ -46,53 +47,58 @@ impl Default for Costs {
 impl Row {
     /// The mean times, whole and split.
     fn means_ns(&self) -> [u64; 2] {
-        [0, 1].map(|way| self.mean_ns[way].load(Ordering::Relaxed))
+        [0, 1].map(|spread| self.mean_ns[spread].load(Ordering::Relaxed))
     }
 
     /// The way that costs less; `Whole` while nothing is known.
-    fn better(&self) -> Way {
+    fn cheaper(&self) -> Spread {
         let [whole, split] = self.means_ns();
-        if split != 0 && (whole == 0 || split < whole) { Way::Split } else { Way::Whole }
+        if split != 0 && (whole == 0 || split < whole) { Spread::Split } else { Spread::Whole }
     }
 }
 
 impl Costs {
     /// The way that costs less for this many keys, as far as is known: for requests that are not measured.
     #[must_use]
-    pub fn better(&self, keys: usize) -> Way {
-        self.0[keys.min(KEYS_MAX)].better()
+    pub fn cheaper(&self, keys: usize) -> Spread {
+        self.0[keys.min(KEYS_MAX)].cheaper()
     }
 
-    /// The way for a measured request of this many keys.
+    /// The way to spread a measured request of this many keys.
     #[must_use]
-    pub fn choose(&self, keys: usize) -> Way {
+    pub fn choose(&self, keys: usize) -> Spread {
         let row = &self.0[keys.min(KEYS_MAX)];
-        let better = row.better();
-        let other = if better == Way::Split { Way::Whole } else { Way::Split };
-        let asked = row.asked.fetch_add(1, Ordering::Relaxed);
+        let cheaper = row.cheaper();
+        let other = if cheaper == Spread::Split { Spread::Whole } else { Spread::Split };
+        let requests = row.requests.fetch_add(1, Ordering::Relaxed);
         let is_unknown = row.mean_ns[other as usize].load(Ordering::Relaxed) == 0;
-        if is_unknown || asked % TRY_OTHER == TRY_OTHER - 1 { other } else { better }
+        if is_unknown || requests % EXPLORATION_INTERVAL == EXPLORATION_INTERVAL - 1 {
+            other
+        } else {
+            cheaper
+        }
     }
 
-    /// Notes how long a request for this many keys took this way.
-    pub fn note(&self, keys: usize, way: Way, ns: u64) {
-        let mean = &self.0[keys.min(KEYS_MAX)].mean_ns[way as usize];
+    /// Notes how long a request for this many keys took when spread this way.
+    pub fn note(&self, keys: usize, spread: Spread, ns: u64) {
+        let mean = &self.0[keys.min(KEYS_MAX)].mean_ns[spread as usize];
         let before = mean.load(Ordering::Relaxed);
         let after = if before == 0 { ns } else { before - before / WEIGHT + ns / WEIGHT };
         mean.store(after.max(1), Ordering::Relaxed);
     }
 
-    /// Writes the means as lines for `stats`, each name with `named` before it: what each number of keys costs, and
+    /// Writes the means as lines for `stats`, each name with `prefix` before it: what each number of keys costs, and
     /// which way is chosen.
-    pub fn describe(&self, named: &str, text: &mut String) {
-        for (keys, row) in self.0.iter().enumerate().filter(|(_, row)| row.asked.load(Ordering::Relaxed) > 0)
+    pub fn describe(&self, prefix: &str, text: &mut String) {
+        for (keys, row) in
+            self.0.iter().enumerate().filter(|(_, row)| row.requests.load(Ordering::Relaxed) > 0)
         {
             let [whole, split] = row.means_ns();
-            let choice = if row.better() == Way::Split { "split" } else { "whole" };
+            let choice = if row.cheaper() == Spread::Split { "split" } else { "whole" };
             let us = |ns: u64| ns as f64 / 1000.0;
             let _ = write!(
                 text,
-                "STAT {named}multiget_{keys} {choice} whole_mean_us={:.1} split_mean_us={:.1}\r\n",
+                "STAT {prefix}multiget_{keys} {choice} whole_mean_us={:.1} split_mean_us={:.1}\r\n",
                 us(whole),
                 us(split)
             );
@@ -108,9 +114,9 @@ mod tests {
     fn splits(costs: &Costs, keys: usize, requests: u32, whole: u64, split: u64) -> u32 {
         (0..requests)
             .filter(|_| {
-                let way = costs.choose(keys);
-                costs.note(keys, way, if way == Way::Split { split } else { whole });
-                way == Way::Split
+                let spread = costs.choose(keys);
+                costs.note(keys, spread, if spread == Spread::Split { split } else { whole });
+                spread == Spread::Split
             })
             .count() as u32
     }
@@ -120,7 +126,10 @@ mod tests {
         let costs = Costs::default();
         assert!(splits(&costs, 12, 320, 900, 500) > 300);
         assert!(splits(&costs, 2, 320, 100, 300) < 20);
-        assert_eq!([2, 12, 13].map(|keys| costs.better(keys)), [Way::Whole, Way::Split, Way::Whole]);
+        assert_eq!(
+            [2, 12, 13].map(|keys| costs.cheaper(keys)),
+            [Spread::Whole, Spread::Split, Spread::Whole]
+        );
         splits(&costs, 12, 3200, 100, 500);
         assert!(splits(&costs, 12, 320, 100, 500) < 20);
         let mut text = String::new();

@@ -5,7 +5,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
 use crate::cache::claims::Claim;
-use crate::cache::costs::Way;
+use crate::cache::costs::Spread;
 use crate::cache::flushes::Mark;
 use crate::cache::gather::Gather;
 use crate::cache::limits;
@@ -129,7 +129,7 @@ pub(super) struct Get {
     /// Whether one route takes all keys.
     pub(super) is_on_one_route: bool,
     /// Whole or split, if that was chosen by measured cost.
-    pub(super) way: Option<Way>,
+    pub(super) spread: Option<Spread>,
 }
 
 impl Get {
@@ -138,7 +138,7 @@ impl Get {
         self.keys.shrink_to(limits::KEYS_PER_STEP);
         self.shares.clear();
         self.gather.clear(limits::BUFFER_BYTES_KEPT);
-        (self.is_on_one_route, self.way) = (false, None);
+        (self.is_on_one_route, self.spread) = (false, None);
     }
 
     /// Adds a share without keys that goes where `target` does, and returns its number.

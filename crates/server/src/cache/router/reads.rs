@@ -10,7 +10,7 @@ use super::expiry::capped;
 use super::lane::{Purpose, Shape};
 use super::taking::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
 use super::{Asked, Router, follow, writes};
-use crate::cache::costs::Way;
+use crate::cache::costs::Spread;
 use crate::cache::limits;
 use crate::cache::missed_writes::{MissedKey, MissedWrite};
 use crate::cache::pool::plain_key;
@@ -225,11 +225,11 @@ impl Router {
             Multiget::Whole => false,
             Multiget::Split => true,
             // The time of a get over several routes tells nothing of one pool.
-            Multiget::Auto if !exchange.get.is_on_one_route => pool.costs.better(keys) == Way::Split,
+            Multiget::Auto if !exchange.get.is_on_one_route => pool.costs.cheaper(keys) == Spread::Split,
             Multiget::Auto => {
-                let way = exchange.get.way.unwrap_or_else(|| pool.costs.choose(keys));
-                self.exchanges[id].get.way = Some(way);
-                way == Way::Split
+                let spread = exchange.get.spread.unwrap_or_else(|| pool.costs.choose(keys));
+                self.exchanges[id].get.spread = Some(spread);
+                spread == Spread::Split
             }
         }
     }

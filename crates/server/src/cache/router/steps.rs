@@ -65,12 +65,13 @@ impl Router {
     fn note_cost(&self, id: u32) {
         let exchange = &self.exchanges[id];
         let is_whole = exchange.get.gather.assigned() == exchange.get.keys.len() && exchange.error.is_empty();
-        let (Some(way), sent @ 1.., true) = (exchange.get.way, exchange.record.stamps.sent, is_whole) else {
+        let (Some(spread), sent @ 1.., true) = (exchange.get.spread, exchange.record.stamps.sent, is_whole)
+        else {
             return;
         };
         let Some(route) = self.route_of(id) else { return };
         let costs = &self.table_of(id).pools[route.pool].costs;
-        costs.note(exchange.get.keys.len(), way, self.now.saturating_sub(sent));
+        costs.note(exchange.get.keys.len(), spread, self.now.saturating_sub(sent));
     }
 
     /// Counts the hits and misses of a get among the keys that were asked for: after its client left, not all are.
