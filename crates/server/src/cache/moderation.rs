@@ -7,53 +7,53 @@
 use std::time::Duration;
 
 /// A sleep is at most a response time divided by this, and response times grow by at most that.
-const PART: u64 = 8;
+const RESPONSE_TIME_SHARE: u64 = 8;
 
 /// The shortest sleep: a shorter one is not worth its timer.
-const SHORTEST_NS: u64 = 8_000;
+const SLEEP_NS_MIN: u64 = 8_000;
 
 /// The longest sleep: by then enough answers have come.
-const LONGEST_NS: u64 = 20_000;
+const SLEEP_NS_MAX: u64 = 20_000;
 
-/// Answers in a turn that share its cost well enough without a sleep.
-const MANY: u64 = 16;
+/// A turn with this many answers shares its cost well enough without a sleep.
+const ANSWERS_ENOUGH: u64 = 16;
 
-/// Answers that a sleep should bring, in hundredths. A single one is lost again where the router shares its cores
-/// with others.
-const GAIN_PERCENT: u64 = 150;
+/// Answers that a sleep must be expected to bring, in hundredths: the gain from a single one is lost where the router
+/// shares its cores with other programs.
+const ANSWERS_GAINED_PERCENT: u64 = 150;
 
-/// What is known of a turn for the sleep after it.
+/// The figures of a turn by which the sleep after it is chosen.
 #[derive(Debug, Default)]
 pub(super) struct Moderation {
     answers: u64,
     /// The shortest response time in this turn.
     quickest_ns: u64,
-    /// The client that the last answer was for.
-    last: Option<usize>,
+    /// The client of the last answer.
+    last_client: Option<usize>,
     /// A client got several answers: it has several requests under way, which are answered together anyway.
     is_pipelined: bool,
 }
 
 impl Moderation {
     /// Notes that a client's request was answered in this turn, after this time.
-    pub(super) fn answered(&mut self, client: Option<usize>, response_ns: u64) {
-        self.is_pipelined |= client.is_some() && client == self.last;
+    pub(super) fn note_answer(&mut self, client: Option<usize>, response_ns: u64) {
+        self.is_pipelined |= client.is_some() && client == self.last_client;
         self.quickest_ns = if self.answers == 0 { response_ns } else { self.quickest_ns.min(response_ns) };
         self.answers += 1;
-        self.last = client;
+        self.last_client = client;
     }
 
     /// Ends the turn, in which `under_way` requests wait for several servers. Returns how long to sleep, if that pays.
-    pub(super) fn pause(&mut self, under_way: usize) -> Option<Duration> {
+    pub(super) fn end_turn(&mut self, under_way: usize) -> Option<Duration> {
         let turn = std::mem::take(self);
         let under_way = under_way as u64;
-        if turn.is_pipelined || turn.answers >= MANY || turn.answers > under_way {
+        if turn.is_pipelined || turn.answers >= ANSWERS_ENOUGH || turn.answers > under_way {
             return None;
         }
-        let pause_ns = (turn.quickest_ns / PART).min(LONGEST_NS);
+        let sleep_ns = (turn.quickest_ns / RESPONSE_TIME_SHARE).min(SLEEP_NS_MAX);
         // By Little's law, requests divided by response time are answered in a second.
-        let gains = (under_way + turn.answers) * pause_ns >= GAIN_PERCENT * turn.quickest_ns / 100;
-        (gains && pause_ns >= SHORTEST_NS).then(|| Duration::from_nanos(pause_ns))
+        let pays = (under_way + turn.answers) * sleep_ns >= ANSWERS_GAINED_PERCENT * turn.quickest_ns / 100;
+        (pays && sleep_ns >= SLEEP_NS_MIN).then(|| Duration::from_nanos(sleep_ns))
     }
 }
 
@@ -63,8 +63,8 @@ mod tests {
 
     fn pause(under_way: usize, answers: usize, response_us: u64) -> Option<u64> {
         let mut moderation = Moderation::default();
-        (0..answers).for_each(|client| moderation.answered(Some(client), response_us * 1000));
-        moderation.pause(under_way).map(|pause| pause.as_micros() as u64)
+        (0..answers).for_each(|client| moderation.note_answer(Some(client), response_us * 1000));
+        moderation.end_turn(under_way).map(|pause| pause.as_micros() as u64)
     }
 
     #[test]
@@ -86,23 +86,23 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_for_who_is_answered_together_anyway() {
+    fn there_is_none_for_pipelined_requests() {
         let mut moderation = Moderation::default();
         for client in [1, 2, 2, 3] {
-            moderation.answered(Some(client), 80_000);
+            moderation.note_answer(Some(client), 80_000);
         }
-        assert_eq!(moderation.pause(20), None);
+        assert_eq!(moderation.end_turn(20), None);
         // The next turn knows nothing of the last.
-        moderation.answered(Some(3), 80_000);
-        assert!(moderation.pause(20).is_some());
+        moderation.note_answer(Some(3), 80_000);
+        assert!(moderation.end_turn(20).is_some());
     }
 
     #[test]
     fn the_quickest_answer_of_the_turn_counts() {
         let mut moderation = Moderation::default();
-        moderation.answered(Some(1), 96_000);
-        moderation.answered(Some(2), 72_000);
-        moderation.answered(Some(3), 120_000);
-        assert_eq!(moderation.pause(20), Some(Duration::from_micros(9)));
+        moderation.note_answer(Some(1), 96_000);
+        moderation.note_answer(Some(2), 72_000);
+        moderation.note_answer(Some(3), 120_000);
+        assert_eq!(moderation.end_turn(20), Some(Duration::from_micros(9)));
     }
 }

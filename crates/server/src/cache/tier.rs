@@ -165,7 +165,7 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn pause(&mut self) -> Option<Duration> {
-        self.moderation.pause(self.engine.waits_for_several())
+        self.moderation.end_turn(self.engine.waits_for_several())
     }
 
     fn is_idle(&self) -> bool {
@@ -349,7 +349,7 @@ impl<E: Engine> CacheTier<E> {
                 continue;
             }
             done.stamps.replied = replied;
-            self.moderation.answered(done.slot, replied.saturating_sub(done.stamps.received));
+            self.moderation.note_answer(done.slot, replied.saturating_sub(done.stamps.received));
             let noted = Noted {
                 client: done.client,
                 request_bytes: done.request_bytes,
