@@ -28,7 +28,7 @@ mod delayed_flush; // servers that do not know of a delayed flush
 
 mod new_members; // servers that come into a pool which had others
 
-pub mod handover; // whether all threads have come to the newest table
+pub mod handover; // whether all threads have adopted the newest table
 
 pub mod table; // which route, pool and servers a key has
 

@@ -134,7 +134,7 @@ pub struct Router {
     generation: u64,
     /// Tells the other routers by which tables this one writes.
     handover: Participant,
-    /// The number of the last table to which all routers are known to have come.
+    /// The number of the last table that all routers are known to have adopted.
     handed_over: u64,
     /// Whether the router uses no table until the next `take_up`.
     is_resting: bool,

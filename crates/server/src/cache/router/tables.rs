@@ -78,9 +78,9 @@ impl Router {
         }
     }
 
-    /// Returns whether all routers have come to the current table, so that no key is written by an earlier one without a claim.
+    /// Returns whether all routers have adopted the current table, so that no key is written by an earlier one without a claim.
     pub(super) fn is_handed_over(&mut self) -> bool {
-        if self.handed_over != self.generation && self.fleet.handover.is_done(self.generation) {
+        if self.handed_over != self.generation && self.fleet.handover.is_complete(self.generation) {
             self.handed_over = self.generation;
         }
         self.handed_over == self.generation
