@@ -109,7 +109,7 @@ impl CacheShared {
     /// Tells all threads to look again ([`Mail::Retry`]).
     pub fn tell_retry(&self) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Retry));
-        self.line.claims_released();
+        self.line.wake_claim_waiters();
     }
 
     /// Returns whether there is a server to ask; None: not known yet, since the tier has just started.

@@ -62,7 +62,7 @@ impl Worker {
     /// Takes requests from the line until it is closed.
     pub fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        while let Some(mut parcel) = shared.line.take() {
+        while let Some(mut parcel) = shared.line.pop() {
             parcel.stamps.dequeued = shared.clock.stamp();
             self.execute(&mut parcel);
             self.router.rest();

@@ -71,7 +71,9 @@ impl Parcel {
 /// The waiting line, shared by network threads and workers.
 pub struct WorkerLine {
     state: Mutex<State>,
+    /// A request arrived, or the line was closed.
     arrival: Condvar,
+    /// A claim was released.
     release: Condvar,
     parcels_max: usize,
     bytes_max: usize,
@@ -82,7 +84,7 @@ struct State {
     parcels: VecDeque<Box<Parcel>>,
     /// Bytes of the requests in `parcels`.
     bytes: usize,
-    closed: bool,
+    is_closed: bool,
 }
 
 impl WorkerLine {
@@ -93,7 +95,7 @@ impl WorkerLine {
         Self { state: Mutex::default(), arrival, release, parcels_max, bytes_max }
     }
 
-    /// Lines up the requests of one turn; those that find the line full stay in `parcels`.
+    /// Appends the requests of one turn; those for which there is no room stay in `parcels`.
     pub fn push_all(&self, parcels: &mut Vec<Box<Parcel>>) {
         let mut state = self.lock();
         let mut taken = 0;
@@ -109,17 +111,17 @@ impl WorkerLine {
         (0..taken).for_each(|_| self.arrival.notify_one());
     }
 
-    /// Takes the next request; waits for one. None: the line is closed.
+    /// Waits for a request and takes it from the front; `None`: the line is closed.
     #[must_use]
-    pub fn take(&self) -> Option<Box<Parcel>> {
-        let waits = |state: &mut State| state.parcels.is_empty() && !state.closed;
+    pub fn pop(&self) -> Option<Box<Parcel>> {
+        let waits = |state: &mut State| state.parcels.is_empty() && !state.is_closed;
         let mut state = self.arrival.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
         let parcel = state.parcels.pop_front()?;
         state.bytes -= parcel.bytes.len();
         Some(parcel)
     }
 
-    /// Has a worker that wants a claim wait until one is released. Waits at most 1 ms, since that may have just happened.
+    /// Waits until a claim is released, for at most 1 ms, since that may have happened just before.
     pub fn wait_for_claim(&self) {
         let state = self.lock();
         drop(
@@ -129,14 +131,14 @@ impl WorkerLine {
         );
     }
 
-    /// Wakes workers up that wait for a claim, since one was released.
-    pub fn claims_released(&self) {
+    /// Wakes the workers that wait for a claim: one was released.
+    pub fn wake_claim_waiters(&self) {
         self.release.notify_all();
     }
 
     /// Closes the line, when no answer is waited for any more: workers finish their request and stop.
     pub fn close(&self) {
-        *self.lock() = State { closed: true, ..State::default() };
+        *self.lock() = State { is_closed: true, ..State::default() };
         self.arrival.notify_all();
     }
 
@@ -177,18 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_full_of_requests_or_of_what_they_say() {
+    fn a_line_is_full_by_the_number_of_requests_or_by_their_bytes() {
         for (line, left) in
             [(WorkerLine::new(2, 100), 1), (WorkerLine::new(9, 29), 1), (WorkerLine::new(9, 20), 1)]
         {
-            let mut asked = parcels([10, 10, 10]);
-            line.push_all(&mut asked);
-            assert_eq!(asked.len(), left);
+            let mut waiting = parcels([10, 10, 10]);
+            line.push_all(&mut waiting);
+            assert_eq!(waiting.len(), left);
             while !line.is_empty() {
-                assert!(line.take().is_some());
+                assert!(line.pop().is_some());
             }
-            line.push_all(&mut asked);
-            assert!(asked.is_empty(), "there is room for as many again");
+            line.push_all(&mut waiting);
+            assert!(waiting.is_empty(), "there is room for as many again");
         }
     }
 }
