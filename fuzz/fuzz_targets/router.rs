@@ -14,8 +14,8 @@ const STEPS: usize = 300;
 
 fuzz_target!(|data: &[u8]| {
     let Some((choice, story)) = data.split_first() else { return };
-    let (rules, ejects) = rules(*choice);
-    let mut world = World::new(&one_pool(&rules), ejects);
+    let (rules, ejection) = rules(*choice);
+    let mut world = World::new(&one_pool(&rules), ejection);
     for step in story.chunks_exact(3).take(STEPS) {
         world.happen(&Event::from_bytes([step[0], step[1], step[2]]));
     }

@@ -144,7 +144,7 @@ fn explain_by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dy
     let layout = cache::layout(&flags).map_err(Misuse)?;
     let options = FleetOptions { directory: cache::directory(&flags), ..FleetOptions::default() };
     let fleet =
-        Fleet::with_options(&layout, cache::ejects(&flags), options, Events::default()).map_err(Misuse)?;
+        Fleet::with_options(&layout, cache::ejection(&flags), options, Events::default()).map_err(Misuse)?;
     let mut explained = explain::explain(&fleet.table(), command, key).map_err(Misuse)?;
     if !explained.servers.is_empty() {
         explained.sentences.push("no server was asked: each is taken for one that takes part".into());

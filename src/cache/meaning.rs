@@ -8,6 +8,7 @@ use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{MemberPlan, PoolPlan, Source, Verbs};
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{GetErrors, ReadRepair, Rules, Writes};
@@ -22,14 +23,18 @@ const LOW_WEIGHT: u32 = 50;
 
 /// Returns the whole text.
 pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
-    let fleet =
-        Fleet::with_options(&options.layout, options.eject, options.fleet_options.clone(), Events::default());
+    let fleet = Fleet::with_options(
+        &options.layout,
+        options.ejection,
+        options.fleet_options.clone(),
+        Events::default(),
+    );
     let fleet = fleet.map_err(Misuse)?;
     let table = fleet.table();
     let mut text = String::from("the file is good\n");
     for (pool, info) in fleet.layout().pools.iter().zip(admin::pools(&table)) {
         text += &self::pool(pool, fleet.directory())?;
-        text += &relations(&info, options.eject);
+        text += &relations(&info, options.ejection);
     }
     text += &routes(&table)?;
     text += &left_out(&table);
@@ -39,9 +44,9 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
             format!("{workers} workers, each with a connection to each server, one request at a time\n")
         }
     };
-    text += match options.eject {
-        true => "a server that is lost is left out until it is well again\n",
-        false => "a server that is lost stays in every answer\n",
+    text += match options.ejection {
+        Ejection::OnLoss => "a server that is lost is left out until it is well again\n",
+        Ejection::Never => "a server that is lost stays in every answer\n",
     };
     Ok(text)
 }
@@ -110,7 +115,7 @@ fn member(member: &MemberPlan, directory: &Directory) -> Result<String, String> 
 }
 
 /// Describes which part of a key places it, and how a pool is related to others.
-fn relations(pool: &PoolInfo, ejects: bool) -> String {
+fn relations(pool: &PoolInfo, ejection: Ejection) -> String {
     let mut lines = Vec::new();
     lines.extend(
         pool.key_part.as_ref().map(|part| format!("a key is placed by {part}, where there is such a part")),
@@ -121,7 +126,10 @@ fn relations(pool: &PoolInfo, ejects: bool) -> String {
     for StandInInfo { pool, expiry_s } in &pool.failover {
         let expiry = expiry_s.map(|seconds| format!(", where what is stored lives at most {seconds} s"));
         // Without ejection, a lost server stays in every answer.
-        let whom = if ejects { "away" } else { "taken out (down), not for those that are lost" };
+        let whom = match ejection {
+            Ejection::OnLoss => "away",
+            Ejection::Never => "taken out (down), not for those that are lost",
+        };
         lines
             .push(format!("pool {pool} stands in for servers that are {whom}{}", expiry.unwrap_or_default()));
     }

@@ -11,6 +11,7 @@ use posthaste_measure::RunInfo;
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::fleet::FleetOptions;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan, REQUEST_TIMEOUTS, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
@@ -92,7 +93,7 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
     Ok(Options {
         front: common(flags).options(|| run_note(flags))?,
         layout: layout(flags)?,
-        eject: ejects(flags),
+        ejection: ejection(flags),
         fleet_options: FleetOptions { trust: server_tls(&flags.server_tls)?, directory: directory(flags) },
         resolve_every: flags.resolve_every.0,
         workers: flags.workers.0,
@@ -151,10 +152,13 @@ fn servers(layout: &Layout) -> Result<usize, String> {
     Ok(names.len())
 }
 
-/// Returns whether lost servers are left out. With workers they are not, unless the flag says so.
-pub(crate) fn ejects(flags: &CacheFlags) -> bool {
+/// Returns whether requests do without lost servers. With workers they do not, unless the flag says so.
+pub(crate) fn ejection(flags: &CacheFlags) -> Ejection {
     let usual = if flags.workers.0.is_some() { Switch::Off } else { Switch::On };
-    flags.eject.unwrap_or(usual) == Switch::On
+    match flags.eject.unwrap_or(usual) {
+        Switch::On => Ejection::OnLoss,
+        Switch::Off => Ejection::Never,
+    }
 }
 
 /// Returns where server names are looked up.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Source, Verbs};
 use posthaste_server::cache::rules::{GetErrors, Writes};
 use posthaste_server::cache::server_limits::ServerLimits;
@@ -384,7 +385,7 @@ fn a_policy_takes_only_commands_that_come_to_it() {
         let (toml, left_out) = routed(&route);
         assert!(left_out.is_empty(), "{left_out:?}");
         let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
-        let fleet = Fleet::new(&layout, true).unwrap();
+        let fleet = Fleet::new(&layout, Ejection::OnLoss).unwrap();
         let table = fleet.table();
         for (command, key, pool) in taken {
             let route = table.route(Verbs::verb(command).unwrap(), key.as_bytes()).expect(command);
@@ -418,7 +419,7 @@ fn of_pools_that_become_one_or_share_servers_the_longest_times_hold() {
         let text = format!(r#"{{ "pools": {{ {} }}, "route": {route} }}"#, pools(timeouts));
         let (toml, left_out) = imported(&text);
         let layout = pools::layout(&toml, Vec::new(), &Defaults::default(), Names::Known).unwrap();
-        Fleet::new(&layout, true).unwrap_or_else(|error| panic!("{error}: {toml}"));
+        Fleet::new(&layout, Ejection::OnLoss).unwrap_or_else(|error| panic!("{error}: {toml}"));
         for pool in &layout.pools {
             let timeouts = (
                 pool.server_limits.answer_timeout.as_millis(),

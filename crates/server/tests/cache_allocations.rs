@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::{Multiget, Rules, Writes};
@@ -77,7 +78,8 @@ fn a_request_like_those_before_it_allocates_nothing() {
         for (name, requests) in loads {
             let rules = Rules { writes, multiget, ..Rules::default() };
             let layout = Layout::of_one_pool(SERVERS.map(MemberPlan::of).into(), rules);
-            let mut router = Router::new(Arc::new(Fleet::new(&layout, false).expect("addresses")), 0);
+            let mut router =
+                Router::new(Arc::new(Fleet::new(&layout, Ejection::Never).expect("addresses")), 0);
             (0..CLIENTS).for_each(|client| router.enter(client, client as u64 + 1));
             let mut said = Vec::new();
             (0..50).for_each(|_| round(&mut router, requests, &mut said));

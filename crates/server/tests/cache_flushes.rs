@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
@@ -15,7 +16,8 @@ const CLIENT: usize = 0;
 fn routers() -> [Router; 2] {
     let members = ["10.0.0.1:11211", "10.0.0.2:11211"].map(MemberPlan::of);
     let fleet = Arc::new(
-        Fleet::new(&Layout::of_one_pool(members.into(), Rules::default()), true).expect("addresses"),
+        Fleet::new(&Layout::of_one_pool(members.into(), Rules::default()), Ejection::OnLoss)
+            .expect("addresses"),
     );
     [0, 1].map(|who| {
         let mut router = Router::new(Arc::clone(&fleet), who);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::router::{Asked, Router};
 use posthaste_server::cache::rules::Rules;
@@ -13,7 +14,7 @@ const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 /// A router before one server, and so many clients.
 fn router(clients: usize) -> Router {
     let layout = Layout::of_one_pool(vec![MemberPlan::of("10.0.0.1:11211")], Rules::default());
-    let mut router = Router::new(Arc::new(Fleet::new(&layout, false).expect("addresses")), 0);
+    let mut router = Router::new(Arc::new(Fleet::new(&layout, Ejection::Never).expect("addresses")), 0);
     (0..clients).for_each(|client| router.enter(client, client as u64));
     router
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use posthaste_server::cache::admin_state::AdminState;
 use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, Source};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
@@ -83,7 +84,7 @@ fn pass(world: &mut World, server: usize, thread: usize) {
 #[test]
 fn a_server_does_not_come_back_while_a_thread_has_an_older_write_for_it() {
     for is_sent in [false, true] {
-        let mut world = World::new(&one_pool(&Rules::default()), true);
+        let mut world = World::new(&one_pool(&Rules::default()), Ejection::OnLoss);
         // Clients 0 and 1 are at threads 0 and 1.
         world.happen(&Event::Ask(1, Asking::set(0)));
         if is_sent {
@@ -102,7 +103,7 @@ fn a_server_does_not_come_back_while_a_thread_has_an_older_write_for_it() {
 
 /// A router of its own with one client, over these servers.
 fn alone(layout: &Layout) -> (Arc<Fleet>, Router) {
-    let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+    let fleet = Arc::new(Fleet::new(layout, Ejection::OnLoss).expect("addresses"));
     for server in &fleet.table().servers {
         server.dialect.note(b"VERSION 1.6.18\r\n");
     }
@@ -157,7 +158,7 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
 
 /// Two routers of one fleet.
 fn pair(layout: &Layout) -> (Arc<Fleet>, [Router; 2]) {
-    let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+    let fleet = Arc::new(Fleet::new(layout, Ejection::OnLoss).expect("addresses"));
     for server in &fleet.table().servers {
         server.dialect.note(b"VERSION 1.6.18\r\n");
     }
@@ -315,8 +316,8 @@ proptest! {
 
     #[test]
     fn every_request_is_answered_once_in_order_by_what_belongs_to_it(choice: u8, story in stories()) {
-        let (rules, ejects) = rules(choice);
-        let mut world = World::new(&one_pool(&rules), ejects);
+        let (rules, ejection) = rules(choice);
+        let mut world = World::new(&one_pool(&rules), ejection);
         tell(&mut world, story, false);
         prop_assert_eq!(world.errors, 0);
         prop_assert!(rules.writes == Writes::Owner || world.servers_are_equal());
@@ -324,13 +325,13 @@ proptest! {
 
     #[test]
     fn whatever_is_lost_nobody_reads_what_was_replaced_and_replicas_are_of_one_mind(choice: u8, story in stories()) {
-        let (rules, ejects) = rules(choice);
-        tell(&mut World::new(&one_pool(&rules), ejects), story, true);
+        let (rules, ejection) = rules(choice);
+        tell(&mut World::new(&one_pool(&rules), ejection), story, true);
     }
 
     #[test]
     fn two_pools_of_a_key_are_of_one_mind_when_all_is_done(story in stories()) {
-        let mut world = World::new(&two_pools(Some(Source::Below(1)), Vec::new()), true);
+        let mut world = World::new(&two_pools(Some(Source::Below(1)), Vec::new()), Ejection::OnLoss);
         tell(&mut world, story, false);
         prop_assert_eq!(world.errors, 0);
         let below = world.values(2).clone();
@@ -341,7 +342,7 @@ proptest! {
 
     #[test]
     fn a_key_that_was_written_is_not_in_the_old_pool(story in stories()) {
-        let mut world = World::new(&two_pools(Some(Source::Old(1)), Vec::new()), true);
+        let mut world = World::new(&two_pools(Some(Source::Old(1)), Vec::new()), Ejection::OnLoss);
         (0..KEYS).for_each(|key| {
             let (name, value) = (format!("k{key}"), format!("k{key}-0\r\n"));
             world.values(2).insert(name.into_bytes(), value.into_bytes());
@@ -358,10 +359,10 @@ proptest! {
     #[test]
     fn with_two_pools_too_each_request_has_one_answer_whatever_is_lost(
         layout in two_pools_of_any_kind(),
-        ejects: bool,
+        ejection in prop_oneof![Just(Ejection::OnLoss), Just(Ejection::Never)],
         story in stories(),
     ) {
-        tell(&mut World::new(&layout, ejects), story, true);
+        tell(&mut World::new(&layout, ejection), story, true);
     }
 
     #[test]
@@ -370,7 +371,7 @@ proptest! {
         story in stories(),
         at in 0..250_usize,
     ) {
-        let mut world = World::new(&one_pool(&Rules::default()), true);
+        let mut world = World::new(&one_pool(&Rules::default()), Ejection::OnLoss);
         let (before, after) = story.split_at(at.min(story.len()));
         before.iter().for_each(|event| world.happen(&Event::from_bytes(*event)));
         world.load(&layout);
@@ -384,7 +385,7 @@ proptest! {
         at: [u8; 2],
         with_losses: bool,
     ) {
-        let mut world = World::new(&one_that_grows(1), true);
+        let mut world = World::new(&one_that_grows(1), Ejection::OnLoss);
         let [from, to] = at.map(|at| usize::from(at).min(story.len()));
         for (number, bytes) in story.iter().enumerate() {
             if number == from.min(to) {
@@ -406,8 +407,8 @@ proptest! {
 
     #[test]
     fn a_client_that_leaves_disturbs_nobody(choice: u8, story in stories(), at in 0..250_usize, client: usize) {
-        let (rules, ejects) = rules(choice);
-        let mut world = World::new(&one_pool(&rules), ejects);
+        let (rules, ejection) = rules(choice);
+        let mut world = World::new(&one_pool(&rules), ejection);
         let (before, after) = story.split_at(at.min(story.len()));
         before.iter().for_each(|event| world.happen(&Event::from_bytes(*event)));
         world.leave(client);

@@ -11,6 +11,7 @@ use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
@@ -37,7 +38,7 @@ fn pools(members: &[&[usize]]) -> Layout {
 
 /// A router of its own with two clients.
 fn router(layout: &Layout) -> (Arc<Fleet>, Router) {
-    let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+    let fleet = Arc::new(Fleet::new(layout, Ejection::OnLoss).expect("addresses"));
     let mut router = Router::new(Arc::clone(&fleet), 0);
     (0..2).for_each(|client| router.enter(client, client as u64));
     (fleet, router)

@@ -201,6 +201,7 @@ mod tests {
     use super::super::layout::{Fallback, Layout, MemberPlan, PoolPlan};
     use super::super::rules::Rules;
     use super::*;
+    use crate::cache::health::Ejection;
 
     fn said(table: &Table, command: &str) -> String {
         explain(table, command, "key").unwrap().sentences.join("; ")
@@ -209,7 +210,8 @@ mod tests {
     #[test]
     fn replicas_are_all_written_and_one_of_them_is_read() {
         let members = (1..=3).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
-        let table = Fleet::new(&Layout::of_one_pool(members, Rules::default()), true).unwrap().table();
+        let table =
+            Fleet::new(&Layout::of_one_pool(members, Rules::default()), Ejection::OnLoss).unwrap().table();
         table.servers[1].health.set_admin_state(AdminState::Drain);
         assert!(
             said(&table, "get").contains("one of its replicas") && said(&table, "get").contains("(draining)")
@@ -234,7 +236,7 @@ mod tests {
         for source in [Source::Below(1), Source::Old(1)] {
             let mut layout = with_second();
             layout.pools[0].source = Some(source);
-            let table = Fleet::new(&layout, true).unwrap().table();
+            let table = Fleet::new(&layout, Ejection::OnLoss).unwrap().table();
             for command in ["get", "gat", "mg"] {
                 assert!(said(&table, command).contains("a miss is looked up in pool second"), "{command}");
             }
@@ -254,8 +256,10 @@ mod tests {
     fn who_stands_in_is_told_for_what_it_does() {
         let mut layout = with_second();
         layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: None }];
-        for (ejects, when) in [(true, "is away, this"), (false, "is taken out (down; one that is lost")] {
-            let table = Fleet::new(&layout, ejects).unwrap().table();
+        for (ejection, when) in
+            [(Ejection::OnLoss, "is away, this"), (Ejection::Never, "is taken out (down; one that is lost")]
+        {
+            let table = Fleet::new(&layout, ejection).unwrap().table();
             assert!(said(&table, "get").contains(when), "{}", said(&table, "get"));
         }
     }
@@ -264,7 +268,7 @@ mod tests {
     fn a_server_that_is_to_be_spared_still_decides() {
         let mut layout = with_second();
         layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: None }];
-        let table = Fleet::new(&layout, true).unwrap().table();
+        let table = Fleet::new(&layout, Ejection::OnLoss).unwrap().table();
         (0..3).for_each(|server| table.servers[server].health.set_admin_state(AdminState::Drain));
         for command in ["gets", "gats", "me"] {
             assert_eq!(

@@ -18,7 +18,7 @@ use super::claims::Claims;
 use super::directory::Directory;
 use super::flushes::Flushes;
 use super::handover::Handover;
-use super::health::Watch;
+use super::health::{Ejection, Watch};
 use super::layout::Layout;
 use super::memcached_server::Server;
 use super::reconfigure::Configured;
@@ -70,7 +70,7 @@ pub struct Fleet {
     pub(super) flush_due_s: AtomicU64,
     /// How many of the servers are older than today's meta commands.
     pub(super) old_servers: Arc<AtomicUsize>,
-    pub(super) ejects: bool,
+    pub(super) ejection: Ejection,
     pub(super) trust: Trust,
     pub(super) events: Events,
     pub(super) directory: Directory,
@@ -82,12 +82,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// A fleet with the servers of this layout. `ejects`: a server that is lost is ejected until it is back.
+    /// Creates a fleet with the servers of this layout.
     ///
     /// # Errors
     /// A sentence that names the server that cannot be found.
-    pub fn new(layout: &Layout, ejects: bool) -> Result<Self, String> {
-        Self::with_options(layout, ejects, FleetOptions::default(), Events::default())
+    pub fn new(layout: &Layout, ejection: Ejection) -> Result<Self, String> {
+        Self::with_options(layout, ejection, FleetOptions::default(), Events::default())
     }
 
     /// Does as [`Fleet::new`], with `options` instead of the system's defaults. Losses and returns of servers and
@@ -97,7 +97,7 @@ impl Fleet {
     /// As [`Fleet::new`]; or there are no certificates to trust.
     pub fn with_options(
         layout: &Layout,
-        ejects: bool,
+        ejection: Ejection,
         options: FleetOptions,
         events: Events,
     ) -> Result<Self, String> {
@@ -116,7 +116,7 @@ impl Fleet {
             pauses: AtomicUsize::new(0),
             flush_due_s: AtomicU64::new(0),
             old_servers: Arc::default(),
-            ejects,
+            ejection,
             trust,
             events,
             directory,
@@ -164,6 +164,6 @@ impl Fleet {
     /// Returns whether servers that are lost are ejected.
     #[must_use]
     pub fn ejects(&self) -> bool {
-        self.ejects
+        self.ejection == Ejection::OnLoss
     }
 }

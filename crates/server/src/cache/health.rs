@@ -10,7 +10,7 @@
 //! server's users and keep it away until they have closed it.
 //!
 //! A server that is away is also ejected from rotation, so that requests do without it, unless the tier ejects none
-//! (`ejects`): then its part of every answer is an error until it is back. The way back is the same.
+//! ([`Ejection::Never`]): then its part of every answer is an error until it is back. The way back is the same.
 //!
 //! Whether the server answered when it was last asked is kept too, for the log and for readiness. Operators can also
 //! take a server out (`down`), which is like a loss with the same way back, or have it draining (`drain`).
@@ -74,9 +74,18 @@ impl Watch {
     }
 }
 
+/// Whether requests do without a server while it is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ejection {
+    /// A lost server is out of rotation until it is back.
+    OnLoss,
+    /// A lost server stays in rotation: its part of every answer is an error.
+    Never,
+}
+
 /// One server's health.
 pub struct Health {
-    ejects: bool,
+    ejection: Ejection,
     watch: Arc<Watch>,
     /// A [`Contact`].
     contact: AtomicU8,
@@ -102,11 +111,11 @@ pub struct Health {
 }
 
 impl Health {
-    /// A server that takes part. `ejects` false: when it is lost, its part of every answer is an error.
+    /// Creates the health of a server that takes part.
     #[must_use]
-    pub fn new(ejects: bool, watch: Arc<Watch>, events: ServerEvents) -> Self {
+    pub fn new(ejection: Ejection, watch: Arc<Watch>, events: ServerEvents) -> Self {
         Self {
-            ejects,
+            ejection,
             watch,
             contact: AtomicU8::new(Contact::NotYetAsked as u8),
             doubted: AtomicBool::new(false),
@@ -243,13 +252,17 @@ impl Health {
     /// Returns whether the server is ejected as soon as it is lost, so that other servers stand in.
     #[must_use]
     pub fn is_ejected_when_lost(&self) -> bool {
-        self.ejects
+        self.ejection == Ejection::OnLoss
     }
 
     /// What it means for requests that the server does not answer, in words for the log.
     #[must_use]
     pub fn consequence(&self) -> &'static str {
-        if self.ejects { "it is left out until it answers" } else { "its part of every answer is an error" }
+        if self.is_ejected_when_lost() {
+            "it is left out until it answers"
+        } else {
+            "its part of every answer is an error"
+        }
     }
 
     /// Returns whether an operator took the server out.
@@ -362,7 +375,7 @@ impl Health {
         if is_news {
             note_event(&mut recovery.events);
         }
-        if self.ejects {
+        if self.is_ejected_when_lost() {
             // Set before `away` and cleared after it: a thread that finds the server away looks for others in rotation.
             self.ejected.store(true, Ordering::Release);
         }
@@ -425,8 +438,8 @@ mod tests {
     use super::super::missed_writes::{MISSED_WRITES_MAX, MissedKey};
     use super::*;
 
-    fn health(ejects: bool) -> Health {
-        Health::new(ejects, Arc::default(), ServerEvents::default())
+    fn health(ejection: Ejection) -> Health {
+        Health::new(ejection, Arc::default(), ServerEvents::default())
     }
 
     fn key(name: &str) -> MissedWrite {
@@ -435,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_server_comes_back_when_all_it_missed_is_deleted() {
-        let health = health(true);
+        let health = health(Ejection::OnLoss);
         assert!(!health.note_missed_write(key("before")), "it is there and must get the write itself");
         health.note_lost_connection(vec![key("under way")], None);
         assert!(!health.is_in_rotation());
@@ -451,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_server_that_missed_too_much_is_flushed() {
-        let health = health(true);
+        let health = health(Ejection::OnLoss);
         health.note_lost_connection(Vec::new(), None);
         for i in 0..=MISSED_WRITES_MAX {
             assert!(health.note_missed_write(key(&i.to_string())));
@@ -468,7 +481,7 @@ mod tests {
 
     #[test]
     fn a_connection_given_up_is_read_to_its_end_before_anything_is_deleted() {
-        let health = health(true);
+        let health = health(Ejection::OnLoss);
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         health.note_lost_connection(vec![key("a")], Some(socket.into()));
         assert!(
@@ -479,7 +492,7 @@ mod tests {
 
     #[test]
     fn without_ejection_a_lost_server_is_counted_on_and_gets_nothing_before_it_forgot_what_it_missed() {
-        let health = health(false);
+        let health = health(Ejection::Never);
         assert!(health.note_lost_connection(vec![key("a")], None));
         assert!(health.is_in_rotation() && health.is_away() && health.losses() == 1);
         assert!(health.state() == ServerState::Away && health.note_missed_write(key("b")));
@@ -490,7 +503,7 @@ mod tests {
 
     #[test]
     fn a_server_that_came_back_is_cold_until_what_it_misses_is_nowhere() {
-        let health = health(true);
+        let health = health(Ejection::OnLoss);
         assert!(!health.is_cold());
         health.note_lost_connection(Vec::new(), None);
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Done) && health.is_cold());
@@ -504,8 +517,8 @@ mod tests {
 
     #[test]
     fn that_a_server_is_lost_is_news_once() {
-        for ejects in [true, false] {
-            let health = health(ejects);
+        for ejection in [Ejection::OnLoss, Ejection::Never] {
+            let health = health(ejection);
             assert!(health.is_untried() && !health.is_answering());
             health.note_answer();
             assert!(health.is_answering());
@@ -523,7 +536,7 @@ mod tests {
 
     #[test]
     fn a_server_stays_away_while_a_thread_may_have_something_under_way_on_it() {
-        let health = health(true);
+        let health = health(Ejection::OnLoss);
         health.add_user();
         health.note_lost_connection(Vec::new(), None);
         assert!(matches!(health.next_recovery_step(), RecoveryStep::Wait) && !health.is_in_rotation());
@@ -533,8 +546,8 @@ mod tests {
 
     #[test]
     fn a_server_that_was_taken_out_misses_what_is_written_and_comes_back_when_it_is_wished() {
-        for ejects in [true, false] {
-            let health = health(ejects);
+        for ejection in [Ejection::OnLoss, Ejection::Never] {
+            let health = health(ejection);
             health.set_admin_state(AdminState::Drain);
             assert!(
                 health.state() == ServerState::Draining && health.is_in_rotation() && !health.is_readable()

@@ -394,10 +394,11 @@ mod tests {
     use super::super::missed_writes::RecoveryStep;
     use super::super::placement::Hash;
     use super::*;
+    use crate::cache::health::Ejection;
 
     fn fleet(servers: usize, rules: Rules) -> Fleet {
         let members = (1..=servers).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
-        Fleet::new(&Layout::of_one_pool(members, rules), true).unwrap()
+        Fleet::new(&Layout::of_one_pool(members, rules), Ejection::OnLoss).unwrap()
     }
 
     #[test]
@@ -458,7 +459,7 @@ mod tests {
     fn the_nearest_is_none_that_is_away_though_requests_count_on_it() {
         let rules = Rules { reads: Reads::Nearest, ..Rules::default() };
         let members = (1..=3).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
-        let table = Fleet::new(&Layout::of_one_pool(members, rules), false).unwrap().table();
+        let table = Fleet::new(&Layout::of_one_pool(members, rules), Ejection::Never).unwrap().table();
         let pool = &table.pools[0];
         let reader = || pool.reader(|slot| [0, 2, 1][slot]).slot;
         assert_eq!(reader(), 0);
@@ -526,7 +527,7 @@ mod tests {
         let homes = |first: MemberPlan| {
             let rules = Rules { writes: Writes::Owner, hash: Hash::Twemproxy, ..Rules::default() };
             let layout = Layout::of_one_pool(vec![first, MemberPlan::of("10.0.0.2:11212")], rules);
-            let table = Fleet::new(&layout, true).unwrap().table();
+            let table = Fleet::new(&layout, Ejection::OnLoss).unwrap().table();
             // FNV places keys side by side that differ only in their last bytes.
             (0..100).map(|i| table.pools[0].home(format!("{i} of the keys").as_bytes())).collect::<Vec<_>>()
         };

@@ -159,7 +159,7 @@ impl Fleet {
         for backend in backends {
             if !grown.iter().any(|server| server.backend.name == backend.name) {
                 let events = ServerEvents::new(&backend.name, self.events.clone());
-                let health = Health::new(self.ejects, Arc::clone(&self.watch), events);
+                let health = Health::new(self.ejection, Arc::clone(&self.watch), events);
                 let dialect = Dialect::new(Arc::clone(&self.old_servers));
                 grown.push(Arc::new(Server::new(grown.len(), backend, health, dialect)));
             }
@@ -245,6 +245,7 @@ mod tests {
     use super::super::layout::MemberPlan;
     use super::super::rules::Writes;
     use super::*;
+    use crate::cache::health::Ejection;
 
     fn layout(names: &[&str]) -> Layout {
         let members = names.iter().map(|name| MemberPlan::of(name)).collect();
@@ -259,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_server_keeps_its_slot_through_all_tables() {
-        let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), true).unwrap();
+        let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), Ejection::OnLoss).unwrap();
         fleet.table().servers[1].health.set_admin_state(super::super::admin_state::AdminState::Down);
         fleet.load(&layout(&["127.0.0.1:3", "127.0.0.1:1"])).unwrap();
         assert_eq!(slots(&fleet), [("127.0.0.1:3".to_owned(), 2), ("127.0.0.1:1".to_owned(), 0)]);
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn who_comes_into_a_pool_has_less_than_those_who_are_there_and_in_a_new_pool_all_have_as_much() {
-        let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), true).unwrap();
+        let fleet = Fleet::new(&layout(&["127.0.0.1:1", "127.0.0.1:2"]), Ejection::OnLoss).unwrap();
         let mut grown = layout(&["127.0.0.1:3", "127.0.0.1:1", "127.0.0.1:2"]);
         grown.pools.extend(layout(&["127.0.0.1:4"]).pools);
         grown.pools[1].name = "new".into();
@@ -297,7 +298,7 @@ mod tests {
         ] {
             let mut plan = layout(&["127.0.0.1:1", "127.0.0.1:2"][..servers]);
             plan.pools[0].rules.writes = from;
-            let fleet = Fleet::new(&plan, true).unwrap();
+            let fleet = Fleet::new(&plan, Ejection::OnLoss).unwrap();
             plan.pools[0].rules.writes = to;
             fleet.load(&plan).unwrap();
             // No server answers that could be flushed: those to be flushed are away.
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_table_that_cannot_be_had_changes_nothing() {
-        let fleet = Fleet::new(&layout(&["127.0.0.1:1"]), true).unwrap();
+        let fleet = Fleet::new(&layout(&["127.0.0.1:1"]), Ejection::OnLoss).unwrap();
         let error = fleet.load(&layout(&["127.0.0.1:2", "127.0.0.1:port"])).unwrap_err();
         assert!(error.contains("127.0.0.1:port"), "{error}");
         assert_eq!((slots(&fleet), fleet.generation()), (vec![("127.0.0.1:1".to_owned(), 0)], 1));
@@ -323,9 +324,9 @@ mod tests {
         let short =
             ServerLimits { answer_timeout: std::time::Duration::from_millis(5), ..ServerLimits::default() };
         both.pools[1].server_limits = short;
-        let error = Fleet::new(&both, true).err().expect("they do not agree");
+        let error = Fleet::new(&both, Ejection::OnLoss).err().expect("they do not agree");
         assert!(error.contains("127.0.0.1:1") && error.contains("server-timeout"), "{error}");
-        let fleet = Fleet::new(&layout(&["127.0.0.1:1"]), true).unwrap();
+        let fleet = Fleet::new(&layout(&["127.0.0.1:1"]), Ejection::OnLoss).unwrap();
         assert_eq!(fleet.table().servers[0].limits.get(), ServerLimits::default());
         both.pools[0].server_limits = short;
         fleet.load(&both).unwrap();
@@ -334,16 +335,17 @@ mod tests {
 
     #[test]
     fn a_server_that_nobody_finds_is_one_of_the_table_if_another_is_found() {
-        let fleet = Fleet::new(&layout(&["nosuch.invalid:1", "127.0.0.1:1"]), true).unwrap();
+        let fleet = Fleet::new(&layout(&["nosuch.invalid:1", "127.0.0.1:1"]), Ejection::OnLoss).unwrap();
         assert_eq!(slots(&fleet).len(), 2);
-        let error = Fleet::new(&layout(&["nosuch.invalid:1"]), true).err().expect("nobody is found");
+        let error =
+            Fleet::new(&layout(&["nosuch.invalid:1"]), Ejection::OnLoss).err().expect("nobody is found");
         assert!(error.contains("nosuch.invalid:1"), "{error}");
     }
 
     #[test]
     fn a_server_has_one_name_in_a_pool_and_may_have_others_elsewhere() {
         for other in ["127.1:1", "[::ffff:127.0.0.1]:1"] {
-            let error = Fleet::new(&layout(&["127.0.0.1:1", other]), true).err().expect(other);
+            let error = Fleet::new(&layout(&["127.0.0.1:1", other]), Ejection::OnLoss).err().expect(other);
             assert_eq!(
                 error,
                 format!("pool default: 127.0.0.1:1 and {other} are one server, at 127.0.0.1:1: name it once")
@@ -351,14 +353,16 @@ mod tests {
         }
         let mut two = layout(&["127.0.0.1:1", "127.1:2"]);
         two.pools.extend(layout(&["127.1:1"]).pools);
-        assert_eq!(Fleet::new(&two, true).unwrap().table().servers.len(), 3);
+        assert_eq!(Fleet::new(&two, Ejection::OnLoss).unwrap().table().servers.len(), 3);
     }
 
     #[test]
     fn files_of_those_we_trust_are_read_only_where_tls_is_spoken() {
         let trust = Trust { check: Check::Signer, roots: Some("/no/file".into()), own: None };
         let options = FleetOptions { trust, ..FleetOptions::default() };
-        let fleet = Fleet::with_options(&layout(&["127.0.0.1:1"]), true, options, Events::default()).unwrap();
+        let fleet =
+            Fleet::with_options(&layout(&["127.0.0.1:1"]), Ejection::OnLoss, options, Events::default())
+                .unwrap();
         let error = fleet.load(&layout(&["127.0.0.1:2", "tls:127.0.0.1:1"])).unwrap_err();
         assert!(error.contains("/no/file"), "{error}");
         assert_eq!(slots(&fleet), [("127.0.0.1:1".to_owned(), 0)], "nothing has changed");

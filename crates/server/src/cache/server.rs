@@ -12,6 +12,7 @@ use posthaste_wire::memcached::decode::Limits;
 
 use super::client_limit::ClientLimits;
 use super::fleet::{Fleet, FleetOptions};
+use super::health::Ejection;
 use super::layout::Layout;
 use super::limits;
 use super::name_refresher::NameRefresher;
@@ -41,8 +42,8 @@ pub struct Options {
     pub front: lifecycle::Options,
     /// Servers, pools and routes.
     pub layout: Layout,
-    /// Whether servers that are lost are left out until they are back.
-    pub eject: bool,
+    /// Whether requests do without servers that are lost.
+    pub ejection: Ejection,
     /// Which servers to trust and how to identify ourselves, with TLS; and where to look names up.
     pub fleet_options: FleetOptions,
     /// How often names of servers are looked up again; None: never.
@@ -110,7 +111,7 @@ impl Server {
         let events = options.front.events(clock);
         let fleet = Fleet::with_options(
             &options.layout,
-            options.eject,
+            options.ejection,
             options.fleet_options.clone(),
             events.clone(),
         )
@@ -261,7 +262,7 @@ mod tests {
         let options = Options {
             front,
             layout: Layout::of_one_pool(members, Rules::default()),
-            eject: true,
+            ejection: Ejection::OnLoss,
             fleet_options: FleetOptions::default(),
             resolve_every: None,
             workers: None,

@@ -407,6 +407,7 @@ mod tests {
     use super::super::layout::{Fallback, MemberPlan};
     use super::super::rules::{Rules, Writes};
     use super::*;
+    use crate::cache::health::Ejection;
 
     fn plan(prefix: &str, verbs: Verbs, pool: usize) -> RoutePlan {
         RoutePlan { prefix: prefix.into(), verbs, pool, ..RoutePlan::default() }
@@ -468,7 +469,7 @@ mod tests {
             rules,
             ..PoolPlan::default()
         });
-        Fleet::new(&layout, true).unwrap().table()
+        Fleet::new(&layout, Ejection::OnLoss).unwrap().table()
     }
 
     fn strays(table: &Table, now: u64) -> Vec<usize> {

@@ -12,6 +12,7 @@ use mio::{Events, Poll};
 use posthaste_measure::{Clock, Meter, Scheme};
 use posthaste_server::cache::client_limit::ClientLimits;
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::Layout;
 use posthaste_server::cache::pipelined::Pipelined;
 use posthaste_server::cache::request_kind;
@@ -50,8 +51,9 @@ impl Thread {
         let poll = Poll::new().expect("events");
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
         let gate = Arc::new(Gate::new(CLIENTS, false));
-        let fleet =
-            Arc::new(Fleet::new(&layout.clone().with_server_limits(LIMITS), false).expect("addresses"));
+        let fleet = Arc::new(
+            Fleet::new(&layout.clone().with_server_limits(LIMITS), Ejection::Never).expect("addresses"),
+        );
         for server in &fleet.table().servers {
             server.dialect.note(b"VERSION 1.6.18\r\n");
         }

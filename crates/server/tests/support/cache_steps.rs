@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use posthaste_server::cache::admin_state::AdminState;
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan};
 use posthaste_server::cache::missed_writes::{MissedKey, RecoveryStep};
 use posthaste_server::cache::router::{Asked, Router};
@@ -41,7 +42,7 @@ impl Scene {
 
     /// Creates a scene with servers that have not told their versions.
     pub(crate) fn untold(layout: &Layout) -> Self {
-        let fleet = Arc::new(Fleet::new(layout, true).expect("addresses"));
+        let fleet = Arc::new(Fleet::new(layout, Ejection::OnLoss).expect("addresses"));
         let mut router = Router::new(Arc::clone(&fleet), 0);
         router.enter(0, 1);
         Self { fleet, router }

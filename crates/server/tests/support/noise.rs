@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{
     Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
 };
@@ -119,7 +120,8 @@ struct Noise {
 /// in it, and that.
 pub(crate) fn make(data: &[u8]) {
     let [first, second, rest @ ..] = data else { return };
-    let mut noise = Noise::new(layout(*first, *second), second & 32 == 0);
+    let ejection = if second & 32 == 0 { Ejection::OnLoss } else { Ejection::Never };
+    let mut noise = Noise::new(layout(*first, *second), ejection);
     let mut rest = rest;
     while let [what, how, behind @ ..] = rest {
         let speaks = matches!(what % 8, 0 | 1 | 5);
@@ -131,8 +133,8 @@ pub(crate) fn make(data: &[u8]) {
 }
 
 impl Noise {
-    fn new(layout: Layout, ejects: bool) -> Self {
-        let fleet = Arc::new(Fleet::new(&layout, ejects).expect("addresses"));
+    fn new(layout: Layout, ejection: Ejection) -> Self {
+        let fleet = Arc::new(Fleet::new(&layout, ejection).expect("addresses"));
         for server in &fleet.table().servers {
             server.dialect.note(b"VERSION 1.6.18\r\n");
         }

@@ -14,6 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
+use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Router};
@@ -33,15 +34,16 @@ const LONG_NS: u64 = 20_000_000_000;
 const LATER_NS: u64 = 5_000_000;
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 
-/// Returns the rules of a pool of all servers, and whether lost servers leave it, chosen by one byte.
-pub(crate) fn rules(choice: u8) -> (Rules, bool) {
+/// Returns the rules of a pool of all servers, and whether lost servers leave the rotation, chosen by one byte.
+pub(crate) fn rules(choice: u8) -> (Rules, Ejection) {
     let (writes, reads) = match choice % 3 {
         0 => (Writes::All, Reads::RoundRobin),
         1 => (Writes::All, Reads::Nearest),
         _ => (Writes::Owner, Reads::Owner),
     };
     let multiget = [Multiget::Whole, Multiget::Split, Multiget::Auto][usize::from(choice / 3 % 3)];
-    (Rules { writes, reads, multiget, ..Rules::default() }, !(choice / 9).is_multiple_of(4))
+    let ejection = if (choice / 9).is_multiple_of(4) { Ejection::Never } else { Ejection::OnLoss };
+    (Rules { writes, reads, multiget, ..Rules::default() }, ejection)
 }
 
 /// Returns a layout of one pool with these rules.
@@ -264,8 +266,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(layout: &Layout, ejects: bool) -> Self {
-        let fleet = Arc::new(Fleet::new(layout, ejects).expect("addresses"));
+    pub(crate) fn new(layout: &Layout, ejection: Ejection) -> Self {
+        let fleet = Arc::new(Fleet::new(layout, ejection).expect("addresses"));
         for server in &fleet.table().servers {
             server.dialect.note(b"VERSION 1.6.18\r\n");
         }

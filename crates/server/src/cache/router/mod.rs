@@ -406,6 +406,7 @@ mod tests {
     use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
     use super::*;
+    use crate::cache::health::Ejection;
     use crate::cache::layout::{Layout, MemberPlan};
     use crate::cache::rules::Rules;
 
@@ -414,7 +415,7 @@ mod tests {
     #[test]
     fn of_many_requests_at_once_no_more_memory_stays_than_may_be_used_again_soon() {
         let layout = Layout::of_one_pool(vec![MemberPlan::of("127.0.0.1:1")], Rules::default());
-        let mut router = Router::new(Arc::new(Fleet::new(&layout, true).unwrap()), 0);
+        let mut router = Router::new(Arc::new(Fleet::new(&layout, Ejection::OnLoss).unwrap()), 0);
         let clients = 3 * limits::SPARE_MAX;
         let text = b"get key\r\n";
         let Decoded::Request(request, _) = decode(text, &LIMITS) else { panic!("it is one") };
