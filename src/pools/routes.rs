@@ -1,7 +1,7 @@
 //! The routes of a file: which keys and commands go to which pool.
 
-use posthaste_server::cache::layout::{DEFAULT_POOL, LimitPlan, RoutePlan, ShadowPlan, Verbs};
-use posthaste_server::cache::limit::PER_SECOND_MAX;
+use posthaste_server::cache::layout::{DEFAULT_POOL, RateLimit, RoutePlan, ShadowPlan, Verbs};
+use posthaste_server::cache::rate_limiter::PER_SECOND_MAX;
 
 use super::names::PoolNames;
 use super::{at_least_one, catch_all};
@@ -105,11 +105,11 @@ fn of_a_key<'t>(fields: &Fields<'t, '_>, field: &str) -> Result<&'t str, FileErr
     Ok(text)
 }
 
-fn limit(fields: &Fields<'_, '_>) -> Result<Option<LimitPlan>, FileError> {
+fn limit(fields: &Fields<'_, '_>) -> Result<Option<RateLimit>, FileError> {
     let per_second = fields.read("limit", |text| at_least_one(text, PER_SECOND_MAX))?;
     let burst = fields.read("burst", |text| at_least_one(text, PER_SECOND_MAX))?;
     match (per_second, burst) {
-        (Some(per_second), burst) => Ok(Some(LimitPlan { per_second, burst: burst.unwrap_or(per_second) })),
+        (Some(per_second), burst) => Ok(Some(RateLimit { per_second, burst: burst.unwrap_or(per_second) })),
         (None, Some(_)) => Err(FileError::new(
             fields.place("burst"),
             "burst is for a limit: write limit = N, the most requests in a second",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_server::cache::layout::{Fallback, LimitPlan, ShadowPlan};
+use posthaste_server::cache::layout::{Fallback, RateLimit, ShadowPlan};
 use posthaste_server::cache::rules::{Answer, GetErrors, KeyPart, ReadRepair, Reads, Writes};
 
 use super::*;
@@ -90,7 +90,7 @@ fn a_file_means_what_it_says() {
     assert_eq!(layout.routes[0].shadow, Some(ShadowPlan { pool: 2, share: 0.25 }));
     assert_eq!(layout.routes[1].verbs.names(), ["touch", "delete", "md"]);
     assert_eq!(layout.routes[1].add_prefix, b"app1:");
-    assert_eq!(layout.routes[1].limit, Some(LimitPlan { per_second: 1000, burst: 1000 }));
+    assert_eq!(layout.routes[1].limit, Some(RateLimit { per_second: 1000, burst: 1000 }));
     assert!(layout.routes[2].prefix.is_empty() && layout.routes[2].pool == 0);
 }
 

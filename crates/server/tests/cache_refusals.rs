@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use posthaste_measure::Ending;
 use posthaste_server::cache::layout::{
-    Fallback, Layout, LimitPlan, MemberPlan, RoutePlan, ShadowPlan, Source,
+    Fallback, Layout, MemberPlan, RateLimit, RoutePlan, ShadowPlan, Source,
 };
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Asked, Broken};
@@ -342,7 +342,7 @@ fn whether_a_late_get_is_a_miss_is_said_by_the_pools_that_are_late() {
 #[test]
 fn a_value_that_is_too_large_is_a_request_to_the_limit_of_its_route() {
     let mut layout = replicas(1);
-    layout.routes[0].limit = Some(LimitPlan { per_second: 1, burst: 1 });
+    layout.routes[0].limit = Some(RateLimit { per_second: 1, burst: 1 });
     let mut scene = Scene::new(&layout);
     scene.ask_too_large("set k 0 0 2000\r\n");
     scene.exchange(0, "delete k\r\n", "NOT_FOUND\r\n");

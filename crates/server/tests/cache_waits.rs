@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cache_by_hand::{Thread, VALUE_BYTES};
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::claims::ClaimMode;
-use posthaste_server::cache::client_limit::ClientLimits;
+use posthaste_server::cache::client_rate_limiters::ClientRateLimiters;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source};
@@ -123,15 +123,19 @@ fn a_shadow_that_cannot_keep_up_holds_nobody_up() {
 fn a_request_that_waits_takes_nothing_of_its_clients_limit() {
     let layout =
         Layout::of_one_pool(NAMES[..2].iter().map(|name| MemberPlan::of(name)).collect(), Rules::default());
-    let mut thread = Thread::limiting(&layout, Clock::start(), ClientLimits::new(Some(1)));
+    let mut thread = Thread::limiting(&layout, Clock::start(), ClientRateLimiters::new(Some(1)));
     let shared = Arc::clone(&thread.shared);
     let claims: Vec<_> =
         (0..8192).filter_map(|place| shared.fleet.claims.claim(place, 9, ClaimMode::Exclusive, 0)).collect();
     let mut client = thread.connect();
     client.write_all(b"set k 0 0 1\r\nx\r\n").expect("the router reads");
     (0..100).for_each(|_| thread.turn());
-    let is_whole =
-        || shared.client_limits.of(None, 0).is_some_and(|limit| limit.is_whole(shared.clock.now()));
+    let is_whole = || {
+        shared
+            .client_rate_limiters
+            .for_address(None, 0)
+            .is_some_and(|limiter| limiter.is_unused(shared.clock.now()))
+    };
     assert!(is_whole());
     let wanted =
         claims.into_iter().map(|claim| shared.fleet.claims.release(claim, 0)).filter(|wanted| *wanted);
@@ -145,7 +149,7 @@ fn a_value_that_is_too_large_takes_of_its_clients_limit_and_is_refused_beyond_it
     let mut layout = Layout::of_one_pool(vec![MemberPlan::of(NAMES[0])], Rules::default());
     layout.settings.mock = Some(1);
     let hand = Hand::at_zero();
-    let mut thread = Thread::limiting(&layout, Clock::by_hand(hand, 0), ClientLimits::new(Some(1)));
+    let mut thread = Thread::limiting(&layout, Clock::by_hand(hand, 0), ClientRateLimiters::new(Some(1)));
     let mut client = thread.connect();
     let set = format!("set k 0 0 {}\r\n{}\r\n", VALUE_BYTES + 1, "x".repeat(VALUE_BYTES + 1));
     let asked = set.repeat(2) + "version\r\n";

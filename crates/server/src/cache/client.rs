@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::limit::Limit;
+use super::rate_limiter::RateLimiter;
 use super::router::Finished;
 use crate::front::peer::Peer;
 
 /// One client.
 pub struct Client {
     pub(super) peer: Peer,
-    /// The limit of the client's address, if there are limits.
-    pub(super) limit: Option<Arc<Limit>>,
+    /// The limiter of the client's address, if there is a limit.
+    pub(super) rate_limiter: Option<Arc<RateLimiter>>,
     /// The client is in the list of those whose next request could not be taken yet.
     pub(super) later: bool,
     /// Bytes still to come that belong to a refused request and are dropped.
@@ -23,8 +23,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub(super) fn new(peer: Peer, limit: Option<Arc<Limit>>) -> Self {
-        Self { peer, limit, later: false, swallow: 0, held_since_ns: None, held: Vec::new() }
+    pub(super) fn new(peer: Peer, rate_limiter: Option<Arc<RateLimiter>>) -> Self {
+        Self { peer, rate_limiter, later: false, swallow: 0, held_since_ns: None, held: Vec::new() }
     }
 }
 

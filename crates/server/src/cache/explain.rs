@@ -6,7 +6,7 @@ use posthaste_wire::memcached::request::Verb;
 use serde::Serialize;
 
 use super::admin::{self, RouteInfo};
-use super::layout::{LimitPlan, Source, Verbs};
+use super::layout::{RateLimit, Source, Verbs};
 use super::memcached_server::Server;
 use super::router::shadows_key;
 use super::rules::Writes;
@@ -78,7 +78,7 @@ fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &m
     let seen =
         if route.renaming.is_none() { String::new() } else { format!("; servers see the key as {key:?}") };
     say(format!("the route for {which} leads to pool {}{seen}", own.name));
-    if let Some(LimitPlan { per_second, burst }) = route.limit.as_ref().map(|limit| limit.plan) {
+    if let Some(RateLimit { per_second, burst }) = route.rate_limiter.as_ref().map(|limiter| limiter.limit) {
         say(format!("it takes at most {per_second} requests a second, {burst} at once; more are errors"));
     }
     if route.timeout_ns != table.timeout_ns {

@@ -97,9 +97,9 @@ pub struct ShadowPlan {
     pub share: f64,
 }
 
-/// A limit of requests.
+/// A limit on the rate of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitPlan {
+pub struct RateLimit {
     /// Most requests in a second; at least 1.
     pub per_second: u32,
     /// Most requests at once, after a pause; at least 1.
@@ -122,7 +122,7 @@ pub struct RoutePlan {
     /// Which pool gets a copy of the requests for a share of the keys.
     pub shadow: Option<ShadowPlan>,
     /// Most requests; each key of a multi-get counts.
-    pub limit: Option<LimitPlan>,
+    pub limit: Option<RateLimit>,
     /// How long a request may take; None: as long as the settings say.
     pub timeout: Option<Duration>,
 }

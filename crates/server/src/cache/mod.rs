@@ -36,9 +36,9 @@ pub mod renaming; // routes that change keys
 
 pub mod server_limits; // how long a server is waited for, and for how many answers
 
-pub mod limit; // a limit of requests
+pub mod rate_limiter; // a limit of requests in a time
 
-pub mod client_limit; // a limit for each client address
+pub mod client_rate_limiters; // one for each address that clients come from
 
 pub mod pool; // servers, and which of them a request asks
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use posthaste_measure::{Clock, Counted, Scheme};
 use posthaste_wire::memcached::decode::Limits;
 
-use super::client_limit::ClientLimits;
+use super::client_rate_limiters::ClientRateLimiters;
 use super::fleet::{Fleet, FleetOptions};
 use super::health::Ejection;
 use super::layout::Layout;
@@ -176,7 +176,7 @@ fn make_shared(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io
         mailboxes: prepared.mailboxes.clone(),
         gate: Arc::clone(&prepared.gate),
         limits: Limits { value_bytes: options.value_bytes_max, line_bytes: limits::LINE_BYTES_MAX },
-        client_limits: ClientLimits::new(options.client_limit),
+        client_rate_limiters: ClientRateLimiters::new(options.client_limit),
         memory_per_thread: options.memory_limit / options.front.threads,
         reads: Reads::default(),
         cut: AtomicU64::new(0),

@@ -8,7 +8,7 @@ use posthaste_measure::{Clock, Ending, Meter};
 use posthaste_wire::memcached::decode::Limits;
 use tokio::sync::oneshot;
 
-use super::client_limit::ClientLimits;
+use super::client_rate_limiters::ClientRateLimiters;
 use super::fleet::Fleet;
 use super::worker::Reads;
 use super::worker_line::{Parcel, WorkerLine};
@@ -75,7 +75,7 @@ pub struct CacheShared {
     /// How large a request of a client may be.
     pub limits: Limits,
     /// How many requests clients may send.
-    pub client_limits: ClientLimits,
+    pub client_rate_limiters: ClientRateLimiters,
     /// Most bytes that each network thread may hold for clients.
     pub memory_per_thread: usize,
     /// How connections are let in, and whether the tier stops.
@@ -150,7 +150,9 @@ impl CacheShared {
             ("threads", self.mailboxes.len().to_string()),
             ("line_requests", self.line.len().to_string()),
         ];
-        lines.extend(self.client_limits.refused().map(|count| ("client_limit_refused", count.to_string())));
+        lines.extend(
+            self.client_rate_limiters.refused().map(|count| ("client_limit_refused", count.to_string())),
+        );
         let counts = self.gate.newcomers.counts().into_iter().chain(self.commands());
         lines.extend(counts.map(|(name, count)| (name, count.to_string())));
         lines

@@ -24,9 +24,9 @@ use posthaste_wire::memcached::request::Verb;
 use super::health::Health;
 use super::latency::Latency;
 use super::layout::{Layout, PoolPlan, RoutePlan, Settings, ShadowPlan, Source, Verbs};
-use super::limit::Limit;
 use super::memcached_server::Server;
 use super::pool::{Member, Pool, StandIn};
+use super::rate_limiter::RateLimiter;
 use super::renaming::Renaming;
 use crate::front::accept::ListenAddress;
 
@@ -55,8 +55,8 @@ pub struct Route {
     pub pool: usize,
     /// Which pool gets a copy of the requests for a share of the keys.
     pub shadow: Option<ShadowPlan>,
-    /// The most requests in a time, if there is a limit.
-    pub limit: Option<Limit>,
+    /// Limits the rate of requests, if the route has a limit.
+    pub rate_limiter: Option<RateLimiter>,
     /// How long a request may take.
     pub timeout_ns: u64,
     /// The route's counters, shared by all tables that have this route.
@@ -69,20 +69,20 @@ impl Route {
     /// Returns whether every key may take this route unchanged, as often as it likes.
     #[must_use]
     pub fn takes_all(&self) -> bool {
-        self.renaming.is_none() && self.limit.is_none()
+        self.renaming.is_none() && self.rate_limiter.is_none()
     }
 
     /// Returns whether the route's limit is reached now.
     #[must_use]
     pub fn is_exhausted(&self, now: u64) -> bool {
-        self.limit.as_ref().is_some_and(|limit| limit.is_exhausted(now))
+        self.rate_limiter.as_ref().is_some_and(|limiter| limiter.is_exhausted(now))
     }
 
     /// Counts requests that took this route.
     pub fn count(&self, requests: u64, now: u64) {
         self.counts.requests.fetch_add(requests, Ordering::Relaxed);
-        if let Some(limit) = &self.limit {
-            limit.take(requests, now);
+        if let Some(limiter) = &self.rate_limiter {
+            limiter.count(requests, now);
         }
     }
 }
@@ -390,7 +390,7 @@ fn sorted(plans: &[RoutePlan], timeout_ns: u64) -> Vec<Route> {
         verbs: plan.verbs,
         pool: plan.pool,
         shadow: plan.shadow,
-        limit: plan.limit.map(Limit::new),
+        rate_limiter: plan.limit.map(RateLimiter::new),
         timeout_ns: plan.timeout.map_or(timeout_ns, ns),
         counts: Arc::default(),
         next: next(place),

@@ -15,7 +15,7 @@ use posthaste_wire::memcached::decode::{Decoded, decode};
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::client::Client;
-use super::client_limit::TOO_MANY;
+use super::client_rate_limiters::TOO_MANY;
 use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{ClientId, Engine};
 use super::limits::{FINISHED_KEPT, LATER_PATIENCE, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX};
@@ -54,8 +54,8 @@ impl<E: Engine> Tier for CacheTier<E> {
 
     fn new_connection(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Client {
         self.engine.enter(ClientId { slot, number: peer.number });
-        let limit = self.shared.client_limits.of(origin, peer.connected_ns);
-        Client::new(peer, limit)
+        let rate_limiter = self.shared.client_rate_limiters.for_address(origin, peer.connected_ns);
+        Client::new(peer, rate_limiter)
     }
 
     fn connection_ended(&mut self, slot: usize, client: &Client) {
@@ -207,12 +207,12 @@ impl<E: Engine> CacheTier<E> {
             return Some(self.hang_up(client_id, client, b"", input.len()));
         }
         match decode(input, &self.shared.limits) {
-            Decoded::Request(request, end) if self.asks_too_much(client, &request) => {
+            Decoded::Request(request, end) if self.exceeds_rate_limit(client, &request) => {
                 Some(self.refuse(client_id, &request, end))
             }
             Decoded::Request(request, end) => match self.engine.ask(client_id, &request, input, end) {
                 Asked::Taken => {
-                    self.take_from_limit(client, &request);
+                    self.count_against_limit(client, &request);
                     Some(end)
                 }
                 Asked::Quit => {
@@ -230,7 +230,7 @@ impl<E: Engine> CacheTier<E> {
                 self.engine.say(client_id, answer.unwrap_or_default(), end);
                 Some(end)
             }
-            Decoded::TooLarge { request, end, swallow } if self.asks_too_much(client, &request) => {
+            Decoded::TooLarge { request, end, swallow } if self.exceeds_rate_limit(client, &request) => {
                 client.swallow = swallow;
                 Some(self.refuse(client_id, &request, end))
             }
@@ -238,7 +238,7 @@ impl<E: Engine> CacheTier<E> {
                 if self.engine.refuse_too_large(client_id, &request, input) == Asked::Later {
                     return self.put_off(slot, client);
                 }
-                self.take_from_limit(client, &request);
+                self.count_against_limit(client, &request);
                 client.swallow = swallow;
                 Some(end)
             }
@@ -248,14 +248,16 @@ impl<E: Engine> CacheTier<E> {
         }
     }
 
-    /// Returns whether a request exceeds its client's limit, and counts it as refused then.
-    fn asks_too_much(&self, client: &Client, request: &Request) -> bool {
-        let Some(limit) = client.limit.as_ref().filter(|_| request.verb != Verb::Quit) else { return false };
-        let is_too_much = limit.is_exhausted(self.shared.clock.now());
-        if is_too_much {
-            self.shared.client_limits.note_refused();
+    /// Returns whether a request exceeds the limit of its client's address, and counts it as refused then.
+    fn exceeds_rate_limit(&self, client: &Client, request: &Request) -> bool {
+        let Some(limiter) = client.rate_limiter.as_ref().filter(|_| request.verb != Verb::Quit) else {
+            return false;
+        };
+        let is_exhausted = limiter.is_exhausted(self.shared.clock.now());
+        if is_exhausted {
+            self.shared.client_rate_limiters.note_refused();
         }
-        is_too_much
+        is_exhausted
     }
 
     /// Answers a request beyond the limit. Returns how many bytes it took.
@@ -265,11 +267,11 @@ impl<E: Engine> CacheTier<E> {
         end
     }
 
-    /// Counts a request against the limit, once it is taken: one that waits is asked again and again. Each key of a
+    /// Counts a request against the limit of its client's address, once it is taken: one that waits is tried repeatedly. Each key of a
     /// get counts.
-    fn take_from_limit(&self, client: &Client, request: &Request) {
-        if let Some(limit) = &client.limit {
-            limit.take(u64::from(request.keys).max(1), self.shared.clock.now());
+    fn count_against_limit(&self, client: &Client, request: &Request) {
+        if let Some(limiter) = &client.rate_limiter {
+            limiter.count(u64::from(request.keys).max(1), self.shared.clock.now());
         }
     }
 

@@ -84,7 +84,7 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 12] = [
             Kind::Counter,
             "Requests refused because their address has its limit (--client-limit); absent without it.",
         ),
-        read: |shared| shared.client_limits.refused().map(|count| count as f64),
+        read: |shared| shared.client_rate_limiters.refused().map(|count| count as f64),
     },
     SingleValue {
         metric: Metric::unlabeled("posthaste_servers", Kind::Gauge, "Servers."),

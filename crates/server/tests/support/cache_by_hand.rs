@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 use posthaste_measure::{Clock, Meter, Scheme};
-use posthaste_server::cache::client_limit::ClientLimits;
+use posthaste_server::cache::client_rate_limiters::ClientRateLimiters;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::Layout;
@@ -43,11 +43,11 @@ pub(crate) struct Thread {
 
 impl Thread {
     pub(crate) fn new(layout: &Layout, clock: Clock) -> Self {
-        Self::limiting(layout, clock, ClientLimits::default())
+        Self::limiting(layout, clock, ClientRateLimiters::default())
     }
 
     /// Creates a thread with limits for its clients.
-    pub(crate) fn limiting(layout: &Layout, clock: Clock, client_limits: ClientLimits) -> Self {
+    pub(crate) fn limiting(layout: &Layout, clock: Clock, client_rate_limiters: ClientRateLimiters) -> Self {
         let poll = Poll::new().expect("events");
         let mailboxes = vec![mailbox(&poll).expect("a waker")];
         let gate = Arc::new(Gate::new(CLIENTS, false));
@@ -64,7 +64,7 @@ impl Thread {
             clock,
             mailboxes: mailboxes.clone(),
             limits: Limits { value_bytes: VALUE_BYTES, line_bytes: VALUE_BYTES },
-            client_limits,
+            client_rate_limiters,
             memory_per_thread: usize::MAX,
             gate: Arc::clone(&gate),
             reads: Reads::default(),
