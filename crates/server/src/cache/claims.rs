@@ -5,9 +5,9 @@
 //! servers first claims its key for its thread: other writes of the thread may join, those of other threads wait until the
 //! last of them is answered. A write that one server decides before the others get it claims the key for itself alone.
 //!
-//! A thread that gives back a key for which another thread waits does not take it again at once: its next request is
-//! ready before the other thread has heard of it, and would be every time. The other threads have a moment to take
-//! it. If none does (the client that waited may have gone), it is free for all.
+//! A claim that is released while another thread waits for it is reserved for the other threads for a moment: otherwise
+//! the thread that released it would claim it again each time, since its next request is ready before the others have
+//! been told. If none claims it in that time (the client that waited may have left), it is free for all.
 //!
 //! Keys share claims by their hash, which costs a wait now and then and keeps the table small: 64 KiB, no locks.
 
@@ -15,28 +15,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::limits::LATER_PATIENCE;
 
-/// Claims in the table.
-const PLACES: usize = 8192;
+/// Number of claims in the table.
+const SLOTS: usize = 8192;
 
 // The bits of a claim:
 //
-//     63       62      61                 60 … 48  47 … 32  31 … 0
-//     WANTED   ALONE   WANTED_ELSEWHERE   SINCE    OWNER    COUNT
+//     63       62          61                 60 … 48    47 … 32  31 … 0
+//     WANTED   EXCLUSIVE   WANTED_BY_OTHERS   RELEASED   OWNER    COUNT
 
-/// How many writes hold the claim; 0: it is free, or was given back to threads that wait.
+/// How many writes hold the claim; 0: it is free, or reserved for threads that wait.
 const COUNT: u64 = 0xffff_ffff;
-/// The thread that has the claim, or had it.
+/// The thread that holds the claim, or held it last.
 const OWNER: u64 = 0xffff << OWNER_SHIFT;
 const OWNER_SHIFT: u32 = 32;
-/// When the claim was given back to threads that wait, in milliseconds modulo 8192. So a later claim may happen to wait
-/// a moment for nobody.
-const SINCE: u64 = 0x1fff;
-const SINCE_SHIFT: u32 = 48;
-/// Another thread waits. In a claim that was given back: the thread that had it leaves it to the others for a moment.
-const WANTED_ELSEWHERE: u64 = 1 << 61;
+/// When the claim was released and reserved for threads that wait, in milliseconds modulo 8192: rarely, a much later
+/// request finds it reserved once more and waits a moment in vain.
+const RELEASED: u64 = 0x1fff;
+const RELEASED_SHIFT: u32 = 48;
+/// A request of another thread than the owner waits. In a released claim: it is reserved for the others for a moment.
+const WANTED_BY_OTHERS: u64 = 1 << 61;
 /// The claim was made with [`ClaimMode::Exclusive`].
-const ALONE: u64 = 1 << 62;
-/// A request waits, of whatever thread.
+const EXCLUSIVE: u64 = 1 << 62;
+/// A request waits, of any thread.
 const WANTED: u64 = 1 << 63;
 
 /// Whether a claim is shared among the writes of its thread.
@@ -53,75 +53,89 @@ pub struct Claims(Vec<AtomicU64>);
 
 /// A claim that is held.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Claim(usize);
+pub struct Claim {
+    slot: usize,
+}
+
+/// Whether a request that cannot claim its key is tried again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Retry {
+    /// It waits: the claim is noted as wanted.
+    Later,
+    /// It does without.
+    Never,
+}
 
 impl Default for Claims {
     fn default() -> Self {
-        Self((0..PLACES).map(|_| AtomicU64::new(0)).collect())
+        Self((0..SLOTS).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
 impl Claims {
-    /// Claims the key with this hash for a thread, at this time in nanoseconds. None: another has it, or other
-    /// threads come first; the claim is noted as wanted and is to be tried again.
+    /// Claims the key with this hash for a thread, at this time in nanoseconds. `None`: it is held, or reserved for other
+    /// threads; the claim is noted as wanted, and the caller must try again.
     #[must_use]
     pub fn claim(&self, hash: u64, thread: u16, mode: ClaimMode, now: u64) -> Option<Claim> {
-        self.take(hash, thread, mode, now, WANTED)
+        self.try_claim(hash, thread, mode, now, Retry::Later)
     }
 
-    /// Claims the key exclusively for a thread. None: it is not free, and the caller does not try again.
+    /// Claims the key exclusively for a thread. `None`: it is held; the caller does not try again.
     #[must_use]
     pub fn claim_if_free(&self, hash: u64, thread: u16, now: u64) -> Option<Claim> {
-        self.take(hash, thread, ClaimMode::Exclusive, now, 0)
+        self.try_claim(hash, thread, ClaimMode::Exclusive, now, Retry::Never)
     }
 
-    /// Takes a claim if possible. `wanted`: what is noted of the request otherwise, [`WANTED`] or nothing.
-    fn take(&self, hash: u64, thread: u16, mode: ClaimMode, now: u64, wanted: u64) -> Option<Claim> {
-        let alone = mode == ClaimMode::Exclusive;
-        let place = (hash as usize) % PLACES;
+    fn try_claim(&self, hash: u64, thread: u16, mode: ClaimMode, now: u64, retry: Retry) -> Option<Claim> {
+        let slot = (hash as usize) % SLOTS;
+        let owner = u64::from(thread) << OWNER_SHIFT;
+        let exclusive = if mode == ClaimMode::Exclusive { EXCLUSIVE } else { 0 };
         let change = |state: u64| {
-            let owner = u64::from(thread) << OWNER_SHIFT;
-            let mine = owner | if alone { ALONE } else { 0 };
-            let is_elsewhere = state & OWNER != owner;
-            let elsewhere = if is_elsewhere && wanted != 0 { WANTED_ELSEWHERE } else { 0 };
+            let is_own = state & OWNER == owner;
+            let wanted = match retry {
+                Retry::Never => 0,
+                Retry::Later if is_own => WANTED,
+                Retry::Later => WANTED | WANTED_BY_OTHERS,
+            };
             if state & COUNT > 0 {
-                let may_join = state & (OWNER | ALONE | WANTED) == mine && !alone;
-                return Some(if may_join { state + 1 } else { state | wanted | elsewhere });
+                let may_join = mode == ClaimMode::Shared && state & (OWNER | EXCLUSIVE | WANTED) == owner;
+                return Some(if may_join { state + 1 } else { state | wanted });
             }
-            let is_left = !is_elsewhere && leaves_to_others(state, now);
-            if is_left && wanted != 0 {
+            let is_reserved = is_own && is_reserved_for_others(state, now);
+            if is_reserved && retry == Retry::Later {
                 return Some(state | wanted);
             }
-            // Other threads still wait for it, or the thread that left it to this one does.
-            let is_wanted = is_left || is_elsewhere && state & WANTED != 0;
-            Some(mine | if is_wanted { WANTED | WANTED_ELSEWHERE } else { 0 } | 1)
+            // Requests that are still waiting must be told when this claim is released too.
+            let is_wanted = is_reserved || !is_own && state & WANTED != 0;
+            Some(owner | exclusive | if is_wanted { WANTED | WANTED_BY_OTHERS } else { 0 } | 1)
         };
-        let before = self.0[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or(0);
-        let taken = change(before).is_some_and(|after| after & COUNT == (before & COUNT) + 1);
-        taken.then_some(Claim(place))
+        let before = self.0[slot].fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or(0);
+        let is_claimed = change(before).is_some_and(|after| after & COUNT == (before & COUNT) + 1);
+        is_claimed.then_some(Claim { slot })
     }
 
-    /// Gives a claim back, at this time. Returns whether a request waits for it: then all threads must be told to try again.
+    /// Releases a claim, at this time. Returns whether a request waits for it: then all threads must be told to try again.
     #[must_use]
     pub fn release(&self, claim: Claim, now: u64) -> bool {
         let change = |state: u64| {
             Some(match state & COUNT {
-                1 if state & WANTED_ELSEWHERE != 0 => {
-                    state & OWNER | WANTED_ELSEWHERE | (millis(now) & SINCE) << SINCE_SHIFT
+                1 if state & WANTED_BY_OTHERS != 0 => {
+                    state & OWNER | WANTED_BY_OTHERS | (millis(now) & RELEASED) << RELEASED_SHIFT
                 }
                 1 => 0,
                 _ => state - 1,
             })
         };
-        let before = self.0[claim.0].fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or(0);
+        let before =
+            self.0[claim.slot].fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or(0);
         before & COUNT == 1 && before & WANTED != 0
     }
 }
 
-/// Returns whether the thread that had a key, of which `state` is left, leaves it to the others now.
-fn leaves_to_others(state: u64, now: u64) -> bool {
-    let since = millis(now).wrapping_sub(state >> SINCE_SHIFT) & SINCE;
-    state & WANTED_ELSEWHERE != 0 && u128::from(since) < LATER_PATIENCE.as_millis()
+/// Returns whether a released claim is still reserved for other threads than the one that held it.
+fn is_reserved_for_others(state: u64, now: u64) -> bool {
+    let since_ms = millis(now).wrapping_sub(state >> RELEASED_SHIFT) & RELEASED;
+    state & WANTED_BY_OTHERS != 0 && u128::from(since_ms) < LATER_PATIENCE.as_millis()
 }
 
 fn millis(ns: u64) -> u64 {
@@ -145,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_not_passed_by_those_who_could_join() {
+    fn a_request_that_waits_is_not_overtaken_by_those_that_could_join() {
         let claims = Claims::default();
         let first = claims.claim(7, 1, Shared, 0).unwrap();
         assert_eq!(claims.claim(7, 2, Shared, 0), None);
@@ -154,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn who_claims_alone_keeps_out_even_its_own_thread() {
+    fn an_exclusive_claim_keeps_out_even_its_own_thread() {
         let claims = Claims::default();
         let alone = claims.claim(7, 1, Exclusive, 0).unwrap();
         assert_eq!(claims.claim(7, 1, Shared, 0), None);
@@ -165,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_back_what_another_thread_wants_leaves_it_to_that_one() {
+    fn a_released_claim_is_reserved_for_the_thread_that_waits() {
         let (claims, ms) = (Claims::default(), 1_000_000);
         let first = claims.claim(7, 1, Exclusive, 0).unwrap();
         assert_eq!(claims.claim(7, 2, Exclusive, 0), None);
@@ -182,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_who_wanted_it_is_free_after_a_moment() {
+    fn a_reserved_claim_that_nobody_makes_is_free_after_a_moment() {
         let (claims, ms) = (Claims::default(), 1_000_000);
         let first = claims.claim(7, 1, Shared, 8190 * ms).unwrap();
         assert_eq!(claims.claim(7, 2, Exclusive, 0), None);
@@ -202,14 +216,14 @@ mod tests {
         let claims = Claims::default();
         let (holder, held) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
-            for who in 1..=4_u16 {
+            for thread in 1..=4_u16 {
                 let (claims, holder, held) = (&claims, &holder, &held);
                 scope.spawn(move || {
                     for _ in 0..20_000 {
                         if let Some(claim) =
-                            claims.claim(3, who, if who == 4 { Exclusive } else { Shared }, 0)
+                            claims.claim(3, thread, if thread == 4 { Exclusive } else { Shared }, 0)
                         {
-                            assert_eq!(holder.swap(u64::from(who), Ordering::SeqCst), 0);
+                            assert_eq!(holder.swap(u64::from(thread), Ordering::SeqCst), 0);
                             held.fetch_add(1, Ordering::Relaxed);
                             holder.store(0, Ordering::SeqCst);
                             let _ = claims.release(claim, 0);
