@@ -17,11 +17,11 @@ use crate::front::mailbox::Mailbox;
 use crate::http::{self, ClientsQuery, Path, Problem, Query, SameOrigin};
 use crate::info::VERSION;
 
-/// Clients shown at once by default, and at most: a network thread looks each of them up.
-const PAGE: usize = 100;
-const PAGE_MAX: usize = 1000;
+/// Clients listed at once by default, and at most, since network threads spend time on each.
+const CLIENTS_LISTED: usize = 100;
+const CLIENTS_LISTED_MAX: usize = 1000;
 
-/// The paths. `is_local`: only this machine can reach them; where others can, they may look but close no connection.
+/// Returns the paths. `is_local`: only this machine can reach them; other machines may read but close no connection.
 pub(super) fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
     let close = if is_local { delete(close_client) } else { delete(refuse_to_close) };
     Routes::new()
@@ -56,9 +56,9 @@ async fn clients(
     State(shared): State<Arc<CacheShared>>,
     Query(query): Query<ClientsQuery>,
 ) -> Json<Value> {
-    let most = query.limit.unwrap_or(PAGE).min(PAGE_MAX);
-    let told = ask_all(&shared, |answer| Mail::List { after: query.after, most, answer }).await;
-    let mut infos: Vec<ClientInfo> = told.into_iter().flatten().collect();
+    let most = query.limit.unwrap_or(CLIENTS_LISTED).min(CLIENTS_LISTED_MAX);
+    let lists = ask_all(&shared, |answer| Mail::List { after: query.after, most, answer }).await;
+    let mut infos: Vec<ClientInfo> = lists.into_iter().flatten().collect();
     infos.sort_unstable_by_key(|info| info.id);
     infos.truncate(most);
     let now = shared.clock.now();
@@ -89,17 +89,17 @@ async fn refuse_to_close() -> Problem {
     Problem::forbidden("connections are closed only where --http is an address of this machine alone")
 }
 
-/// Asks every network thread. A thread that has ended gives no answer.
+/// Asks every network thread, and returns their answers. A thread that has ended gives none.
 async fn ask_all<T>(shared: &CacheShared, mail: impl Fn(oneshot::Sender<T>) -> Mail) -> Vec<T> {
     let ask = |mailbox: &Arc<Mailbox<Mail>>| {
-        let (answer, told) = oneshot::channel();
-        mailbox.post(mail(answer));
-        told
+        let (sender, receiver) = oneshot::channel();
+        mailbox.post(mail(sender));
+        receiver
     };
-    let waiting: Vec<_> = shared.mailboxes.iter().map(ask).collect();
-    let mut all = Vec::new();
-    for told in waiting {
-        all.extend(told.await);
+    let receivers: Vec<_> = shared.mailboxes.iter().map(ask).collect();
+    let mut answers = Vec::new();
+    for receiver in receivers {
+        answers.extend(receiver.await);
     }
-    all
+    answers
 }

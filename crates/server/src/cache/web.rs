@@ -21,19 +21,19 @@ use crate::http::metrics::page;
 use crate::http::{self, Body, Problem, Query, WindowsQuery};
 use crate::metrics::cache_tier;
 
-/// How long to wait before asking again whether a server is there.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Time between two checks of whether the tier is ready.
+const READINESS_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The paths of the cache tier.
+/// Returns the paths of the cache tier.
 ///
 /// `is_local`: only this machine can ask, so a request for another host name was sent by a foreign web page. Health and
 /// figures for Prometheus are answered for any name: they are the same for everybody, and monitoring uses names of its own.
 pub fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
-    let (for_ready, for_figures, meter) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(&shared.meter));
+    let (readiness, figures, meter) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(&shared.meter));
     Routes::new()
         .route("/healthz", get(http::alive))
-        .route("/readyz", get(async move || ready(&for_ready).await))
-        .route("/metrics", get(async move || page(cache_tier::page(&for_figures))))
+        .route("/readyz", get(async move || ready(&readiness).await))
+        .route("/metrics", get(async move || page(cache_tier::page(&figures))))
         .merge(
             json_routes(shared)
                 .route(
@@ -83,7 +83,7 @@ type Shared = State<Arc<CacheShared>>;
 /// The key to explain, and the command for it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct ExplainQuery {
     key: String,
     #[serde(default = "get_command")]
     command: String,
@@ -96,9 +96,9 @@ fn get_command() -> String {
 /// `GET /v1/routes/explain?key=…&command=…`.
 async fn explain_key(
     State(shared): Shared,
-    Query(asked): Query<Asked>,
+    Query(query): Query<ExplainQuery>,
 ) -> Result<Json<Explanation>, Problem> {
-    let explained = explain(&shared.fleet.table(), &asked.command, &asked.key);
+    let explained = explain(&shared.fleet.table(), &query.command, &query.key);
     explained.map(Json).map_err(|error| Problem::bad_request(&error))
 }
 
@@ -123,7 +123,7 @@ async fn set_state(State(shared): Shared, Body(wanted): Body<WantedState>) -> Re
 /// Answers whether there is a server to ask. A tier that has just started waits until that is known.
 async fn ready(shared: &CacheShared) -> (StatusCode, String) {
     while shared.is_ready().is_none() {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(READINESS_POLL_INTERVAL).await;
     }
     http::readiness(shared.trouble())
 }
