@@ -5,7 +5,7 @@ use std::sync::Arc;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
-use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::{Multiget, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
@@ -41,7 +41,7 @@ fn round(router: &mut Router, requests: &[&[u8]], said: &mut Vec<u8>) {
     for client in 0..CLIENTS {
         for request in requests {
             let Decoded::Request(decoded, end) = decode(request, &LIMITS) else { panic!("{request:?}") };
-            assert_eq!(router.ask(client, &decoded, &request[..end], router.now), Asked::Taken);
+            assert_eq!(router.ask(client, &decoded, &request[..end], router.now), Admission::Accepted);
         }
     }
     for server in 0..SERVERS.len() {

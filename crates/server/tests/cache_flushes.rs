@@ -5,7 +5,7 @@ use std::sync::Arc;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
-use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
@@ -26,11 +26,11 @@ fn routers() -> [Router; 2] {
     })
 }
 
-fn ask(router: &mut Router, text: &str) -> Asked {
+fn ask(router: &mut Router, text: &str) -> Admission {
     ask_as(router, CLIENT, text)
 }
 
-fn ask_as(router: &mut Router, client: usize, text: &str) -> Asked {
+fn ask_as(router: &mut Router, client: usize, text: &str) -> Admission {
     let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
     router.ask(client, &request, &text.as_bytes()[..end], 1)
 }
@@ -67,23 +67,23 @@ fn a_set_beside_a_flush_of_another_thread_is_undone_everywhere() {
     for is_first in [true, false] {
         let [mut writer, mut flusher] = routers();
         if is_first {
-            assert_eq!(ask(&mut writer, SET), Asked::Taken);
+            assert_eq!(ask(&mut writer, SET), Admission::Accepted);
         }
-        assert_eq!(ask(&mut flusher, "flush_all\r\n"), Asked::Taken);
+        assert_eq!(ask(&mut flusher, "flush_all\r\n"), Admission::Accepted);
         sent_to_both(&mut flusher);
         if !is_first {
-            assert_eq!(ask(&mut writer, SET), Asked::Taken);
+            assert_eq!(ask(&mut writer, SET), Admission::Accepted);
         }
         assert_eq!(sent_to_both(&mut writer), [SET, SET]);
         BOTH.iter().for_each(|server| say(&mut writer, *server, "STORED\r\n"));
         assert_eq!(sent_to_both(&mut writer), [DELETION, DELETION]);
-        assert_eq!(ask(&mut flusher, SET), Asked::Later, "nobody writes it before it is deleted");
+        assert_eq!(ask(&mut flusher, SET), Admission::RetryLater, "nobody writes it before it is deleted");
         BOTH.iter().for_each(|server| say(&mut writer, *server, "NOT_FOUND\r\n"));
         assert_eq!(answered(&mut writer), "STORED\r\n");
         BOTH.iter().for_each(|server| say(&mut flusher, *server, "OK\r\n"));
         assert_eq!(answered(&mut flusher), "OK\r\n");
         // Afterwards nothing is.
-        assert_eq!(ask(&mut writer, "set other 0 0 1\r\nx\r\n"), Asked::Taken);
+        assert_eq!(ask(&mut writer, "set other 0 0 1\r\nx\r\n"), Admission::Accepted);
         sent_to_both(&mut writer);
         BOTH.iter().for_each(|server| say(&mut writer, *server, "STORED\r\n"));
         assert_eq!(sent_to_both(&mut writer), ["", ""]);
@@ -96,7 +96,7 @@ fn what_one_server_decides_is_undone_everywhere_if_a_flush_may_have_come_before_
     // Of another thread or of its own.
     for by in [0, 1] {
         let mut routers = routers();
-        assert_eq!(ask(&mut routers[0], "add k 0 0 1\r\nx\r\n"), Asked::Taken);
+        assert_eq!(ask(&mut routers[0], "add k 0 0 1\r\nx\r\n"), Admission::Accepted);
         let decider = usize::from(routers[0].unsent(0).is_empty());
         let follower = 1 - decider;
         assert_eq!(sent(&mut routers[0], decider), "add k 0 0 1\r\nx\r\n");
@@ -104,7 +104,7 @@ fn what_one_server_decides_is_undone_everywhere_if_a_flush_may_have_come_before_
             routers[0].enter(CLIENT + 1, 1);
         }
         let client = if by == 0 { CLIENT + 1 } else { CLIENT };
-        assert_eq!(ask_as(&mut routers[by], client, "flush_all\r\n"), Asked::Taken);
+        assert_eq!(ask_as(&mut routers[by], client, "flush_all\r\n"), Admission::Accepted);
         assert_eq!(sent_to_both(&mut routers[by]), ["flush_all\r\n"; 2]);
         BOTH.iter().for_each(|server| {
             let first = if by == 0 && *server == decider { "STORED\r\n" } else { "" };
@@ -118,7 +118,7 @@ fn what_one_server_decides_is_undone_everywhere_if_a_flush_may_have_come_before_
         assert_eq!(sent_to_both(&mut routers[0]), [DELETION, DELETION]);
         BOTH.iter().for_each(|server| say(&mut routers[0], *server, "DELETED\r\n"));
         assert_eq!(answered(&mut routers[0]), "STORED\r\n");
-        assert_eq!(ask(&mut routers[1], SET), Asked::Taken);
+        assert_eq!(ask(&mut routers[1], SET), Admission::Accepted);
     }
 }
 
@@ -126,7 +126,7 @@ fn what_one_server_decides_is_undone_everywhere_if_a_flush_may_have_come_before_
 fn what_a_thread_sends_to_all_at_once_before_and_behind_its_own_flush_stays_as_it_is() {
     let [mut router, _] = routers();
     for request in [SET, "flush_all\r\n", SET] {
-        assert_eq!(ask(&mut router, request), Asked::Taken);
+        assert_eq!(ask(&mut router, request), Admission::Accepted);
     }
     let all = [SET, "flush_all\r\n", SET].concat();
     assert_eq!(sent_to_both(&mut router), [all.as_str(), &all]);

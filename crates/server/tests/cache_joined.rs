@@ -5,7 +5,7 @@ use std::sync::Arc;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
-use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
@@ -21,7 +21,7 @@ fn router(clients: usize) -> Router {
 
 fn ask(router: &mut Router, client: usize, text: &str) {
     let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
-    assert_eq!(router.ask(client, &request, &text.as_bytes()[..end], 1), Asked::Taken);
+    assert_eq!(router.ask(client, &request, &text.as_bytes()[..end], 1), Admission::Accepted);
 }
 
 /// What is to be sent, and it is.

@@ -11,7 +11,7 @@ use posthaste_measure::Clock;
 use posthaste_server::cache::engine::{ClientId, Engine as _};
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::queued::Queued;
-use posthaste_server::cache::router::Asked;
+use posthaste_server::cache::router::Admission;
 use posthaste_server::cache::rules::Rules;
 use posthaste_wire::memcached::decode::{Decoded, decode};
 
@@ -29,7 +29,7 @@ fn a_line_without_room_refuses_what_is_not_to_be_answered_without_a_word() {
         let Decoded::Request(request, end) = decode(text.as_bytes(), &shared.limits) else {
             panic!("{text}")
         };
-        assert_eq!(queued.ask(client_id, &request, text.as_bytes(), end), Asked::Taken);
+        assert_eq!(queued.ask(client_id, &request, text.as_bytes(), end), Admission::Accepted);
         queued.send(poll.registry());
         let said = String::from_utf8_lossy(queued.answers().unwritten(0)).into_owned();
         assert_eq!(said, answer, "{text:?}");

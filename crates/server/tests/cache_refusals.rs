@@ -11,7 +11,7 @@ use posthaste_server::cache::layout::{
     Fallback, Layout, MemberPlan, RateLimit, RoutePlan, ShadowPlan, Source,
 };
 use posthaste_server::cache::missed_writes::RecoveryStep;
-use posthaste_server::cache::router::{Asked, Broken};
+use posthaste_server::cache::router::{Admission, Broken};
 use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, Rules};
 use steps::{Scene, two_pools};
 
@@ -227,13 +227,13 @@ fn while_writes_are_paused_only_what_changes_nothing_is_taken() {
     let mut scene = Scene::new(&replicas(2));
     scene.fleet.pauses.fetch_add(1, Ordering::Relaxed);
     for (request, asked) in [
-        ("set k 0 0 1\r\nx\r\n", Asked::Later),
-        ("incr k 1\r\n", Asked::Later),
-        ("gat 5 k\r\n", Asked::Later),
-        ("mg k v T5\r\n", Asked::Later),
-        ("flush_all\r\n", Asked::Later),
-        ("get k\r\n", Asked::Taken),
-        ("mg k v\r\n", Asked::Taken),
+        ("set k 0 0 1\r\nx\r\n", Admission::RetryLater),
+        ("incr k 1\r\n", Admission::RetryLater),
+        ("gat 5 k\r\n", Admission::RetryLater),
+        ("mg k v T5\r\n", Admission::RetryLater),
+        ("flush_all\r\n", Admission::RetryLater),
+        ("get k\r\n", Admission::Accepted),
+        ("mg k v\r\n", Admission::Accepted),
     ] {
         assert_eq!(scene.try_ask(request), asked, "{request:?}");
     }
@@ -385,7 +385,7 @@ fn what_is_found_is_brought_to_nobody_who_has_too_much_to_be_sent() {
     // Meanwhile so much is asked of it that others wait.
     let keys: String = (0..250).map(|number| format!(" {number:0240}")).collect();
     let mut gets = 0;
-    while scene.try_ask(&format!("get{keys}\r\n")) == Asked::Taken {
+    while scene.try_ask(&format!("get{keys}\r\n")) == Admission::Accepted {
         gets += 1;
     }
     scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
@@ -399,7 +399,7 @@ fn what_a_server_says_to_data_that_it_took_for_commands_is_nobodys_answer() {
     find(&mut scene);
     scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
     scene.router.enter(1, 2);
-    assert_eq!(scene.try_ask_as(1, "incr n 1\r\n"), Asked::Taken);
+    assert_eq!(scene.try_ask_as(1, "incr n 1\r\n"), Admission::Accepted);
     assert_eq!(scene.sent(0), "ms k 1 F0 ME\r\nx\r\nincr n 1\r\n");
     assert_eq!(scene.router.feed(0, b"CLIENT_ERROR invalid flag\r\nERROR\r\n2\r\n"), Err(Broken));
     scene.router.lose(0, None);
@@ -560,7 +560,7 @@ fn what_came_of_a_decision_is_not_asked_of_one_that_did_not_get_to_decide() {
         scene.ask(command);
         let decider = usize::from(scene.router.expected(1) > 0);
         // The other one owes an answer already when this one is found to be gone.
-        assert_eq!(scene.try_ask_as(1, "get x\r\n"), Asked::Taken);
+        assert_eq!(scene.try_ask_as(1, "get x\r\n"), Admission::Accepted);
         scene.router.lose(decider, None);
         assert_eq!(scene.sent(1 - decider), "get x\r\n", "{command:?}");
         let name = scene.router.servers()[1 - decider].name();

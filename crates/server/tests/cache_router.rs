@@ -17,7 +17,7 @@ use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, Source};
 use posthaste_server::cache::missed_writes::RecoveryStep;
-use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 use proptest::prelude::*;
@@ -112,7 +112,7 @@ fn alone(layout: &Layout) -> (Arc<Fleet>, Router) {
     (fleet, router)
 }
 
-fn ask(router: &mut Router, text: &str) -> Asked {
+fn ask(router: &mut Router, text: &str) -> Admission {
     match decode(text.as_bytes(), &Limits { value_bytes: 100, line_bytes: 2000 }) {
         Decoded::Request(request, _) => router.ask(0, &request, text.as_bytes(), 0),
         Decoded::TooLarge { request, .. } => router.refuse_too_large(0, &request, text.as_bytes(), 0),
@@ -137,7 +137,7 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
     health.note_lost_connection(Vec::new(), None);
     assert!(matches!(health.next_recovery_step(), RecoveryStep::Done) && health.is_cold());
     while sent(&mut router, 0).is_empty() {
-        assert_eq!(ask(&mut router, "mg k v\r\n"), Asked::Taken);
+        assert_eq!(ask(&mut router, "mg k v\r\n"), Admission::Accepted);
         if !sent(&mut router, 1).is_empty() {
             assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
         }
@@ -147,12 +147,12 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
     assert_eq!(sent(&mut router, 1), "mg k v\r\n");
     assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
     assert_eq!(sent(&mut router, 1), "mg k v f t c\r\n");
-    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Later);
+    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Admission::RetryLater);
     assert_eq!(router.feed(1, b"VA 1 f0 t-1\r\nx\r\n"), Ok(16));
     assert_eq!(sent(&mut router, 0), "ms k 1 F0 ME\r\nx\r\n");
-    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Later);
+    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Admission::RetryLater);
     assert_eq!(router.feed(0, b"HD\r\n"), Ok(4));
-    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Asked::Taken);
+    assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Admission::Accepted);
     assert_eq!([0, 1].map(|server| sent(&mut router, server)), ["delete k\r\n", "delete k\r\n"]);
 }
 
@@ -175,7 +175,7 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
     let mut layout = two_pools(None, Vec::new());
     layout.routes[0].pool = 1;
     let (fleet, [mut old, mut new]) = pair(&layout);
-    assert_eq!(ask(&mut old, "set k 0 0 1\r\n2\r\n"), Asked::Taken);
+    assert_eq!(ask(&mut old, "set k 0 0 1\r\n2\r\n"), Admission::Accepted);
     assert_eq!(sent(&mut old, 2), "set k 0 0 1\r\n2\r\n");
     (layout.pools[0].source, layout.routes[0].pool) = (Some(Source::Old(1)), 0);
     fleet.load(&layout).expect("it is good");
@@ -183,7 +183,7 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
     let home = fleet.table().pools[0].owner(b"k").slot;
     // Missed in the new pool, and found in the old.
     let look_up = |new: &mut Router, said: &str| {
-        assert_eq!(ask(new, "get k\r\n"), Asked::Taken);
+        assert_eq!(ask(new, "get k\r\n"), Admission::Accepted);
         assert_eq!(sent(new, home), "get k\r\n");
         new.feed(home, b"END\r\n").expect("an answer");
         assert_eq!(sent(new, 2), "get k\r\n");
@@ -198,7 +198,7 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
         "",
         "a thread that knows the new routes may have it under way still"
     );
-    assert_eq!(ask(&mut new, "set k 0 0 1\r\n3\r\n"), Asked::Later);
+    assert_eq!(ask(&mut new, "set k 0 0 1\r\n3\r\n"), Admission::RetryLater);
     old.feed(2, b"STORED\r\n").expect("an answer");
     assert!(old.claim_released, "others have waited for it");
     assert_eq!(look_up(&mut new, after), "mg k v f t c\r\n");
@@ -207,22 +207,22 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
 #[test]
 fn a_pool_that_gets_a_second_server_is_written_to_when_nobody_writes_to_one_alone_any_more() {
     let (fleet, [mut one, mut other]) = pair(&one_that_grows(1));
-    assert_eq!(ask(&mut one, "set k 0 0 1\r\n1\r\n"), Asked::Taken);
+    assert_eq!(ask(&mut one, "set k 0 0 1\r\n1\r\n"), Admission::Accepted);
     assert_eq!(sent(&mut one, 0), "set k 0 0 1\r\n1\r\n");
     fleet.load(&one_that_grows(2)).expect("it is good");
     other.take_up();
-    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Asked::Later);
+    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Admission::RetryLater);
     one.feed(0, b"STORED\r\n").expect("an answer");
-    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Asked::Later, "it may begin another one");
+    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Admission::RetryLater, "it may begin another one");
     one.take_up();
-    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Asked::Taken);
+    assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Admission::Accepted);
     // Who rests does not come to a table, and begins nothing before it has.
     one.rest();
     fleet.load(&one_that_grows(3)).expect("it is good");
     other.take_up();
-    assert_eq!(ask(&mut other, "set l 0 0 1\r\n2\r\n"), Asked::Taken);
+    assert_eq!(ask(&mut other, "set l 0 0 1\r\n2\r\n"), Admission::Accepted);
     one.take_up();
-    assert_eq!(ask(&mut one, "set m 0 0 1\r\n2\r\n"), Asked::Taken);
+    assert_eq!(ask(&mut one, "set m 0 0 1\r\n2\r\n"), Admission::Accepted);
     assert_eq!(sent(&mut one, 2), "set m 0 0 1\r\n2\r\n");
 }
 
@@ -241,7 +241,7 @@ fn when_a_flush_is_due_is_known_until_another_takes_its_place() {
         ("flush_all -1\r\n", None),
         ("flush_all 2147483648\r\n", None),
     ] {
-        assert_eq!(ask(&mut router, flush), Asked::Taken);
+        assert_eq!(ask(&mut router, flush), Admission::Accepted);
         assert_eq!(fleet.seconds_until_flush(0), rest, "{flush}");
     }
     ask(&mut router, "flush_all 6\r\n");
@@ -266,14 +266,14 @@ fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
     let claims: Vec<_> =
         (0..8192).filter_map(|place| fleet.claims.claim(place, 9, ClaimMode::Exclusive, 0)).collect();
     for _ in 0..100 {
-        assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Asked::Later);
+        assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Admission::RetryLater);
     }
     // Only the one that was waited for is wanted.
     assert_eq!(
         claims.into_iter().map(|claim| fleet.claims.release(claim, 0)).filter(|wanted| *wanted).count(),
         1
     );
-    assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Asked::Taken);
+    assert_eq!(ask(&mut router, "set k 0 0 1\r\nx\r\n"), Admission::Accepted);
     assert_eq!(sent(&mut router, 2), "set k 0 0 1\r\nx\r\n");
     let counts = &table.pools[0].counts;
     let counted = [&counts.failovers, &counts.failovers_refused].map(|count| count.load(Ordering::Relaxed));
@@ -294,7 +294,7 @@ fn what_comes_for_a_request_that_was_late_is_nobodys_while_its_answer_waits_for_
     let slot = |pool: usize| fleet.table().pools[pool].members[0].server.slot;
     let (patient, hurried) = (slot(0), slot(1));
     for request in ["get a\r\n", "get h:b h:c\r\n", "mg h:d v\r\n", "set h:e 0 0 1\r\nx\r\n"] {
-        assert_eq!(ask(&mut router, request), Asked::Taken);
+        assert_eq!(ask(&mut router, request), Admission::Accepted);
     }
     [patient, hurried].into_iter().for_each(|server| drop(sent(&mut router, server)));
     for _ in 0..20 {

@@ -9,7 +9,7 @@ use posthaste_server::cache::layout::{
     Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
 };
 use posthaste_server::cache::missed_writes::MissedKey;
-use posthaste_server::cache::router::Asked;
+use posthaste_server::cache::router::Admission;
 use posthaste_server::cache::rules::Answer;
 use steps::{Scene, two_pools};
 
@@ -270,7 +270,7 @@ fn values_that_follow_decisions_do_not_pile_up_before_a_server_that_takes_nothin
     let mut scene = Scene::new(&layout);
     let ask = |key: usize| format!("ms k{key} 1 MA N0\r\na\r\n");
     // All are asked before any of them has come out.
-    let asked = (0..200).take_while(|key| scene.try_ask(&ask(*key)) == Asked::Taken).count();
+    let asked = (0..200).take_while(|key| scene.try_ask(&ask(*key)) == Admission::Accepted).count();
     assert!(asked > 15, "{asked}");
     let outcome = format!("HD\r\nVA 900000 f0 t-1 c7\r\n{}\r\n", "a".repeat(900_000));
     let decided = [1, 2].map(|server| scene.router.expected(server) / 2);

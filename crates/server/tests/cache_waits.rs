@@ -14,7 +14,7 @@ use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source};
 use posthaste_server::cache::missed_writes::RecoveryStep;
-use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::{Multiget, Rules, Writes};
 use posthaste_server::cache::server_limits::ServerLimits;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
@@ -44,7 +44,7 @@ fn router(layout: &Layout) -> (Arc<Fleet>, Router) {
     (fleet, router)
 }
 
-fn ask(router: &mut Router, client: usize, text: &str) -> Asked {
+fn ask(router: &mut Router, client: usize, text: &str) -> Admission {
     let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
     router.ask(client, &request, &text.as_bytes()[..end], 0)
 }
@@ -70,7 +70,7 @@ fn set_large(key: &str) -> String {
 /// Writes this key until no more is taken, for a server that reads nothing.
 fn crowd(router: &mut Router, key: &str) {
     let set = set_large(key);
-    let taken = (0..1000).take_while(|_| ask(router, 0, &set) == Asked::Taken).count();
+    let taken = (0..1000).take_while(|_| ask(router, 0, &set) == Admission::Accepted).count();
     assert!((10..100).contains(&taken), "{taken}");
 }
 
@@ -82,10 +82,10 @@ fn only_who_may_be_led_to_a_server_waits_while_it_has_much_to_be_sent() {
     let (_, mut router) = router(&layout);
     crowd(&mut router, "s:k");
     for late in ["get s:a\r\n", "get a s:a\r\n", "mg s:a v\r\n", "set s:a 0 0 1\r\nx\r\n"] {
-        assert_eq!(ask(&mut router, 1, late), Asked::Later, "{late}");
+        assert_eq!(ask(&mut router, 1, late), Admission::RetryLater, "{late}");
     }
     for taken in ["get a\r\n", "get a b c\r\n", "mg a v\r\n", "set a 0 0 1\r\nx\r\n"] {
-        assert_eq!(ask(&mut router, 1, taken), Asked::Taken, "{taken}");
+        assert_eq!(ask(&mut router, 1, taken), Admission::Accepted, "{taken}");
     }
 }
 
@@ -98,7 +98,7 @@ fn who_may_be_led_to_the_pool_behind_waits_for_its_servers() {
     let (_, mut router) = router(&layout);
     crowd(&mut router, "s:k");
     for late in ["get a\r\n", "mg a v\r\n", "set a 0 0 1\r\nx\r\n"] {
-        assert_eq!(ask(&mut router, 1, late), Asked::Later, "{late}");
+        assert_eq!(ask(&mut router, 1, late), Admission::RetryLater, "{late}");
     }
 }
 
@@ -109,12 +109,12 @@ fn a_shadow_that_cannot_keep_up_holds_nobody_up() {
         vec![RoutePlan { shadow: Some(ShadowPlan { pool: 1, share: 1.0 }), ..RoutePlan::default() }];
     let (_, mut router) = router(&layout);
     for _ in 0..100 {
-        assert_eq!(ask(&mut router, 0, &set_large("k")), Asked::Taken);
+        assert_eq!(ask(&mut router, 0, &set_large("k")), Admission::Accepted);
         assert!(!sent(&mut router, 0).is_empty());
         assert_eq!(router.feed(0, b"STORED\r\n"), Ok(8));
         assert_eq!(answer(&mut router, 0), "STORED\r\n");
     }
-    assert_eq!(ask(&mut router, 0, "get k\r\n"), Asked::Taken);
+    assert_eq!(ask(&mut router, 0, "get k\r\n"), Admission::Accepted);
     let waiting = router.unsent(1).len();
     assert!((1..400_000).contains(&waiting), "{waiting} bytes wait");
 }
@@ -173,7 +173,7 @@ fn a_deletion_is_answered_though_the_pool_that_it_goes_to_as_well_says_nothing()
         layout.pools[0].rules.writes = writes;
         layout.pools[0].deletes_to = vec![1];
         let (fleet, mut router) = router(&layout);
-        assert_eq!(ask(&mut router, 0, "delete k\r\n"), Asked::Taken);
+        assert_eq!(ask(&mut router, 0, "delete k\r\n"), Admission::Accepted);
         let asked = [0, 1].into_iter().filter(|server| !sent(&mut router, *server).is_empty());
         for server in asked.collect::<Vec<_>>() {
             assert_eq!(router.feed(server, b"DELETED\r\n"), Ok(9));
@@ -193,7 +193,7 @@ fn what_a_server_of_another_pool_does_not_delete_in_time_does_not_grow_without_e
     layout.pools[0].deletes_to = vec![1];
     let (_, mut router) = router(&layout);
     let answered = (0..100_000).take_while(|_| {
-        assert_eq!(ask(&mut router, 0, "delete k\r\n"), Asked::Taken);
+        assert_eq!(ask(&mut router, 0, "delete k\r\n"), Admission::Accepted);
         [0, 1].into_iter().for_each(|server| drop(sent(&mut router, server)));
         assert_eq!(router.feed(0, b"DELETED\r\n"), Ok(9));
         !router.answers.is_waiting(0) && answer(&mut router, 0) == "DELETED\r\n"
@@ -215,12 +215,12 @@ fn a_read_goes_to_another_replica_where_one_has_too_much_under_way() {
         (0..).map(|number| format!("k{number}")).find(is_home).expect("a key of each")
     });
     (0..4).for_each(|number| {
-        assert_eq!(ask(&mut router, 1, &format!("gets {}\r\n", keys[0])), Asked::Taken, "{number}")
+        assert_eq!(ask(&mut router, 1, &format!("gets {}\r\n", keys[0])), Admission::Accepted, "{number}")
     });
     let all = format!("get {}\r\n", keys.join(" "));
     for read in [all, format!("get {}\r\n", keys[0]), format!("mg {} v\r\n", keys[0])] {
         // Whosever turn it is.
-        (0..2).for_each(|_| assert_eq!(ask(&mut router, 0, &read), Asked::Taken));
+        (0..2).for_each(|_| assert_eq!(ask(&mut router, 0, &read), Admission::Accepted));
     }
     assert_eq!((router.expected(0), answer(&mut router, 0)), (4, String::new()));
 }
@@ -229,7 +229,7 @@ fn a_read_goes_to_another_replica_where_one_has_too_much_under_way() {
 fn what_a_request_under_way_takes_is_held_for_its_client_until_it_is_answered() {
     let (_, mut router) = router(&pools(&[&[0]]));
     let get = format!("get{}\r\n", " k".repeat(200_000));
-    assert_eq!(ask(&mut router, 0, &get), Asked::Taken);
+    assert_eq!(ask(&mut router, 0, &get), Admission::Accepted);
     let held = router.answers.held();
     assert!(held > get.len() + 200_000 * 8, "{held}");
     assert_eq!((router.answers.all_held_for(0), router.answers.held_for(0)), (held, 0));
@@ -237,7 +237,7 @@ fn what_a_request_under_way_takes_is_held_for_its_client_until_it_is_answered() 
     router.leave(0);
     assert_eq!(router.answers.held(), 0);
     for _ in 0..1000 {
-        assert_eq!(ask(&mut router, 1, "delete k\r\n"), Asked::Taken);
+        assert_eq!(ask(&mut router, 1, "delete k\r\n"), Admission::Accepted);
     }
     assert!(router.answers.may_ask(1) && router.answers.held() > 0);
     sent(&mut router, 0);

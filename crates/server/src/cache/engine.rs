@@ -7,7 +7,7 @@ use mio::event::Event;
 use posthaste_wire::memcached::request::Request;
 
 use super::answers::Answers;
-use super::router::{Asked, Finished};
+use super::router::{Admission, Finished};
 use super::worker_line::Parcel;
 
 /// Which client of a network thread is meant.
@@ -37,10 +37,10 @@ pub trait Engine {
     fn leave(&mut self, slot: usize);
 
     /// Takes a request, of `end` bytes at the beginning of `input`.
-    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Asked;
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission;
 
     /// Takes a request whose value is too large and was not read.
-    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Asked;
+    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Admission;
 
     /// Answers a client with our own `words`, in its turn, for a request of this many bytes.
     fn say(&mut self, client: ClientId, words: &[u8], request_bytes: usize);

@@ -15,7 +15,7 @@ use super::answers::Answers;
 use super::engine::{ClientId, Engine};
 use super::identity;
 use super::link::{self, Link};
-use super::router::{Asked, Finished, Router};
+use super::router::{Admission, Finished, Router};
 use super::shared::CacheShared;
 use super::worker_line::Parcel;
 use crate::front::network::FIRST_OF_TIER;
@@ -193,11 +193,11 @@ impl Engine for Pipelined {
         self.router.leave(slot);
     }
 
-    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Asked {
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission {
         self.router.ask(client.slot, request, &input[..end], self.router.now)
     }
 
-    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Asked {
+    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Admission {
         self.router.refuse_too_large(client.slot, request, input, self.router.now)
     }
 

@@ -14,7 +14,7 @@ use super::answers::Answers;
 use super::engine::{ClientId, Engine};
 use super::limits;
 use super::request_kind;
-use super::router::{Asked, Finished};
+use super::router::{Admission, Finished};
 use super::shared::CacheShared;
 use super::worker_line::Parcel;
 
@@ -46,7 +46,13 @@ impl Queued {
         }
     }
 
-    fn hand_on(&mut self, client: ClientId, request: &Request, bytes: &[u8], is_too_large: bool) -> Asked {
+    fn hand_on(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        bytes: &[u8],
+        is_too_large: bool,
+    ) -> Admission {
         let mut parcel = self.spare.pop().unwrap_or_else(|| Box::new(Parcel::new(*request)));
         parcel.thread = self.thread;
         parcel.client = client;
@@ -57,7 +63,7 @@ impl Queued {
         self.outgoing.push(parcel);
         self.under_way += 1;
         self.answers.fence(client.slot, true);
-        Asked::Taken
+        Admission::Accepted
     }
 }
 
@@ -82,14 +88,14 @@ impl Engine for Queued {
         self.answers.leave(slot);
     }
 
-    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Asked {
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission {
         if request.verb == Verb::Quit {
-            return Asked::Quit;
+            return Admission::Quit;
         }
         self.hand_on(client, request, &input[..end], false)
     }
 
-    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Asked {
+    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Admission {
         self.hand_on(client, request, &input[..request.line.len as usize], true)
     }
 

@@ -21,7 +21,7 @@ use super::engine::{ClientId, Engine};
 use super::limits::{FINISHED_KEPT, LATER_PATIENCE, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX};
 use super::moderation::Moderation;
 use super::request_kind;
-use super::router::{Asked, Finished};
+use super::router::{Admission, Finished};
 use super::shared::{CacheShared, ClientInfo, Mail};
 use crate::front::connections::Connections;
 use crate::front::gate::Refused;
@@ -211,15 +211,15 @@ impl<E: Engine> CacheTier<E> {
                 Some(self.refuse(client_id, &request, end))
             }
             Decoded::Request(request, end) => match self.engine.ask(client_id, &request, input, end) {
-                Asked::Taken => {
+                Admission::Accepted => {
                     self.count_against_limit(client, &request);
                     Some(end)
                 }
-                Asked::Quit => {
+                Admission::Quit => {
                     client.peer.close();
                     Some(input.len())
                 }
-                Asked::Later => self.put_off(slot, client),
+                Admission::RetryLater => self.put_off(slot, client),
             },
             Decoded::NeedBytes(_) => {
                 client.peer.holds_requests = false;
@@ -235,7 +235,7 @@ impl<E: Engine> CacheTier<E> {
                 Some(self.refuse(client_id, &request, end))
             }
             Decoded::TooLarge { request, end, swallow } => {
-                if self.engine.refuse_too_large(client_id, &request, input) == Asked::Later {
+                if self.engine.refuse_too_large(client_id, &request, input) == Admission::RetryLater {
                     return self.put_off(slot, client);
                 }
                 self.count_against_limit(client, &request);

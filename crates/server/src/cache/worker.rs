@@ -12,7 +12,7 @@ use super::identity;
 use super::limits;
 use super::link;
 use super::pipelined::{LATE, UNENDING};
-use super::router::{Asked, Router};
+use super::router::{Admission, Router};
 use super::server_limits::ServerLimits;
 use super::shared::{CacheShared, Mail};
 use super::worker_line::Parcel;
@@ -134,12 +134,12 @@ impl Worker {
         loop {
             self.take_up();
             self.router.now = self.shared.clock.now();
-            let asked = if parcel.is_too_large {
+            let admission = if parcel.is_too_large {
                 self.router.refuse_too_large(CLIENT, request, bytes, stamps.received)
             } else {
                 self.router.ask(CLIENT, request, bytes, stamps.received)
             };
-            if asked != Asked::Later {
+            if admission != Admission::RetryLater {
                 return;
             }
             self.shared.line.wait_for_claim();

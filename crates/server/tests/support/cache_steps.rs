@@ -9,7 +9,7 @@ use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan};
 use posthaste_server::cache::missed_writes::{MissedKey, RecoveryStep};
-use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
@@ -53,10 +53,10 @@ impl Scene {
     }
 
     pub(crate) fn ask(&mut self, text: &str) {
-        assert_eq!(self.try_ask(text), Asked::Taken);
+        assert_eq!(self.try_ask(text), Admission::Accepted);
     }
 
-    pub(crate) fn try_ask(&mut self, text: &str) -> Asked {
+    pub(crate) fn try_ask(&mut self, text: &str) -> Admission {
         self.try_ask_as(0, text)
     }
 
@@ -64,11 +64,11 @@ impl Scene {
     pub(crate) fn ask_too_large(&mut self, text: &str) {
         let Decoded::TooLarge { request, .. } = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
         let asked = self.router.refuse_too_large(0, &request, text.as_bytes(), self.router.now);
-        assert_eq!(asked, Asked::Taken);
+        assert_eq!(asked, Admission::Accepted);
     }
 
     /// Has another client, which must be connected, send a request.
-    pub(crate) fn try_ask_as(&mut self, client: usize, text: &str) -> Asked {
+    pub(crate) fn try_ask_as(&mut self, client: usize, text: &str) -> Admission {
         let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
         self.router.ask(client, &request, &text.as_bytes()[..end], self.router.now)
     }

@@ -16,7 +16,7 @@ use posthaste_server::cache::layout::{
     Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
 };
 use posthaste_server::cache::missed_writes::RecoveryStep;
-use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::{Answer, GetErrors, Multiget, ReadRepair, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 
@@ -183,9 +183,9 @@ impl Noise {
             let now = router.now;
             let end = match decode(input, &LIMITS) {
                 Decoded::Request(request, end) => match router.ask(client, &request, &input[..end], now) {
-                    Asked::Taken => end,
-                    Asked::Later => return,
-                    Asked::Quit => return self.leave(client),
+                    Admission::Accepted => end,
+                    Admission::RetryLater => return,
+                    Admission::Quit => return self.leave(client),
                 },
                 Decoded::NeedBytes(_) => return,
                 Decoded::Refused { answer, end, swallow: rest } => {
@@ -194,7 +194,7 @@ impl Noise {
                     end
                 }
                 Decoded::TooLarge { request, end, swallow: rest } => {
-                    if router.refuse_too_large(client, &request, input, now) == Asked::Later {
+                    if router.refuse_too_large(client, &request, input, now) == Admission::RetryLater {
                         return;
                     }
                     *swallow = rest;

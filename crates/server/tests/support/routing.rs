@@ -17,7 +17,7 @@ use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::missed_writes::RecoveryStep;
-use posthaste_server::cache::router::{Asked, Router};
+use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::{Multiget, Reads, Rules, Writes};
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
 use posthaste_wire::memcached::request::Verb;
@@ -427,7 +427,7 @@ impl World {
         {
             let text = ask.text(*number);
             let Decoded::Request(request, _) = decode(text.as_bytes(), &LIMITS) else { panic!("{text}") };
-            if router.ask(client, &request, text.as_bytes(), 0) == Asked::Later {
+            if router.ask(client, &request, text.as_bytes(), 0) == Admission::RetryLater {
                 return;
             }
             open.extend(later.pop_front());

@@ -76,13 +76,14 @@ pub use shadow::shadows_key;
 use tables::TableInUse;
 use taking::Incoming;
 
-/// What the router did with a request that it was given.
+/// Whether a request was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// The request was taken.
-    Taken,
-    /// The request was not taken: its key is being written elsewhere, or a server has too much to do. It is to be asked again.
-    Later,
+pub enum Admission {
+    /// The request is under way, or answered.
+    Accepted,
+    /// The request was not accepted and must be submitted again: its key is claimed, a server has too much to do, or writes
+    /// are paused.
+    RetryLater,
     /// The client wants its connection closed.
     Quit,
 }
@@ -421,7 +422,7 @@ mod tests {
         let Decoded::Request(request, _) = decode(text, &LIMITS) else { panic!("it is one") };
         for client in 0..clients {
             router.enter(client, client as u64);
-            assert_eq!(router.ask(client, &request, text, 0), Asked::Taken);
+            assert_eq!(router.ask(client, &request, text, 0), Admission::Accepted);
         }
         let asked = router.unsent(0).len();
         router.sent(0, asked);
@@ -436,7 +437,7 @@ mod tests {
         assert_eq!(router.feed(0, b"END\r\n"), Ok(5));
         assert_eq!((router.exchanges.ids().len(), router.under_way()), (limits::SPARE_MAX, 0));
         // And it goes on.
-        assert_eq!(router.ask(0, &request, text, 0), Asked::Taken);
+        assert_eq!(router.ask(0, &request, text, 0), Admission::Accepted);
         assert_eq!(router.unsent(0), text);
     }
 }

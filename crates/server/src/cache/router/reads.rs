@@ -9,7 +9,7 @@ use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::expiry::capped;
 use super::lane::{Purpose, Shape};
 use super::taking::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
-use super::{Asked, Router, follow, writes};
+use super::{Admission, Router, follow, writes};
 use crate::cache::costs::Spread;
 use crate::cache::limits;
 use crate::cache::missed_writes::{MissedKey, MissedWrite};
@@ -19,18 +19,18 @@ use crate::cache::table::Table;
 
 impl Router {
     /// Takes a `get`, `gets`, `gat` or `gats` of any number of keys.
-    pub(super) fn get(&mut self, incoming: &Incoming<'_>) -> Asked {
+    pub(super) fn get(&mut self, incoming: &Incoming<'_>) -> Admission {
         let Incoming { origin, request, input } = *incoming;
         let touches = matches!(request.verb, Verb::Gat | Verb::Gats);
         let is_held_up = self.is_any_crowded() && self.is_held_up(request, input);
         if is_held_up || touches && self.fleet.are_writes_paused() {
-            return Asked::Later;
+            return Admission::RetryLater;
         }
         let is_on_one_route = match self.check_keys(request, input) {
             Ok(is_on_one_route) => is_on_one_route,
             Err(refusal) => {
                 self.say(origin, refusal);
-                return Asked::Taken;
+                return Admission::Accepted;
             }
         };
         let id = self.begin(incoming, incoming.line());
@@ -39,7 +39,7 @@ impl Router {
         self.line_up(id);
         self.ask_step(id);
         self.step_on(id);
-        Asked::Taken
+        Admission::Accepted
     }
 
     /// Returns whether a key of a get may lead to a server that has too much to be sent.
@@ -349,14 +349,14 @@ impl Router {
     }
 
     /// Takes an `mg` or `me`: one key, asked of one server.
-    pub(super) fn meta_get(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+    pub(super) fn meta_get(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let Incoming { request, input, .. } = *incoming;
         // Before the pool that takes it is found, since that is counted.
         let touches = new_expiry(request, input).is_some();
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
         if is_held_up || touches && self.fleet.are_writes_paused() {
-            return Asked::Later;
+            return Admission::RetryLater;
         }
         let decides = request.verb == Verb::MetaDebug || writes::decides(request, input);
         let table = self.table();
@@ -390,7 +390,7 @@ impl Router {
             self.meta_touch_others(id, server);
         }
         self.step_on(id);
-        Asked::Taken
+        Admission::Accepted
     }
 
     /// Tells the other servers from which a key may be read of the time to live that an `mg` sets.

@@ -8,7 +8,7 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::{Asked, Finished, Router, expiry, follow};
+use super::{Admission, Finished, Router, expiry, follow};
 use crate::cache::dialect::OURS;
 use crate::cache::pool::plain_key;
 use crate::cache::{mock, request_kind, stats};
@@ -66,11 +66,11 @@ impl Incoming<'_> {
 }
 
 /// Puts a request on a route.
-type Put = fn(&mut Router, usize, &Incoming<'_>) -> Asked;
+type Put = fn(&mut Router, usize, &Incoming<'_>) -> Admission;
 
 impl Router {
     /// Takes a request of a client: all of `input`.
-    pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Asked {
+    pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Admission {
         let origin = Origin { client, received, bytes: input.len() as u32 };
         if request.respell && !request.verb.is_get() {
             let mut line = Vec::new();
@@ -80,40 +80,40 @@ impl Router {
         self.take(&Incoming { origin, request, input })
     }
 
-    fn take(&mut self, incoming: &Incoming<'_>) -> Asked {
+    fn take(&mut self, incoming: &Incoming<'_>) -> Admission {
         let Incoming { origin, request, input } = *incoming;
         let settings = self.table().settings;
         let answer: &[u8] = match request.verb {
-            Verb::Quit => return Asked::Quit,
+            Verb::Quit => return Admission::Quit,
             Verb::MetaNoop => b"MN\r\n",
             Verb::Version => {
                 self.say(origin, format!("VERSION {OURS}\r\n").as_bytes());
-                return Asked::Taken;
+                return Admission::Accepted;
             }
             Verb::Verbosity if request.noreply.is_some() => b"",
             Verb::Verbosity => b"OK\r\n",
             Verb::Stats => {
                 let text = stats::answer(request, input, &self.fleet);
                 self.say(origin, text.as_bytes());
-                return Asked::Taken;
+                return Admission::Accepted;
             }
             Verb::FlushAll if !settings.flush_all => {
                 return self.refuse(incoming, NO_FLUSH);
             }
             _ if settings.mock.is_some() => {
                 self.mock(incoming, settings.mock.unwrap_or_default());
-                return Asked::Taken;
+                return Admission::Accepted;
             }
             Verb::FlushAll => return self.flush_all(incoming),
             Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => return self.get(incoming),
             _ => return self.ask_one_key(incoming, Self::ask_on_route),
         };
         self.say(origin, answer);
-        Asked::Taken
+        Admission::Accepted
     }
 
     /// Finds the route of a request with one key, renames the key as the route says, and calls `put` with them.
-    fn ask_one_key(&mut self, incoming: &Incoming<'_>, put: Put) -> Asked {
+    fn ask_one_key(&mut self, incoming: &Incoming<'_>, put: Put) -> Admission {
         let Incoming { origin, request, input } = *incoming;
         let table = self.table();
         let found = plain_key(request, input, |key| table.route(request.verb, key));
@@ -128,24 +128,24 @@ impl Router {
         }
         let mut changed = std::mem::take(&mut self.scratch.renamed);
         let renamed = self.table().routes[route].renaming.request(request, input, &mut changed);
-        let asked = match renamed {
+        let admission = match renamed {
             Some(renamed) => put(self, route, &Incoming { origin, request: &renamed, input: &changed }),
             None => self.refuse(incoming, BAD_FORMAT),
         };
         self.scratch.renamed = changed;
-        asked
+        admission
     }
 
     /// Refuses a request: it counts as an error, also if its client is not answered (`noreply`).
-    fn refuse(&mut self, incoming: &Incoming<'_>, words: &'static [u8]) -> Asked {
+    fn refuse(&mut self, incoming: &Incoming<'_>, words: &'static [u8]) -> Admission {
         let words: &[u8] = if incoming.request.noreply.is_some() { b"" } else { words };
         self.answer_here(incoming.origin, request_kind::OTHER, Ending::Error, |out| {
             out.extend_from_slice(words)
         });
-        Asked::Taken
+        Admission::Accepted
     }
 
-    fn ask_on_route(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+    fn ask_on_route(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let Incoming { request, input, .. } = *incoming;
         if self.is_foreign(route, request, input) {
             return self.refuse(incoming, TOO_OLD);
@@ -158,15 +158,15 @@ impl Router {
         if is_refused_when_done(request, input) {
             return self.refuse(incoming, LONG_OPAQUE);
         }
-        let asked = match request.verb {
+        let admission = match request.verb {
             Verb::MetaGet | Verb::MetaDebug => self.meta_get(route, incoming),
             _ => self.write(route, incoming),
         };
-        if asked == Asked::Taken {
+        if admission == Admission::Accepted {
             self.table().routes[route].count(1, self.now);
             self.shadow(route, request, input);
         }
-        asked
+        admission
     }
 
     /// Returns whether a request may lead to a server that would not understand it.
@@ -199,7 +199,7 @@ impl Router {
         request: &Request,
         input: &[u8],
         received: u64,
-    ) -> Asked {
+    ) -> Admission {
         let origin = Origin { client, received, bytes: request.line.len };
         let incoming = Incoming { origin, request, input: request.line.of(input) };
         if matches!(request.verb, Verb::Set | Verb::MetaSet) && self.table().settings.mock.is_none() {

@@ -16,7 +16,7 @@ use super::exchange::{Aim, NO_CLIENT, Plan};
 use super::expiry::{self, MaxLife};
 use super::lane::{Purpose, Shape};
 use super::taking::Incoming;
-use super::{Asked, Router, follow};
+use super::{Admission, Router, follow};
 use crate::cache::claims::{Claim, ClaimMode};
 use crate::cache::limits;
 use crate::cache::missed_writes::{MissedKey, MissedWrite};
@@ -26,7 +26,7 @@ use crate::cache::table::Table;
 
 impl Router {
     /// Takes a command that changes one key.
-    pub(super) fn write(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+    pub(super) fn write(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let Incoming { request, input, .. } = *incoming;
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         let stands_in = plain_key(request, input, |key| table.stand_in(pool, key).is_some());
@@ -34,7 +34,9 @@ impl Router {
             return self.write_to_one(route, incoming);
         }
         let decides = decides(request, input);
-        let Some((claim, aim)) = self.claim(route, request, input, decides) else { return Asked::Later };
+        let Some((claim, aim)) = self.claim(route, request, input, decides) else {
+            return Admission::RetryLater;
+        };
         let kept = kept(request, decides);
         let id = self.begin(incoming, &input[..kept]);
         (self.exchanges[id].claim, self.exchanges[id].aim) = (Some(claim), aim);
@@ -42,7 +44,7 @@ impl Router {
         self.line_up(id);
         self.carry_out(id, request, input, decides);
         self.step_on(id);
-        Asked::Taken
+        Admission::Accepted
     }
 
     /// Sends a write whose key is claimed to the servers that it is aimed at.
@@ -72,10 +74,10 @@ impl Router {
     }
 
     /// Deletes the key of a request whose value is refused, wherever the key may be.
-    pub(super) fn forget(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+    pub(super) fn forget(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let line = incoming.line();
         let Some((claim, aim)) = self.claim(route, incoming.request, line, false) else {
-            return Asked::Later;
+            return Admission::RetryLater;
         };
         let id = self.begin(incoming, line);
         let exchange = &mut self.exchanges[id];
@@ -86,7 +88,7 @@ impl Router {
         self.forget_elsewhere(id);
         self.table().routes[route].count(1, self.now);
         self.step_on(id);
-        Asked::Taken
+        Admission::Accepted
     }
 
     /// Claims the key of a write, and finds the pool that takes it; `None`: not now. A key with one copy is claimed too
@@ -207,12 +209,12 @@ impl Router {
         all_missed
     }
 
-    fn write_to_one(&mut self, route: usize, incoming: &Incoming<'_>) -> Asked {
+    fn write_to_one(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let Incoming { request, input, .. } = *incoming;
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         let owner = plain_key(request, input, |key| table.decider(pool, key).slot);
         if self.is_crowded(owner) || self.fleet.are_writes_paused() {
-            return Asked::Later;
+            return Admission::RetryLater;
         }
         let id = self.begin(incoming, incoming.line());
         let exchange = &mut self.exchanges[id];
@@ -228,13 +230,13 @@ impl Router {
         }
         self.delete_elsewhere(id);
         self.step_on(id);
-        Asked::Taken
+        Admission::Accepted
     }
 
     /// Takes a `flush_all`, which goes to every server, whatever the rules for keys.
-    pub(super) fn flush_all(&mut self, incoming: &Incoming<'_>) -> Asked {
+    pub(super) fn flush_all(&mut self, incoming: &Incoming<'_>) -> Admission {
         if self.fleet.are_writes_paused() {
-            return Asked::Later;
+            return Admission::RetryLater;
         }
         // Before it is sent, so that a server that comes back meanwhile is told of it.
         self.fleet.note_flush(due_s(incoming.line(), self.now_s()));
@@ -243,7 +245,7 @@ impl Router {
         self.line_up(id);
         self.fan_out(id, incoming.input);
         self.step_on(id);
-        Asked::Taken
+        Admission::Accepted
     }
 
     /// Calls `each` with every server that is to hold the key of an exchange, also if it is away.
