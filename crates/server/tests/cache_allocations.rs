@@ -80,7 +80,7 @@ fn a_request_like_those_before_it_allocates_nothing() {
             let layout = Layout::of_one_pool(SERVERS.map(MemberPlan::of).into(), rules);
             let mut router =
                 Router::new(Arc::new(Fleet::new(&layout, Ejection::Never).expect("addresses")), 0);
-            (0..CLIENTS).for_each(|client| router.enter(client, client as u64 + 1));
+            (0..CLIENTS).for_each(|client| router.add_client(client, client as u64 + 1));
             let mut said = Vec::new();
             (0..50).for_each(|_| round(&mut router, requests, &mut said));
             let counted = allocation_counter::measure(|| {

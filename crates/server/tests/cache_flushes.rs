@@ -21,7 +21,7 @@ fn routers() -> [Router; 2] {
     );
     [0, 1].map(|who| {
         let mut router = Router::new(Arc::clone(&fleet), who);
-        router.enter(CLIENT, 0);
+        router.add_client(CLIENT, 0);
         router
     })
 }
@@ -101,7 +101,7 @@ fn what_one_server_decides_is_undone_everywhere_if_a_flush_may_have_come_before_
         let follower = 1 - decider;
         assert_eq!(sent(&mut routers[0], decider), "add k 0 0 1\r\nx\r\n");
         if by == 0 {
-            routers[0].enter(CLIENT + 1, 1);
+            routers[0].add_client(CLIENT + 1, 1);
         }
         let client = if by == 0 { CLIENT + 1 } else { CLIENT };
         assert_eq!(ask_as(&mut routers[by], client, "flush_all\r\n"), Admission::Accepted);

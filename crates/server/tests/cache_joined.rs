@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 fn router(clients: usize) -> Router {
     let layout = Layout::of_one_pool(vec![MemberPlan::of("10.0.0.1:11211")], Rules::default());
     let mut router = Router::new(Arc::new(Fleet::new(&layout, Ejection::Never).expect("addresses")), 0);
-    (0..clients).for_each(|client| router.enter(client, client as u64));
+    (0..clients).for_each(|client| router.add_client(client, client as u64));
     router
 }
 

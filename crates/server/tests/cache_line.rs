@@ -22,7 +22,7 @@ fn a_line_without_room_refuses_what_is_not_to_be_answered_without_a_word() {
     let shared = Arc::clone(&Thread::new(&layout, Clock::start()).shared);
     let (mut queued, poll) = (Queued::new(0, Arc::clone(&shared)), Poll::new().expect("events"));
     let client_id = ClientId { slot: 0, number: 1 };
-    queued.enter(client_id);
+    queued.add_client(client_id);
     for (text, answer) in
         [("set k 0 0 1 noreply\r\nx\r\n", ""), ("get k\r\n", "SERVER_ERROR the waiting line is full\r\n")]
     {

@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 fn router() -> Router {
     let layout = Layout::of_one_pool(vec![MemberPlan::of("10.0.0.1:11211")], Rules::default());
     let mut router = Router::new(Arc::new(Fleet::new(&layout, Ejection::Never).expect("addresses")), 0);
-    (0..3).for_each(|client| router.enter(client, client as u64));
+    (0..3).for_each(|client| router.add_client(client, client as u64));
     router
 }
 
@@ -94,7 +94,7 @@ fn what_waits_for_a_replica_that_has_nothing_where_it_is_now_is_looked_up_on_ano
         let members = ["10.0.0.1:11211", "10.0.0.2:11211"].map(MemberPlan::of).to_vec();
         let layout = Layout::of_one_pool(members, Rules::default());
         let mut router = Router::new(Arc::new(Fleet::new(&layout, Ejection::OnLoss).expect("addresses")), 0);
-        router.enter(0, 0);
+        router.add_client(0, 0);
         ask(&mut router, 0, asked);
         let server = (0..2).find(|server| !router.unsent(*server).is_empty()).expect("one is asked");
         router.servers()[server].health.mark_empty();

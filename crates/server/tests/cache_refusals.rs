@@ -70,7 +70,7 @@ fn what_is_found_by_old_routes_is_brought_to_nobody() {
         }
         layout.pools[0].source = None;
         scene.fleet.load(&layout).expect("it is good");
-        scene.router.take_up();
+        scene.router.adopt_table();
         if is_fetched {
             scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
         } else {
@@ -217,7 +217,7 @@ fn only_keys_that_were_looked_up_and_are_nowhere_count_as_misses() {
     let keys: String = (0..300).map(|number| format!(" a{number}")).collect();
     scene.ask(&format!("get{keys}\r\n"));
     scene.sent(0);
-    scene.router.leave(0);
+    scene.router.remove_client(0);
     scene.router.feed(0, b"END\r\n").expect("an answer");
     assert_eq!((counted(&scene), scene.sent(0)), ([1, 256], String::new()));
 }
@@ -398,7 +398,7 @@ fn what_a_server_says_to_data_that_it_took_for_commands_is_nobodys_answer() {
     let mut scene = Scene::new(&warmed());
     find(&mut scene);
     scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
-    scene.router.enter(1, 2);
+    scene.router.add_client(1, 2);
     assert_eq!(scene.try_ask_as(1, "incr n 1\r\n"), Admission::Accepted);
     assert_eq!(scene.sent(0), "ms k 1 F0 ME\r\nx\r\nincr n 1\r\n");
     assert_eq!(scene.router.feed(0, b"CLIENT_ERROR invalid flag\r\nERROR\r\n2\r\n"), Err(Broken));
@@ -556,7 +556,7 @@ fn what_came_of_a_decision_is_not_asked_of_one_that_did_not_get_to_decide() {
         let mut layout = replicas(2);
         layout.pools[0].server_limits.depth = 1;
         let mut scene = Scene::new(&layout);
-        scene.router.enter(1, 2);
+        scene.router.add_client(1, 2);
         scene.ask(command);
         let decider = usize::from(scene.router.expected(1) > 0);
         // The other one owes an answer already when this one is found to be gone.

@@ -108,7 +108,7 @@ fn alone(layout: &Layout) -> (Arc<Fleet>, Router) {
         server.dialect.note(b"VERSION 1.6.18\r\n");
     }
     let mut router = Router::new(Arc::clone(&fleet), 0);
-    router.enter(0, 0);
+    router.add_client(0, 0);
     (fleet, router)
 }
 
@@ -164,7 +164,7 @@ fn pair(layout: &Layout) -> (Arc<Fleet>, [Router; 2]) {
     }
     let routers = [0, 1].map(|who| {
         let mut router = Router::new(Arc::clone(&fleet), who);
-        router.enter(0, u64::from(who));
+        router.add_client(0, u64::from(who));
         router
     });
     (fleet, routers)
@@ -179,7 +179,7 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
     assert_eq!(sent(&mut old, 2), "set k 0 0 1\r\n2\r\n");
     (layout.pools[0].source, layout.routes[0].pool) = (Some(Source::Old(1)), 0);
     fleet.load(&layout).expect("it is good");
-    new.take_up();
+    new.adopt_table();
     let home = fleet.table().pools[0].owner(b"k").slot;
     // Missed in the new pool, and found in the old.
     let look_up = |new: &mut Router, said: &str| {
@@ -192,7 +192,7 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
     };
     let (before, after) = ("VALUE k 0 1\r\n1\r\nEND\r\n", "VALUE k 0 1\r\n2\r\nEND\r\n");
     assert_eq!(look_up(&mut new, before), "", "it may be replaced before it is there");
-    old.take_up();
+    old.adopt_table();
     assert_eq!(
         look_up(&mut new, before),
         "",
@@ -210,18 +210,18 @@ fn a_pool_that_gets_a_second_server_is_written_to_when_nobody_writes_to_one_alon
     assert_eq!(ask(&mut one, "set k 0 0 1\r\n1\r\n"), Admission::Accepted);
     assert_eq!(sent(&mut one, 0), "set k 0 0 1\r\n1\r\n");
     fleet.load(&one_that_grows(2)).expect("it is good");
-    other.take_up();
+    other.adopt_table();
     assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Admission::RetryLater);
     one.feed(0, b"STORED\r\n").expect("an answer");
     assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Admission::RetryLater, "it may begin another one");
-    one.take_up();
+    one.adopt_table();
     assert_eq!(ask(&mut other, "set k 0 0 1\r\n2\r\n"), Admission::Accepted);
     // Who rests does not come to a table, and begins nothing before it has.
-    one.rest();
+    one.go_idle();
     fleet.load(&one_that_grows(3)).expect("it is good");
-    other.take_up();
+    other.adopt_table();
     assert_eq!(ask(&mut other, "set l 0 0 1\r\n2\r\n"), Admission::Accepted);
-    one.take_up();
+    one.adopt_table();
     assert_eq!(ask(&mut one, "set m 0 0 1\r\n2\r\n"), Admission::Accepted);
     assert_eq!(sent(&mut one, 2), "set m 0 0 1\r\n2\r\n");
 }
@@ -390,10 +390,10 @@ proptest! {
         for (number, bytes) in story.iter().enumerate() {
             if number == from.min(to) {
                 world.put_in_force(&one_that_grows(3));
-                world.take_up(thread);
+                world.adopt_table(thread);
             }
             if number == from.max(to) {
-                world.take_up(1 - thread);
+                world.adopt_table(1 - thread);
             }
             let event = Event::from_bytes(*bytes);
             // What is late at a single server may still be done, and nobody who writes to it alone waits for that.
@@ -401,7 +401,7 @@ proptest! {
                 world.happen(&event);
             }
         }
-        (0..2).for_each(|thread| world.take_up(thread));
+        (0..2).for_each(|thread| world.adopt_table(thread));
         world.finish();
     }
 

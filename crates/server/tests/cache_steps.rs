@@ -79,7 +79,7 @@ fn what_was_taken_by_a_pool_that_no_longer_stands_in_is_deleted_there_all_the_sa
     scene.take_back(0);
     layout.pools[0].fallbacks.clear();
     scene.fleet.load(&layout).expect("it is good");
-    scene.router.take_up();
+    scene.router.adopt_table();
     scene.ask("set k 0 0 1\r\ny\r\n");
     assert_eq!([scene.sent(0), scene.sent(1)], ["set k 0 0 1\r\ny\r\n", "delete k\r\n"]);
     scene.router.feed(0, b"STORED\r\n").expect("an answer");
@@ -151,7 +151,7 @@ fn what_stood_in_for_the_pool_behind_by_an_earlier_file_is_made_to_forget_too() 
         scene.take_back(1);
         (layout.pools[0].source, layout.routes[0].pool) = (Some(source), 0);
         scene.fleet.load(&layout).expect("it is good");
-        scene.router.take_up();
+        scene.router.adopt_table();
         scene.ask("set k 0 0 1\r\ny\r\n");
         assert_eq!(scene.sent(2), "delete k\r\n", "{source:?}");
     }

@@ -40,7 +40,7 @@ fn pools(members: &[&[usize]]) -> Layout {
 fn router(layout: &Layout) -> (Arc<Fleet>, Router) {
     let fleet = Arc::new(Fleet::new(layout, Ejection::OnLoss).expect("addresses"));
     let mut router = Router::new(Arc::clone(&fleet), 0);
-    (0..2).for_each(|client| router.enter(client, client as u64));
+    (0..2).for_each(|client| router.add_client(client, client as u64));
     (fleet, router)
 }
 
@@ -234,7 +234,7 @@ fn what_a_request_under_way_takes_is_held_for_its_client_until_it_is_answered() 
     assert!(held > get.len() + 200_000 * 8, "{held}");
     assert_eq!((router.answers.all_held_for(0), router.answers.held_for(0)), (held, 0));
     assert!(!router.answers.may_ask(0), "it has asked for enough");
-    router.leave(0);
+    router.remove_client(0);
     assert_eq!(router.answers.held(), 0);
     for _ in 0..1000 {
         assert_eq!(ask(&mut router, 1, "delete k\r\n"), Admission::Accepted);

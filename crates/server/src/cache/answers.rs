@@ -28,7 +28,7 @@ struct Client {
     /// About what one value takes, by the largest of late; 0: no value yet.
     value_bytes: usize,
     /// A request under way must take effect before the next one is looked at.
-    fenced: bool,
+    is_fenced: bool,
 }
 
 impl Client {
@@ -50,7 +50,7 @@ pub struct Answers {
 
 impl Answers {
     /// Notes that the client of this number took this slot.
-    pub fn enter(&mut self, slot: usize, number: u64) {
+    pub fn add_client(&mut self, slot: usize, number: u64) {
         if slot >= self.clients.len() {
             self.clients.resize_with(slot + 1, Client::default);
         }
@@ -64,7 +64,7 @@ impl Answers {
     }
 
     /// Removes a client that left, and returns its requests under way.
-    pub fn leave(&mut self, slot: usize) -> VecDeque<u32> {
+    pub fn remove_client(&mut self, slot: usize) -> VecDeque<u32> {
         self.keep_output(slot);
         let client = std::mem::take(&mut self.clients[slot]);
         self.held -= client.held + client.asked;
@@ -75,7 +75,7 @@ impl Answers {
     #[must_use]
     pub fn may_ask(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
-        !client.fenced
+        !client.is_fenced
             && client.line.len() < limits::REQUESTS_UNDER_WAY_MAX
             && client.keys < limits::KEYS_UNDER_WAY_MAX
             && (client.keys * client.value_bytes() < limits::VALUE_BYTES_UNDER_WAY || client.keys == 0)
@@ -83,9 +83,15 @@ impl Answers {
             && client.asked < limits::ASKED_BYTES_PAUSE
     }
 
-    /// Sets whether the client's next request must wait for the last one to take effect.
-    pub fn fence(&mut self, slot: usize, fenced: bool) {
-        self.clients[slot].fenced = fenced;
+    /// Makes the client's next request wait for the last one to take effect.
+    pub fn fence(&mut self, slot: usize) {
+        self.clients[slot].is_fenced = true;
+        self.touch(slot);
+    }
+
+    /// Lets the client's next request begin: the last one has taken effect.
+    pub fn unfence(&mut self, slot: usize) {
+        self.clients[slot].is_fenced = false;
         self.touch(slot);
     }
 
@@ -93,7 +99,7 @@ impl Answers {
     #[must_use]
     pub fn is_idle(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
-        client.line.is_empty() && client.output.is_empty() && !client.fenced
+        client.line.is_empty() && client.output.is_empty() && !client.is_fenced
     }
 
     /// Returns whether a client has requests under way.

@@ -1,4 +1,4 @@
-//! What takes requests from a network thread: the router itself, or the line to the workers.
+//! The interface between a network thread and what carries out its requests: the router itself, or the line to the workers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::answers::Answers;
 use super::router::{Admission, Finished};
 use super::worker_line::Parcel;
 
-/// Which client of a network thread is meant.
+/// A client of a network thread.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientId {
     /// The client's slot.
@@ -19,7 +19,7 @@ pub struct ClientId {
     pub number: u64,
 }
 
-/// What takes the requests of a network thread's clients.
+/// Carries out the requests of a network thread's clients.
 pub trait Engine {
     /// The answers to the thread's clients.
     fn answers(&self) -> &Answers;
@@ -28,28 +28,28 @@ pub trait Engine {
     fn answers_mut(&mut self) -> &mut Answers;
 
     /// Begins a turn of the thread, at this time in nanoseconds.
-    fn begin(&mut self, now: u64);
+    fn begin_turn(&mut self, now: u64);
 
-    /// Notes that a client came.
-    fn enter(&mut self, client: ClientId);
+    /// Adds a client that has connected.
+    fn add_client(&mut self, client: ClientId);
 
-    /// Notes that the client in this slot left.
-    fn leave(&mut self, slot: usize);
+    /// Removes the client in this slot, which has disconnected.
+    fn remove_client(&mut self, slot: usize);
 
-    /// Takes a request, of `end` bytes at the beginning of `input`.
+    /// Accepts a request, of `end` bytes at the beginning of `input`, or has it retried later.
     fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission;
 
-    /// Takes a request whose value is too large and was not read.
+    /// Refuses a request whose value is too large and was not read, or has it retried later.
     fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Admission;
 
-    /// Answers a client with our own `words`, in its turn, for a request of this many bytes.
-    fn say(&mut self, client: ClientId, words: &[u8], request_bytes: usize);
+    /// Answers a client with `words` that need no server, in its turn, for a request of this many bytes.
+    fn answer_locally(&mut self, client: ClientId, words: &[u8], request_bytes: usize);
 
-    /// Takes note of an event of this server's socket.
-    fn note_event(&mut self, server: usize, event: &Event);
+    /// Notes an event of this server's socket.
+    fn note_server_event(&mut self, server: usize, event: &Event);
 
-    /// Takes back a parcel that a worker has answered.
-    fn take_back(&mut self, parcel: Box<Parcel>, client_is_there: bool);
+    /// Completes a request whose parcel a worker has answered.
+    fn complete(&mut self, parcel: Box<Parcel>, client_is_there: bool);
 
     /// Sends the commands that requests led to.
     fn send(&mut self, registry: &Registry);
@@ -63,9 +63,9 @@ pub trait Engine {
     /// Returns how long the thread may wait for events at most; None: until there is one.
     fn poll_timeout(&self) -> Option<Duration>;
 
-    /// Requests that wait for replies, if several servers are connected; 0 if at most one is, whose replies come
-    /// together anyway.
-    fn waits_for_several(&self) -> usize {
+    /// Number of requests that wait for replies, if several servers are connected; otherwise 0: replies of a single server
+    /// arrive together anyway.
+    fn waiting_on_several(&self) -> usize {
         0
     }
 

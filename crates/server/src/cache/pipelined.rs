@@ -179,18 +179,18 @@ impl Engine for Pipelined {
         &mut self.router.answers
     }
 
-    fn begin(&mut self, now: u64) {
+    fn begin_turn(&mut self, now: u64) {
         self.router.now = now;
-        self.router.take_up();
+        self.router.adopt_table();
         self.links.resize_with(self.router.servers().len(), Link::default);
     }
 
-    fn enter(&mut self, client: ClientId) {
-        self.router.enter(client.slot, client.number);
+    fn add_client(&mut self, client: ClientId) {
+        self.router.add_client(client.slot, client.number);
     }
 
-    fn leave(&mut self, slot: usize) {
-        self.router.leave(slot);
+    fn remove_client(&mut self, slot: usize) {
+        self.router.remove_client(slot);
     }
 
     fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission {
@@ -201,11 +201,11 @@ impl Engine for Pipelined {
         self.router.refuse_too_large(client.slot, request, input, self.router.now)
     }
 
-    fn say(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {
-        self.router.say_to(client.slot, words, request_bytes, self.router.now);
+    fn answer_locally(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {
+        self.router.answer_unparsed(client.slot, words, request_bytes, self.router.now);
     }
 
-    fn note_event(&mut self, server: usize, event: &Event) {
+    fn note_server_event(&mut self, server: usize, event: &Event) {
         let link = &mut self.links[server];
         let was_opening = link.opening().is_some();
         if let Err(error) = link.note_event(event) {
@@ -216,7 +216,7 @@ impl Engine for Pipelined {
         }
     }
 
-    fn take_back(&mut self, _: Box<Parcel>, _: bool) {}
+    fn complete(&mut self, _: Box<Parcel>, _: bool) {}
 
     fn send(&mut self, registry: &Registry) {
         for (server, error) in std::mem::take(&mut self.broken) {
@@ -279,7 +279,7 @@ impl Engine for Pipelined {
         links.chain(check).min().map(|wait| wait + Duration::from_millis(1))
     }
 
-    fn waits_for_several(&self) -> usize {
+    fn waiting_on_several(&self) -> usize {
         let has_several = self.links.iter().filter(|link| link.is_open()).nth(1).is_some();
         if has_several { self.router.under_way() } else { 0 }
     }

@@ -16,17 +16,20 @@ use super::limits;
 use super::request_kind;
 use super::router::{Admission, Finished};
 use super::shared::CacheShared;
-use super::worker_line::Parcel;
+use super::worker_line::{Job, Parcel};
 
-/// What connects a network thread to the line.
+/// The engine of a network thread that passes its requests to workers.
 pub struct Queued {
     shared: Arc<CacheShared>,
     thread: usize,
     answers: Answers,
     now: u64,
+    /// Parcels to be put into the line at the end of the turn.
     outgoing: Vec<Box<Parcel>>,
     finished: Vec<Finished>,
+    /// Parcels kept for reuse.
     spare: Vec<Box<Parcel>>,
+    /// How many requests are in the line or with workers.
     under_way: usize,
 }
 
@@ -46,23 +49,17 @@ impl Queued {
         }
     }
 
-    fn hand_on(
-        &mut self,
-        client: ClientId,
-        request: &Request,
-        bytes: &[u8],
-        is_too_large: bool,
-    ) -> Admission {
+    fn enqueue(&mut self, client: ClientId, request: &Request, bytes: &[u8], job: Job) -> Admission {
         let mut parcel = self.spare.pop().unwrap_or_else(|| Box::new(Parcel::new(*request)));
         parcel.thread = self.thread;
         parcel.client = client;
-        (parcel.request, parcel.is_too_large) = (*request, is_too_large);
+        (parcel.request, parcel.job) = (*request, job);
         parcel.bytes.extend_from_slice(bytes);
         parcel.kind = request_kind::number(request);
         parcel.stamps = Stamps { received: self.now, ..Stamps::default() };
         self.outgoing.push(parcel);
         self.under_way += 1;
-        self.answers.fence(client.slot, true);
+        self.answers.fence(client.slot);
         Admission::Accepted
     }
 }
@@ -76,30 +73,30 @@ impl Engine for Queued {
         &mut self.answers
     }
 
-    fn begin(&mut self, now: u64) {
+    fn begin_turn(&mut self, now: u64) {
         self.now = now;
     }
 
-    fn enter(&mut self, client: ClientId) {
-        self.answers.enter(client.slot, client.number);
+    fn add_client(&mut self, client: ClientId) {
+        self.answers.add_client(client.slot, client.number);
     }
 
-    fn leave(&mut self, slot: usize) {
-        self.answers.leave(slot);
+    fn remove_client(&mut self, slot: usize) {
+        self.answers.remove_client(slot);
     }
 
     fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission {
         if request.verb == Verb::Quit {
             return Admission::Quit;
         }
-        self.hand_on(client, request, &input[..end], false)
+        self.enqueue(client, request, &input[..end], Job::CarryOut)
     }
 
     fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Admission {
-        self.hand_on(client, request, &input[..request.line.len as usize], true)
+        self.enqueue(client, request, &input[..request.line.len as usize], Job::RefuseTooLarge)
     }
 
-    fn say(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {
+    fn answer_locally(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {
         self.answers.write(client.slot, words);
         self.finished.push(Finished {
             kind: request_kind::OTHER,
@@ -113,14 +110,14 @@ impl Engine for Queued {
         });
     }
 
-    fn note_event(&mut self, _: usize, _: &Event) {}
+    fn note_server_event(&mut self, _: usize, _: &Event) {}
 
-    fn take_back(&mut self, mut parcel: Box<Parcel>, client_is_there: bool) {
+    fn complete(&mut self, mut parcel: Box<Parcel>, client_is_there: bool) {
         self.under_way -= 1;
         let ClientId { slot, number } = parcel.client;
         if client_is_there {
             self.answers.write(slot, &parcel.answer);
-            self.answers.fence(slot, false);
+            self.answers.unfence(slot);
         }
         self.finished.push(Finished {
             kind: parcel.kind,
@@ -150,7 +147,7 @@ impl Engine for Queued {
                 parcel.answer.extend_from_slice(b"SERVER_ERROR the waiting line is full\r\n");
             }
             parcel.ending = Ending::Error;
-            self.take_back(parcel, true);
+            self.complete(parcel, true);
         }
     }
 

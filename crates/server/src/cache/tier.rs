@@ -53,24 +53,24 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn new_connection(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Client {
-        self.engine.enter(ClientId { slot, number: peer.number });
+        self.engine.add_client(ClientId { slot, number: peer.number });
         let rate_limiter = self.shared.client_rate_limiters.for_address(origin, peer.connected_ns);
         Client::new(peer, rate_limiter)
     }
 
     fn connection_ended(&mut self, slot: usize, client: &Client) {
-        self.engine.leave(slot);
+        self.engine.remove_client(slot);
         let held = client.held.iter().map(|done| Finished { slot: None, ..*done });
         self.engine.finished().extend(held);
     }
 
     fn begin_turn(&mut self, now_ns: u64) {
         self.cork.begin(now_ns);
-        self.engine.begin(now_ns);
+        self.engine.begin_turn(now_ns);
     }
 
     fn handle_event(&mut self, number: usize, event: &Event) {
-        self.engine.note_event(number, event);
+        self.engine.note_server_event(number, event);
     }
 
     fn receive_mail(&mut self, mail: Mail, connections: &mut Connections<Self>) {
@@ -78,7 +78,7 @@ impl<E: Engine> Tier for CacheTier<E> {
             Mail::Answered(parcel) => {
                 let ClientId { slot, number } = parcel.client;
                 let (is_there, is_cut) = (connections.find(slot, number).is_some(), parcel.is_cut);
-                self.engine.take_back(parcel, is_there);
+                self.engine.complete(parcel, is_there);
                 if is_there && is_cut {
                     self.cut_one(slot, connections);
                 }
@@ -102,7 +102,7 @@ impl<E: Engine> Tier for CacheTier<E> {
     fn take_requests(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> usize {
         let mut at = 0;
         let requests_max = client.peer.requests + REQUESTS_AT_ONCE_MAX as u64;
-        self.engine.begin(self.shared.clock.now());
+        self.engine.begin_turn(self.shared.clock.now());
         while at < input.len() && client.peer.requests < requests_max && self.asks_on(slot, client) {
             let swallowed = client.swallow.min(input.len() - at);
             client.swallow -= swallowed;
@@ -165,7 +165,7 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn pause(&mut self) -> Option<Duration> {
-        self.moderation.end_turn(self.engine.waits_for_several())
+        self.moderation.end_turn(self.engine.waiting_on_several())
     }
 
     fn is_idle(&self) -> bool {
@@ -227,7 +227,7 @@ impl<E: Engine> CacheTier<E> {
             }
             Decoded::Refused { answer, end, swallow } => {
                 client.swallow = swallow;
-                self.engine.say(client_id, answer.unwrap_or_default(), end);
+                self.engine.answer_locally(client_id, answer.unwrap_or_default(), end);
                 Some(end)
             }
             Decoded::TooLarge { request, end, swallow } if self.exceeds_rate_limit(client, &request) => {
@@ -263,7 +263,7 @@ impl<E: Engine> CacheTier<E> {
     /// Answers a request beyond the limit. Returns how many bytes it took.
     fn refuse(&mut self, client_id: ClientId, request: &Request, end: usize) -> usize {
         let words: &[u8] = if request.noreply.is_some() { b"" } else { TOO_MANY };
-        self.engine.say(client_id, words, end);
+        self.engine.answer_locally(client_id, words, end);
         end
     }
 
@@ -278,7 +278,7 @@ impl<E: Engine> CacheTier<E> {
     /// Closes a client's connection after `words`, since what it sends is no request. Returns how many bytes it sent.
     fn hang_up(&mut self, client_id: ClientId, client: &mut Client, words: &[u8], sent: usize) -> usize {
         client.peer.close();
-        self.engine.say(client_id, words, sent);
+        self.engine.answer_locally(client_id, words, sent);
         sent
     }
 

@@ -15,7 +15,7 @@ use super::pipelined::{LATE, UNENDING};
 use super::router::{Admission, Router};
 use super::server_limits::ServerLimits;
 use super::shared::{CacheShared, Mail};
-use super::worker_line::Parcel;
+use super::worker_line::{Job, Parcel};
 
 /// The only client that a worker's router knows.
 const CLIENT: usize = 0;
@@ -53,8 +53,8 @@ impl Worker {
     #[must_use]
     pub fn new(number: usize, shared: Arc<CacheShared>) -> Self {
         let mut router = Router::new(Arc::clone(&shared.fleet), number as u16);
-        router.enter(CLIENT, 0);
-        router.rest();
+        router.add_client(CLIENT, 0);
+        router.go_idle();
         let (links, inputs) = (Vec::new(), Vec::new());
         Self { shared, router, links, inputs, buffer: vec![0; limits::READ_BYTES] }
     }
@@ -65,7 +65,7 @@ impl Worker {
         while let Some(mut parcel) = shared.line.pop() {
             parcel.stamps.dequeued = shared.clock.stamp();
             self.execute(&mut parcel);
-            self.router.rest();
+            self.router.go_idle();
             shared.mailboxes[parcel.thread].post(Mail::Answered(parcel));
         }
     }
@@ -107,9 +107,9 @@ impl Worker {
         }
     }
 
-    /// Takes up the table in force.
-    fn take_up(&mut self) {
-        self.router.take_up();
+    /// Adopts the table in force.
+    fn adopt_table(&mut self) {
+        self.router.adopt_table();
         self.links.resize_with(self.router.servers().len(), || None);
         self.inputs.resize_with(self.router.servers().len(), Vec::new);
         self.close_outdated();
@@ -132,12 +132,11 @@ impl Worker {
     fn ask(&mut self, parcel: &Parcel) {
         let Parcel { request, bytes, stamps, .. } = parcel;
         loop {
-            self.take_up();
+            self.adopt_table();
             self.router.now = self.shared.clock.now();
-            let admission = if parcel.is_too_large {
-                self.router.refuse_too_large(CLIENT, request, bytes, stamps.received)
-            } else {
-                self.router.ask(CLIENT, request, bytes, stamps.received)
+            let admission = match parcel.job {
+                Job::CarryOut => self.router.ask(CLIENT, request, bytes, stamps.received),
+                Job::RefuseTooLarge => self.router.refuse_too_large(CLIENT, request, bytes, stamps.received),
             };
             if admission != Admission::RetryLater {
                 return;
@@ -154,8 +153,8 @@ impl Worker {
     fn cut_if_large(&mut self, parcel: &mut Parcel) {
         if parcel.answer.len() + self.router.answers.held_for(CLIENT) > limits::OUTPUT_BYTES_MAX {
             (parcel.answer, parcel.is_cut) = (Vec::new(), true);
-            self.router.leave(CLIENT);
-            self.router.enter(CLIENT, 0);
+            self.router.remove_client(CLIENT);
+            self.router.add_client(CLIENT, 0);
         }
     }
 

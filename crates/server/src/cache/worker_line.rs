@@ -13,6 +13,15 @@ use posthaste_wire::memcached::request::Request;
 use super::engine::ClientId;
 use super::limits;
 
+/// What a worker does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Carries the request out.
+    CarryOut,
+    /// Refuses the request: its value is too large, and was not read.
+    RefuseTooLarge,
+}
+
 /// One request on its way to a worker and back.
 pub struct Parcel {
     /// The network thread that read the request.
@@ -21,8 +30,8 @@ pub struct Parcel {
     pub client: ClientId,
     /// The request as it was read.
     pub request: Request,
-    /// The value that the request announces is too large.
-    pub is_too_large: bool,
+    /// What the worker is to do with the request.
+    pub job: Job,
     /// The request's bytes.
     pub bytes: Vec<u8>,
     /// The answer to the request.
@@ -47,7 +56,7 @@ impl Parcel {
             thread: 0,
             client: ClientId { slot: 0, number: 0 },
             request,
-            is_too_large: false,
+            job: Job::CarryOut,
             bytes: Vec::new(),
             answer: Vec::new(),
             is_cut: false,

@@ -44,7 +44,7 @@ impl Scene {
     pub(crate) fn untold(layout: &Layout) -> Self {
         let fleet = Arc::new(Fleet::new(layout, Ejection::OnLoss).expect("addresses"));
         let mut router = Router::new(Arc::clone(&fleet), 0);
-        router.enter(0, 1);
+        router.add_client(0, 1);
         Self { fleet, router }
     }
 

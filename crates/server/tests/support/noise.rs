@@ -139,7 +139,7 @@ impl Noise {
             server.dialect.note(b"VERSION 1.6.18\r\n");
         }
         let mut router = Router::new(Arc::clone(&fleet), 0);
-        (0..CLIENTS).for_each(|client| router.enter(client, 0));
+        (0..CLIENTS).for_each(|client| router.add_client(client, 0));
         let (clients, said) = (Default::default(), Default::default());
         Self { layout, fleet, router, clients, said, entered: 0 }
     }
@@ -154,7 +154,7 @@ impl Noise {
             6 if how < 16 => self.leave(who % CLIENTS),
             6 if how < 32 => {
                 self.fleet.load(&self.layout).expect("addresses");
-                self.router.take_up();
+                self.router.adopt_table();
             }
             6 => self.lose(who % SERVERS),
             _ => self.bring_back(who % SERVERS),
@@ -189,7 +189,7 @@ impl Noise {
                 },
                 Decoded::NeedBytes(_) => return,
                 Decoded::Refused { answer, end, swallow: rest } => {
-                    router.say_to(client, answer.unwrap_or_default(), end, now);
+                    router.answer_unparsed(client, answer.unwrap_or_default(), end, now);
                     *swallow = rest;
                     end
                 }
@@ -210,8 +210,8 @@ impl Noise {
     fn leave(&mut self, client: usize) {
         self.entered += 1;
         self.clients[client] = Client::default();
-        self.router.leave(client);
-        self.router.enter(client, self.entered);
+        self.router.remove_client(client);
+        self.router.add_client(client, self.entered);
     }
 
     fn reply(&mut self, server: usize, bytes: &[u8]) {

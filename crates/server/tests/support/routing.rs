@@ -273,7 +273,7 @@ impl World {
         }
         let mut routers = [0, 1].map(|who| Router::new(Arc::clone(&fleet), who));
         for client in 0..CLIENTS {
-            routers[client % THREADS].enter(client, client as u64);
+            routers[client % THREADS].add_client(client, client as u64);
         }
         Self {
             fleet,
@@ -329,7 +329,7 @@ impl World {
     /// Puts another layout in force, and tells all threads.
     pub(crate) fn load(&mut self, layout: &Layout) {
         self.put_in_force(layout);
-        (0..THREADS).for_each(|thread| self.take_up(thread));
+        (0..THREADS).for_each(|thread| self.adopt_table(thread));
     }
 
     /// Puts another layout in force, and tells no thread yet.
@@ -339,16 +339,16 @@ impl World {
     }
 
     /// Has a thread take up the layout in force.
-    pub(crate) fn take_up(&mut self, thread: usize) {
-        self.routers[thread % THREADS].take_up();
+    pub(crate) fn adopt_table(&mut self, thread: usize) {
+        self.routers[thread % THREADS].adopt_table();
     }
 
     /// Closes a client, and connects another in its place.
     pub(crate) fn leave(&mut self, client: usize) {
         let client = client % CLIENTS;
         let router = &mut self.routers[client % THREADS];
-        router.leave(client);
-        router.enter(client, self.next);
+        router.remove_client(client);
+        router.add_client(client, self.next);
         self.clients[client] = Client::default();
     }
 

@@ -137,8 +137,8 @@ pub struct Router {
     handover: Participant,
     /// The number of the last table that all routers are known to have adopted.
     handed_over: u64,
-    /// Whether the router uses no table until the next `take_up`.
-    is_resting: bool,
+    /// Whether the router accepts no request before the next `adopt_table`.
+    is_idle: bool,
     /// All servers, by slot.
     servers: Vec<Arc<Server>>,
     tables: Vec<TableInUse>,
@@ -183,7 +183,7 @@ impl Router {
             generation: 0,
             handover,
             handed_over: 0,
-            is_resting: true,
+            is_idle: true,
             servers: Vec::new(),
             tables: Vec::new(),
             current: 0,
@@ -202,7 +202,7 @@ impl Router {
             fills: 0,
             flushes: OwnFlushes::default(),
         };
-        router.take_up();
+        router.adopt_table();
         router
     }
 
@@ -213,13 +213,13 @@ impl Router {
     }
 
     /// Registers a client in this slot.
-    pub fn enter(&mut self, client: usize, number: u64) {
-        self.answers.enter(client, number);
+    pub fn add_client(&mut self, client: usize, number: u64) {
+        self.answers.add_client(client, number);
     }
 
     /// Removes a client. Its requests run to their end, for the sake of the servers, and their answers are dropped.
-    pub fn leave(&mut self, client: usize) {
-        for id in self.answers.leave(client) {
+    pub fn remove_client(&mut self, client: usize) {
+        for id in self.answers.remove_client(client) {
             self.exchanges[id].client = NO_CLIENT;
             if self.exchanges[id].is_over {
                 self.recycle(id);
@@ -421,7 +421,7 @@ mod tests {
         let text = b"get key\r\n";
         let Decoded::Request(request, _) = decode(text, &LIMITS) else { panic!("it is one") };
         for client in 0..clients {
-            router.enter(client, client as u64);
+            router.add_client(client, client as u64);
             assert_eq!(router.ask(client, &request, text, 0), Admission::Accepted);
         }
         let asked = router.unsent(0).len();

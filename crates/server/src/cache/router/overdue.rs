@@ -99,7 +99,7 @@ impl Router {
                 let out = if is_first { self.answers.output(client) } else { &mut exchange.answer };
                 exchange.get.gather.pass_on_all(out);
             }
-            Plan::Decide => self.answers.fence(exchange.client, false),
+            Plan::Decide => self.answers.unfence(exchange.client),
             _ => {}
         }
         let exchange = &mut self.exchanges[id];

@@ -29,7 +29,7 @@ impl Router {
         let is_on_one_route = match self.check_keys(request, input) {
             Ok(is_on_one_route) => is_on_one_route,
             Err(refusal) => {
-                self.say(origin, refusal);
+                self.answer_locally(origin, refusal);
                 return Admission::Accepted;
             }
         };

@@ -154,7 +154,7 @@ impl Router {
     fn end_decision(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
         if exchange.is_wanted() {
-            self.answers.fence(exchange.client, false);
+            self.answers.unfence(exchange.client);
         }
         let Some(reply) = exchange.write.replies.first().copied() else {
             self.exchanges[id].plan = Plan::Drain;

@@ -1,4 +1,4 @@
-//! The tables in use by a router: new requests go by the one that was taken up last, earlier ones by theirs to the end.
+//! The tables in use by a router: new requests go by the one that was adopted last, earlier ones by theirs to the end.
 //!
 //! The other routers are told by which of these tables, at the oldest, keys may still be written without a claim, see
 //! [`handover`](crate::cache::handover).
@@ -21,16 +21,16 @@ pub(super) struct TableInUse {
 }
 
 impl Router {
-    /// Takes up the table in force, if it is a new one. Requests under way keep theirs.
-    pub fn take_up(&mut self) {
-        while self.is_resting || self.fleet.generation() != self.generation {
-            self.is_resting = false;
-            self.take_up_newest();
+    /// Adopts the table in force for new requests. Requests under way keep theirs.
+    pub fn adopt_table(&mut self) {
+        while self.is_idle || self.fleet.generation() != self.generation {
+            self.is_idle = false;
+            self.adopt_newest();
             self.publish_oldest();
         }
     }
 
-    fn take_up_newest(&mut self) {
+    fn adopt_newest(&mut self) {
         let generation = self.fleet.generation();
         if generation == self.generation {
             return;
@@ -52,16 +52,17 @@ impl Router {
         self.current = place as u16;
     }
 
-    /// Notes that nothing is under way or taken until the next `take_up`: no other router has to wait for this one.
-    pub fn rest(&mut self) {
-        self.is_resting = true;
+    /// Notes that no request is under way, and that none is accepted before the next `adopt_table`: no other router has to
+    /// wait for this one.
+    pub fn go_idle(&mut self) {
+        self.is_idle = true;
         self.publish_oldest();
     }
 
     /// Publishes to the other routers the oldest table by which keys may be written here without a claim.
     fn publish_oldest(&self) {
         let is_written_by = |(place, used): &(usize, &TableInUse)| {
-            used.unclaimed > 0 || !self.is_resting && *place == usize::from(self.current)
+            used.unclaimed > 0 || !self.is_idle && *place == usize::from(self.current)
         };
         let tables = self.tables.iter().enumerate().filter(is_written_by);
         self.handover.publish(tables.map(|(_, used)| used.generation).min());

@@ -75,26 +75,26 @@ impl Router {
         if request.respell && !request.verb.is_get() {
             let mut line = Vec::new();
             let request = request.respelled(input, &mut line);
-            return self.take(&Incoming { origin, request: &request, input: &line });
+            return self.accept(&Incoming { origin, request: &request, input: &line });
         }
-        self.take(&Incoming { origin, request, input })
+        self.accept(&Incoming { origin, request, input })
     }
 
-    fn take(&mut self, incoming: &Incoming<'_>) -> Admission {
+    fn accept(&mut self, incoming: &Incoming<'_>) -> Admission {
         let Incoming { origin, request, input } = *incoming;
         let settings = self.table().settings;
         let answer: &[u8] = match request.verb {
             Verb::Quit => return Admission::Quit,
             Verb::MetaNoop => b"MN\r\n",
             Verb::Version => {
-                self.say(origin, format!("VERSION {OURS}\r\n").as_bytes());
+                self.answer_locally(origin, format!("VERSION {OURS}\r\n").as_bytes());
                 return Admission::Accepted;
             }
             Verb::Verbosity if request.noreply.is_some() => b"",
             Verb::Verbosity => b"OK\r\n",
             Verb::Stats => {
                 let text = stats::answer(request, input, &self.fleet);
-                self.say(origin, text.as_bytes());
+                self.answer_locally(origin, text.as_bytes());
                 return Admission::Accepted;
             }
             Verb::FlushAll if !settings.flush_all => {
@@ -108,7 +108,7 @@ impl Router {
             Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => return self.get(incoming),
             _ => return self.ask_one_key(incoming, Self::ask_on_route),
         };
-        self.say(origin, answer);
+        self.answer_locally(origin, answer);
         Admission::Accepted
     }
 
@@ -139,7 +139,7 @@ impl Router {
     /// Refuses a request: it counts as an error, also if its client is not answered (`noreply`).
     fn refuse(&mut self, incoming: &Incoming<'_>, words: &'static [u8]) -> Admission {
         let words: &[u8] = if incoming.request.noreply.is_some() { b"" } else { words };
-        self.answer_here(incoming.origin, request_kind::OTHER, Ending::Error, |out| {
+        self.write_local_answer(incoming.origin, request_kind::OTHER, Ending::Error, |out| {
             out.extend_from_slice(words)
         });
         Admission::Accepted
@@ -178,17 +178,19 @@ impl Router {
         plain_key(request, input, |key| table.leads_to(table.routes[route].pool, key, is_old))
     }
 
-    /// Answers so many bytes that are no request, in their turn, with these words, which may be none.
-    pub fn say_to(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
+    /// Answers `request_bytes` bytes that are no request, in their turn. The answer may be empty.
+    pub fn answer_unparsed(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
         let origin = Origin { client, received, bytes: request_bytes as u32 };
-        self.answer_here(origin, request_kind::OTHER, Ending::Error, |out| out.extend_from_slice(answer));
+        self.write_local_answer(origin, request_kind::OTHER, Ending::Error, |out| {
+            out.extend_from_slice(answer)
+        });
     }
 
-    /// Answers the request that is being taken with words that need no server.
-    pub(super) fn say(&mut self, origin: Origin, answer: &[u8]) {
+    /// Answers the incoming request without a server.
+    pub(super) fn answer_locally(&mut self, origin: Origin, answer: &[u8]) {
         let is_error = posthaste_wire::memcached::reply::is_error(answer);
         let ending = if is_error { Ending::Error } else { Ending::Ok };
-        self.answer_here(origin, request_kind::OTHER, ending, |out| out.extend_from_slice(answer));
+        self.write_local_answer(origin, request_kind::OTHER, ending, |out| out.extend_from_slice(answer));
     }
 
     /// Refuses a value that is too large, which the router does not get. A `set` or `ms` deletes its key, since the
@@ -210,12 +212,18 @@ impl Router {
 
     fn mock(&mut self, incoming: &Incoming<'_>, value_bytes: usize) {
         let Incoming { origin, request, input } = *incoming;
-        self.answer_here(origin, request_kind::number(request), Ending::Ok, |out| {
+        self.write_local_answer(origin, request_kind::number(request), Ending::Ok, |out| {
             mock::answer(request, input, value_bytes, out);
         });
     }
 
-    fn answer_here(&mut self, origin: Origin, kind: u8, ending: Ending, write: impl FnOnce(&mut Vec<u8>)) {
+    fn write_local_answer(
+        &mut self,
+        origin: Origin,
+        kind: u8,
+        ending: Ending,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let client = origin.client;
         let bytes = if self.answers.is_waiting(client) {
             let id = self.new_exchange();

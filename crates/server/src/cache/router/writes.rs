@@ -60,7 +60,7 @@ impl Router {
         self.exchanges[id].plan = Plan::Decide;
         if client != NO_CLIENT {
             // The client's next request may read another replica, which has not heard of this yet.
-            self.answers.fence(client, true);
+            self.answers.fence(client);
         }
         if !self.refuse_for_absent(id) {
             // Notes the key for servers that are away. Those that are back by then get the decision with the others.
