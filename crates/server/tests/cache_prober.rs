@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use cache_by_hand::Thread;
 use patience::wait_until;
 use posthaste_measure::{Clock, Hand};
+use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::flushes::OwnFlushes;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::missed_writes::{MissedKey, MissedWrite};
@@ -146,12 +147,12 @@ fn a_server_that_comes_back_before_a_flush_is_due_forgets_everything_when_it_is(
         wait_until("it is back", || !server.health.is_away());
         wait_for_flushes(&heard, at_once);
         let (flushes, writer) = (&shared.fleet.flushes, OwnFlushes::default());
-        let before = flushes.mark(&writer, false);
+        let before = flushes.mark(&writer, ClaimMode::Shared);
         hand.set(1_000_000_000_000);
         shared.fleet.watch.wake();
         wait_for_flushes(&heard, 1);
         prober.stop();
-        assert!(flushes.was_any(&writer, &before), "what was written beside it is undone");
+        assert!(flushes.was_any_under_way(&writer, &before), "what was written beside it is undone");
         assert_eq!(heard.try_iter().filter(|line| line.starts_with("flush_all")).count(), 0);
     }
 }

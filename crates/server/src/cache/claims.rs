@@ -42,9 +42,9 @@ const WANTED: u64 = 1 << 63;
 /// Whether a claim is shared among the writes of its thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ClaimMode {
-    /// Other writes of the same thread may join.
+    /// Other writes of the same thread may join: for writes that are sent to all copies at once.
     Shared,
-    /// No other write may join.
+    /// No other write may join: for writes that one server decides before the others get them.
     Exclusive,
 }
 

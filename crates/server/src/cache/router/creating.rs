@@ -8,6 +8,7 @@ use super::exchange::Plan;
 use super::lane::Purpose;
 use super::writes::hash;
 use super::{Router, follow};
+use crate::cache::claims::ClaimMode;
 use crate::cache::pool::plain_key;
 
 impl Router {
@@ -24,7 +25,7 @@ impl Router {
         let shape = follow::ask_size(&request, &exchange.bytes, &mut self.lanes[decider].output);
         let exchange = &mut self.exchanges[id];
         (exchange.claim, exchange.plan) = (Some(claim), Plan::ConfirmCreated);
-        self.note_mark(id, true);
+        self.note_mark(id, ClaimMode::Exclusive);
         self.expect(id, decider, Purpose::Outcome, shape);
     }
 

@@ -3,11 +3,12 @@
 use posthaste_wire::memcached::request::Verb;
 
 use super::Router;
+use crate::cache::claims::ClaimMode;
 
 impl Router {
-    /// Notes which flushes there were when an exchange claimed its key. `decides`: not all copies are told at once.
-    pub(super) fn note_mark(&mut self, id: u32, decides: bool) {
-        self.exchanges[id].mark = Some(self.fleet.flushes.mark(&self.flushes, decides));
+    /// Notes which flushes there were when an exchange claimed its key in this mode.
+    pub(super) fn note_mark(&mut self, id: u32, mode: ClaimMode) {
+        self.exchanges[id].mark = Some(self.fleet.flushes.mark(&self.flushes, mode));
     }
 
     /// Deletes the key of an exchange on all copies, if the exchange has a claim and a flush was under way since then.
@@ -15,7 +16,7 @@ impl Router {
     pub(super) fn forget_if_flushed(&mut self, id: u32) -> bool {
         let exchange = &mut self.exchanges[id];
         let Some(mark) = exchange.mark.take().filter(|_| exchange.claim.is_some()) else { return false };
-        let was_any = self.fleet.flushes.was_any(&self.flushes, &mark);
+        let was_any = self.fleet.flushes.was_any_under_way(&self.flushes, &mark);
         if was_any {
             self.each_copy(id, |router, server| router.delete(id, server));
         }

@@ -19,7 +19,7 @@ use super::expiry::lasting;
 use super::lane::{Purpose, Shape};
 use super::writes::{decides, hash};
 use super::{Router, follow};
-use crate::cache::claims::Claim;
+use crate::cache::claims::{Claim, ClaimMode};
 use crate::cache::flushes::Mark;
 use crate::cache::layout::Source;
 use crate::cache::limits;
@@ -237,7 +237,7 @@ impl Router {
         if let Some(claim) =
             plain_key(&request, key, |key| self.fleet.claims.claim_if_free(hash(key), self.number, self.now))
         {
-            let mark = self.fleet.flushes.mark(&self.flushes, true);
+            let mark = self.fleet.flushes.mark(&self.flushes, ClaimMode::Exclusive);
             self.fetch(request, key, aim, server, missed_by, (claim, mark));
         }
     }

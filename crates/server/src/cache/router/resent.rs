@@ -10,7 +10,7 @@ use posthaste_wire::span::Span;
 use super::Router;
 use super::exchange::Plan;
 use super::lane::{Lane, Shape};
-use super::writes::{decides, is_write, kept};
+use super::writes::{claim_mode, is_write, kept};
 use crate::cache::limits::LINE_BYTES_MAX;
 use crate::cache::pool::plain_key;
 
@@ -51,21 +51,21 @@ impl Router {
         if is_settled || !is_write_of_key || !self.can_be_taken_elsewhere(id, &request, command) {
             return false;
         }
-        let (decides, route) = (decides(&request, command), usize::from(exchange.aim.route));
+        let (mode, route) = (claim_mode(&request, command), usize::from(exchange.aim.route));
         if self.is_foreign(route, &request, command) {
             return false;
         }
         let (claim, aim) = if exchange.claim.is_some() {
             (None, self.aim(route, &request, command))
         } else {
-            self.claim(route, &request, command, decides)
+            self.claim(route, &request, command, mode)
                 .map_or((None, None), |(claim, aim)| (Some(claim), Some(aim)))
         };
         let Some(aim) = aim else { return false };
         let exchange = &mut self.exchanges[id];
         if claim.is_some() {
             exchange.claim = claim;
-            self.note_mark(id, decides);
+            self.note_mark(id, mode);
         }
         let exchange = &mut self.exchanges[id];
         exchange.aim = aim;
@@ -75,8 +75,8 @@ impl Router {
         let request = Request { noreply, ..request };
         exchange.request = Some(request);
         exchange.bytes.clear();
-        exchange.bytes.extend_from_slice(&command[..kept(&request, decides)]);
-        self.carry_out(id, &request, command, decides);
+        exchange.bytes.extend_from_slice(&command[..kept(&request, mode)]);
+        self.carry_out(id, &request, command, mode);
         true
     }
 

@@ -33,23 +33,23 @@ impl Router {
         if !stands_in && table.is_simple(pool, self.now) {
             return self.write_to_one(route, incoming);
         }
-        let decides = decides(request, input);
-        let Some((claim, aim)) = self.claim(route, request, input, decides) else {
+        let mode = claim_mode(request, input);
+        let Some((claim, aim)) = self.claim(route, request, input, mode) else {
             return Admission::RetryLater;
         };
-        let kept = kept(request, decides);
+        let kept = kept(request, mode);
         let id = self.begin(incoming, &input[..kept]);
         (self.exchanges[id].claim, self.exchanges[id].aim) = (Some(claim), aim);
-        self.note_mark(id, decides);
+        self.note_mark(id, mode);
         self.line_up(id);
-        self.carry_out(id, request, input, decides);
+        self.carry_out(id, request, input, mode);
         self.step_on(id);
         Admission::Accepted
     }
 
     /// Sends a write whose key is claimed to the servers that it is aimed at.
-    pub(super) fn carry_out(&mut self, id: u32, request: &Request, input: &[u8], decides: bool) {
-        if !decides {
+    pub(super) fn carry_out(&mut self, id: u32, request: &Request, input: &[u8], mode: ClaimMode) {
+        if mode == ClaimMode::Shared {
             self.fan_out(id, input);
             self.forget_elsewhere(id);
             return self.answer_at_once(id);
@@ -76,7 +76,7 @@ impl Router {
     /// Deletes the key of a request whose value is refused, wherever the key may be.
     pub(super) fn forget(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let line = incoming.line();
-        let Some((claim, aim)) = self.claim(route, incoming.request, line, false) else {
+        let Some((claim, aim)) = self.claim(route, incoming.request, line, ClaimMode::Shared) else {
             return Admission::RetryLater;
         };
         let id = self.begin(incoming, line);
@@ -98,14 +98,13 @@ impl Router {
         route: usize,
         request: &Request,
         input: &[u8],
-        decides: bool,
+        mode: ClaimMode,
     ) -> Option<(Claim, Aim)> {
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
         if is_held_up || self.fleet.are_writes_paused() || !self.is_handed_over() {
             return None;
         }
-        let mode = if decides { ClaimMode::Exclusive } else { ClaimMode::Shared };
         let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.number, mode, self.now)?;
         let Some(aim) = self.aim(route, request, input) else {
             self.claim_released |= self.fleet.claims.release(claim, self.now);
@@ -389,8 +388,9 @@ fn retain_others(table: &Table, pool: usize, key: &[u8], servers: &mut Vec<usize
 }
 
 /// Returns how many bytes of a request are kept: with the data if one server decides, since what follows repeats it.
-pub(super) fn kept(request: &Request, decides: bool) -> usize {
-    let data_end = if decides { request.data.start + request.data.len } else { 0 };
+pub(super) fn kept(request: &Request, mode: ClaimMode) -> usize {
+    let is_decided = mode == ClaimMode::Exclusive;
+    let data_end = if is_decided { request.data.start + request.data.len } else { 0 };
     data_end.max(request.line.len) as usize
 }
 
@@ -418,6 +418,11 @@ pub(super) fn decides(request: &Request, input: &[u8]) -> bool {
         Verb::MetaDelete => has(b"CI"),
         _ => true,
     }
+}
+
+/// Returns how a write claims its key.
+pub(super) fn claim_mode(request: &Request, input: &[u8]) -> ClaimMode {
+    if decides(request, input) { ClaimMode::Exclusive } else { ClaimMode::Shared }
 }
 
 /// Writes a request as it is sent to a server: without `noreply`, and a quiet one with an `mn` after it, so that the
