@@ -4,15 +4,23 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::expiry::MaxLife;
 use super::lane::Shape;
-use super::lookup::stored;
+use super::lookup::value_to_store;
 use crate::cache::deletion::Deletion;
 
-/// Writes the command that makes a replica hold what the decider holds. `outcome`: what the decider replied when it was
-/// asked for that, if it was, and the current date in Unix seconds.
+/// What the decider holds after its decision.
+#[derive(Clone, Copy)]
+pub(super) struct Outcome<'a> {
+    /// The reply to a fetch.
+    pub(super) reply: &'a [u8],
+    /// The current date, in Unix seconds.
+    pub(super) now_s: u64,
+}
+
+/// Writes the command that makes a replica hold what the decider holds. `outcome`: if the decider was asked for it.
 pub(super) fn follow(
     request: &Request,
     bytes: &[u8],
-    outcome: Option<(&[u8], u64)>,
+    outcome: Option<Outcome<'_>>,
     max_life: Option<MaxLife>,
     output: &mut Vec<u8>,
 ) -> Shape {
@@ -33,10 +41,10 @@ pub(super) fn follow(
             Shape::Line
         }
         _ if has_hidden_outcome(request, bytes) => {
-            match outcome.and_then(|(outcome, now_s)| stored(outcome, now_s)) {
-                Some((head, data)) => {
+            match outcome.and_then(|outcome| value_to_store(outcome.reply, outcome.now_s)) {
+                Some(value) => {
                     let base64: &[u8] = if request.base64 { b" b" } else { b"" };
-                    [b"ms ", request.key.of(bytes), &head, base64, b"\r\n", data]
+                    [b"ms ", request.key.of(bytes), &value.words, base64, b"\r\n", value.data]
                         .iter()
                         .for_each(|part| output.extend_from_slice(part));
                     Shape::Meta
@@ -224,7 +232,13 @@ mod tests {
         let text = b"ma Zm9v b N60 J5 q\r\n";
         let Decoded::Request(request, _) = decode(text, &limits) else { panic!("it is one") };
         let mut output = Vec::new();
-        follow(&request, text, Some((b"VA 1 f0 t60 c7 b\r\n5\r\n", 0)), None, &mut output);
+        follow(
+            &request,
+            text,
+            Some(Outcome { reply: b"VA 1 f0 t60 c7 b\r\n5\r\n", now_s: 0 }),
+            None,
+            &mut output,
+        );
         assert_eq!(output, b"ms Zm9v 1 F0 T60 b\r\n5\r\n");
         output.clear();
         create(&request, text, Some(MaxLife { seconds: 10, now_s: 0 }), &mut output);

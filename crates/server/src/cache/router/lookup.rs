@@ -26,6 +26,24 @@ use crate::cache::limits;
 use crate::cache::pool::plain_key;
 use crate::cache::table::{Table, Taker};
 
+/// A copy of a value from a server that has it to where it was missed.
+#[derive(Clone, Copy)]
+struct Fill {
+    /// Where the value is stored: in this pool.
+    aim: Aim,
+    /// The server that has the value.
+    source: usize,
+    missed_by: MissedBy,
+}
+
+/// A value that a server has sent, as another one is to store it.
+pub(super) struct ValueToStore<'a> {
+    /// The words of an `ms` behind the key.
+    pub(super) words: Vec<u8>,
+    /// The data with its line end.
+    pub(super) data: &'a [u8],
+}
+
 impl Router {
     /// Returns whether what a get misses in this pool is looked up in a second one.
     pub(super) fn has_source(&self, id: u32, pool: usize, verb: Verb) -> bool {
@@ -81,7 +99,7 @@ impl Router {
 
     fn share_falls_through(&self, id: u32, share: Share, verb: Verb) -> bool {
         let (pool, server) = (usize::from(share.pool), usize::from(share.server));
-        !is_last(share.missed_by) && self.falls_through(id, share.route, pool, server, verb)
+        !is_final_miss(share.missed_by) && self.falls_through(id, share.route, pool, server, verb)
     }
 
     /// Returns whether what this server misses of a meta get that it is asked for is looked up elsewhere.
@@ -90,11 +108,11 @@ impl Router {
         let any_may_answer = |request: &Request| !decides(request, &exchange.bytes);
         let Some(request) = exchange.request.filter(any_may_answer) else { return false };
         let pool = self.asked_pool(id);
-        !is_last(exchange.meta_get.missed_by)
+        !is_final_miss(exchange.meta_get.missed_by)
             && self.falls_through(id, exchange.aim.route, pool, server, request.verb)
     }
 
-    /// The pool in which a meta get is looked for by now.
+    /// Returns the pool in which a meta get is looked up now.
     fn asked_pool(&self, id: u32) -> usize {
         let exchange = &self.exchanges[id];
         let pool = usize::from(exchange.aim.pool);
@@ -106,7 +124,7 @@ impl Router {
     /// Looks up these keys, which a share missed, in the second pool or on another replica.
     pub(super) fn look_up(&mut self, id: u32, share: Share, places: &[u32]) {
         if self.source(id, share.route, usize::from(share.pool)).is_some() {
-            return self.look_up_below(id, share, places, MissedBy::Pool);
+            return self.look_up_in_source(id, share, places, MissedBy::Pool);
         }
         let pool = &self.table_of(id).pools[usize::from(share.pool)];
         pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
@@ -121,8 +139,8 @@ impl Router {
         self.send_share(id, number);
     }
 
-    /// Looks up these keys of a share in the second pool.
-    pub(super) fn look_up_below(&mut self, id: u32, share: Share, places: &[u32], missed_by: MissedBy) {
+    /// Looks up these keys of a share in the pool's source, the second pool.
+    pub(super) fn look_up_in_source(&mut self, id: u32, share: Share, places: &[u32], missed_by: MissedBy) {
         let first = self.exchanges[id].get.shares.len();
         let exchange = &mut self.exchanges[id];
         let table = &self.tables[usize::from(exchange.table)].table;
@@ -190,7 +208,7 @@ impl Router {
         asked.counts.looked_up.fetch_add(1, Ordering::Relaxed);
         let exchange = &mut self.exchanges[id];
         exchange.meta_get.missed_by = Some(missed_by);
-        if is_last(Some(missed_by)) {
+        if is_final_miss(Some(missed_by)) {
             // It is filled in the pool whose replica missed it.
             exchange.aim.pool = pool as u16;
         }
@@ -207,7 +225,7 @@ impl Router {
             return;
         };
         let key = request.key.of(&exchange.bytes).to_vec();
-        self.fill(id, &key, request.base64, exchange.aim, server, missed_by);
+        self.fill(id, &key, request.base64, Fill { aim: exchange.aim, source: server, missed_by });
     }
 
     /// Copies a key that a share has brought to where it was missed before, if it was.
@@ -219,26 +237,26 @@ impl Router {
             _ => self.table_of(id).routes[usize::from(share.route)].pool as u16,
         };
         let aim = Aim { route: share.route, pool, expiry_s: None };
-        self.fill(id, key, false, aim, usize::from(share.server), missed_by);
+        self.fill(id, key, false, Fill { aim, source: usize::from(share.server), missed_by });
     }
 
-    /// Fetches a key from `server` for where it was missed, unless the key is claimed or too much is under way.
-    fn fill(&mut self, id: u32, key: &[u8], base64: bool, aim: Aim, server: usize, missed_by: MissedBy) {
-        if let MissedBy::Replica(replica) = missed_by {
+    /// Copies a key to where it was missed, unless the key is claimed or too much is under way.
+    fn fill(&mut self, id: u32, key: &[u8], base64: bool, fill: Fill) {
+        if let MissedBy::Replica(replica) = fill.missed_by {
             self.servers[usize::from(replica)].health.mark_cold();
         }
-        if !self.may_fill_from(id, server) {
+        if !self.may_fill_from(id, fill.source) {
             return;
         }
-        let request = fetched(key, base64);
-        if self.receivers(self.table_of(id), aim, missed_by, &request, key).is_empty() {
+        let request = fetch_request(key, base64);
+        if self.receivers(self.table_of(id), fill.aim, fill.missed_by, &request, key).is_empty() {
             return;
         }
         if let Some(claim) =
             plain_key(&request, key, |key| self.fleet.claims.claim_if_free(hash(key), self.number, self.now))
         {
             let mark = self.fleet.flushes.mark(&self.flushes, ClaimMode::Exclusive);
-            self.fetch(request, key, aim, server, missed_by, (claim, mark));
+            self.fetch(request, key, fill, claim, mark);
         }
     }
 
@@ -248,9 +266,9 @@ impl Router {
         let lacks = exchange.write.replies.iter().skip(1).find(|reply| reply.verdict == Verdict::NoEffect);
         let (Some(decider), Some(lacks)) = (exchange.write.replies.first(), lacks) else { return };
         let Some(request) = exchange.request.filter(|request| !request.verb.is_delete()) else { return };
-        let (decider, missed_by) = (usize::from(decider.server), MissedBy::Replica(lacks.server));
+        let (source, missed_by) = (usize::from(decider.server), MissedBy::Replica(lacks.server));
         let understands = self.servers[usize::from(lacks.server)].dialect.is_todays();
-        if exchange.pending > 0 || !understands || !self.may_fill_from(id, decider) {
+        if exchange.pending > 0 || !understands || !self.may_fill_from(id, source) {
             return;
         }
         let exchange = &self.exchanges[id];
@@ -259,14 +277,15 @@ impl Router {
         if let Some(mark) = exchange.mark.take()
             && let Some(claim) = exchange.claim.take()
         {
-            self.fetch(fetched(&key, request.base64), &key, aim, decider, missed_by, (claim, mark));
+            let fill = Fill { aim, source, missed_by };
+            self.fetch(fetch_request(&key, request.base64), &key, fill, claim, mark);
         }
     }
 
     /// Returns whether one more value may be fetched now, from this server.
     fn may_fill_from(&mut self, id: u32, server: usize) -> bool {
-        let its = &self.servers[server];
-        let may_ask = !self.is_crowded(server) && !its.health.is_away() && its.dialect.is_todays();
+        let source = &self.servers[server];
+        let may_ask = !self.is_crowded(server) && !source.health.is_away() && source.dialect.is_todays();
         // By another table, keys may be written without a claim.
         let is_current = self.exchanges[id].table == self.current && self.is_handed_over();
         may_ask && self.fills < limits::FILLS_MAX && is_current
@@ -292,39 +311,31 @@ impl Router {
             }
         };
         servers.retain(|server| {
-            let its = &self.servers[*server];
-            !its.health.is_away() && its.dialect.is_todays() && !self.is_crowded(*server)
+            let receiver = &self.servers[*server];
+            !receiver.health.is_away() && receiver.dialect.is_todays() && !self.is_crowded(*server)
         });
         servers
     }
 
-    /// Fetches a claimed key from `server`, to be stored where it was missed.
-    fn fetch(
-        &mut self,
-        request: Request,
-        key: &[u8],
-        aim: Aim,
-        server: usize,
-        missed_by: MissedBy,
-        (claim, mark): (Claim, Mark),
-    ) {
-        let fill = self.begin_own(Plan::Fetch);
-        let exchange = &mut self.exchanges[fill];
-        (exchange.claim, exchange.aim, exchange.request) = (Some(claim), aim, Some(request));
-        (exchange.meta_get.missed_by, exchange.mark) = (Some(missed_by), Some(mark));
+    /// Fetches a claimed key from its source, to be stored where it was missed.
+    fn fetch(&mut self, request: Request, key: &[u8], fill: Fill, claim: Claim, mark: Mark) {
+        let id = self.begin_own(Plan::Fetch);
+        let exchange = &mut self.exchanges[id];
+        (exchange.claim, exchange.aim, exchange.request) = (Some(claim), fill.aim, Some(request));
+        (exchange.meta_get.missed_by, exchange.mark) = (Some(fill.missed_by), Some(mark));
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;
-        follow::fetch(&request, key, &mut self.lanes[server].output);
-        self.expect(fill, server, Purpose::Request, Shape::Meta);
+        follow::fetch(&request, key, &mut self.lanes[fill.source].output);
+        self.expect(id, fill.source, Purpose::Request, Shape::Meta);
     }
 
     /// Stores a value that was fetched from `server` where it was missed, unless it expires now or is to be replaced.
     pub(super) fn store_fetched(&mut self, id: u32, server: usize, reply: &[u8]) {
-        if self.give_back_if_won(id, server, reply) {
+        if self.give_back_replacement(id, server, reply) {
             self.exchanges[id].plan = Plan::Drain;
             return;
         }
-        let Some((head, data)) = stored(reply, self.now_s()) else { return };
+        let Some(value) = value_to_store(reply, self.now_s()) else { return };
         let exchange = &self.exchanges[id];
         if exchange.table != self.current || self.generation != self.fleet.generation() {
             self.exchanges[id].plan = Plan::Drain;
@@ -343,7 +354,7 @@ impl Router {
             let output = &mut self.lanes[server].output;
             let base64: &[u8] = if request.base64 { b" b" } else { b"" };
             let key = &self.exchanges[id].bytes;
-            [b"ms ", &key[..], &head, base64, b" ME\r\n", data]
+            [b"ms ", &key[..], &value.words, base64, b" ME\r\n", value.data]
                 .iter()
                 .for_each(|part| output.extend_from_slice(part));
             self.expect(id, server, Purpose::Unused, Shape::Meta);
@@ -352,10 +363,10 @@ impl Router {
     }
 
     /// Gives back the right to replace a value, if `reply` grants it, so that the next reader gets it: a server grants
-    /// it once, and the router cannot use it. Returns whether `reply` did.
-    pub(super) fn give_back_if_won(&mut self, id: u32, server: usize, reply: &[u8]) -> bool {
+    /// it once, and the router cannot use it. Returns whether `reply` granted it.
+    pub(super) fn give_back_replacement(&mut self, id: u32, server: usize, reply: &[u8]) -> bool {
         let exchange = &self.exchanges[id];
-        let (Some(request), Some(token)) = (exchange.request, won(reply)) else { return false };
+        let (Some(request), Some(token)) = (exchange.request, replacement_token(reply)) else { return false };
         let base64: &[u8] = if request.base64 { b" b" } else { b"" };
         [b"md ", request.key.of(&exchange.bytes), b" I C", token, base64, b"\r\n"]
             .iter()
@@ -366,7 +377,7 @@ impl Router {
 }
 
 /// Returns whether a further miss is final: another replica has missed the key before.
-fn is_last(missed_by: Option<MissedBy>) -> bool {
+fn is_final_miss(missed_by: Option<MissedBy>) -> bool {
     matches!(missed_by, Some(MissedBy::Replica(_)))
 }
 
@@ -375,8 +386,8 @@ fn can_look_up(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gat | Verb::MetaGet)
 }
 
-/// The request that stands for a fetch: its key is all of its bytes.
-fn fetched(key: &[u8], base64: bool) -> Request {
+/// Returns the request of a fetch: its key is all of its bytes.
+fn fetch_request(key: &[u8], base64: bool) -> Request {
     let span = Span { start: 0, len: key.len() as u32 };
     Request {
         verb: Verb::MetaGet,
@@ -391,37 +402,36 @@ fn fetched(key: &[u8], base64: bool) -> Request {
     }
 }
 
-/// Returns the token of `VA bytes fFLAGS tSECONDS cTOKEN … W`, which tells its reader alone to replace the value.
-fn won(reply: &[u8]) -> Option<&[u8]> {
+/// Returns the token of `VA bytes fFLAGS tSECONDS cTOKEN … W`, by which its reader alone may replace the value.
+fn replacement_token(reply: &[u8]) -> Option<&[u8]> {
     let line = &reply[..memchr::memmem::find(reply, b"\r\n")?];
     let words = || line.split(|byte| *byte == b' ').skip(2);
     words().find(|word| *word == b"W")?;
     words().find_map(|word| word.strip_prefix(b"c"))
 }
 
-/// Returns what to store of `VA bytes fFLAGS tSECONDS …`: the words of an `ms` behind the key, and the data with its
-/// line end. `None`: there is no value, or it is about to expire, or a copy would not be marked as it is: stale (`X`),
-/// or empty until the client that has been told to fills it (`Z`).
-pub(super) fn stored(reply: &[u8], now_s: u64) -> Option<(Vec<u8>, &[u8])> {
+/// Returns the value of `VA bytes fFLAGS tSECONDS …`. `None`: there is none, or it is about to expire, or a copy would lose
+/// its mark: stale (`X`), or empty until the client that has been told to fills it (`Z`).
+pub(super) fn value_to_store(reply: &[u8], now_s: u64) -> Option<ValueToStore<'_>> {
     let end = memchr::memmem::find(reply, b"\r\n")?;
     let mut words = reply[..end].split(|byte| *byte == b' ');
     if words.next() != Some(b"VA") {
         return None;
     }
     let length = words.next()?;
-    let mut head = [b" ", length].concat();
+    let mut value_words = [b" ", length].concat();
     for word in words {
         match word {
-            [b'f', flags @ ..] => head.extend([b" F", flags].concat()),
+            [b'f', flags @ ..] => value_words.extend([b" F", flags].concat()),
             [b't', b'0'] | b"X" => return None,
             b"Z" if length == b"0" => return None,
             // It never expires.
             [b't', b'-', ..] => {}
-            [b't', seconds @ ..] => head.extend([b" T", &*lasting(seconds, now_s)].concat()),
+            [b't', seconds @ ..] => value_words.extend([b" T", &*lasting(seconds, now_s)].concat()),
             _ => {}
         }
     }
-    Some((head, &reply[end + 2..]))
+    Some(ValueToStore { words: value_words, data: &reply[end + 2..] })
 }
 
 #[cfg(test)]
@@ -431,8 +441,8 @@ mod tests {
     #[test]
     fn what_is_stored_has_the_flags_and_the_time_that_it_had() {
         let text = |reply: &str| {
-            stored(reply.as_bytes(), 1_800_000_000)
-                .map(|(head, data)| String::from_utf8([head, data.to_vec()].concat()).unwrap())
+            value_to_store(reply.as_bytes(), 1_800_000_000)
+                .map(|value| String::from_utf8([&value.words, value.data].concat()).unwrap())
         };
         assert_eq!(text("VA 2 f7 t30\r\nhi\r\n").as_deref(), Some(" 2 F7 T30hi\r\n"));
         assert_eq!(text("VA 2 f7 t2592000\r\nhi\r\n").as_deref(), Some(" 2 F7 T2592000hi\r\n"));
@@ -452,9 +462,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_won_is_told_by_its_token() {
-        assert_eq!(won(b"VA 1 f0 t-1 c12 X W\r\nW\r\n"), Some(&b"12"[..]));
-        assert_eq!(won(b"VA 3 f0 t-1 c12 Z X\r\n W \r\n"), None);
-        assert_eq!(won(b"EN\r\n"), None);
+    fn the_right_to_replace_a_value_comes_with_a_token() {
+        assert_eq!(replacement_token(b"VA 1 f0 t-1 c12 X W\r\nW\r\n"), Some(&b"12"[..]));
+        assert_eq!(replacement_token(b"VA 3 f0 t-1 c12 Z X\r\n W \r\n"), None);
+        assert_eq!(replacement_token(b"EN\r\n"), None);
     }
 }

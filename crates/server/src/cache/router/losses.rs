@@ -10,12 +10,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use posthaste_measure::Ending;
-use posthaste_wire::memcached::request::{Request, Verb};
+use posthaste_wire::memcached::request::Verb;
 
 use super::exchange::{Aim, MissedBy, Plan, Share, Verdict};
 use super::lane::{Expected, Lane, Purpose};
 use super::reads::{needs_decider, new_expiry, owner_share};
-use super::resent::Unsent;
+use super::resent::{UnsentCommand, UnsentCommands};
 use super::writes::{decides, is_write};
 use super::{Router, agree};
 use crate::cache::missed_writes::MissedWrite;
@@ -46,7 +46,7 @@ impl Router {
 
     /// Gives up all replies that were to come over a connection.
     fn give_up_all(&mut self, server: usize, lane: &Lane) {
-        let mut unsent = Unsent::of(lane);
+        let mut unsent = UnsentCommands::of(lane);
         for expected in &lane.expected {
             let command = unsent.next(expected.shape);
             self.give_up(server, *expected, command);
@@ -98,16 +98,14 @@ impl Router {
     }
 
     /// Gives up a reply. `unsent`: its command, if that was never sent.
-    fn give_up(&mut self, server: usize, expected: Expected, unsent: Option<(Request, &[u8])>) {
+    fn give_up(&mut self, server: usize, expected: Expected, unsent: Option<UnsentCommand<'_>>) {
         let id = expected.exchange;
         let exchange = &mut self.exchanges[id];
-        if exchange.plan == Plan::Relay && unsent.is_some_and(|(request, _)| !is_write(&request)) {
+        if exchange.plan == Plan::Relay && unsent.is_some_and(|command| !is_write(&command.request)) {
             // A read that was never sent has given no token and no lease, so another server may be asked.
             (exchange.tries, exchange.is_bound) = (0, false);
         }
-        let is_resent = |router: &mut Self| {
-            unsent.is_some_and(|(request, command)| router.send_elsewhere(id, request, command))
-        };
+        let is_resent = |router: &mut Self| unsent.is_some_and(|command| router.send_elsewhere(id, command));
         match expected.purpose {
             Purpose::Outcome | Purpose::Unused => {}
             _ if is_resent(self) => {}
@@ -136,7 +134,7 @@ impl Router {
         }
         let pool = usize::from(failed.pool);
         if failed.missed_by.is_none() && self.has_source(id, pool, verb) && self.fleet.ejects() {
-            return self.look_up_below(id, failed, &places, MissedBy::SilentPool);
+            return self.look_up_in_source(id, failed, &places, MissedBy::SilentPool);
         }
         // If no server could tell whether the keys exist, that is an error, unless the pool's rules say otherwise. If
         // one has missed them before, they are missed.

@@ -17,16 +17,23 @@ use crate::cache::pool::plain_key;
 /// Limits for decoding what is written to lanes: it was understood, and within its real limits, when it came.
 const LIMITS: Limits = Limits { value_bytes: usize::MAX / 2, line_bytes: LINE_BYTES_MAX };
 
-/// The commands of a lane, in their order, if none of them was sent.
-pub(super) struct Unsent<'a>(&'a [u8]);
+/// A command that was never sent.
+#[derive(Clone, Copy)]
+pub(super) struct UnsentCommand<'a> {
+    pub(super) request: Request,
+    bytes: &'a [u8],
+}
 
-impl<'a> Unsent<'a> {
+/// The commands of a lane, in their order, if none of them was sent.
+pub(super) struct UnsentCommands<'a>(&'a [u8]);
+
+impl<'a> UnsentCommands<'a> {
     pub(super) fn of(lane: &'a Lane) -> Self {
         Self(if lane.owes { b"" } else { &lane.output })
     }
 
     /// Returns the next command, given the shape of its reply. `None`: a joined get, which shares the next one.
-    pub(super) fn next(&mut self, shape: Shape) -> Option<(Request, &'a [u8])> {
+    pub(super) fn next(&mut self, shape: Shape) -> Option<UnsentCommand<'a>> {
         // It is in one command with the expected reply behind it.
         if shape == Shape::Joined {
             return None;
@@ -35,15 +42,16 @@ impl<'a> Unsent<'a> {
             self.0 = b"";
             return None;
         };
-        let (command, rest) = self.0.split_at(end);
+        let (bytes, rest) = self.0.split_at(end);
         self.0 = if shape == Shape::Quiet { rest.strip_prefix(b"mn\r\n").unwrap_or_default() } else { rest };
-        Some((request, command))
+        Some(UnsentCommand { request, bytes })
     }
 }
 
 impl Router {
     /// Sends a command that never left, if it is a write, to the servers that take its key now. Returns whether it did.
-    pub(super) fn send_elsewhere(&mut self, id: u32, request: Request, command: &[u8]) -> bool {
+    pub(super) fn send_elsewhere(&mut self, id: u32, unsent: UnsentCommand<'_>) -> bool {
+        let UnsentCommand { request, bytes: command } = unsent;
         let exchange = &self.exchanges[id];
         let is_settled = exchange.is_answered || exchange.is_own || exchange.table != self.current;
         // A command to every server has no key that another server could take.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use posthaste_measure::Ending;
 
 use super::exchange::{Plan, Reply, Verdict};
+use super::follow::Outcome;
 use super::lane::Purpose;
 use super::replies::ending;
 use super::writes::stores;
@@ -179,7 +180,7 @@ impl Router {
             }
             if router.can_send_else_note_missed(id, server) {
                 let bytes = &router.exchanges[id].bytes;
-                let outcome = outcome.as_deref().map(|outcome| (outcome, now_s));
+                let outcome = outcome.as_deref().map(|reply| Outcome { reply, now_s });
                 let shape =
                     follow::follow(&request, bytes, outcome, max_life, &mut router.lanes[server].output);
                 router.expect(id, server, Purpose::Request, shape);
@@ -198,7 +199,7 @@ impl Router {
         let decider = usize::from(exchange.write.replies.first()?.server);
         exchange.write.replies.truncate(1);
         // A stale value must not be stored elsewhere as if it were fresh.
-        outcome.filter(|outcome| !self.give_back_if_won(id, decider, outcome))
+        outcome.filter(|outcome| !self.give_back_replacement(id, decider, outcome))
     }
 
     /// Ends a decision. Replicas that did not do the same hold something else now: the key is deleted there, at once or
