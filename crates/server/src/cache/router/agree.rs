@@ -11,11 +11,11 @@ use super::Router;
 use super::exchange::{Plan, Reply, Verdict};
 use crate::cache::rules::Answer;
 
-/// The answer to a write for which no server was there.
-const NOBODY_THERE: &[u8] = b"SERVER_ERROR no server is there\r\n";
+/// The answer to a write that no server could be sent.
+const NO_SERVER: &[u8] = b"SERVER_ERROR no server is there\r\n";
 
 impl Router {
-    pub(super) fn rule(&self, id: u32) -> Answer {
+    pub(super) fn answer_rule(&self, id: u32) -> Answer {
         let pool = usize::from(self.exchanges[id].aim.pool);
         // flush_all has no pool of its own, and with it all must answer.
         let is_for_key = self.exchanges[id].request.is_some_and(|request| request.keys > 0);
@@ -24,12 +24,13 @@ impl Router {
 
     /// Answers a write that was just sent to all its servers, if its rule waits for none of them.
     pub(super) fn answer_at_once(&mut self, id: u32) {
-        let Some(request) = self.exchanges[id].request.filter(|_| self.rule(id) == Answer::None) else {
+        let Some(request) = self.exchanges[id].request.filter(|_| self.answer_rule(id) == Answer::None)
+        else {
             return;
         };
         let exchange = &mut self.exchanges[id];
         let start = exchange.write.reply_bytes.len();
-        done(&request, &exchange.bytes, &mut exchange.write.reply_bytes);
+        write_success_reply(&request, &exchange.bytes, &mut exchange.write.reply_bytes);
         let end = exchange.write.reply_bytes.len();
         self.answer_with(id, Reply { server: 0, verdict: Verdict::Done, start, end });
         self.conclude(id);
@@ -41,7 +42,7 @@ impl Router {
         if exchange.plan != Plan::FanOut || exchange.is_answered {
             return;
         }
-        let answer = match self.rule(id) {
+        let answer = match self.answer_rule(id) {
             Answer::All | Answer::None => None,
             Answer::First => {
                 exchange.write.replies.iter().find(|reply| reply.server == exchange.write.first_asked)
@@ -60,7 +61,7 @@ impl Router {
 
     /// Sets how many others must do what was decided before the client is answered, and answers it if none must.
     pub(super) fn wait_for_followers(&mut self, id: u32) {
-        let followers = match self.rule(id) {
+        let followers = match self.answer_rule(id) {
             Answer::All => None, // all that take part: what is read afterwards is what was decided
             _ => Some(self.needed(id).map_or(0, |needed| needed.saturating_sub(1))),
         };
@@ -105,15 +106,15 @@ impl Router {
     /// Returns how many copies must have carried out a write before it is answered, if the pool's rule counts them.
     pub(super) fn needed(&self, id: u32) -> Option<u16> {
         let copies = self.exchanges[id].write.copies;
-        self.rule(id).needed(usize::from(copies)).map(|needed| needed as u16)
+        self.answer_rule(id).needed(usize::from(copies)).map(|needed| needed as u16)
     }
 
     /// Returns the reply to pass on if `needed` servers did not refuse: rather one that says that it was done.
     fn agreed(&self, id: u32, needed: u16) -> Option<&Reply> {
         let exchange = &self.exchanges[id];
-        let well = || exchange.write.replies.iter().filter(|reply| reply.verdict != Verdict::Error);
-        let done = well().find(|reply| reply.verdict == Verdict::Done);
-        if well().count() >= usize::from(needed) { done.or_else(|| well().next()) } else { None }
+        let accepted = || exchange.write.replies.iter().filter(|reply| reply.verdict != Verdict::Error);
+        let done = accepted().find(|reply| reply.verdict == Verdict::Done);
+        if accepted().count() >= usize::from(needed) { done.or_else(|| accepted().next()) } else { None }
     }
 
     /// Returns the answer to a write after the last reply: a server's reply, or (`Err`) the router's own words.
@@ -129,7 +130,7 @@ impl Router {
                 return Err(too_few(exchange.write.replies.len() as u16, needed, "are there").into());
             }
         }
-        error.or(done).or(exchange.write.replies.first()).copied().ok_or(NOBODY_THERE.into())
+        error.or(done).or(exchange.write.replies.first()).copied().ok_or(NO_SERVER.into())
     }
 }
 
@@ -139,7 +140,7 @@ pub(super) fn too_few(servers: u16, needed: u16, what: &str) -> Vec<u8> {
 }
 
 /// Writes the reply of a server that has carried out `request`.
-fn done(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
+fn write_success_reply(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
     let is_meta = request.verb.is_meta();
     out.extend_from_slice(match request.verb {
         _ if request.quiet => return,
@@ -149,29 +150,29 @@ fn done(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
         _ => b"STORED",
     });
     if is_meta {
-        repeated(request, bytes, out);
+        write_echoed_flags(request, bytes, out);
     }
     out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the reply of a server that lacks the key of an `mg`.
-pub(super) fn missed(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_miss_reply(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
     if !request.quiet {
         out.extend_from_slice(b"EN");
-        repeated(request, bytes, out);
+        write_echoed_flags(request, bytes, out);
         out.extend_from_slice(b"\r\n");
     }
 }
 
 /// Writes what the reply to a meta command repeats of it: its opaque (`O`) and its key (`k`).
-fn repeated(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
+fn write_echoed_flags(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
     for flag in request.words_after_key(bytes).map(|word| word.of(bytes)) {
-        let (sign, word): (&[u8], _) = match flag {
+        let (prefix, word): (&[u8], _) = match flag {
             [b'O', ..] => (b" ", flag),
             [b'k', ..] => (b" k", request.key.of(bytes)),
             _ => continue,
         };
         let base64: &[u8] = if flag[0] == b'k' && request.base64 { b" b" } else { b"" };
-        [sign, word, base64].iter().for_each(|part| out.extend_from_slice(part));
+        [prefix, word, base64].iter().for_each(|part| out.extend_from_slice(part));
     }
 }

@@ -29,14 +29,14 @@ impl Router {
         self.expect(id, decider, Purpose::Outcome, shape);
     }
 
-    /// Has the other copies create what was created, whatever they held, if the decider `said` that it still holds it.
-    pub(super) fn create_if_kept(&mut self, id: u32, decider: usize, said: &[u8]) {
+    /// Has the other copies create what was created, whatever they held, if the decider's `reply` tells that it still holds it.
+    pub(super) fn create_if_kept(&mut self, id: u32, decider: usize, reply: &[u8]) {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Drain;
         let Some(request) = exchange.request else { return };
         // With `R`, `W` may also mean that the client is to replace an old value, which the other copies hold too.
         let may_be_old = follow::has_flag(&request, &exchange.bytes, b'R');
-        let is_kept = if may_be_old { has(said, b"HD") } else { is_placeholder(said) };
+        let is_kept = if may_be_old { has_word(reply, b"HD") } else { is_placeholder(reply) };
         if !is_kept {
             return;
         }
@@ -57,16 +57,16 @@ impl Router {
 
 /// Returns whether an `mg` has created its key, by the reply: its client is to fill it (`W`), and it is not stale (`X`).
 pub(super) fn is_new(reply: &[u8]) -> bool {
-    has(reply, b"W") && !has(reply, b"X")
+    has_word(reply, b"W") && !has_word(reply, b"X")
 }
 
 /// Returns whether a reply tells of an empty value that one client has been told to fill (`Z`).
 fn is_placeholder(reply: &[u8]) -> bool {
-    has(reply, b"s0") && has(reply, b"Z")
+    has_word(reply, b"s0") && has_word(reply, b"Z")
 }
 
 /// Returns whether a word stands in the line of a reply.
-fn has(reply: &[u8], word: &[u8]) -> bool {
+fn has_word(reply: &[u8], word: &[u8]) -> bool {
     let line = reply.split(|byte| *byte == b'\r').next().unwrap_or_default();
     line.split(|byte| *byte == b' ').any(|other| other == word)
 }

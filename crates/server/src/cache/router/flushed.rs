@@ -13,7 +13,7 @@ impl Router {
 
     /// Deletes the key of an exchange on all copies, if the exchange has a claim and a flush was under way since then.
     /// Called before the claim is given back. Returns whether a flush was.
-    pub(super) fn forget_if_flushed(&mut self, id: u32) -> bool {
+    pub(super) fn delete_if_flushed(&mut self, id: u32) -> bool {
         let exchange = &mut self.exchanges[id];
         let Some(mark) = exchange.mark.take().filter(|_| exchange.claim.is_some()) else { return false };
         let was_any = self.fleet.flushes.was_any_under_way(&self.flushes, &mark);

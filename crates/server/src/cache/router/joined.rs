@@ -108,7 +108,7 @@ impl Router {
     pub(super) fn ask_get(&mut self, id: u32, server: usize, share: u16) {
         let lane = &self.lanes[server];
         if self.keys_of(id, share).any(|key| lane.keys_behind.may_have(&key)) {
-            self.lanes[server].close();
+            self.lanes[server].fix_order();
         }
         let is_joined = self.may_join(id, server, share);
         let lane = &mut self.lanes[server];
@@ -152,7 +152,7 @@ impl Router {
             else {
                 return Ok(expected);
             };
-            if !self.tells_of_later(id, share, piece, bytes) {
+            if !self.is_for_later_get(id, share, piece, bytes) {
                 return Ok(expected);
             }
             if reply::is_error(bytes) {
@@ -164,7 +164,7 @@ impl Router {
     }
 
     /// Returns whether a piece is not for this joined get but for a later one, or, being no value, for all of them.
-    fn tells_of_later(&self, id: u32, share: u16, piece: Piece, bytes: &[u8]) -> bool {
+    fn is_for_later_get(&self, id: u32, share: u16, piece: Piece, bytes: &[u8]) -> bool {
         let Piece::Value { key, .. } = piece else { return bytes == b"END\r\n" || reply::is_error(bytes) };
         let mut keys = self.keys_of(id, share);
         keys.all(|asked| *asked != *key.of(bytes))

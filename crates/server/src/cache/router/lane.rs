@@ -1,7 +1,7 @@
 //! A lane is the way to one server: what is to be sent to it, and which replies are to come.
 //!
 //! Commands are written one behind the other and sent together, and each adds an expected reply to a line. A server
-//! answers in order, so that line is all that is needed to know whose a reply is.
+//! answers in order, so its order tells to which request each reply belongs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -79,19 +79,19 @@ pub(super) struct Lane {
     pub(super) owes: bool,
     sending: Sending,
     /// Whether this thread is counted among the server's users.
-    pub(super) used: bool,
+    pub(super) is_user: bool,
 }
 
 impl Lane {
     /// Fixes the order of what waits to be sent: gets that are asked from now on go behind it.
-    pub(super) fn close(&mut self) {
+    pub(super) fn fix_order(&mut self) {
         if self.gets.len() > 0 {
             self.gets.move_to(&mut self.output, self.gets_offset);
         }
-        self.gets_go_last();
+        self.place_gets_last();
     }
 
-    fn gets_go_last(&mut self) {
+    fn place_gets_last(&mut self) {
         (self.gets_offset, self.expected_behind, self.keys_behind) = (self.output.len(), 0, Keys::default());
     }
 
@@ -107,7 +107,7 @@ impl Router {
     #[must_use]
     pub fn unsent(&mut self, server: usize) -> &[u8] {
         let lane = &mut self.lanes[server];
-        lane.close();
+        lane.fix_order();
         &lane.output
     }
 
@@ -151,7 +151,7 @@ impl Router {
     /// Notes that the first `bytes` of what waits for a server were sent.
     pub fn sent(&mut self, server: usize, bytes: usize) {
         let lane = &mut self.lanes[server];
-        lane.close();
+        lane.fix_order();
         let Lane { output, owes, expected, sending, .. } = lane;
         *owes |= bytes > 0;
         sending.is_cut |= bytes > 0;
@@ -170,7 +170,7 @@ impl Router {
                 (sending.cut_bytes, sending.added_since_cut) = (output.len(), 0);
             }
         }
-        lane.gets_go_last();
+        lane.place_gets_last();
     }
 
     /// Stamps every request asked so far, and not stamped yet, as sent at this time.
@@ -238,14 +238,14 @@ impl Router {
     }
 
     fn expect_at(&mut self, place: usize, server: usize, expected: Expected) {
-        let (lane, its) = (&mut self.lanes[server], &self.servers[server]);
-        if !std::mem::replace(&mut lane.used, true) {
-            its.health.add_user();
+        let (lane, target) = (&mut self.lanes[server], &self.servers[server]);
+        if !std::mem::replace(&mut lane.is_user, true) {
+            target.health.add_user();
         }
         lane.sending.added += 1;
         lane.sending.added_since_cut += 1;
         lane.expected.insert(place, expected);
-        its.counts.requests.fetch_add(1, Ordering::Relaxed);
+        target.counts.requests.fetch_add(1, Ordering::Relaxed);
         self.exchanges[expected.exchange].pending += 1;
     }
 
@@ -256,9 +256,9 @@ impl Router {
         if lane.expected.is_empty() {
             (lane.owes, lane.sending) = (false, Sending::default());
             lane.output.clear();
-            lane.gets_go_last();
+            lane.place_gets_last();
         }
-        if std::mem::take(&mut self.lanes[server].used) {
+        if std::mem::take(&mut self.lanes[server].is_user) {
             self.servers[server].health.remove_user();
         }
     }

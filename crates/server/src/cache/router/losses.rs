@@ -27,7 +27,8 @@ impl Router {
     /// Returns whether this also marks the server as lost, which was live until now.
     pub fn lose(&mut self, server: usize, socket: Option<OwnedFd>) -> bool {
         let lane = self.take_lane(server);
-        let is_news = self.servers[server].health.note_lost_connection(self.unknown(&lane.expected), socket);
+        let is_news =
+            self.servers[server].health.note_lost_connection(self.unknown_writes(&lane.expected), socket);
         self.give_up_all(server, &lane);
         is_news
     }
@@ -40,7 +41,7 @@ impl Router {
 
     fn take_lane(&mut self, server: usize) -> Lane {
         let mut lane = std::mem::take(&mut self.lanes[server]);
-        lane.close();
+        lane.fix_order();
         lane
     }
 
@@ -52,7 +53,7 @@ impl Router {
             self.give_up(server, *expected, command);
         }
         // Only now may the server come back: giving up relied on its being away.
-        if lane.used {
+        if lane.is_user {
             self.servers[server].health.remove_user();
         }
     }
@@ -83,8 +84,8 @@ impl Router {
         })
     }
 
-    /// Returns the writes under way, of whose keys it is unknown what the server holds.
-    fn unknown(&self, expected: &VecDeque<Expected>) -> Vec<MissedWrite> {
+    /// Returns the writes under way: it is unknown what the server holds under their keys.
+    fn unknown_writes(&self, expected: &VecDeque<Expected>) -> Vec<MissedWrite> {
         let mut writes = Vec::new();
         for Expected { exchange: id, .. } in expected {
             let exchange = &self.exchanges[*id];
@@ -139,7 +140,7 @@ impl Router {
         // If no server could tell whether the keys exist, that is an error, unless the pool's rules say otherwise. If
         // one has missed them before, they are missed.
         if is_unanswered(failed.missed_by) {
-            self.note_absent_get(id, failed.route, server);
+            self.note_unanswered_get(id, failed.route, server);
         }
         let exchange = &mut self.exchanges[id];
         places.into_iter().for_each(|place| exchange.get.gather.assign(place, share));
@@ -160,7 +161,7 @@ impl Router {
             let key = renaming.server_key(exchange.get.keys[*place as usize].of(&exchange.bytes));
             let share = owner_share(table, route, pool, &key, verb, self.now);
             let (failed, server) = (usize::from(failed.server), usize::from(share.server));
-            let other = self.other_than(failed, server, &table.pools[usize::from(share.pool)], decides);
+            let other = self.alternative_to(failed, server, &table.pools[usize::from(share.pool)], decides);
             other.map(|other| Share { server: other as u16, ..share })
         };
         places.iter().map(other).collect()
@@ -168,12 +169,12 @@ impl Router {
 
     /// Returns the server to ask in place of one that `failed`, never that one itself: `server` if it is not full; else
     /// another replica that is not, unless only `server` `decides`; else `server` though it is full.
-    fn other_than(&self, failed: usize, server: usize, pool: &Pool, decides: bool) -> Option<usize> {
-        let will_do = |server: &usize| *server != failed && self.servers[*server].health.is_in_rotation();
-        let is_free = |server: &usize| will_do(server) && !self.is_full(*server);
+    fn alternative_to(&self, failed: usize, server: usize, pool: &Pool, decides: bool) -> Option<usize> {
+        let is_usable = |server: &usize| *server != failed && self.servers[*server].health.is_in_rotation();
+        let is_free = |server: &usize| is_usable(server) && !self.is_full(*server);
         let others = pool.readers().map(|other| other.slot).filter(|_| pool.is_replicated() && !decides);
         let free = [server].into_iter().chain(others).find(is_free);
-        free.or_else(|| Some(server).filter(will_do))
+        free.or_else(|| Some(server).filter(is_usable))
     }
 
     /// Asks for keys of a get again, each by the entry that `stand_ins` found for it.
@@ -214,21 +215,21 @@ impl Router {
                 None if self.look_up_whole(id, None) => {}
                 None if self.exchanges[id].request.is_some_and(|asked| asked.verb == Verb::MetaGet) => {
                     let route = self.exchanges[id].aim.route;
-                    if !self.note_absent_get(id, route, server) {
+                    if !self.note_unanswered_get(id, route, server) {
                         self.miss_whole(id);
                     }
                 }
-                None => self.note_absence(id, server),
+                None => self.note_unavailable(id, server),
             },
             // A replica that was left out is no longer asked: its key is noted.
             Plan::FanOut if !self.servers[server].health.is_in_rotation() => {}
             Plan::FanOut => {
-                let words = self.absence(server);
+                let words = self.unavailable_error(server);
                 self.exchanges[id].write.note_reply(server, Verdict::Error, &words);
             }
             // A quiet decision, too, may have been answered already, all but its end.
             Plan::Decide if !self.exchanges[id].write.replies.is_empty() => {}
-            Plan::Decide => self.note_absence(id, server),
+            Plan::Decide => self.note_unavailable(id, server),
             Plan::Gather | Plan::Follow | Plan::ConfirmCreated | Plan::Drain | Plan::Fetch => {}
         }
     }
@@ -252,7 +253,7 @@ impl Router {
             };
             (taker, other)
         });
-        let other = self.other_than(server, other.slot, &table.pools[taker.pool], decides)?;
+        let other = self.alternative_to(server, other.slot, &table.pools[taker.pool], decides)?;
         if new_expiry(&request, &exchange.bytes).is_some() {
             table.prolong(pool, taker, self.now);
         }
@@ -266,31 +267,31 @@ impl Router {
         exchange.ending = Some(Ending::Null);
         let mut words = Vec::new();
         if let Some(request) = exchange.request {
-            agree::missed(&request, &exchange.bytes, &mut words);
+            agree::write_miss_reply(&request, &exchange.bytes, &mut words);
         }
         self.reply_to_client(id, &words);
     }
 
     /// Notes that no server answers a get. Returns whether that is an error by the pool's rules, and not a miss.
-    fn note_absent_get(&mut self, id: u32, route: u16, server: usize) -> bool {
+    fn note_unanswered_get(&mut self, id: u32, route: u16, server: usize) -> bool {
         let table = self.table_of(id);
         let rules = &table.pools[table.routes[usize::from(route)].pool].rules;
         let is_error = rules.get_errors == GetErrors::Told;
         if is_error {
-            self.note_absence(id, server);
+            self.note_unavailable(id, server);
         } else {
             self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
         }
         is_error
     }
 
-    pub(super) fn note_absence(&mut self, id: u32, server: usize) {
-        let error = self.absence(server);
+    pub(super) fn note_unavailable(&mut self, id: u32, server: usize) {
+        let error = self.unavailable_error(server);
         self.note_error(id, server, &error);
     }
 
     /// Returns the error for a client whose server does not answer, or has too much under way to be asked.
-    fn absence(&self, server: usize) -> Vec<u8> {
+    fn unavailable_error(&self, server: usize) -> Vec<u8> {
         let name = self.servers[server].name();
         let why = if self.is_full(server) { "has too many requests under way" } else { "does not answer" };
         format!("SERVER_ERROR server {name} {why}\r\n").into_bytes()

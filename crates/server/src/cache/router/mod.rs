@@ -6,25 +6,24 @@
 //!
 //! A request becomes an [`Exchange`](exchange::Exchange), which stands in its client's line until it is answered. For
 //! every command that it sends to a server, that server's [`Lane`] expects one reply. Servers answer in order, so the
-//! first reply to come belongs to the first command that waits: there is nothing to look up and nothing to mix up.
+//! first reply to come belongs to the first command that waits.
 //!
 //! | file | has |
 //! | --- | --- |
-//! | `exchanges.rs` | all of them, by number |
-//! | `exchange.rs` | one request under way |
+//! | `exchange.rs`, `exchanges.rs` | one request under way; all of them, by number |
 //! | `tables.rs` | by which tables requests go |
 //! | `taking.rs` | new requests: answered at once, or put on their routes |
 //! | `reads.rs`, `writes.rs` | which servers a request goes to, and in what steps |
 //! | `creating.rs` | what an `mg` has created on one replica is copied to the others |
 //! | `expiry.rs` | how long what a request stores may live |
-//! | `follow.rs` | what replicas are told after one of them has decided |
-//! | `lane.rs` | the way to one server: what is to be sent, which replies are to come |
+//! | `follow.rs` | commands to the replicas after one of them has decided |
+//! | `lane.rs` | the way to one server: what is to be sent, which replies are expected |
 //! | `joined.rs` | gets of several requests in one command |
-//! | `replies.rs` | what servers say, and which requests it is for |
+//! | `replies.rs` | replies, and the requests that they are for |
 //! | `steps.rs` | the next step of a request when all replies to the last one have come |
-//! | `undone.rs` | what becomes of the other copies when the decider did not do what it was asked |
+//! | `undone.rs` | the other copies after the decider did not do what it was asked |
 //! | `flushed.rs` | flushes that run beside a write |
-//! | `agree.rs` | when enough servers have replied to a write for an answer |
+//! | `agree.rs` | whether enough servers have replied to a write for an answer |
 //! | `lookup.rs` | keys that one server missed and another may have |
 //! | `shadow.rs` | requests repeated in another pool to try it |
 //! | `losses.rs` | replies that do not come |
@@ -239,11 +238,11 @@ impl Router {
     /// Resumes paused multi-gets. Those whose clients have not read enough yet pause again.
     pub fn resume(&mut self) {
         for id in std::mem::take(&mut self.paused) {
-            self.step_on(id);
+            self.advance(id);
         }
     }
 
-    /// Returns how many exchanges are not done with.
+    /// Returns how many exchanges are under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.exchanges.under_way()
@@ -257,7 +256,7 @@ impl Router {
         id
     }
 
-    /// Returns a new exchange that keeps these bytes, the first ones of the request. It stands in no line yet.
+    /// Returns a new exchange that keeps these bytes, the first ones of the request. It is not enqueued yet.
     fn begin(&mut self, incoming: &Incoming<'_>, kept: &[u8]) -> u32 {
         let Incoming { origin, request, .. } = *incoming;
         let id = self.new_exchange();
@@ -272,13 +271,14 @@ impl Router {
         id
     }
 
-    /// Puts an exchange into its client's line, and among those that the next `stamp_sent` stamps.
-    fn line_up(&mut self, id: u32) {
-        self.stand_in_line(id);
+    /// Adds an exchange to its client's requests in order, and to those that the next `stamp_sent` stamps.
+    fn enqueue(&mut self, id: u32) {
+        self.enqueue_stamped(id);
         self.unstamped.push(id);
     }
 
-    fn stand_in_line(&mut self, id: u32) {
+    /// Adds an exchange to its client's requests in order.
+    fn enqueue_stamped(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.weight = exchange.weight();
         self.answers.line_up(exchange.client, id, exchange.values(), exchange.weight);
@@ -355,7 +355,7 @@ impl Router {
         self.table_of(id).routes.get(usize::from(route))
     }
 
-    /// Ends an exchange for which nothing more is to be done. It is recycled as soon as its answer has been passed on.
+    /// Ends an exchange that needs nothing more. It is recycled as soon as its answer has been passed on.
     fn finish(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.is_over = true;

@@ -110,7 +110,7 @@ impl Router {
             _ if is_error => (std::mem::take(&mut exchange.error), Ending::Error),
             Some(request) if request.verb == Verb::MetaGet => {
                 let mut words = Vec::new();
-                agree::missed(&request, &exchange.bytes, &mut words);
+                agree::write_miss_reply(&request, &exchange.bytes, &mut words);
                 (words, Ending::Null)
             }
             _ if exchange.get.gather.hits() > 0 => (b"END\r\n".to_vec(), Ending::Ok),

@@ -36,9 +36,9 @@ impl Router {
         let id = self.begin(incoming, incoming.line());
         self.exchanges[id].get.is_on_one_route = is_on_one_route;
         self.exchanges[id].get.keys.extend(request.key_spans(input));
-        self.line_up(id);
+        self.enqueue(id);
         self.ask_step(id);
-        self.step_on(id);
+        self.advance(id);
         Admission::Accepted
     }
 
@@ -384,12 +384,12 @@ impl Router {
         exchange.plan = Plan::Relay;
         let falls_through = self.whole_falls_through(id, server);
         self.exchanges[id].meta_get.falls_through = falls_through;
-        self.line_up(id);
+        self.enqueue(id);
         self.send_whole(id, server);
         if request.verb == Verb::MetaGet && self.table_of(id).has_several(taker.pool) {
             self.meta_touch_others(id, server);
         }
-        self.step_on(id);
+        self.advance(id);
         Admission::Accepted
     }
 

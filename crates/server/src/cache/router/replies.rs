@@ -36,7 +36,7 @@ impl Router {
                 }
                 Piece::Malformed => return Err(Broken),
             };
-            self.take_piece(server, piece, &rest[..end])?;
+            self.handle_piece(server, piece, &rest[..end])?;
             used += end;
         }
         Ok(used)
@@ -49,18 +49,18 @@ impl Router {
         }
     }
 
-    fn take_piece(&mut self, server: usize, piece: Piece, bytes: &[u8]) -> Result<(), Broken> {
+    fn handle_piece(&mut self, server: usize, piece: Piece, bytes: &[u8]) -> Result<(), Broken> {
         if self.is_out_of_step(server, bytes) {
             return Err(Broken);
         }
         let expected = self.next_expected(server, piece, bytes)?;
         let is_complete = match (expected.shape, expected.purpose) {
             (Shape::Values | Shape::Joined, Purpose::Share(share)) => {
-                self.take_piece_of_get(server, expected, share, piece, bytes)?
+                self.handle_get_piece(server, expected, share, piece, bytes)?
             }
             (Shape::Values | Shape::Joined, _) => is_end_of_values(piece, bytes)?,
             (Shape::Line | Shape::Meta | Shape::Quiet, _) => {
-                self.take_piece_of_reply(server, expected, piece, bytes)?
+                self.handle_reply_piece(server, expected, piece, bytes)?
             }
         };
         if is_complete {
@@ -70,7 +70,7 @@ impl Router {
     }
 
     /// Takes a value of a share of a get, or its end. Returns whether the share's reply is complete.
-    fn take_piece_of_get(
+    fn handle_get_piece(
         &mut self,
         server: usize,
         expected: Expected,
@@ -81,7 +81,7 @@ impl Router {
         let id = expected.exchange;
         let is_joined = expected.shape == Shape::Joined;
         let is_complete = if let Piece::Value { key, .. } = piece {
-            self.take_value(id, share, key.of(bytes), bytes)?;
+            self.handle_value(id, share, key.of(bytes), bytes)?;
             // A joined get has no end of its own: its last key ends it.
             is_joined && self.exchanges[id].get.gather.unsettled(share).is_empty()
         } else {
@@ -100,7 +100,7 @@ impl Router {
     }
 
     /// Takes a piece of a reply to anything but a get. Returns whether the reply is complete.
-    fn take_piece_of_reply(
+    fn handle_reply_piece(
         &mut self,
         server: usize,
         expected: Expected,
@@ -120,7 +120,7 @@ impl Router {
             self.end_quiet(server, expected);
             return Ok(true);
         }
-        self.take_reply(server, expected, bytes);
+        self.handle_reply(server, expected, bytes);
         Ok(!is_quiet)
     }
 
@@ -155,11 +155,11 @@ impl Router {
     /// Notes that one reply fewer is to come for an exchange, and takes its next steps if that was the last.
     pub(super) fn settle(&mut self, id: u32) {
         self.exchanges[id].pending -= 1;
-        self.step_on(id);
+        self.advance(id);
     }
 
     /// Takes a value for a get, and passes it on if its turn has come.
-    fn take_value(&mut self, id: u32, number: u16, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
+    fn handle_value(&mut self, id: u32, number: u16, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
         let exchange = &mut self.exchanges[id];
         let share = exchange.get.shares[usize::from(number)];
         let route = &self.tables[usize::from(exchange.table)].table.routes[usize::from(share.route)];
@@ -231,7 +231,7 @@ impl Router {
     }
 
     /// Takes a reply, a line or a value, to anything but a get.
-    fn take_reply(&mut self, server: usize, expected: Expected, bytes: &[u8]) {
+    fn handle_reply(&mut self, server: usize, expected: Expected, bytes: &[u8]) {
         let id = expected.exchange;
         if expected.purpose == Purpose::Unused {
             return;
@@ -244,9 +244,9 @@ impl Router {
             Plan::ConfirmCreated => self.create_if_kept(id, server, bytes),
             // A miss that is looked up elsewhere is not the answer.
             _ if is_miss(bytes) && self.look_up_whole(id, Some(server)) => {}
-            Plan::Relay => self.take_relayed(id, server, bytes),
+            Plan::Relay => self.handle_relayed(id, server, bytes),
             Plan::Fetch => self.store_fetched(id, server, bytes),
-            Plan::Follow => self.take_follower(id, server, bytes),
+            Plan::Follow => self.handle_follower(id, server, bytes),
             _ => {
                 self.exchanges[id].write.note_reply(server, verdict(bytes), bytes);
                 self.try_answer(id);
@@ -255,7 +255,7 @@ impl Router {
     }
 
     /// Takes the one reply that is the answer, or a part of it if the command is quiet.
-    fn take_relayed(&mut self, id: u32, server: usize, bytes: &[u8]) {
+    fn handle_relayed(&mut self, id: u32, server: usize, bytes: &[u8]) {
         let exchange = &mut self.exchanges[id];
         exchange.ending = Some(ending(bytes));
         let (client, creates) = (exchange.client, exchange.meta_get.creates);
@@ -272,7 +272,7 @@ impl Router {
     }
 
     /// Takes the reply of a copy that was told to follow a decision.
-    fn take_follower(&mut self, id: u32, server: usize, bytes: &[u8]) {
+    fn handle_follower(&mut self, id: u32, server: usize, bytes: &[u8]) {
         let write = &mut self.exchanges[id].write;
         let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
         let decided = write.replies.first().map(|reply| write.bytes_of(reply));

@@ -84,7 +84,7 @@ impl Router {
         exchange.request = Some(request);
         exchange.bytes.clear();
         exchange.bytes.extend_from_slice(&command[..kept(&request, mode)]);
-        self.carry_out(id, &request, command, mode);
+        self.send_write(id, &request, command, mode);
         true
     }
 

@@ -14,7 +14,7 @@ use crate::cache::limits;
 
 impl Router {
     /// Takes the next steps of an exchange, until something is to come for it or it is answered.
-    pub(super) fn step_on(&mut self, id: u32) {
+    pub(super) fn advance(&mut self, id: u32) {
         while self.exchanges[id].pending == 0 {
             match self.exchanges[id].plan {
                 Plan::Gather if self.has_more_steps(id) => {
@@ -30,7 +30,7 @@ impl Router {
                 Plan::Follow => self.end_following(id),
                 Plan::Relay | Plan::ConfirmCreated | Plan::Drain | Plan::Fetch => {
                     // After a flush meanwhile, the key is deleted first.
-                    if !self.forget_if_flushed(id) {
+                    if !self.delete_if_flushed(id) {
                         return self.end(id);
                     }
                     self.exchanges[id].plan = Plan::Drain;
@@ -141,11 +141,11 @@ impl Router {
         self.reply_to_client(id, words);
     }
 
-    /// Deletes the key on the servers whose replies `is_it` selects, leaving out the first `skipped` ones.
-    fn delete_where(&mut self, id: u32, skipped: usize, is_it: impl Fn(&Reply) -> bool) {
+    /// Deletes the key on the servers whose replies `selects` accepts, leaving out the first `skipped` ones.
+    fn delete_where(&mut self, id: u32, skipped: usize, selects: impl Fn(&Reply) -> bool) {
         for place in skipped..self.exchanges[id].write.replies.len() {
             let reply = self.exchanges[id].write.replies[place];
-            if is_it(&reply) {
+            if selects(&reply) {
                 self.delete(id, usize::from(reply.server));
             }
         }
@@ -186,7 +186,7 @@ impl Router {
                 router.expect(id, server, Purpose::Request, shape);
             }
         });
-        self.forget_elsewhere(id);
+        self.delete_strays(id);
     }
 
     /// Returns what the decider holds now, if it was asked: its second reply.

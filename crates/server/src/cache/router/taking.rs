@@ -205,7 +205,7 @@ impl Router {
         let origin = Origin { client, received, bytes: request.line.len };
         let incoming = Incoming { origin, request, input: request.line.of(input) };
         if matches!(request.verb, Verb::Set | Verb::MetaSet) && self.table().settings.mock.is_none() {
-            return self.ask_one_key(&incoming, Self::forget);
+            return self.ask_one_key(&incoming, Self::refuse_and_delete);
         }
         self.refuse(&incoming, TOO_LARGE)
     }
@@ -231,7 +231,7 @@ impl Router {
             (exchange.client, exchange.is_answered, exchange.is_over) = (client, true, true);
             write(&mut exchange.answer);
             let bytes = exchange.answer.len();
-            self.stand_in_line(id);
+            self.enqueue_stamped(id);
             bytes
         } else {
             let out = self.answers.output(client);

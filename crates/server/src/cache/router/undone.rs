@@ -1,9 +1,9 @@
-//! Decisions that failed: what becomes of the other copies when the decider did not do what it was asked.
+//! Decisions that failed: what happens to the other copies when the decider did not do what it was asked.
 //!
-//! - If it has nothing under the key (it may have evicted it), the client is told so, and the other copies must drop
-//!   what they have: that is from before what the client wanted to change.
-//! - So must they if it failed to store something and may have dropped what was there before.
-//! - If it has something, the others have the same or lack it.
+//! - If it has nothing under the key (it may have evicted it), the client is told so. The other copies delete what they
+//!   have, which is older than what the client expects.
+//! - They also delete it if the decider failed to store a value and may have dropped the one before.
+//! - If the decider has a value, the others have the same or lack it.
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
@@ -15,24 +15,24 @@ impl Router {
     /// Puts the other copies right after the decider did not do what it was asked; `decided` tells why.
     pub(super) fn note_undone(&mut self, id: u32, request: &Request, decided: Reply) {
         let exchange = &self.exchanges[id];
-        let said = exchange.write.bytes_of(&decided);
-        if has_nothing(request, &exchange.bytes, said) {
-            self.forget_where(id, |server| server != usize::from(decided.server));
-        } else if may_have_dropped(request, said) {
-            self.forget_where(id, |_| true);
+        let reply = exchange.write.bytes_of(&decided);
+        if has_nothing(request, &exchange.bytes, reply) {
+            self.delete_copies_where(id, |server| server != usize::from(decided.server));
+        } else if may_have_dropped(request, reply) {
+            self.delete_copies_where(id, |_| true);
         } else if decided.verdict == Verdict::NoEffect {
             self.note_cold_copy(id, usize::from(decided.server));
         }
     }
 
-    /// Deletes the key of an exchange on those copies that `is_it` selects, and wherever else it may be.
-    fn forget_where(&mut self, id: u32, is_it: impl Fn(usize) -> bool) {
+    /// Deletes the key of an exchange on those copies that `selects` accepts, and wherever else it may be.
+    fn delete_copies_where(&mut self, id: u32, selects: impl Fn(usize) -> bool) {
         self.each_copy(id, |router, server| {
-            if is_it(server) {
+            if selects(server) {
                 router.delete(id, server);
             }
         });
-        self.forget_elsewhere(id);
+        self.delete_strays(id);
     }
 
     /// Chooses a copy that came back and may lack what the decider has, to be filled with it.
@@ -53,13 +53,13 @@ impl Router {
 
 /// Returns whether a server did not do this because it has nothing under the key. It says the same if an `append` would make
 /// the value too large, which cannot be told apart.
-fn has_nothing(request: &Request, bytes: &[u8], said: &[u8]) -> bool {
+fn has_nothing(request: &Request, bytes: &[u8], reply: &[u8]) -> bool {
     let adds = request.verb == Verb::Add || request.verb == Verb::MetaSet && follow::adds(request, bytes);
-    !adds && lacks(said)
+    !adds && lacks(reply)
 }
 
 /// Returns whether a server may have dropped what it had when it failed. memcached does so if an `ms`, whatever its mode, is
 /// too large or finds no memory, but not if a classic command that needs a decision does.
-fn may_have_dropped(request: &Request, said: &[u8]) -> bool {
-    request.verb == Verb::MetaSet && said.starts_with(b"SERVER_ERROR")
+fn may_have_dropped(request: &Request, reply: &[u8]) -> bool {
+    request.verb == Verb::MetaSet && reply.starts_with(b"SERVER_ERROR")
 }

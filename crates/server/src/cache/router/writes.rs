@@ -41,17 +41,17 @@ impl Router {
         let id = self.begin(incoming, &input[..kept]);
         (self.exchanges[id].claim, self.exchanges[id].aim) = (Some(claim), aim);
         self.note_mark(id, mode);
-        self.line_up(id);
-        self.carry_out(id, request, input, mode);
-        self.step_on(id);
+        self.enqueue(id);
+        self.send_write(id, request, input, mode);
+        self.advance(id);
         Admission::Accepted
     }
 
     /// Sends a write whose key is claimed to the servers that it is aimed at.
-    pub(super) fn carry_out(&mut self, id: u32, request: &Request, input: &[u8], mode: ClaimMode) {
+    pub(super) fn send_write(&mut self, id: u32, request: &Request, input: &[u8], mode: ClaimMode) {
         if mode == ClaimMode::Shared {
             self.fan_out(id, input);
-            self.forget_elsewhere(id);
+            self.delete_strays(id);
             return self.answer_at_once(id);
         }
         let (table, exchange) = (self.table(), &self.exchanges[id]);
@@ -59,10 +59,10 @@ impl Router {
         let decider = plain_key(request, input, |key| table.decider(pool, key).slot);
         self.exchanges[id].plan = Plan::Decide;
         if client != NO_CLIENT {
-            // The client's next request may read another replica, which has not heard of this yet.
+            // The client's next request may read another replica, which has not followed yet.
             self.answers.fence(client);
         }
-        if !self.refuse_for_absent(id) {
+        if !self.refuse_if_copies_are_away(id) {
             // Notes the key for servers that are away. Those that are back by then get the decision with the others.
             self.each_copy(id, |router, server| {
                 let _ = router.can_send_else_note_missed(id, server);
@@ -73,8 +73,8 @@ impl Router {
         }
     }
 
-    /// Deletes the key of a request whose value is refused, wherever the key may be.
-    pub(super) fn forget(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
+    /// Refuses a request whose value is too large, and deletes its key wherever it may be.
+    pub(super) fn refuse_and_delete(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let line = incoming.line();
         let Some((claim, aim)) = self.claim(route, incoming.request, line, ClaimMode::Shared) else {
             return Admission::RetryLater;
@@ -83,11 +83,11 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         (exchange.claim, exchange.aim, exchange.plan) = (Some(claim), aim, Plan::Drain);
         exchange.error.extend_from_slice(TOO_LARGE);
-        self.line_up(id);
+        self.enqueue(id);
         self.each_copy(id, |router, server| router.delete(id, server));
-        self.forget_elsewhere(id);
+        self.delete_strays(id);
         self.table().routes[route].count(1, self.now);
-        self.step_on(id);
+        self.advance(id);
         Admission::Accepted
     }
 
@@ -158,7 +158,7 @@ impl Router {
         let Some(request) = exchange.request else { return };
         let is_hidden = exchange.write.copies > 1 && follow::has_hidden_outcome(&request, &exchange.bytes);
         // A meta command is refused earlier if a server of its key is too old for it.
-        if is_hidden && (request.verb.is_meta() || self.speak_todays(id)) {
+        if is_hidden && (request.verb.is_meta() || self.copies_know_meta_commands(id)) {
             let exchange = &self.exchanges[id];
             follow::fetch(&request, &exchange.bytes, &mut self.lanes[decider].output);
             self.expect(id, decider, Purpose::Outcome, Shape::Meta);
@@ -166,7 +166,7 @@ impl Router {
     }
 
     /// Returns whether all copies of a key are on servers that know today's meta commands.
-    fn speak_todays(&mut self, id: u32) -> bool {
+    fn copies_know_meta_commands(&mut self, id: u32) -> bool {
         let mut all = true;
         self.each_copy(id, |router, server| all &= router.servers[server].dialect.is_todays());
         all
@@ -174,7 +174,7 @@ impl Router {
 
     /// Refuses a decision while copies that the pool's rule counts on are away: that is the answer, and nothing is changed
     /// anywhere. Returns whether it did.
-    fn refuse_for_absent(&mut self, id: u32) -> bool {
+    fn refuse_if_copies_are_away(&mut self, id: u32) -> bool {
         let (mut copies, mut there, mut absent) = (0, 0, None);
         self.each_copy(id, |router, server| {
             let health = &router.servers[server].health;
@@ -182,14 +182,14 @@ impl Router {
             absent = absent.or((health.is_in_rotation() && health.is_away()).then_some(server));
         });
         self.exchanges[id].write.copies = copies;
-        let counts_on_all = self.rule(id) == Answer::All && !self.fleet.ejects();
+        let counts_on_all = self.answer_rule(id) == Answer::All && !self.fleet.ejects();
         match (self.needed(id), absent) {
             (Some(needed), _) if there < needed => {
                 self.exchanges[id].error = too_few(there, needed, "are there");
                 true
             }
             (None, Some(server)) if counts_on_all => {
-                self.note_absence(id, server);
+                self.note_unavailable(id, server);
                 true
             }
             _ => false,
@@ -220,15 +220,15 @@ impl Router {
         exchange.aim = Aim { route: route as u16, pool: pool as u16, expiry_s: None };
         (exchange.plan, exchange.is_bound, exchange.is_unclaimed) = (Plan::Relay, true, true);
         self.tables[usize::from(self.current)].unclaimed += 1;
-        self.line_up(id);
+        self.enqueue(id);
         if !self.is_full(owner) && self.can_send_else_note_missed(id, owner) {
             let shape = write_command(request, input, None, &mut self.lanes[owner].output);
             self.expect(id, owner, Purpose::Request, shape);
         } else {
             self.fail_whole(id, owner);
         }
-        self.delete_elsewhere(id);
-        self.step_on(id);
+        self.delete_in_related_pools(id);
+        self.advance(id);
         Admission::Accepted
     }
 
@@ -241,9 +241,9 @@ impl Router {
         self.fleet.note_flush(due_s(incoming.line(), self.now_s()));
         self.fleet.flushes.begin(&mut self.flushes);
         let id = self.begin(incoming, incoming.line());
-        self.line_up(id);
+        self.enqueue(id);
         self.fan_out(id, incoming.input);
-        self.step_on(id);
+        self.advance(id);
         Admission::Accepted
     }
 
@@ -274,7 +274,7 @@ impl Router {
     }
 
     /// Deletes the key of a write where another pool may hold it; that of a deletion also where `deletes_to` says.
-    pub(super) fn forget_elsewhere(&mut self, id: u32) {
+    pub(super) fn delete_strays(&mut self, id: u32) {
         if self.exchanges[id].request.is_some_and(|request| request.verb == Verb::Touch) {
             return self.touch_old(id);
         }
@@ -291,7 +291,7 @@ impl Router {
                 });
             },
         );
-        self.delete_elsewhere(id);
+        self.delete_in_related_pools(id);
     }
 
     /// Touches a key in the old pool too (whose place this one takes): what has expired here is looked for there.
@@ -309,7 +309,7 @@ impl Router {
 
     /// Deletes the key of a deletion in other pools, by an exchange of the router's own: the client waits only for
     /// servers that owe very many replies.
-    fn delete_elsewhere(&mut self, id: u32) {
+    fn delete_in_related_pools(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
         let (table, route) = (self.table_of(id), usize::from(exchange.aim.route));
         let Some(request) = exchange.request.filter(|request| {
@@ -336,7 +336,7 @@ impl Router {
                 });
             },
         );
-        self.step_on(own);
+        self.advance(own);
     }
 
     /// Calls `each` with every server that `find` finds for the request of an exchange.
