@@ -53,9 +53,9 @@ impl Pipelined {
             // It was idle when the server closed it: a new one shows whether the server is there.
             drop(link.close(registry));
         }
-        let its = &self.router.servers()[server];
+        let target = &self.router.servers()[server];
         let mut sends_rest_only = false;
-        if link.is_outdated(&its.backend) {
+        if link.is_outdated(&target.backend) {
             match self.router.is_caught_up(server) {
                 true => drop(link.close(registry)),
                 // The rest of a command goes where its beginning went; later commands wait for what is under way.
@@ -65,9 +65,9 @@ impl Pipelined {
         }
         if !link.is_open() {
             self.router.note_new_connection(server);
-            let its = &self.router.servers()[server];
-            link.open(&its.backend, its.limits.get(), Token(FIRST_OF_TIER + server), registry)?;
-            if its.health.has_run() {
+            let target = &self.router.servers()[server];
+            link.open(&target.backend, target.limits.get(), Token(FIRST_OF_TIER + server), registry)?;
+            if target.health.has_run() {
                 link.ask_run_first();
             }
             self.router.recheck_lookups(server);
@@ -125,8 +125,8 @@ impl Pipelined {
             return self.router.release_server(server);
         }
         if self.router.lose(server, rest) {
-            let its = &self.router.servers()[server];
-            tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.consequence());
+            let target = &self.router.servers()[server];
+            tracing::warn!(server = %target.name(), "connection lost: {why}; {}", target.health.consequence());
             // Other threads may sleep with idle connections to the server.
             self.shared.tell_retry();
         }
@@ -137,11 +137,11 @@ impl Pipelined {
     fn close_unused(&mut self, registry: &Registry) {
         for server in 0..self.links.len() {
             let is_unused = self.links[server].is_open() && self.router.expected(server) == 0;
-            let its = &self.router.servers()[server];
-            if is_unused && its.health.is_away() {
+            let target = &self.router.servers()[server];
+            if is_unused && target.health.is_away() {
                 self.lose(server, &"nobody uses it", registry);
             } else if is_unused
-                && (self.links[server].is_outdated(&its.backend) || !self.router.has_server(server))
+                && (self.links[server].is_outdated(&target.backend) || !self.router.has_server(server))
             {
                 drop(self.links[server].close(registry));
                 self.router.release_server(server);

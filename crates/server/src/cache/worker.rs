@@ -173,22 +173,22 @@ impl Worker {
         if !self.router.owes(server) {
             // It was idle when the server closed it: a new one shows whether the server is there. Or the server moved
             // while this request waited for its claim.
-            let its = &self.router.servers()[server];
+            let target = &self.router.servers()[server];
             let is_over =
-                |link: &mut Connection| link.moves != its.backend.moves() || link.dialed.has_ended();
+                |link: &mut Connection| link.moves != target.backend.moves() || link.dialed.has_ended();
             if self.links[server].take_if(is_over).is_some() {
-                its.health.doubt();
+                target.health.doubt();
             }
         }
         if self.links[server].is_none() {
-            let its = &self.router.servers()[server];
-            let (lost_before, server_limits) = (its.health.connections_lost(), its.limits.get());
-            let moves = its.backend.moves();
-            let mut dialed = its.backend.dial(server_limits)?;
-            if its.health.has_run()
+            let target = &self.router.servers()[server];
+            let (lost_before, server_limits) = (target.health.connections_lost(), target.limits.get());
+            let moves = target.backend.moves();
+            let mut dialed = target.backend.dial(server_limits)?;
+            if target.health.has_run()
                 && let Some(run) = identity::ask(&mut dialed)?
             {
-                identity::note_run(&self.shared.fleet, its, run);
+                identity::note_run(&self.shared.fleet, target, run);
             }
             self.links[server] = Some(Connection { dialed, lost_before, moves, server_limits });
             self.inputs[server].clear();
@@ -242,8 +242,8 @@ impl Worker {
         self.inputs[server].clear();
         let rest = self.links[server].take().map(|link| link.dialed.shut());
         if self.router.lose(server, rest) {
-            let its = &self.router.servers()[server];
-            tracing::warn!(server = %its.name(), "connection lost: {why}; {}", its.health.consequence());
+            let target = &self.router.servers()[server];
+            tracing::warn!(server = %target.name(), "connection lost: {why}; {}", target.health.consequence());
         }
     }
 }
