@@ -1,6 +1,6 @@
-//! A `flush_all` with a delay, and servers that do not know of it: they are flushed once more when it is due.
+//! A `flush_all` with a delay, and servers that were not sent it: they are flushed once more when it is due.
 //!
-//! Such a server must not be told ahead: memcached keeps a single time, and setting one in the future makes visible again
+//! Such a server must not be sent it ahead of time: memcached keeps a single time, and setting one in the future makes visible again
 //! what an earlier flush has hidden.
 
 use std::sync::atomic::Ordering;
@@ -26,8 +26,8 @@ impl Fleet {
     /// is due.
     pub fn remind_of_flush(&self, server: &Server, now: u64) {
         let due_s = self.flush_due_s.load(Ordering::Acquire);
-        let again_s = if self.seconds_until_flush(now).is_some() { due_s } else { 0 };
-        server.flush_again_s.store(again_s, Ordering::Release);
+        let reminder_s = if self.seconds_until_flush(now).is_some() { due_s } else { 0 };
+        server.flush_again_s.store(reminder_s, Ordering::Release);
     }
 
     /// Does as [`Fleet::remind_of_flush`] at the present time.
@@ -38,10 +38,10 @@ impl Fleet {
     /// Takes a server's reminder once its time has come. Returns true if so: the caller must flush the server.
     #[must_use]
     pub fn take_due_reminder(&self, server: &Server, now: u64) -> bool {
-        let again_s = server.flush_again_s.load(Ordering::Acquire);
+        let reminder_s = server.flush_again_s.load(Ordering::Acquire);
         // Another flush has taken its place: the server was told of that one, or it is noted for it as missed.
-        let is_replaced = again_s != self.flush_due_s.load(Ordering::Acquire);
-        if again_s == 0 || !is_replaced && self.seconds_until_flush(now).is_some() {
+        let is_replaced = reminder_s != self.flush_due_s.load(Ordering::Acquire);
+        if reminder_s == 0 || !is_replaced && self.seconds_until_flush(now).is_some() {
             return false;
         }
         server.flush_again_s.store(0, Ordering::Release);

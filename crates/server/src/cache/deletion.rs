@@ -1,4 +1,4 @@
-//! The command that deletes a key, written in one place, because keys need care.
+//! The command that deletes a key, in one place, because keys in base64 and the key `noreply` need care.
 //!
 //! A key in base64 is decoded and deleted with the classic command, which every version of memcached understands.
 //! Only a key that cannot be written plainly needs a meta command.
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_old_is_asked_for_nothing_that_it_cannot_hold() {
+    fn an_old_server_is_asked_to_delete_nothing_that_it_cannot_hold() {
         let dialect = Dialect::default();
         let concerned = |dialect: &Dialect| {
             ["Zm9v", "YSBi"].map(|key| Deletion::of(key.as_bytes(), true).concerns(dialect))

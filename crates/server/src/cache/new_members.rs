@@ -1,6 +1,6 @@
-//! Servers that come into a pool which had others before: they hold less than those. A replica that was in the pool
-//! earlier has missed what was written since. So has, perhaps, any server found for a group: an earlier answer for
-//! the name may have had it.
+//! Servers that join a pool which had others before: they hold less than those. A replica that was in the pool
+//! earlier has missed what was written since. Perhaps so has any server found for a group: an earlier answer for the
+//! name may have contained it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -51,19 +51,19 @@ pub(super) fn servers_with_old_values<'a>(
 
 /// Returns whether a pool's servers are replicas by this plan and share keys by the table still in force.
 fn becomes_replicated(pool: &PoolPlan, table: &Table) -> bool {
-    let shares =
-        |its: &Pool| its.name == pool.name && its.rules.writes == Writes::Owner && its.members.len() > 1;
-    pool.rules.writes == Writes::All && table.pools.iter().any(shares)
+    let shared_keys =
+        |old: &Pool| old.name == pool.name && old.rules.writes == Writes::Owner && old.members.len() > 1;
+    pool.rules.writes == Writes::All && table.pools.iter().any(shared_keys)
 }
 
 /// Returns whether a replica of a pool was in it by a table before the one still in force.
 fn was_member_earlier(server: &Server, pool: &PoolPlan, table: &Table) -> bool {
-    let was_in = |its: &Pool| its.name == pool.name && its.left.contains(&server.slot);
+    let was_in = |old: &Pool| old.name == pool.name && old.left.contains(&server.slot);
     pool.rules.writes == Writes::All && table.pools.iter().any(was_in)
 }
 
 fn is_in(server: &Server, pool: &str, table: &Table) -> bool {
-    table.pools.iter().any(|its| its.name == pool && its.has(server.slot))
+    table.pools.iter().any(|old| old.name == pool && old.has(server.slot))
 }
 
 /// Notes replicas that come into a pool which had others by the table still in force: they decide nothing before
@@ -71,9 +71,9 @@ fn is_in(server: &Server, pool: &str, table: &Table) -> bool {
 pub(super) fn mark_new_replicas(servers: &[Arc<Server>], layout: &Layout, table: &Table) {
     let is_new = |server: &&Arc<Server>| {
         layout.pools.iter().filter(|pool| pool.rules.writes == Writes::All).any(|pool| {
-            let is_known = table.pools.iter().any(|known| known.name == pool.name);
-            let has_it = pool.members.iter().any(|member| server.backend.is_named(&member.address));
-            is_known && has_it && !is_in(server, &pool.name, table)
+            let is_known = table.pools.iter().any(|old| old.name == pool.name);
+            let has_server = pool.members.iter().any(|member| server.backend.is_named(&member.address));
+            is_known && has_server && !is_in(server, &pool.name, table)
         })
     };
     let new: Vec<&Arc<Server>> = servers.iter().filter(is_new).collect();
@@ -93,7 +93,7 @@ pub(super) fn flush_new_members(
     flushed: impl Fn(&Server) + Sync,
 ) {
     let join = servers.first().map_or(0, |server| server.health.next_join());
-    let one = |server: &Server| {
+    let flush = |server: &Server| {
         server.health.mark_empty_as(join);
         server.health.suspect_another_run();
         // Its name has not been looked up since it left. A server that another pool has is moved by the name refresher.
@@ -117,16 +117,16 @@ pub(super) fn flush_new_members(
             Err(_) => {}
         }
     };
-    in_parallel(servers, |server| one(server));
+    in_parallel(servers, |server| flush(server));
 }
 
 /// Does `work` for each element and returns the results in order. Runs [`PARALLEL_MAX`] threads, since the work is mostly waiting.
-pub(super) fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let some = |some: &[T]| {
+pub(super) fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let run_chunk = |chunk: &[T]| {
         thread::scope(|scope| {
-            let threads: Vec<_> = some.iter().map(|one| scope.spawn(|| work(one))).collect();
+            let threads: Vec<_> = chunk.iter().map(|item| scope.spawn(|| work(item))).collect();
             threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
         })
     };
-    all.chunks(PARALLEL_MAX).flat_map(some).collect()
+    items.chunks(PARALLEL_MAX).flat_map(run_chunk).collect()
 }
