@@ -10,7 +10,7 @@ use posthaste_wire::memcached::request::Request;
 use super::costs::Costs;
 use super::layout::{Fallback, MemberPlan, PoolPlan, Source};
 use super::memcached_server::Server;
-use super::placement::Placement;
+use super::placement::{NamedServer, Placement};
 use super::rules::{ReadRepair, Reads, Rules, Writes};
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -133,7 +133,8 @@ impl Pool {
         };
         let (members, names): (Vec<Member>, Vec<String>) = plan.members.iter().filter_map(member).unzip();
         let weights = members.iter().map(|member| member.weight);
-        let names: Vec<(&str, u32)> = names.iter().map(String::as_str).zip(weights).collect();
+        let placed: Vec<_> =
+            names.iter().zip(weights).map(|(name, weight)| NamedServer { name, weight }).collect();
         let stand_in = |fallback: &Fallback| StandIn {
             pool: fallback.pool,
             expiry_s: fallback.expiry.map(|expiry| expiry.as_secs().clamp(1, LONGEST_EXPIRY_S) as u32),
@@ -141,7 +142,7 @@ impl Pool {
         };
         Self {
             name: plan.name.clone(),
-            placement: Placement::new(plan.rules.hash, &names),
+            placement: Placement::new(plan.rules.hash, &placed),
             rules: plan.rules.clone(),
             costs: Costs::default(),
             stand_ins: plan.fallbacks.iter().map(stand_in).collect(),

@@ -168,6 +168,15 @@ impl FromStr for Hash {
     }
 }
 
+/// A server as rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedServer<'a> {
+    /// The given name, or [that of the address](Hash::name_of).
+    pub name: &'a str,
+    /// The weight, which not all rules use.
+    pub weight: u32,
+}
+
 /// A rule, applied to the servers of a pool.
 pub struct Placement(Rule);
 
@@ -187,28 +196,27 @@ enum Rule {
 }
 
 impl Placement {
-    /// Applies a rule to at least one server, in this order: their names, given ones or [those of their
-    /// addresses](Hash::name_of), and weights.
+    /// Applies a rule to at least one server, in this order.
     #[must_use]
-    pub fn new(hash: Hash, servers: &[(&str, u32)]) -> Self {
-        let names = || servers.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect::<Vec<_>>();
+    pub fn new<'a>(hash: Hash, servers: &[NamedServer<'a>]) -> Self {
         // libmemcached knows a server by its address alone, so a name stands for one.
-        let short = || {
-            let short = |name| without_usual_port(name).to_owned();
-            servers.iter().map(|(name, weight)| (short(name), *weight)).collect::<Vec<_>>()
-        };
+        let without_port =
+            |server: &NamedServer<'a>| NamedServer { name: without_usual_port(server.name), ..*server };
         Self(match hash {
-            Hash::Ketama => Rule::Md5Ring(Ring::new(md5_points(&short()), Near::Next)),
-            Hash::Twemproxy => Rule::FnvRing(Ring::new(md5_points(&names()), Near::Next)),
-            Hash::Spymemcached => Rule::Md5Ring(Ring::new(md5_points(&names()), Near::Next)),
-            Hash::Dalli => Rule::CrcRing(Ring::new(sha1_points(&names()), Near::Last)),
+            Hash::Ketama => Rule::Md5Ring(Ring::new(
+                md5_points(&servers.iter().map(without_port).collect::<Vec<_>>()),
+                Near::Next,
+            )),
+            Hash::Twemproxy => Rule::FnvRing(Ring::new(md5_points(servers), Near::Next)),
+            Hash::Spymemcached => Rule::Md5Ring(Ring::new(md5_points(servers), Near::Next)),
+            Hash::Dalli => Rule::CrcRing(Ring::new(sha1_points(servers), Near::Last)),
             Hash::Jump => Rule::Jump(servers.len()),
             Hash::Rendezvous => Rule::Rendezvous(Rendezvous::new(servers)),
             Hash::ModuloCrc32 => Rule::ModuloCrc32(servers.len()),
             Hash::SpymemcachedModulo => Rule::ModuloJava(servers.len()),
             Hash::Mcrouter => Rule::Furc(servers.len()),
             Hash::McrouterWeighted => {
-                Rule::WeightedFurc(WeightedFurc::new(servers.iter().map(|(_, weight)| *weight)))
+                Rule::WeightedFurc(WeightedFurc::new(servers.iter().map(|server| server.weight)))
             }
             Hash::McrouterRendezvous => Rule::Scores(Scores::unweighted(servers)),
             Hash::McrouterWeightedRendezvous => Rule::Scores(Scores::weighted(servers)),
@@ -217,7 +225,7 @@ impl Placement {
         })
     }
 
-    /// The owner of a key, as its place among the servers.
+    /// Returns the owner of a key, as its place among the servers.
     #[must_use]
     pub fn owner(&self, key: &[u8]) -> usize {
         match &self.0 {
@@ -281,7 +289,8 @@ mod tests {
     /// The owners of `memtier-0`, `memtier-37`, `memtier-74`, …
     fn owners_among(hash: Hash, servers: &[&str], weights: &[u32]) -> [usize; 40] {
         let names = servers.iter().map(|address| hash.name_of(address));
-        let servers: Vec<_> = names.zip(weights.iter().copied()).collect();
+        let servers: Vec<_> =
+            names.zip(weights).map(|(name, weight)| NamedServer { name, weight: *weight }).collect();
         let placement = Placement::new(hash, &servers);
         std::array::from_fn(|i| placement.owner(format!("memtier-{}", i * 37).as_bytes()))
     }
@@ -299,7 +308,7 @@ mod tests {
                 0, 4, 2, 3, 3, 2, 2, 1, 0
             ]
         );
-        let placement = Placement::new(Hash::Ketama, &SERVERS.map(|name| (name, 1)));
+        let placement = Placement::new(Hash::Ketama, &SERVERS.map(|name| NamedServer { name, weight: 1 }));
         let mut counts = [0; 5];
         (0..10_000).for_each(|i| counts[placement.owner(format!("key:{i}").as_bytes())] += 1);
         assert_eq!(counts, [1939, 2136, 2085, 1823, 2017]);

@@ -1,11 +1,13 @@
 //! pymemcache's rendezvous hashing: the server whose name together with the key has the highest MurmurHash3.
 
+use super::NamedServer;
+
 /// The servers' names.
 pub(super) struct Rendezvous(Vec<String>);
 
 impl Rendezvous {
-    pub(super) fn new(servers: &[(&str, u32)]) -> Self {
-        Self(servers.iter().map(|(name, _)| (*name).to_owned()).collect())
+    pub(super) fn new(servers: &[NamedServer<'_>]) -> Self {
+        Self(servers.iter().map(|server| server.name.to_owned()).collect())
     }
 
     /// The server with the highest score; of equal scores, the one with the greatest name.

@@ -3,8 +3,8 @@
 //!
 //! With weights a score becomes weight / -ln(score between 0 and 1), so that a server gets keys in proportion to its weight.
 
-use super::FULL_WEIGHT;
 use super::furc::murmur_64a;
+use super::{FULL_WEIGHT, NamedServer};
 
 /// The seed of keys' hashes.
 const SEED: u64 = 2_718_281_828;
@@ -12,26 +12,33 @@ const SEED: u64 = 2_718_281_828;
 /// Bits of a score that a double holds exactly.
 const DOUBLE_BITS: u32 = 53;
 
-/// The hashes of servers' names, with their weights.
+/// A server with its name hashed.
+struct HashedServer {
+    name: u64,
+    /// 1.0 is the full weight.
+    weight: f64,
+}
+
+/// The servers among which scores decide.
 pub(super) struct Scores {
-    servers: Vec<(u64, f64)>,
+    servers: Vec<HashedServer>,
     is_weighted: bool,
 }
 
 impl Scores {
     /// Hashes the names. The weights do not count.
-    pub(super) fn unweighted(servers: &[(&str, u32)]) -> Self {
+    pub(super) fn unweighted(servers: &[NamedServer<'_>]) -> Self {
         Self { servers: hashed(servers), is_weighted: false }
     }
 
     /// Hashes the names. The weights are in thousandths.
-    pub(super) fn weighted(servers: &[(&str, u32)]) -> Self {
+    pub(super) fn weighted(servers: &[NamedServer<'_>]) -> Self {
         Self { servers: hashed(servers), is_weighted: true }
     }
 
     pub(super) fn owner(&self, key: &[u8]) -> usize {
         let key = murmur_64a(key, SEED);
-        let scores = self.servers.iter().map(|(name, weight)| (mixed(*name, key), weight));
+        let scores = self.servers.iter().map(|server| (mixed(server.name, key), server.weight));
         if !self.is_weighted {
             // mcrouter compares doubles, in which close scores are equal; then the later server wins.
             let scores = scores.map(|(score, _)| score as f64).enumerate();
@@ -49,10 +56,11 @@ impl Scores {
     }
 }
 
-/// The hash of each server's name, with its weight.
-fn hashed(servers: &[(&str, u32)]) -> Vec<(u64, f64)> {
-    let hashed = |(name, weight): &(&str, u32)| {
-        (murmur_64a(name.as_bytes(), super::furc::SEED), f64::from(*weight) / f64::from(FULL_WEIGHT))
+/// Hashes the servers' names.
+fn hashed(servers: &[NamedServer<'_>]) -> Vec<HashedServer> {
+    let hashed = |server: &NamedServer<'_>| HashedServer {
+        name: murmur_64a(server.name.as_bytes(), super::furc::SEED),
+        weight: f64::from(server.weight) / f64::from(FULL_WEIGHT),
     };
     servers.iter().map(hashed).collect()
 }
@@ -75,10 +83,10 @@ mod tests {
         (0..servers).map(|server| format!("xxx.{server}.yy")).collect()
     }
 
-    fn scores(names: &[String], weights: Option<&[u32]>) -> Scores {
+    fn scores<'a>(names: &'a [String], weights: Option<&[u32]>) -> Scores {
         let weight = |server: usize| weights.map_or(FULL_WEIGHT, |weights| weights[server]);
-        let servers: Vec<(&str, u32)> =
-            names.iter().enumerate().map(|(server, name)| (name.as_str(), weight(server))).collect();
+        let named = |(server, name): (usize, &'a String)| NamedServer { name, weight: weight(server) };
+        let servers: Vec<NamedServer<'_>> = names.iter().enumerate().map(named).collect();
         if weights.is_some() { Scores::weighted(&servers) } else { Scores::unweighted(&servers) }
     }
 
