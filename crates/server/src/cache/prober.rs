@@ -47,8 +47,8 @@ impl Prober {
     /// The system gives no thread.
     pub fn start(shared: Arc<CacheShared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (its_shared, its_stop) = (Arc::clone(&shared), Arc::clone(&stop));
-        let thread = Builder::new().name("prober".into()).spawn(move || run(&its_shared, &its_stop))?;
+        let (thread_shared, thread_stop) = (Arc::clone(&shared), Arc::clone(&stop));
+        let thread = Builder::new().name("prober".into()).spawn(move || run(&thread_shared, &thread_stop))?;
         Ok(Self { stop, shared, thread })
     }
 

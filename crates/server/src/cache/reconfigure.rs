@@ -140,11 +140,11 @@ impl Fleet {
     fn backends(&self, layout: &Layout) -> Result<Vec<Backend>, String> {
         let mut backends = Vec::new();
         for pool in &layout.pools {
-            let its =
+            let parsed =
                 in_parallel(&pool.members, |member| Backend::parse_by(&member.address, &self.directory));
-            let its = its.into_iter().collect::<Result<Vec<_>, _>>()?;
-            refuse_second_names(&pool.name, &its)?;
-            backends.extend(its);
+            let members = parsed.into_iter().collect::<Result<Vec<_>, _>>()?;
+            refuse_second_names(&pool.name, &members)?;
+            backends.extend(members);
         }
         Ok(backends)
     }

@@ -328,9 +328,9 @@ impl Table {
     /// would be stored twice, or be of two owners.
     #[must_use]
     pub fn neighbour(&self, server: &Server, address: &ListenAddress) -> Option<&Arc<Server>> {
-        let is_it = |member: &Member| member.server.slot == server.slot;
-        let its = self.pools.iter().filter(|pool| pool.members.iter().any(is_it));
-        let mut others = its.flat_map(|pool| &pool.members).filter(|member| !is_it(member));
+        let is_this = |member: &Member| member.server.slot == server.slot;
+        let pools = self.pools.iter().filter(|pool| pool.members.iter().any(is_this));
+        let mut others = pools.flat_map(|pool| &pool.members).filter(|member| !is_this(member));
         others.find(|other| other.server.backend.is_at(address)).map(|other| &other.server)
     }
 
