@@ -19,15 +19,17 @@ struct Client {
     /// How many of the requests at the front of `line` were taken together; their answers leave together.
     burst: usize,
     output: Vec<u8>,
-    /// Bytes of `output` that are written.
+    /// How many bytes of `output` are written.
     written: usize,
+    /// Bytes of answers held for the client.
     held: usize,
     /// Bytes that the client's requests under way take.
     asked: usize,
+    /// Keys of the client's requests under way.
     keys: usize,
-    /// About what one value takes, by the largest of late; 0: no value yet.
+    /// Expected size of a value, by the largest of late; 0: there was no value yet.
     value_bytes: usize,
-    /// A request under way must take effect before the next one is looked at.
+    /// A request under way must take effect before the next one begins.
     is_fenced: bool,
 }
 
@@ -49,7 +51,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Notes that the client of this number took this slot.
+    /// Adds a client of this number in this slot.
     pub fn add_client(&mut self, slot: usize, number: u64) {
         if slot >= self.clients.len() {
             self.clients.resize_with(slot + 1, Client::default);
@@ -63,7 +65,7 @@ impl Answers {
         self.clients[slot].number
     }
 
-    /// Removes a client that left, and returns its requests under way.
+    /// Removes a client that disconnected, and returns its requests under way.
     pub fn remove_client(&mut self, slot: usize) -> VecDeque<u32> {
         self.keep_output(slot);
         let client = std::mem::take(&mut self.clients[slot]);
@@ -108,8 +110,8 @@ impl Answers {
         !self.clients[slot].line.is_empty()
     }
 
-    /// Puts a request behind the client's others; it is for `keys` keys and takes `bytes` bytes.
-    pub fn line_up(&mut self, slot: usize, request: u32, keys: usize, bytes: usize) {
+    /// Appends a request to the client's; it is for `keys` keys and takes `bytes` bytes.
+    pub fn enqueue(&mut self, slot: usize, request: u32, keys: usize, bytes: usize) {
         self.clients[slot].line.push_back(request);
         self.clients[slot].keys += keys;
         self.clients[slot].asked += bytes;
@@ -122,8 +124,8 @@ impl Answers {
         self.clients[slot].line.front() == Some(&request)
     }
 
-    /// Removes the client's first request, which is done and was lined up with these numbers. Returns the next one.
-    pub fn step(&mut self, slot: usize, keys: usize, bytes: usize) -> Option<u32> {
+    /// Removes the client's first request, which is done and was enqueued with these numbers. Returns the next one.
+    pub fn dequeue(&mut self, slot: usize, keys: usize, bytes: usize) -> Option<u32> {
         self.touch(slot);
         let client = &mut self.clients[slot];
         client.line.pop_front();

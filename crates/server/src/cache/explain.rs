@@ -112,7 +112,7 @@ fn asks_decider(verb: Verb) -> bool {
 /// The servers that a pool asks for a key, and why these.
 fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Vec<String>, String) {
     use Verb::{Add, Append, Cas, Decr, Incr, MetaArithmetic, Prepend, Replace};
-    let (taking, mut servers) = (&table.pools[pool], Vec::new());
+    let (serving, mut servers) = (&table.pools[pool], Vec::new());
     let show = |server: &Server| format!("{} ({})", server.name(), server.health.state());
     let decider = show(table.decider(pool, key));
     if asks_decider(verb) {
@@ -120,11 +120,11 @@ fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Ve
         let sentence = format!("it is read from the server that decides{why}: {decider}");
         return (vec![decider], sentence);
     }
-    if reads && taking.is_replicated() && !taking.reads_owner() {
-        servers.extend(taking.members.iter().map(|member| show(&member.server)));
+    if reads && serving.is_replicated() && !serving.reads_owner() {
+        servers.extend(serving.members.iter().map(|member| show(&member.server)));
         let mut sentence =
-            format!("one of its replicas is read ({}): {}", taking.rules.reads, servers.join(", "));
-        let near: Vec<&str> = taking
+            format!("one of its replicas is read ({}): {}", serving.rules.reads, servers.join(", "));
+        let near: Vec<&str> = serving
             .members
             .iter()
             .filter(|member| member.is_near)
@@ -136,20 +136,20 @@ fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Ve
         return (servers, sentence);
     }
     if reads {
-        servers.push(show(taking.owner_to_read(key)));
+        servers.push(show(serving.owner_to_read(key)));
         let sentence = format!("it is read from {}", servers.join(", "));
         return (servers, sentence);
     }
     table.each_copy(pool, key, &mut |server| servers.push(show(server)));
-    let who = servers.join(", ");
+    let names = servers.join(", ");
     let decides = matches!(verb, Add | Replace | Append | Prepend | Cas | Incr | Decr | MetaArithmetic);
-    let sentence = match taking.rules.writes {
-        _ if decides && servers.len() > 1 => format!("{decider} decides, and then all are told: {who}"),
+    let sentence = match serving.rules.writes {
+        _ if decides && servers.len() > 1 => format!("{decider} decides, and then all are told: {names}"),
         _ if servers.len() > 1 => {
-            format!("it is written to {who}; answered by the rule {}", taking.rules.answer)
+            format!("it is written to {names}; answered by the rule {}", serving.rules.answer)
         }
-        Writes::Owner => format!("it is written to its owner by {}: {who}", taking.rules.hash),
-        Writes::All => format!("it is written to {who}"),
+        Writes::Owner => format!("it is written to its owner by {}: {names}", serving.rules.hash),
+        Writes::All => format!("it is written to {names}"),
     };
     (servers, sentence)
 }

@@ -141,7 +141,7 @@ impl Rounds {
             if server.health.is_answering() {
                 self.refresh_server(server);
             } else if let Ok(address) = server.backend.address()
-                && let Some(other) = table.neighbour(server, &address)
+                && let Some(other) = table.other_server_at(server, &address)
             {
                 // The prober tries again and again, and does not log why it fails.
                 self.tell(
@@ -170,7 +170,7 @@ impl Rounds {
     }
 
     fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
-        if let Some(other) = self.shared.fleet.table().neighbour(server, address) {
+        if let Some(other) = self.shared.fleet.table().other_server_at(server, address) {
             return Err(recovery::address_taken(other));
         }
         recovery::flush_server(server, Some(address.clone())).map_err(|error| error.to_string())?;

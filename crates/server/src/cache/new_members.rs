@@ -58,7 +58,7 @@ fn becomes_replicated(pool: &PoolPlan, table: &Table) -> bool {
 
 /// Returns whether a replica of a pool was in it by a table before the one still in force.
 fn was_member_earlier(server: &Server, pool: &PoolPlan, table: &Table) -> bool {
-    let was_in = |old: &Pool| old.name == pool.name && old.left.contains(&server.slot);
+    let was_in = |old: &Pool| old.name == pool.name && old.former_members.contains(&server.slot);
     pool.rules.writes == Writes::All && table.pools.iter().any(was_in)
 }
 

@@ -50,9 +50,9 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Notes that something is sent there now. A slow server may store it as much as `latest` nanoseconds later; only
+    /// Notes that a value is sent there now. A slow server may store it as much as `latest` nanoseconds later; only
     /// then its life begins, and one second is added since memcached's clock has whole seconds.
-    pub fn note(&self, now: u64, latest: u64) {
+    pub fn note_stored(&self, now: u64, latest: u64) {
         let life = |expiry: u32| (u64::from(expiry) + 1) * NS_PER_S;
         let until =
             self.expiry_s.map_or(u64::MAX, |expiry| now.saturating_add(latest).saturating_add(life(expiry)));
@@ -92,7 +92,7 @@ pub struct Pool {
     /// Other pools that stand in for this one, in the order in which they are tried.
     pub stand_ins: Vec<StandIn>,
     /// Pools that stood in for this one by an earlier configuration and do not by this one.
-    former: Vec<StandIn>,
+    former_stand_ins: Vec<StandIn>,
     /// Most requests in a second that stand-ins may take.
     pub failover_limit: Option<u32>,
     /// The pool in which keys are looked for that this one does not have.
@@ -102,7 +102,7 @@ pub struct Pool {
     /// The pool's counters.
     pub counts: Arc<PoolCounts>,
     /// Slots of servers that were in the pool by an earlier table and are not by this one: they lack what was written since.
-    pub left: HashSet<usize>,
+    pub former_members: HashSet<usize>,
     placement: Placement,
     /// Some servers stand in our own zone.
     has_near: bool,
@@ -146,12 +146,12 @@ impl Pool {
             rules: plan.rules.clone(),
             costs: Costs::default(),
             stand_ins: plan.fallbacks.iter().map(stand_in).collect(),
-            former: Vec::new(),
+            former_stand_ins: Vec::new(),
             failover_limit: plan.failover_limit,
             source: plan.source,
             deletes_to: plan.deletes_to.clone(),
             counts: Arc::default(),
-            left: HashSet::new(),
+            former_members: HashSet::new(),
             has_near: members.iter().any(|member| member.is_near),
             turn: AtomicUsize::new(0),
             failovers: AtomicU64::new(0),
@@ -160,20 +160,23 @@ impl Pool {
     }
 
     /// Notes that another pool stood in for this one by an earlier configuration, unless it does by this one too.
-    pub(super) fn note_former(&mut self, pool: usize, holds_until: Arc<AtomicU64>) {
+    pub(super) fn add_former_stand_in(&mut self, pool: usize, holds_until: Arc<AtomicU64>) {
         let is_known = self.stand_ins.iter().any(|other| other.pool == pool);
         // The source gets every write, or has the key deleted, in any case.
         if !is_known && self.source.map(Source::pool) != Some(pool) {
-            self.former.push(StandIn { pool, expiry_s: None, holds_until });
+            self.former_stand_ins.push(StandIn { pool, expiry_s: None, holds_until });
         }
     }
 
     /// Carries over from the pool of this name in the table before: its counters, and which servers were in it.
-    pub(super) fn follow(&mut self, former: &Self) {
+    pub(super) fn carry_over(&mut self, former: &Self) {
         self.counts = Arc::clone(&former.counts);
-        let were_in =
-            former.members.iter().map(|member| member.server.slot).chain(former.left.iter().copied());
-        self.left = were_in.filter(|slot| !self.has(*slot)).collect();
+        let were_in = former
+            .members
+            .iter()
+            .map(|member| member.server.slot)
+            .chain(former.former_members.iter().copied());
+        self.former_members = were_in.filter(|slot| !self.has(*slot)).collect();
     }
 
     /// Returns whether the server of a slot is in the pool.
@@ -182,9 +185,9 @@ impl Pool {
         self.members.iter().any(|member| member.server.slot == slot)
     }
 
-    /// Iterates over pools that may hold what they took for this one, by this configuration or an earlier one.
+    /// Iterates over pools that may hold values that they stored for this one, by this configuration or an earlier one.
     pub fn strays(&self, now: u64) -> impl Iterator<Item = &StandIn> {
-        self.stand_ins.iter().chain(&self.former).filter(move |other| other.may_hold(now))
+        self.stand_ins.iter().chain(&self.former_stand_ins).filter(move |other| other.may_hold(now))
     }
 
     /// Returns whether every server is to hold every key.
@@ -252,9 +255,9 @@ impl Pool {
         }
     }
 
-    /// The first replica from `home` on that `will_do`; else, or where there are no replicas, the member at `home`.
-    fn first_from(&self, home: usize, will_do: impl Fn(&Server) -> bool) -> &Server {
-        self.from(home).find(|server| will_do(server)).unwrap_or(&self.members[home].server)
+    /// The first replica from `home` on that `is_usable` accepts; else, or where there are no replicas, the member at `home`.
+    fn first_from(&self, home: usize, is_usable: impl Fn(&Server) -> bool) -> &Server {
+        self.from(home).find(|server| is_usable(server)).unwrap_or(&self.members[home].server)
     }
 
     /// The replicas from `home` on, once around; where there are none, the member at `home` alone.
@@ -278,16 +281,16 @@ impl Pool {
         let choices = readable().count().max(1);
         let first = turn % choices;
         // A server that is away has nothing to do, since nothing is sent to it: it must not look idle.
-        let busy = |server: &&Server| (server.health.is_away(), load(server.slot));
+        let load_of = |server: &&Server| (server.health.is_away(), load(server.slot));
         let chosen = match self.rules.reads {
             Reads::RoundRobin | Reads::Owner => readable().nth(first),
             Reads::Random => readable().nth(scrambled(turn) % choices),
             Reads::TwoChoices => {
-                let (one, other) = two_different(scrambled(turn), choices);
-                [one, other].into_iter().filter_map(|n| readable().nth(n)).min_by_key(busy)
+                let (one, other) = two_distinct(scrambled(turn), choices);
+                [one, other].into_iter().filter_map(|n| readable().nth(n)).min_by_key(load_of)
             }
             // The turn settles which of several equally idle servers is taken.
-            Reads::Nearest => readable().skip(first).chain(readable().take(first)).min_by_key(busy),
+            Reads::Nearest => readable().skip(first).chain(readable().take(first)).min_by_key(load_of),
         };
         chosen
             .or_else(|| {
@@ -327,9 +330,9 @@ impl Pool {
         readable.clone().find(|server| !server.health.is_cold()).or_else(|| readable.next())
     }
 
-    /// Returns whether the pool can take a key now. A server that is spared can: what is written to it must be read there.
+    /// Returns whether the pool can serve a key now. A draining server can: what is written to it must be read there.
     #[must_use]
-    pub fn can_take(&self, key: &[u8]) -> bool {
+    pub fn can_serve(&self, key: &[u8]) -> bool {
         if self.is_replicated() {
             return self.members.iter().any(|member| member.server.health.is_in_rotation());
         }
@@ -370,7 +373,7 @@ fn scrambled(turn: usize) -> usize {
 }
 
 /// Returns two different numbers below `choices`; if there is only one, that one twice.
-fn two_different(chance: usize, choices: usize) -> (usize, usize) {
+fn two_distinct(chance: usize, choices: usize) -> (usize, usize) {
     let one = chance % choices;
     let further = if choices > 1 { 1 + (chance / choices) % (choices - 1) } else { 0 };
     (one, (one + further) % choices)
@@ -449,11 +452,11 @@ mod tests {
         for choices in 2..6 {
             assert!(
                 (0..1000)
-                    .map(|turn| two_different(scrambled(turn), choices))
+                    .map(|turn| two_distinct(scrambled(turn), choices))
                     .all(|(a, b)| a != b && a.max(b) < choices)
             );
         }
-        assert_eq!(two_different(17, 1), (0, 0));
+        assert_eq!(two_distinct(17, 1), (0, 0));
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Fleet {
             table.in_use(),
             |server| self.remind_of_flush_now(server),
         );
-        let next = Table::new(layout, servers.clone(), &mut lock(&self.strays)).following(&table);
+        let next = Table::new(layout, servers.clone(), &mut lock(&self.strays)).carrying_over(&table);
         *lock(&self.table) = Arc::new(next);
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.watch.wake();

@@ -72,7 +72,7 @@ pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBoo
 /// run it is, and its version.
 fn greet(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed>> {
     let (address, table) = (server.backend.address().map_err(io::Error::other)?, shared.fleet.table());
-    if let Some(other) = table.neighbour(server, &address).filter(|other| !other.health.is_away()) {
+    if let Some(other) = table.other_server_at(server, &address).filter(|other| !other.health.is_away()) {
         return Err(io::Error::other(address_taken(other)));
     }
     // Over a connection of its own: a server that does not know this question may close it.

@@ -12,7 +12,7 @@
 //! | `each_copy` | this pool and the one `below` it | writes are carried out |
 //! | `each_old` | the pool that this one takes the place of (`warm-from`) | it is read, and given a new expiry |
 //! | `each_stray` | that pool, and pools that may hold the key from standing in | other writes delete it |
-//! | `each_elsewhere` | pools of `deletes-to`, and wherever those look for the key | deletions delete it |
+//! | `each_deletion_target` | pools of `deletes-to`, and wherever those look for the key | deletions delete it |
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -87,16 +87,33 @@ impl Route {
     }
 }
 
-/// Which pool takes a key now, and on what terms.
+/// Whether a request may leave a value in the pool that serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taker {
+pub enum Access {
+    /// It only reads.
+    Read,
+    /// It may store a value.
+    MayStore,
+}
+
+impl Access {
+    /// Returns the access of a read: one that only the decider can answer may also create its key.
+    #[must_use]
+    pub fn of(needs_decider: bool) -> Self {
+        if needs_decider { Self::MayStore } else { Self::Read }
+    }
+}
+
+/// The pool that serves a key now, and its terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServingPool {
     /// The pool.
     pub pool: usize,
     /// Most seconds that a value stored there lives; None: as long as the client says.
     pub expiry_s: Option<u32>,
 }
 
-/// Until when pools may hold what they took for others, by the names of both (of the pool it was meant for first).
+/// Until when pools may hold values that they stored for others, by the names of both (first that of the home pool).
 /// Shared by all tables: what is held does not go away with the configuration that led there.
 pub type Strays = HashMap<(String, String), Arc<AtomicU64>>;
 
@@ -135,7 +152,7 @@ impl Table {
         let place = |name: &String| layout.pools.iter().position(|plan| plan.name == *name);
         for ((home, other), holds_until) in strays.iter() {
             if let (Some(home), Some(other)) = (place(home), place(other)) {
-                pools[home].note_former(other, Arc::clone(holds_until));
+                pools[home].add_former_stand_in(other, Arc::clone(holds_until));
             }
         }
         let mut in_use: Vec<usize> =
@@ -150,10 +167,10 @@ impl Table {
     /// Carries over what outlives the table before this one: counters, for pools of the same name and for routes of
     /// the same prefix and commands to such a pool, and which servers were in its pools.
     #[must_use]
-    pub fn following(mut self, former: &Self) -> Self {
+    pub fn carrying_over(mut self, former: &Self) -> Self {
         for pool in &mut self.pools {
             if let Some(known) = former.pools.iter().find(|known| known.name == pool.name) {
-                pool.follow(known);
+                pool.carry_over(known);
             }
         }
         for route in &mut self.routes {
@@ -224,26 +241,26 @@ impl Table {
         None
     }
 
-    /// The pool that takes a key of this pool now: this one, or another one that stands in for it.
+    /// Returns the pool that serves a key of this pool now: this one, or another one that stands in for it.
     #[must_use]
-    pub fn taker(&self, pool: usize, key: &[u8], reads: bool, now: u64) -> Taker {
+    pub fn serving_pool(&self, pool: usize, key: &[u8], access: Access, now: u64) -> ServingPool {
         match self.stand_in(pool, key) {
             Some(other) if self.pools[pool].may_fail_over(now) => {
-                if !reads {
-                    other.note(now, self.timeouts_ns().1);
+                if access == Access::MayStore {
+                    other.note_stored(now, self.timeouts_ns().1);
                 }
-                Taker { pool: other.pool, expiry_s: other.expiry_s }
+                ServingPool { pool: other.pool, expiry_s: other.expiry_s }
             }
-            _ => Taker { pool, expiry_s: None },
+            _ => ServingPool { pool, expiry_s: None },
         }
     }
 
-    /// Notes that a request to this pool's taker prolongs the life of what it reads: if the taker is another pool, it
-    /// may hold that for longer.
-    pub fn prolong(&self, pool: usize, taker: Taker, now: u64) {
-        let other = self.pools[pool].stand_ins.iter().find(|other| other.pool == taker.pool);
+    /// Notes that a request for this pool prolongs the life of what it reads in the serving pool: if that is a stand-in, it
+    /// may hold the value for longer.
+    pub fn prolong(&self, pool: usize, serving: ServingPool, now: u64) {
+        let other = self.pools[pool].stand_ins.iter().find(|other| other.pool == serving.pool);
         if let Some(other) = other {
-            other.note(now, self.timeouts_ns().1);
+            other.note_stored(now, self.timeouts_ns().1);
         }
     }
 
@@ -251,10 +268,10 @@ impl Table {
     #[must_use]
     pub fn stand_in(&self, pool: usize, key: &[u8]) -> Option<&StandIn> {
         let own = &self.pools[pool];
-        if own.stand_ins.is_empty() || own.can_take(key) {
+        if own.stand_ins.is_empty() || own.can_serve(key) {
             return None;
         }
-        own.stand_ins.iter().find(|other| self.pools[other.pool].can_take(key))
+        own.stand_ins.iter().find(|other| self.pools[other.pool].can_serve(key))
     }
 
     /// Calls `each` once with every server that is to hold a key of this pool, those of the pool below it included.
@@ -281,7 +298,7 @@ impl Table {
         }
     }
 
-    /// Calls `each` with every server that must forget a key of this pool when it is written: those of the pool whose
+    /// Calls `each` with every server on which a key of this pool is deleted when it is written: those of the pool whose
     /// place this one takes, and those of pools where the key may have been stored while they stood in for this pool
     /// or the one behind it, since another configuration may read it there again.
     pub fn each_stray(&self, pool: usize, key: &[u8], now: u64, each: &mut impl FnMut(&Server)) {
@@ -297,24 +314,24 @@ impl Table {
 
     /// Calls `each` with every server of other pools where a key deleted in this pool is deleted too: of the pools
     /// that deletions go to, and of where else those look for the key.
-    pub fn each_elsewhere(&self, pool: usize, key: &[u8], now: u64, each: &mut impl FnMut(&Server)) {
+    pub fn each_deletion_target(&self, pool: usize, key: &[u8], now: u64, each: &mut impl FnMut(&Server)) {
         for other in &self.pools[pool].deletes_to {
             self.each_copy(*other, key, each);
             self.each_stray(*other, key, now, each);
         }
     }
 
-    /// Returns whether a request for a key of this pool may reach a server (by slot) for which `is_so` holds: in the
+    /// Returns whether a request for a key of this pool may reach a server (by slot) that `matches`: in the
     /// pool itself, the one behind it, or one that stands in.
     #[must_use]
-    pub fn leads_to(&self, pool: usize, key: &[u8], is_so: impl Fn(usize) -> bool) -> bool {
+    pub fn leads_to(&self, pool: usize, key: &[u8], matches: impl Fn(usize) -> bool) -> bool {
         let own = &self.pools[pool];
         let behind = own.source.map(Source::pool);
-        let standing_in = own.stand_ins.iter().map(|other| other.pool).filter(|_| !own.can_take(key));
+        let standing_in = own.stand_ins.iter().map(|other| other.pool).filter(|_| !own.can_serve(key));
         let mut pools = [pool].into_iter().chain(behind).chain(standing_in).map(|pool| &self.pools[pool]);
         pools.any(|pool| match pool.is_replicated() {
-            true => pool.members.iter().any(|member| is_so(member.server.slot)),
-            false => is_so(pool.owner(key).slot),
+            true => pool.members.iter().any(|member| matches(member.server.slot)),
+            false => matches(pool.owner(key).slot),
         })
     }
 
@@ -327,7 +344,7 @@ impl Table {
     /// Finds another server at this address in one of the pools of `server`. With two names for one server, keys
     /// would be stored twice, or be of two owners.
     #[must_use]
-    pub fn neighbour(&self, server: &Server, address: &ListenAddress) -> Option<&Arc<Server>> {
+    pub fn other_server_at(&self, server: &Server, address: &ListenAddress) -> Option<&Arc<Server>> {
         let is_this = |member: &Member| member.server.slot == server.slot;
         let pools = self.pools.iter().filter(|pool| pool.members.iter().any(is_this));
         let mut others = pools.flat_map(|pool| &pool.members).filter(|member| !is_this(member));
@@ -481,11 +498,14 @@ mod tests {
     #[test]
     fn another_pool_stands_in_and_is_made_to_forget() {
         let table = with_stand_in(Some(10));
-        let own = Taker { pool: 0, expiry_s: None };
-        assert_eq!(table.taker(0, b"key", true, 0), own);
+        let own = ServingPool { pool: 0, expiry_s: None };
+        assert_eq!(table.serving_pool(0, b"key", Access::Read, 0), own);
         assert!(table.is_simple(0, 0));
         table.pools[0].owner(b"key").health.set_admin_state(AdminState::Down);
-        assert_eq!(table.taker(0, b"key", false, 1), Taker { pool: 1, expiry_s: Some(10) });
+        assert_eq!(
+            table.serving_pool(0, b"key", Access::MayStore, 1),
+            ServingPool { pool: 1, expiry_s: Some(10) }
+        );
         assert!(!table.is_simple(0, 2));
         assert_eq!(strays(&table, 2), [2]);
         // Ten seconds from the second in which the value is stored, which may be late.
@@ -493,26 +513,33 @@ mod tests {
         assert_eq!(strays(&table, last - 1), [2]);
         assert_eq!(strays(&table, last), [0; 0], "it has expired there");
         table.servers[2].health.set_admin_state(AdminState::Down);
-        assert_eq!(table.taker(0, b"key", true, 3), own, "nobody is there: the error is its own");
+        assert_eq!(
+            table.serving_pool(0, b"key", Access::Read, 3),
+            own,
+            "nobody is there: the error is its own"
+        );
     }
 
     #[test]
     fn who_is_spared_keeps_its_keys() {
         let table = with_stand_in(None);
         table.pools[0].owner(b"key").health.set_admin_state(AdminState::Drain);
-        for reads in [true, false] {
-            assert_eq!(table.taker(0, b"key", reads, 0), Taker { pool: 0, expiry_s: None });
+        for access in [Access::Read, Access::MayStore] {
+            assert_eq!(table.serving_pool(0, b"key", access, 0), ServingPool { pool: 0, expiry_s: None });
         }
         table.servers[2].health.set_admin_state(AdminState::Drain);
         table.pools[0].owner(b"key").health.set_admin_state(AdminState::Down);
-        assert_eq!(table.taker(0, b"key", true, 0), table.taker(0, b"key", false, 0));
+        assert_eq!(
+            table.serving_pool(0, b"key", Access::Read, 0),
+            table.serving_pool(0, b"key", Access::MayStore, 0)
+        );
     }
 
     #[test]
     fn what_never_expires_there_is_forgotten_there_for_ever() {
         let table = with_stand_in(None);
         table.pools[0].owner(b"key").health.set_admin_state(AdminState::Down);
-        assert_eq!(table.taker(0, b"key", false, 1).expiry_s, None);
+        assert_eq!(table.serving_pool(0, b"key", Access::MayStore, 1).expiry_s, None);
         assert_eq!(strays(&table, u64::MAX - 1), [2]);
     }
 }

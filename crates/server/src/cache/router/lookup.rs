@@ -24,7 +24,7 @@ use crate::cache::flushes::Mark;
 use crate::cache::layout::Source;
 use crate::cache::limits;
 use crate::cache::pool::plain_key;
-use crate::cache::table::{Table, Taker};
+use crate::cache::table::{ServingPool, Table};
 
 /// A copy of a value from a server that has it to where it was missed.
 #[derive(Clone, Copy)]
@@ -349,7 +349,7 @@ impl Router {
         table.pools[pool].counts.filled.fetch_add(1, Ordering::Relaxed);
         // A stand-in holds it for longer than it would have by what was stored there before.
         let home = table.routes[usize::from(exchange.aim.route)].pool;
-        table.prolong(home, Taker { pool, expiry_s: None }, self.now);
+        table.prolong(home, ServingPool { pool, expiry_s: None }, self.now);
         for server in self.receivers(table, exchange.aim, missed_by, &request, &exchange.bytes) {
             let output = &mut self.lanes[server].output;
             let base64: &[u8] = if request.base64 { b" b" } else { b"" };

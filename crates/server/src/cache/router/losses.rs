@@ -21,6 +21,7 @@ use super::{Router, agree};
 use crate::cache::missed_writes::MissedWrite;
 use crate::cache::pool::{Pool, plain_key};
 use crate::cache::rules::GetErrors;
+use crate::cache::table::Access;
 
 impl Router {
     /// Gives up the connection to a server; `socket` is what is left of it if the server may still read from it.
@@ -245,20 +246,20 @@ impl Router {
         let (request, table) = (exchange.request?, self.table_of(id));
         let pool = usize::from(exchange.aim.pool);
         let decides = decides(&request, &exchange.bytes);
-        let (taker, other) = plain_key(&request, &exchange.bytes, |key| {
-            let taker = table.taker(pool, key, !decides, self.now);
+        let (serving, other) = plain_key(&request, &exchange.bytes, |key| {
+            let serving = table.serving_pool(pool, key, Access::of(decides), self.now);
             let other = match decides {
-                true => table.decider(taker.pool, key),
-                false => table.pools[taker.pool].owner_to_read(key),
+                true => table.decider(serving.pool, key),
+                false => table.pools[serving.pool].owner_to_read(key),
             };
-            (taker, other)
+            (serving, other)
         });
-        let other = self.alternative_to(server, other.slot, &table.pools[taker.pool], decides)?;
+        let other = self.alternative_to(server, other.slot, &table.pools[serving.pool], decides)?;
         if new_expiry(&request, &exchange.bytes).is_some() {
-            table.prolong(pool, taker, self.now);
+            table.prolong(pool, serving, self.now);
         }
-        let expiry_s = taker.expiry_s.or(exchange.aim.expiry_s);
-        Some((other, Aim { pool: taker.pool as u16, expiry_s, ..exchange.aim }))
+        let expiry_s = serving.expiry_s.or(exchange.aim.expiry_s);
+        Some((other, Aim { pool: serving.pool as u16, expiry_s, ..exchange.aim }))
     }
 
     /// Answers a meta get with a miss: a server missed the key before, or the pool's rules have silence count as one.

@@ -281,7 +281,7 @@ impl Router {
     fn enqueue_stamped(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.weight = exchange.weight();
-        self.answers.line_up(exchange.client, id, exchange.values(), exchange.weight);
+        self.answers.enqueue(exchange.client, id, exchange.values(), exchange.weight);
     }
 
     /// Returns a new exchange of the router's own, for which no client waits.
@@ -392,7 +392,7 @@ impl Router {
             if !exchange.is_answered {
                 return;
             }
-            next = self.answers.step(client, exchange.values(), exchange.weight);
+            next = self.answers.dequeue(client, exchange.values(), exchange.weight);
             if exchange.is_over {
                 self.recycle(id);
             } else {

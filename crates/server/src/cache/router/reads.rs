@@ -15,7 +15,7 @@ use crate::cache::limits;
 use crate::cache::missed_writes::{MissedKey, MissedWrite};
 use crate::cache::pool::plain_key;
 use crate::cache::rules::Multiget;
-use crate::cache::table::Table;
+use crate::cache::table::{Access, Table};
 
 impl Router {
     /// Takes a `get`, `gets`, `gat` or `gats` of any number of keys.
@@ -282,7 +282,7 @@ impl Router {
         output.extend_from_slice(b"\r\n");
     }
 
-    /// Tells the other servers from which a key may be read of the expiry that a `gat` sets on the one that answers.
+    /// Sends the expiry that a `gat` sets on one server to the others from which the key may be read.
     /// The servers of the first pool are among them if they were away.
     fn touch_others(&mut self, id: u32, share: u16, server: usize) {
         let target = self.exchanges[id].get.shares[usize::from(share)];
@@ -351,7 +351,7 @@ impl Router {
     /// Takes an `mg` or `me`: one key, asked of one server.
     pub(super) fn meta_get(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let Incoming { request, input, .. } = *incoming;
-        // Before the pool that takes it is found, since that is counted.
+        // Checked before the serving pool is found, since that is counted.
         let touches = new_expiry(request, input).is_some();
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
@@ -361,24 +361,25 @@ impl Router {
         let decides = request.verb == Verb::MetaDebug || writes::decides(request, input);
         let table = self.table();
         let pool = table.routes[route].pool;
-        let taker = plain_key(request, input, |key| table.taker(pool, key, !decides, self.now));
+        let serving =
+            plain_key(request, input, |key| table.serving_pool(pool, key, Access::of(decides), self.now));
         if touches {
-            table.prolong(pool, taker, self.now);
+            table.prolong(pool, serving, self.now);
         }
-        let taking = &table.pools[taker.pool];
+        let asked_pool = &table.pools[serving.pool];
         let server = if decides {
-            plain_key(request, input, |key| table.decider(taker.pool, key).slot)
-        } else if taking.reads_owner() {
-            plain_key(request, input, |key| taking.owner_to_read(key).slot)
+            plain_key(request, input, |key| table.decider(serving.pool, key).slot)
+        } else if asked_pool.reads_owner() {
+            plain_key(request, input, |key| asked_pool.owner_to_read(key).slot)
         } else {
-            taking.reader(|slot| self.lanes[slot].expected.len()).slot
+            asked_pool.reader(|slot| self.lanes[slot].expected.len()).slot
         };
         let id = self.begin(incoming, incoming.line());
         let creates =
-            decides && follow::has_flag(request, input, b'N') && self.table().has_copies(taker.pool);
+            decides && follow::has_flag(request, input, b'N') && self.table().has_copies(serving.pool);
         let exchange = &mut self.exchanges[id];
         exchange.meta_get.creates = creates;
-        exchange.aim = Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s };
+        exchange.aim = Aim { route: route as u16, pool: serving.pool as u16, expiry_s: serving.expiry_s };
         // What only the decider knows cannot be asked of another replica.
         exchange.is_bound = decides;
         exchange.plan = Plan::Relay;
@@ -386,14 +387,14 @@ impl Router {
         self.exchanges[id].meta_get.falls_through = falls_through;
         self.enqueue(id);
         self.send_whole(id, server);
-        if request.verb == Verb::MetaGet && self.table_of(id).has_several(taker.pool) {
+        if request.verb == Verb::MetaGet && self.table_of(id).has_several(serving.pool) {
             self.meta_touch_others(id, server);
         }
         self.advance(id);
         Admission::Accepted
     }
 
-    /// Tells the other servers from which a key may be read of the time to live that an `mg` sets.
+    /// Sends the time to live that an `mg` sets on one server to the others from which the key may be read.
     fn meta_touch_others(&mut self, id: u32, server: usize) {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
@@ -451,19 +452,19 @@ pub(super) fn owner_share(
     now: u64,
 ) -> Share {
     let decides = needs_decider(verb);
-    let taker = table.taker(pool, key, !decides, now);
+    let serving = table.serving_pool(pool, key, Access::of(decides), now);
     if verb == Verb::Gat {
-        table.prolong(pool, taker, now);
+        table.prolong(pool, serving, now);
     }
     let server = match decides {
-        true => table.decider(taker.pool, key),
-        false => table.pools[taker.pool].owner_to_read(key),
+        true => table.decider(serving.pool, key),
+        false => table.pools[serving.pool].owner_to_read(key),
     };
     Share {
         server: server.slot as u16,
         route: route as u16,
-        pool: taker.pool as u16,
-        expiry_s: taker.expiry_s,
+        pool: serving.pool as u16,
+        expiry_s: serving.expiry_s,
         missed_by: None,
         bytes: 0,
     }

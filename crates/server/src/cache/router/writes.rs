@@ -22,7 +22,7 @@ use crate::cache::limits;
 use crate::cache::missed_writes::{MissedKey, MissedWrite};
 use crate::cache::pool::{LONGEST_EXPIRY_S, plain_key};
 use crate::cache::rules::Answer;
-use crate::cache::table::Table;
+use crate::cache::table::{Access, Table};
 
 impl Router {
     /// Takes a command that changes one key.
@@ -116,12 +116,13 @@ impl Router {
     /// Returns where a write goes whose key is claimed; `None`: not now.
     pub(super) fn aim(&self, route: usize, request: &Request, input: &[u8]) -> Option<Aim> {
         let (table, pool) = (self.table(), self.table().routes[route].pool);
-        // The pool that takes it is found last, when nothing else keeps the request waiting, since that is counted.
-        let taker = plain_key(request, input, |key| table.taker(pool, key, false, self.now));
-        if taker.pool != pool && !self.miss_at_home(pool, request, input) {
+        // The serving pool is found last, when nothing else keeps the request waiting, since that is counted.
+        let serving =
+            plain_key(request, input, |key| table.serving_pool(pool, key, Access::MayStore, self.now));
+        if serving.pool != pool && !self.miss_at_home(pool, request, input) {
             return None;
         }
-        Some(Aim { route: route as u16, pool: taker.pool as u16, expiry_s: taker.expiry_s })
+        Some(Aim { route: route as u16, pool: serving.pool as u16, expiry_s: serving.expiry_s })
     }
 
     /// Sends a write to all servers that are to have it.
@@ -196,7 +197,7 @@ impl Router {
         }
     }
 
-    /// Notes the key of a write that another pool takes for its home servers. Returns false if one of these is back.
+    /// Notes the key of a write that another pool serves as missed by its home servers. Returns false if one of these is back.
     fn miss_at_home(&self, pool: usize, request: &Request, input: &[u8]) -> bool {
         let missed = || MissedWrite::Key(MissedKey::of_request(request, input));
         let mut all_missed = true;
@@ -331,7 +332,8 @@ impl Router {
                 let (table, exchange) = (router.table_of(id), &router.exchanges[id]);
                 plain_key(request, &exchange.bytes, |key| {
                     let home = table.routes[route].pool;
-                    table.each_elsewhere(home, key, router.now, &mut |server| servers.push(server.slot));
+                    table
+                        .each_deletion_target(home, key, router.now, &mut |server| servers.push(server.slot));
                     retain_others(table, usize::from(exchange.aim.pool), key, servers);
                 });
             },
