@@ -21,7 +21,7 @@ pub const OURS: &str = concat!("1.6.18 posthaste-", env!("CARGO_PKG_VERSION"));
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Spoken {
-    /// Not known: the server has not told its version yet.
+    /// Not known: the server has not reported its version yet.
     Unknown,
     /// Other ones than today's, or none.
     Old,
@@ -40,7 +40,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// A dialect of a server that has told nothing yet; `old_servers` counts the old servers of its fleet.
+    /// A dialect of a server that has reported nothing yet; `old_servers` counts the old servers of its fleet.
     #[must_use]
     pub fn new(old_servers: Arc<AtomicUsize>) -> Self {
         Self { spoken: AtomicU8::new(Spoken::Unknown as u8), version: Mutex::default(), old_servers }
@@ -63,7 +63,7 @@ impl Dialect {
         is_old && !was_old
     }
 
-    /// The version that the server told last; empty: none yet.
+    /// The version that the server reported last; empty: none yet.
     #[must_use]
     pub fn version(&self) -> String {
         lock(&self.version).clone()

@@ -123,7 +123,7 @@ fn address(service: &Service) -> String {
     format!("{}:{}", service.host, service.port)
 }
 
-/// The groups of a layout, each once.
+/// Returns the groups of a layout, each once.
 #[must_use]
 pub fn groups(layout: &Layout) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
@@ -138,7 +138,7 @@ pub fn groups(layout: &Layout) -> Vec<Group> {
     groups
 }
 
-/// The layout with servers in the place of groups; a group of which no server has been found stays.
+/// Returns the layout with servers in the place of groups; a group of which no server has been found stays.
 #[must_use]
 pub fn expanded(layout: &Layout, resolved: &ResolvedGroups) -> Layout {
     let mut expanded = layout.clone();
@@ -148,12 +148,16 @@ pub fn expanded(layout: &Layout, resolved: &ResolvedGroups) -> Layout {
     expanded
 }
 
-/// The members of a pool with servers in the place of groups. A server that stands in the pool by itself, or in two of
-/// its groups, has one member.
+/// Returns the members of a pool with servers in the place of groups. A server that is named in the pool itself, or found
+/// for two of its groups, has one member.
 fn members(pool: &PoolPlan, resolved: &ResolvedGroups) -> Vec<MemberPlan> {
-    let own = |member: &&MemberPlan| Group::of(&member.address).is_none();
-    let mut taken: HashSet<String> =
-        pool.members.iter().filter(own).filter_map(|member| Backend::named(&member.address).ok()).collect();
+    let is_server = |member: &&MemberPlan| Group::of(&member.address).is_none();
+    let mut taken: HashSet<String> = pool
+        .members
+        .iter()
+        .filter(is_server)
+        .filter_map(|member| Backend::named(&member.address).ok())
+        .collect();
     let mut members = Vec::new();
     for member in &pool.members {
         let Some(Ok(group)) = Group::of(&member.address) else {
@@ -179,11 +183,11 @@ fn members(pool: &PoolPlan, resolved: &ResolvedGroups) -> Vec<MemberPlan> {
 /// The weights that a rule makes of the weights in records; none if no record has one. Where a rule counts parts of a
 /// full weight, the heaviest server has the full one.
 fn weights(found: &[ResolvedServer], hash: Hash) -> Vec<Option<u32>> {
-    let most = found.iter().filter_map(|found| found.weight).max().unwrap_or(0);
+    let heaviest = found.iter().filter_map(|found| found.weight).max().unwrap_or(0);
     let weight = |found: &ResolvedServer| {
-        let weight = found.weight.filter(|_| most > 0 && hash.takes_weights())?;
+        let weight = found.weight.filter(|_| heaviest > 0 && hash.takes_weights())?;
         let full = hash.usual_weight();
-        let part = if full > 1 { u32::from(weight) * full / u32::from(most) } else { u32::from(weight) };
+        let part = if full > 1 { u32::from(weight) * full / u32::from(heaviest) } else { u32::from(weight) };
         // A weight of 0 would make the server useless; the smallest part is what the records mean by 0.
         Some(part.max(1))
     };
@@ -196,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_known_by_what_stands_before_its_name() {
+    fn a_group_is_known_by_the_prefix_of_its_name() {
         let name = |text: &str| Group::of(text).map(|group| group.map(|group| group.name));
         assert_eq!(name("dns:cache.example"), Some(Ok("dns:cache.example:11211".into())));
         assert_eq!(name("tls:dns:cache.example:7"), Some(Ok("dns:cache.example:7".into())));

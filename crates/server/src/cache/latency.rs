@@ -41,7 +41,7 @@ impl Latency {
     }
 }
 
-/// The bucket of a time: short ones each have their own, longer ones are told apart by their four highest bits.
+/// The bucket of a time: short ones each have their own, longer ones are distinguished by their four highest bits.
 fn bucket(ns: u64) -> usize {
     let units = ns >> UNIT_BITS;
     let doublings = (u64::BITS - units.leading_zeros()).saturating_sub(FINE_BITS + 1);

@@ -28,7 +28,7 @@ use super::worker_line::WorkerLine;
 use crate::front::lifecycle::{self, Prepared, Running, Stopped, start_workers};
 use crate::slow::SlowLog;
 
-/// What a client is told that speaks plain text to a TLS port.
+/// The answer to a client that speaks plain text to a TLS port.
 const SPEAK_TLS: &[u8] = b"SERVER_ERROR this port speaks TLS: connect with it\r\n";
 
 /// What is measured: the six stamps of a tier, by kind of request, and how many reads from servers each request took.

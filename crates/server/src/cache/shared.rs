@@ -25,7 +25,7 @@ const DELETES: &[&str] = &["delete", "meta_delete"];
 pub enum Mail {
     /// A request that a worker has answered.
     Answered(Box<Parcel>),
-    /// Look again: a claim that a request waits for was released, a server's state was set, or routes are new.
+    /// Retry deferred requests: a claim that a request waits for was released, a server's state was set, or routes are new.
     Retry,
     /// Describe the `most` clients whose ids come next after this one.
     List {
@@ -106,7 +106,7 @@ impl CacheShared {
         WritePause(self)
     }
 
-    /// Tells all threads to look again ([`Mail::Retry`]).
+    /// Tells all threads to retry deferred requests ([`Mail::Retry`]).
     pub fn tell_retry(&self) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Retry));
         self.line.wake_claim_waiters();

@@ -60,7 +60,7 @@ pub(super) fn is_new(reply: &[u8]) -> bool {
     has_word(reply, b"W") && !has_word(reply, b"X")
 }
 
-/// Returns whether a reply tells of an empty value that one client has been told to fill (`Z`).
+/// Returns whether a reply describes an empty value that one client is to fill (`Z`).
 fn is_placeholder(reply: &[u8]) -> bool {
     has_word(reply, b"s0") && has_word(reply, b"Z")
 }

@@ -28,7 +28,7 @@ pub(super) enum Plan {
     FanOut,
     /// One replica decides.
     Decide,
-    /// One replica has decided; the others are told to hold the same.
+    /// One replica has decided; the others are sent what makes them hold the same.
     Follow,
     /// An `mg` has created its key: the decider is asked whether it still holds that. The answer is known.
     ConfirmCreated,
@@ -38,7 +38,7 @@ pub(super) enum Plan {
     Fetch,
 }
 
-/// What a reply to a write tells of the write.
+/// The outcome of a write, by a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The write took effect.
@@ -85,11 +85,11 @@ pub(super) struct Reply {
     pub(super) end: usize,
 }
 
-/// Where a request with one key goes.
+/// The destination of a request with one key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aim {
     pub(super) route: u16,
-    /// The pool that takes the request: the route's own, or one that stands in.
+    /// The pool that serves the request: the route's own, or one that stands in.
     pub(super) pool: u16,
     /// Longest life, in seconds, of what the request stores; `None`: no limit.
     pub(super) expiry_s: Option<u32>,
@@ -123,7 +123,7 @@ impl Record {
 #[derive(Default)]
 pub(super) struct Get {
     pub(super) keys: Vec<Span>,
-    /// Where each share goes, by its number in `gather`.
+    /// The destination of each share, by its number in `gather`.
     pub(super) shares: Vec<Share>,
     pub(super) gather: Gather,
     /// Whether one route takes all keys.
@@ -141,7 +141,7 @@ impl Get {
         (self.is_on_one_route, self.spread) = (false, None);
     }
 
-    /// Adds a share without keys that goes where `target` does, and returns its number.
+    /// Adds a share without keys, with the destination of `target`, and returns its number.
     pub(super) fn open_share(&mut self, target: Share) -> u16 {
         self.shares.push(Share { bytes: 0, ..target });
         self.gather.add_share()
@@ -203,7 +203,7 @@ pub(super) struct Exchange {
     pub(super) client: usize,
     /// Index in `Router::tables` of the table that the exchange goes by.
     pub(super) table: u16,
-    /// Where a request with one key goes.
+    /// The destination of a request with one key.
     pub(super) aim: Aim,
     /// Whether the exchange is the router's own: no client waits for it, and it is not counted.
     pub(super) is_own: bool,

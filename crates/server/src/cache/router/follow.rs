@@ -1,4 +1,4 @@
-//! What replicas are told after one of them has decided, so that they hold the same.
+//! Commands to the other replicas after one of them has decided, so that all hold the same.
 
 use posthaste_wire::memcached::request::{Request, Verb};
 
@@ -170,7 +170,7 @@ pub(super) fn delete(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> S
     write_deletion(&Deletion::of(request.key.of(bytes), request.base64), output)
 }
 
-/// Writes a deletion, and says what the reply to it looks like.
+/// Writes a deletion. Returns the shape of its reply.
 pub(super) fn write_deletion(deletion: &Deletion<'_>, output: &mut Vec<u8>) -> Shape {
     deletion.write(output);
     if matches!(deletion, Deletion::Meta(_)) { Shape::Meta } else { Shape::Line }

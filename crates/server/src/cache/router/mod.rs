@@ -30,7 +30,7 @@
 //! | `overdue.rs` | requests that take too long |
 //! | `resent.rs` | writes that were never sent |
 //!
-//! A request goes by the table that was in force when it was taken, to its end.
+//! A request uses the table that was in force when it was accepted, to its end.
 
 mod agree;
 mod creating;
@@ -158,7 +158,7 @@ pub struct Router {
     exchanges: Exchanges,
     /// Exchanges that the next `stamp_sent` stamps.
     unstamped: Vec<u32>,
-    /// Multi-gets that wait until their clients have read more.
+    /// Multi-gets that wait until their clients have read more of their answers.
     paused: Vec<u32>,
     scratch: Scratch,
     /// When the requests under way are next checked for those that take too long.

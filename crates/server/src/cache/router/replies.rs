@@ -1,4 +1,4 @@
-//! Replies: each goes to the exchange that waits first, which takes its next step (`steps.rs`) when no more are to come.
+//! Replies: each belongs to the exchange that waits first, which advances (`steps.rs`) when no more are to come.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -14,12 +14,12 @@ use super::lane::{Expected, Purpose, Shape};
 use crate::cache::limits;
 use crate::front::buffers::clear_and_shrink;
 
-/// A server said something that is no answer to what it was asked: the connection is of no more use.
+/// What a server sent is no reply to its commands: the connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
 impl Router {
-    /// Takes what a server sent, and returns how many bytes of it are done with. The rest is an incomplete piece.
+    /// Handles what a server sent, and returns how many bytes of it are consumed. The rest is an incomplete piece.
     ///
     /// # Errors
     /// If the input is no reply to what the server was asked.
@@ -69,7 +69,7 @@ impl Router {
         Ok(())
     }
 
-    /// Takes a value of a share of a get, or its end. Returns whether the share's reply is complete.
+    /// Handles a value of a share of a get, or its end. Returns whether the share's reply is complete.
     fn handle_get_piece(
         &mut self,
         server: usize,
@@ -99,7 +99,7 @@ impl Router {
         Ok(is_complete)
     }
 
-    /// Takes a piece of a reply to anything but a get. Returns whether the reply is complete.
+    /// Handles a piece of a reply to anything but a get. Returns whether the reply is complete.
     fn handle_reply_piece(
         &mut self,
         server: usize,
@@ -152,13 +152,13 @@ impl Router {
         self.settle(expected.exchange);
     }
 
-    /// Notes that one reply fewer is to come for an exchange, and takes its next steps if that was the last.
+    /// Notes that one reply fewer is to come for an exchange, and advances it if that was the last.
     pub(super) fn settle(&mut self, id: u32) {
         self.exchanges[id].pending -= 1;
         self.advance(id);
     }
 
-    /// Takes a value for a get, and passes it on if its turn has come.
+    /// Handles a value for a get, and passes it on if its turn has come.
     fn handle_value(&mut self, id: u32, number: u16, key: &[u8], bytes: &[u8]) -> Result<(), Broken> {
         let exchange = &mut self.exchanges[id];
         let share = exchange.get.shares[usize::from(number)];
@@ -230,7 +230,7 @@ impl Router {
         self.scratch.unwanted.clear();
     }
 
-    /// Takes a reply, a line or a value, to anything but a get.
+    /// Handles a reply, a line or a value, to anything but a get.
     fn handle_reply(&mut self, server: usize, expected: Expected, bytes: &[u8]) {
         let id = expected.exchange;
         if expected.purpose == Purpose::Unused {
@@ -254,7 +254,7 @@ impl Router {
         }
     }
 
-    /// Takes the one reply that is the answer, or a part of it if the command is quiet.
+    /// Handles the one reply that is the answer, or a part of it if the command is quiet.
     fn handle_relayed(&mut self, id: u32, server: usize, bytes: &[u8]) {
         let exchange = &mut self.exchanges[id];
         exchange.ending = Some(ending(bytes));
@@ -271,7 +271,7 @@ impl Router {
         }
     }
 
-    /// Takes the reply of a copy that was told to follow a decision.
+    /// Handles the reply of a copy to a command that follows a decision.
     fn handle_follower(&mut self, id: u32, server: usize, bytes: &[u8]) {
         let write = &mut self.exchanges[id].write;
         let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
@@ -284,7 +284,7 @@ impl Router {
         write.note_reply(server, verdict, b"");
     }
 
-    /// Ends a quiet command: if it said nothing, it did what it was to do.
+    /// Ends a quiet command: without a reply it succeeded.
     fn end_quiet(&mut self, server: usize, expected: Expected) {
         let id = expected.exchange;
         if expected.purpose == Purpose::Unused {
@@ -293,7 +293,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         match exchange.plan {
             Plan::Relay if exchange.ending.is_none() => {
-                // A get that says nothing is a miss.
+                // A quiet get without a reply is a miss.
                 let is_get = exchange.request.is_some_and(|request| request.verb == Verb::MetaGet);
                 if !self.look_up_whole(id, Some(server)) && is_get {
                     self.exchanges[id].ending = Some(Ending::Null);
@@ -357,7 +357,7 @@ fn is_end_of_values(piece: Piece, bytes: &[u8]) -> Result<bool, Broken> {
     }
 }
 
-/// What a reply to a write says.
+/// Returns the outcome of a write, by a reply.
 fn verdict(bytes: &[u8]) -> Verdict {
     let word = bytes.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
     match word {

@@ -23,7 +23,7 @@ impl Router {
     pub(super) fn shadow(&mut self, route: usize, request: &Request, input: &[u8]) {
         let is_write = writes::is_write(request);
         let mut servers = plain_key(request, input, |key| self.shadows(route, key, is_write));
-        // A server that has not told its version may take the data for commands, at the cost of others' replies.
+        // A server that has not reported its version may take the data for commands, at the cost of others' replies.
         servers.retain(|server| !request.verb.is_meta() || self.servers[*server].dialect.is_todays());
         for server in servers {
             let shape = writes::write_command(request, input, None, &mut self.lanes[server].output);

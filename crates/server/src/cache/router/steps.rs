@@ -13,7 +13,7 @@ use super::{Router, follow};
 use crate::cache::limits;
 
 impl Router {
-    /// Takes the next steps of an exchange, until something is to come for it or it is answered.
+    /// Advances an exchange until a reply is to come for it or it ends.
     pub(super) fn advance(&mut self, id: u32) {
         while self.exchanges[id].pending == 0 {
             match self.exchanges[id].plan {
@@ -128,7 +128,7 @@ impl Router {
         }
     }
 
-    /// Answers an exchange with what a server said.
+    /// Answers an exchange with a server's reply.
     pub(super) fn answer_with(&mut self, id: u32, reply: Reply) {
         let bytes = std::mem::take(&mut self.exchanges[id].write.reply_bytes);
         self.answer(id, &bytes[reply.start..reply.end]);
@@ -151,7 +151,7 @@ impl Router {
         }
     }
 
-    /// Tells the other copies to follow after one replica has decided. If that one refused, see `undone.rs`.
+    /// Makes the other copies follow after one replica has decided. If that one refused, see `undone.rs`.
     fn end_decision(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
         if exchange.is_wanted() {
@@ -208,7 +208,7 @@ impl Router {
     fn end_following(&mut self, id: u32) {
         self.exchanges[id].plan = Plan::Drain;
         if let Some(words) = self.too_few_followed(id) {
-            // The client is told when the key is deleted.
+            // The client is answered once the key is deleted.
             self.exchanges[id].error = words;
             return self.each_copy(id, |router, server| router.delete(id, server));
         }

@@ -1,6 +1,6 @@
 //! The tables in use by a router: new requests go by the one that was adopted last, earlier ones by theirs to the end.
 //!
-//! The other routers are told by which of these tables, at the oldest, keys may still be written without a claim, see
+//! A router publishes to the others the oldest of these tables by which keys may still be written without a claim, see
 //! [`handover`](crate::cache::handover).
 
 use std::sync::Arc;

@@ -38,7 +38,7 @@ const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
 /// Longest opaque that servers repeat, in bytes, its letter `O` included.
 const OPAQUE_BYTES_MAX: u32 = 32;
 
-/// Where an answer goes, and what stands in the record of the request.
+/// The client of a request, and what the record needs of the request.
 #[derive(Clone, Copy)]
 pub(super) struct Origin {
     /// The client's slot.

@@ -12,7 +12,7 @@ use super::replies::lacks;
 use super::{Router, follow};
 
 impl Router {
-    /// Puts the other copies right after the decider did not do what it was asked; `decided` tells why.
+    /// Puts the other copies right after the decider did not do what it was asked; `decided` is its reply.
     pub(super) fn note_undone(&mut self, id: u32, request: &Request, decided: Reply) {
         let exchange = &self.exchanges[id];
         let reply = exchange.write.bytes_of(&decided);
@@ -51,8 +51,8 @@ impl Router {
     }
 }
 
-/// Returns whether a server did not do this because it has nothing under the key. It says the same if an `append` would make
-/// the value too large, which cannot be told apart.
+/// Returns whether a server did not do this because it has nothing under the key. Its reply is the same if an `append` would
+/// make the value too large: these cannot be distinguished.
 fn has_nothing(request: &Request, bytes: &[u8], reply: &[u8]) -> bool {
     let adds = request.verb == Verb::Add || request.verb == Verb::MetaSet && follow::adds(request, bytes);
     !adds && lacks(reply)

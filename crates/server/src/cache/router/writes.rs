@@ -2,7 +2,7 @@
 //!
 //! What every replica must do alike whatever it holds (`set`, `delete`, `touch`) is sent to all at once. What depends on
 //! what a server holds (`add`, `cas`, `incr` and their like) is decided by one, the key's owner, and the others are then
-//! told what came of it. Either way the key is claimed, so that all replicas see all its writes in one order.
+//! sent the result. Either way the key is claimed, so that all replicas see all its writes in one order.
 //!
 //! Copies of a key may be in several pools: those of the pool that takes it, and those of a pool below it. Where it must
 //! not be any more (in a pool whose place this one takes, in one that stood in for it) it is deleted.
