@@ -316,11 +316,11 @@ fn a_server_that_is_another_process_than_before_has_nothing_and_is_there() {
     wait_until("it has told who it is", || server.health.has_run());
     // The same again is no news.
     let before = asked.load(Ordering::SeqCst);
-    server.health.doubt();
+    server.health.request_probe();
     wait_until("it is asked", || asked.load(Ordering::SeqCst) > before);
     assert!(!server.health.is_cold());
     pid.store(2, Ordering::SeqCst);
-    server.health.doubt();
+    server.health.request_probe();
     wait_until("it has nothing", || server.health.is_cold());
     prober.stop();
     assert!(server.health.losses() == 0 && !server.health.is_away());

@@ -69,7 +69,7 @@ impl Backend {
     pub fn parse_by(text: &str, directory: &Directory) -> Result<Self, String> {
         let name = Self::named(text)?;
         let found = resolve(&name, directory);
-        let places = found.iter().flatten().map(in_words).collect();
+        let places = found.iter().flatten().map(canonical).collect();
         let address = found.and_then(|addresses| next_of(addresses, None).ok_or_else(|| no_address(&name)));
         Ok(Self {
             speaks_tls: text.starts_with("tls:"),
@@ -142,7 +142,7 @@ impl Backend {
     /// # Errors
     /// The system cannot even try.
     pub fn open(&self, limits: ServerLimits) -> io::Result<Socket> {
-        let socket = Socket::connect(&self.found()?)?;
+        let socket = Socket::connect(&self.known_address()?)?;
         if let Socket::Tcp(stream) = &socket {
             notice_loss(SockRef::from(stream), limits);
         }
@@ -160,7 +160,7 @@ impl Backend {
     /// # Errors
     /// The system's.
     pub fn dial(&self, limits: ServerLimits) -> io::Result<Dialed> {
-        self.dial_at(self.found()?, limits)
+        self.dial_at(self.known_address()?, limits)
     }
 
     /// Does as [`Backend::dial`], at another address.
@@ -212,10 +212,10 @@ impl Backend {
     /// Returns whether the server is at this address now, as far as is known.
     #[must_use]
     pub fn is_at(&self, address: &Address) -> bool {
-        self.address().is_ok_and(|own| in_words(&own) == in_words(address))
+        self.address().is_ok_and(|own| canonical(&own) == canonical(address))
     }
 
-    fn found(&self) -> io::Result<Address> {
+    fn known_address(&self) -> io::Result<Address> {
         self.address().map_err(|error| io::Error::new(ErrorKind::NotFound, error))
     }
 
@@ -245,8 +245,8 @@ impl Backend {
     /// Returns whether an address is none of the name's any more, as far as is known.
     #[must_use]
     pub fn has_left(&self, place: SocketAddr) -> bool {
-        let (addresses, left) = (resolve(&self.name, &self.directory), in_words(&Address::Tcp(place)));
-        addresses.is_ok_and(|addresses| !addresses.iter().any(|address| in_words(address) == left))
+        let (addresses, left) = (resolve(&self.name, &self.directory), canonical(&Address::Tcp(place)));
+        addresses.is_ok_and(|addresses| !addresses.iter().any(|address| canonical(address) == left))
     }
 
     /// Moves the server: connections made from now on lead to this address, and those made before are to be given up
@@ -393,7 +393,7 @@ fn next_of(mut addresses: Vec<Address>, last: Option<&Address>) -> Option<Addres
 }
 
 /// The address in the same words, however it is written.
-fn in_words(address: &Address) -> String {
+fn canonical(address: &Address) -> String {
     match address {
         // Sockets take an IPv4-mapped IPv6 address for the IPv4 address that it is.
         Address::Tcp(place) => SocketAddr::new(place.ip().to_canonical(), place.port()).to_string(),

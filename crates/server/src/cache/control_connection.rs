@@ -1,4 +1,4 @@
-//! Questions to a server over a connection of the caller's own, on which it waits for the answers.
+//! Commands to a server over a connection of the caller's own, which waits for the replies.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Write as _};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::identity::{self, Run};
 use super::memcached_server::Server;
 use super::server_limits::ServerLimits;
 
-/// How long a server may take to accept a connection, and for each answer.
+/// How long a server may take to accept a connection, and for each reply.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The limits for a control connection.
@@ -29,30 +29,30 @@ pub(super) fn ask(
         let mut line = Vec::new();
         link.read_until(b'\n', &mut line)?;
         if !line.ends_with(b"\n") || !is_good(&line) {
-            let said = String::from_utf8_lossy(&line).trim().to_owned();
-            return Err(io::Error::new(ErrorKind::InvalidData, format!("it said {said:?}")));
+            let reply = String::from_utf8_lossy(&line).trim().to_owned();
+            return Err(io::Error::new(ErrorKind::InvalidData, format!("it said {reply:?}")));
         }
     }
     Ok(())
 }
 
-/// Takes note of the version in this answer, and returns whether it is one.
-pub(super) fn note_version(server: &Server, said: &[u8]) -> bool {
-    if server.dialect.note(said) {
+/// Notes the version in this reply, and returns whether there is one.
+pub(super) fn note_version(server: &Server, reply: &[u8]) -> bool {
+    if server.dialect.note(reply) {
         tracing::warn!(
             server = %server.name(),
             "it tells {}, which is before {}: meta commands for its keys are refused, and values are brought neither \
              there nor from there",
-            String::from_utf8_lossy(said).trim(),
+            String::from_utf8_lossy(reply).trim(),
             dialect::FIRST
         );
     }
-    said.starts_with(b"VERSION")
+    reply.starts_with(b"VERSION")
 }
 
-/// Asks a server which run of it answers; None if it does not tell.
+/// Queries the run of a server; `None`: it does not report one.
 pub(super) fn ask_run(server: &Server, link: &mut Dialed) -> Option<Run> {
-    let told = identity::ask(link);
-    told.inspect_err(|error| tracing::debug!(server = %server.name(), "it does not tell who it is: {error}"))
+    let run = identity::query_run(link);
+    run.inspect_err(|error| tracing::debug!(server = %server.name(), "it does not tell who it is: {error}"))
         .unwrap_or_default()
 }

@@ -35,10 +35,10 @@ use super::identity::Run;
 use super::missed_writes::{MissedWrite, Recovery, RecoveryStep};
 use super::server_events::ServerEvents;
 
-/// Keys in a row that a server which came back missed and no other replica had either, after which it counts as warm.
+/// A server that came back counts as warm after this many misses in a row that no other replica could fill.
 const COLD_KEYS: u32 = 1000;
 
-/// What came of asking a server last, as it is kept in [`Health::contact`].
+/// The result of the last contact with a server, as it is kept in [`Health::contact`].
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Contact {
@@ -89,8 +89,8 @@ pub struct Health {
     watch: Arc<Watch>,
     /// A [`Contact`].
     contact: AtomicU8,
-    /// The server may be gone, though no request has found that out.
-    doubted: AtomicBool,
+    /// Whether the prober is to check the server: it may be gone, though no request has found that out.
+    probe_requested: AtomicBool,
     /// Nothing is sent to the server.
     away: AtomicBool,
     /// Requests do without the server: it is out of rotation.
@@ -118,7 +118,7 @@ impl Health {
             ejection,
             watch,
             contact: AtomicU8::new(Contact::NotYetAsked as u8),
-            doubted: AtomicBool::new(false),
+            probe_requested: AtomicBool::new(false),
             away: AtomicBool::new(false),
             ejected: AtomicBool::new(false),
             draining: AtomicBool::new(false),
@@ -173,17 +173,17 @@ impl Health {
         self.contact.store(Contact::Answered as u8, Ordering::Release);
     }
 
-    /// Notes that the server closed an idle connection: it may be gone, or only clear away idle connections.
-    pub fn doubt(&self) {
-        if !self.doubted.swap(true, Ordering::AcqRel) {
+    /// Has the prober check the server, which may be gone. It may have closed an idle connection just to save memory.
+    pub fn request_probe(&self) {
+        if !self.probe_requested.swap(true, Ordering::AcqRel) {
             self.watch.wake();
         }
     }
 
-    /// Takes the doubt, if there is one: the caller then has to look after the server.
+    /// Returns whether the server is to be probed, and resets that: the caller must probe it.
     #[must_use]
-    pub fn take_doubt(&self) -> bool {
-        self.doubted.swap(false, Ordering::AcqRel)
+    pub fn take_probe_request(&self) -> bool {
+        self.probe_requested.swap(false, Ordering::AcqRel)
     }
 
     /// Returns whether the server may lack what other replicas have, since it was away.
@@ -216,12 +216,11 @@ impl Health {
         self.recovery().run.is_some()
     }
 
-    /// Takes note of the run that answers. Returns whether it is another than the one known: the server was started
-    /// anew and holds nothing.
+    /// Notes the run that answers. Returns whether it is another one than before: the server was restarted and holds nothing.
     #[must_use]
     pub fn detects_restart(&self, run: Run) -> bool {
         let mut recovery = self.recovery();
-        let is_restart = recovery.run.is_some_and(|known| !known.is(run));
+        let is_restart = recovery.run.is_some_and(|known| !known.is_same(run));
         if is_restart {
             // Before the run is stored: other threads that find it known rely on this.
             self.mark_empty();
@@ -232,7 +231,7 @@ impl Health {
         is_restart
     }
 
-    /// Sets which run takes part from now on; None: the one that is told next.
+    /// Sets the run that takes part from now on; `None`: the one that the server reports next.
     pub fn set_run(&self, run: Option<Run>) {
         self.recovery().run = run;
     }
@@ -246,7 +245,7 @@ impl Health {
     /// Notes that another server may answer by now: it is to be asked which run it is.
     pub fn suspect_another_run(&self) {
         self.set_run(None);
-        self.doubt();
+        self.request_probe();
     }
 
     /// Returns whether the server is ejected as soon as it is lost, so that other servers stand in.

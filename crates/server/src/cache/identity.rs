@@ -17,8 +17,8 @@ use super::router::Broken;
 /// Why a connection is given up on which a server was to decide that holds nothing now.
 pub(super) const STARTED_ANEW: &str = "it was started anew, and decides nothing";
 
-/// The question to a server.
-const QUESTION: &[u8] = b"stats\r\n";
+/// The request for the run of a server.
+const REQUEST: &[u8] = b"stats\r\n";
 
 /// The longest answer that is accepted: memcached's own has some 3 KiB.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -35,53 +35,53 @@ impl Run {
     /// clock twice, so starts may differ by one second. The process number alone is not enough: in a container every
     /// run may have the same.
     #[must_use]
-    pub fn is(self, other: Self) -> bool {
+    pub fn is_same(self, other: Self) -> bool {
         self.pid == other.pid && self.began_s.abs_diff(other.began_s) <= 1
     }
 }
 
-/// The question to a server which run it is, as it is sent, and the answer, as it comes.
+/// A query for the run of a server: the request as it is sent, and the answer as it comes.
 #[derive(Debug, Default)]
 pub(super) struct RunQuery {
-    /// How many bytes of the question were sent.
-    asked: usize,
-    /// How many bytes of the answer came.
-    bytes: usize,
+    /// How many bytes of the request were sent.
+    sent: usize,
+    /// How many bytes of the answer have come.
+    received: usize,
     line: Vec<u8>,
     pid: Option<u64>,
     time_s: Option<u64>,
     up_s: Option<u64>,
-    /// The server holds values itself.
-    holds: bool,
+    /// Whether the server holds values itself.
+    holds_values: bool,
 }
 
 impl RunQuery {
-    /// Returns the part of the question that is still to be sent.
+    /// Returns the part of the request that is still to be sent.
     pub(super) fn unsent(&self) -> &'static [u8] {
-        &QUESTION[self.asked..]
+        &REQUEST[self.sent..]
     }
 
-    /// Notes that this many more bytes of the question were sent.
+    /// Notes that this many more bytes of the request were sent.
     pub(super) fn note_sent(&mut self, bytes: usize) {
-        self.asked += bytes;
+        self.sent += bytes;
     }
 
-    /// Takes bytes of the answer. Returns whether it is complete.
+    /// Parses bytes of the answer. Returns whether it is complete.
     ///
     /// # Errors
-    /// The bytes are no answer to the question.
-    pub(super) fn take(&mut self, said: &[u8]) -> Result<bool, Broken> {
-        self.bytes += said.len();
+    /// The bytes are no answer to the request.
+    pub(super) fn parse(&mut self, bytes: &[u8]) -> Result<bool, Broken> {
+        self.received += bytes.len();
         let mut is_whole = false;
-        for byte in said {
-            if is_whole || self.bytes > ANSWER_BYTES_MAX {
+        for byte in bytes {
+            if is_whole || self.received > ANSWER_BYTES_MAX {
                 return Err(Broken);
             }
             self.line.push(*byte);
             if *byte == b'\n' {
                 is_whole = self.line == b"END\r\n";
                 if !is_whole {
-                    self.note().ok_or(Broken)?;
+                    self.parse_line().ok_or(Broken)?;
                 }
                 self.line.clear();
             }
@@ -89,8 +89,8 @@ impl RunQuery {
         Ok(is_whole)
     }
 
-    /// Takes note of a line of the answer. None: the line does not belong in such an answer.
-    fn note(&mut self) -> Option<()> {
+    /// Parses a line of the answer. `None`: such an answer has no such line.
+    fn parse_line(&mut self) -> Option<()> {
         let line = self.line.strip_prefix(b"STAT ")?.trim_ascii_end();
         let mut words = line.splitn(2, |byte| *byte == b' ');
         let (name, value) = (words.next()?, words.next().unwrap_or_default());
@@ -99,7 +99,7 @@ impl RunQuery {
             b"pid" => self.pid = number(),
             b"time" => self.time_s = number(),
             b"uptime" => self.up_s = number(),
-            b"curr_items" => self.holds = true,
+            b"curr_items" => self.holds_values = true,
             _ => {}
         }
         Some(())
@@ -108,7 +108,7 @@ impl RunQuery {
     /// Returns the run, if the answer told all of it and the server holds values.
     pub(super) fn run(&self) -> Option<Run> {
         let began_s = self.time_s?.checked_sub(self.up_s?)?;
-        Some(Run { pid: self.pid?, began_s }).filter(|_| self.holds)
+        Some(Run { pid: self.pid?, began_s }).filter(|_| self.holds_values)
     }
 }
 
@@ -116,21 +116,21 @@ impl RunQuery {
 ///
 /// # Errors
 /// The answer does not come, or is none.
-pub(super) fn ask(dialed: &mut Dialed) -> io::Result<Option<Run>> {
+pub(super) fn query_run(dialed: &mut Dialed) -> io::Result<Option<Run>> {
     let (mut query, mut buffer) = (RunQuery::default(), [0; 4096]);
     dialed.write_all(query.unsent())?;
     dialed.flush()?;
     loop {
         match dialed.read(&mut buffer) {
             Ok(0) => return Err(link::closed()),
-            Ok(n) if query.take(&buffer[..n])? => return Ok(query.run()),
+            Ok(n) if query.parse(&buffer[..n])? => return Ok(query.run()),
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
     }
 }
 
-/// Takes note that a server tells this run. If it is another than before, the server holds nothing from now on and
+/// Notes that a server reports this run. If it is another than before, the server holds nothing from now on and
 /// has not heard of a delayed flush.
 pub(super) fn note_run(fleet: &Fleet, server: &Server, run: Run) {
     if server.health.detects_restart(run) {
@@ -148,7 +148,7 @@ mod tests {
 
     fn told(answer: &[u8]) -> Result<Option<Run>, Broken> {
         let mut query = RunQuery::default();
-        Ok(query.take(answer)?.then(|| query.run()).flatten())
+        Ok(query.parse(answer)?.then(|| query.run()).flatten())
     }
 
     #[test]
@@ -157,8 +157,8 @@ mod tests {
         assert_eq!(told(ANSWER), Ok(Some(run)));
         let mut query = RunQuery::default();
         let (last, others) = ANSWER.split_last().unwrap();
-        assert!(others.iter().all(|byte| query.take(&[*byte]) == Ok(false)));
-        assert_eq!((query.take(&[*last]), query.run()), (Ok(true), Some(run)));
+        assert!(others.iter().all(|byte| query.parse(&[*byte]) == Ok(false)));
+        assert_eq!((query.parse(&[*last]), query.run()), (Ok(true), Some(run)));
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_run_is_the_same_when_number_and_beginning_are() {
         let run = Run { pid: 1, began_s: 1000 };
-        assert!(run.is(run) && run.is(Run { began_s: 1001, ..run }));
-        assert!(!run.is(Run { began_s: 1002, ..run }) && !run.is(Run { pid: 2, ..run }));
+        assert!(run.is_same(run) && run.is_same(Run { began_s: 1001, ..run }));
+        assert!(!run.is_same(Run { began_s: 1002, ..run }) && !run.is_same(Run { pid: 2, ..run }));
     }
 }

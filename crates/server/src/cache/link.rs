@@ -35,15 +35,16 @@ pub(super) struct Link {
     opening: Option<Instant>,
     pub(super) can_read: bool,
     can_write: bool,
-    /// The question which run the server is, as long as it is not answered: nothing else is sent before that.
+    /// The query for the server's run until it is answered: nothing else is sent before that.
     run_query: Option<RunQuery>,
-    /// An event told that the server sends no more; what it sent before may still have to be read.
+    /// An event showed that the server sends no more; what it sent before may still have to be read.
     hung_up: bool,
+    /// Whether the server has replied to a request over this connection.
     has_served: bool,
     /// How often the server had been moved when the connection was opened.
     moves: u64,
     /// When the server last sent something, on the clock of the stamps.
-    pub(super) heard_ns: u64,
+    pub(super) received_ns: u64,
     /// The beginning of a reply that is not whole yet.
     pub(super) input: Vec<u8>,
     /// How requests are cut into TLS records, if the connection is encrypted.
@@ -66,20 +67,20 @@ impl Link {
         self.opening.is_none() && self.run_query.is_none()
     }
 
-    /// Has the server be asked first which run it is.
-    pub(super) fn ask_run_first(&mut self) {
+    /// Queries the run of the server before anything else is sent.
+    pub(super) fn query_run_first(&mut self) {
         self.run_query = Some(RunQuery::default());
     }
 
-    /// Returns whether the server has still to answer which run it is.
-    pub(super) fn is_asking_run(&self) -> bool {
+    /// Returns whether the answer about the server's run is still to come.
+    pub(super) fn is_querying_run(&self) -> bool {
         self.run_query.is_some()
     }
 
-    /// Takes bytes of the server's answer which run it is; returns the run once it is known.
-    pub(super) fn take_run(&mut self, said: &[u8]) -> Result<Option<Run>, Broken> {
+    /// Parses bytes of the server's answer about its run; returns the run once it is known.
+    pub(super) fn parse_run(&mut self, bytes: &[u8]) -> Result<Option<Run>, Broken> {
         let Some(run_query) = self.run_query.as_mut() else { return Ok(None) };
-        if !run_query.take(said)? {
+        if !run_query.parse(bytes)? {
             return Ok(None);
         }
         Ok(self.run_query.take().and_then(|run_query| run_query.run()))
@@ -118,7 +119,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes note of an event.
+    /// Notes an event.
     pub(super) fn note_event(&mut self, event: &Event) -> io::Result<()> {
         self.hung_up |= event.is_read_closed() || event.is_error();
         self.can_read |= event.is_readable() || self.hung_up;
@@ -142,8 +143,8 @@ impl Link {
 
     /// Sends as much of `bytes`, which end where a request does, as the server takes. Returns how many bytes that was.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(question) = self.run_query.as_ref().map(RunQuery::unsent) else { return self.write(bytes) };
-        let sent = self.write(question)?;
+        let Some(request) = self.run_query.as_ref().map(RunQuery::unsent) else { return self.write(bytes) };
+        let sent = self.write(request)?;
         if let Some(run_query) = self.run_query.as_mut() {
             run_query.note_sent(sent);
         }

@@ -35,7 +35,7 @@ impl NameRefresher {
     /// The system gives no thread.
     pub(super) fn start(shared: Arc<CacheShared>, every: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let mut rounds = Rounds { shared, every, last: Instant::now(), told: HashMap::new() };
+        let mut rounds = Rounds { shared, every, last: Instant::now(), warned: HashMap::new() };
         let thread = Builder::new().name("name-refresher".into()).spawn(move || {
             while stopped.recv_timeout(rounds.wait()) == Err(RecvTimeoutError::Timeout) {
                 rounds.run();
@@ -62,7 +62,7 @@ struct Rounds {
     /// When all names were last looked up.
     last: Instant,
     /// What was last logged of each group and server that could not be looked up or moved.
-    told: HashMap<String, String>,
+    warned: HashMap<String, String>,
 }
 
 impl Rounds {
@@ -76,8 +76,8 @@ impl Rounds {
     fn run(&mut self) {
         let is_due = self.every.is_some_and(|every| self.last.elapsed() >= every);
         let configured = self.shared.fleet.configured();
-        let is_asked = |group: &Group| is_due || !configured.groups.contains_key(&group.name);
-        let asked = groups(&configured.layout).into_iter().filter(is_asked);
+        let is_looked_up = |group: &Group| is_due || !configured.groups.contains_key(&group.name);
+        let asked = groups(&configured.layout).into_iter().filter(is_looked_up);
         self.refresh_groups(asked.collect(), &configured.groups);
         if is_due {
             self.refresh_servers();
@@ -90,10 +90,10 @@ impl Rounds {
         for group in asked {
             match group.resolve(self.shared.fleet.directory()) {
                 Ok(found) => {
-                    self.told.remove(&group.name);
+                    self.warned.remove(&group.name);
                     resolved.insert(group.name, found);
                 }
-                Err(error) => self.tell(group.name, format!("{error}; nothing is changed")),
+                Err(error) => self.warn_once(group.name, format!("{error}; nothing is changed")),
             }
         }
         let news: Vec<String> = resolved
@@ -109,13 +109,13 @@ impl Rounds {
         self.bring_back_returning(&resolved);
         match self.shared.fleet.update_groups(resolved) {
             Ok(true) => {
-                self.told.remove(TABLE);
+                self.warned.remove(TABLE);
                 news.iter().for_each(|news| tracing::info!("{news}"));
                 self.shared.tell_retry();
             }
             Ok(false) => {}
             Err(error) => {
-                self.tell(TABLE.into(), format!("{}; but {error}: nothing is changed", news.join("; ")))
+                self.warn_once(TABLE.into(), format!("{}; but {error}: nothing is changed", news.join("; ")))
             }
         }
     }
@@ -123,14 +123,14 @@ impl Rounds {
     /// Brings servers back that are to be in a pool again and were away when they left.
     fn bring_back_returning(&self, resolved: &ResolvedGroups) {
         let table = self.shared.fleet.table();
-        let comes = |server: &&Arc<Server>| {
-            let is_it = |found: &ResolvedServer| server.backend.is_named(&found.address);
-            !table.in_use().contains(&server.slot) && resolved.values().flatten().any(is_it)
+        let returns = |server: &&Arc<Server>| {
+            let is_named = |found: &ResolvedServer| server.backend.is_named(&found.address);
+            !table.in_use().contains(&server.slot) && resolved.values().flatten().any(is_named)
         };
         table
             .servers
             .iter()
-            .filter(comes)
+            .filter(returns)
             .for_each(|server| recovery::bring_back_before_return(server, &self.shared));
     }
 
@@ -144,7 +144,7 @@ impl Rounds {
                 && let Some(other) = table.other_server_at(server, &address)
             {
                 // The prober tries again and again, and does not log why it fails.
-                self.tell(
+                self.warn_once(
                     server.name().to_owned(),
                     format!("{} stays away: {}", server.name(), recovery::address_taken(other)),
                 );
@@ -155,18 +155,18 @@ impl Rounds {
     fn refresh_server(&mut self, server: &Server) {
         let addresses = server.backend.moved_to();
         if addresses.is_empty() {
-            self.told.remove(server.name());
+            self.warned.remove(server.name());
             return;
         }
         let mut failed = Vec::new();
         for address in addresses {
             match self.move_to(server, &address) {
-                Ok(()) => return drop(self.told.remove(server.name())),
+                Ok(()) => return drop(self.warned.remove(server.name())),
                 Err(error) => failed.push(format!("{address}, where it cannot be moved to: {error}")),
             }
         }
         let what = format!("{}: its name leads to {}", server.name(), failed.join("; and to "));
-        self.tell(server.name().to_owned(), what);
+        self.warn_once(server.name().to_owned(), what);
     }
 
     fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
@@ -179,26 +179,26 @@ impl Rounds {
         // Before the move: the run of the server at the old address says nothing of the server at the new one.
         server.health.set_run(None);
         server.backend.move_to(address.clone());
-        server.health.doubt();
+        server.health.request_probe();
         tracing::info!(server = %server.name(), "server is at {address} now; connections move there");
         self.shared.tell_retry();
         Ok(())
     }
 
     /// Logs a problem once, until it is gone; of tables, which may fail for another reason each time, once for each reason.
-    fn tell(&mut self, of: String, what: String) {
-        let is_told = |before: &String| of != TABLE || *before == what;
-        if !self.told.get(&of).is_some_and(is_told) {
-            tracing::warn!("{what}");
-            self.told.insert(of, what);
+    fn warn_once(&mut self, subject: String, problem: String) {
+        let is_logged = |before: &String| subject != TABLE || *before == problem;
+        if !self.warned.get(&subject).is_some_and(is_logged) {
+            tracing::warn!("{problem}");
+            self.warned.insert(subject, problem);
         }
     }
 }
 
-/// The key in `told` for tables that cannot be put in force.
+/// The key in `warned` for tables that cannot be put in force.
 const TABLE: &str = "";
 
-/// Says which servers of a group came and which went.
+/// Describes which servers a group has gained and lost.
 fn difference(name: &str, before: &[ResolvedServer], found: &[ResolvedServer]) -> String {
     let addresses = |found: &[ResolvedServer], others: &[ResolvedServer]| {
         let is_missing = |one: &&ResolvedServer| !others.iter().any(|other| other.address == one.address);

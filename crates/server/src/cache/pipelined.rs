@@ -68,7 +68,7 @@ impl Pipelined {
             let target = &self.router.servers()[server];
             link.open(&target.backend, target.limits.get(), Token(FIRST_OF_TIER + server), registry)?;
             if target.health.has_run() {
-                link.ask_run_first();
+                link.query_run_first();
             }
             self.router.recheck_lookups(server);
         }
@@ -92,9 +92,9 @@ impl Pipelined {
         if n == 0 {
             return Ok(());
         }
-        link.heard_ns = self.router.now;
-        if link.is_asking_run() {
-            let Some(run) = link.take_run(&buffer[..n])? else { return Ok(()) };
+        link.received_ns = self.router.now;
+        if link.is_querying_run() {
+            let Some(run) = link.parse_run(&buffer[..n])? else { return Ok(()) };
             identity::note_run(&self.shared.fleet, &self.router.servers()[server], run);
             if self.router.is_to_decide_late(server) {
                 return Err(io::Error::other(identity::STARTED_ANEW));
@@ -121,7 +121,7 @@ impl Pipelined {
         let rest = self.links[server].close(registry);
         // If no reply was to come, the server may only have closed an idle connection: the prober finds out more.
         if self.router.expected(server) == 0 {
-            self.router.servers()[server].health.doubt();
+            self.router.servers()[server].health.request_probe();
             return self.router.release_server(server);
         }
         if self.router.lose(server, rest) {
@@ -149,8 +149,8 @@ impl Pipelined {
         }
     }
 
-    /// Says what has not come in time, if anything.
-    fn late(&self, server: usize, now: u64) -> Option<&'static str> {
+    /// Returns what has not come in time, if anything, in words for the log.
+    fn timeout_reason(&self, server: usize, now: u64) -> Option<&'static str> {
         let limits = self.router.servers()[server].limits.get();
         if self.links[server].opening().is_some_and(|since| since.elapsed() > limits.connect_timeout) {
             return Some("it does not connect in time (--connect-timeout)");
@@ -166,7 +166,7 @@ impl Pipelined {
 
     /// Since when a server that owes replies has sent nothing. A server that sends much is not late as long as it sends.
     fn silent_since(&self, server: usize) -> Option<u64> {
-        self.router.waiting_since(server).map(|since| since.max(self.links[server].heard_ns))
+        self.router.waiting_since(server).map(|since| since.max(self.links[server].received_ns))
     }
 }
 
@@ -212,7 +212,7 @@ impl Engine for Pipelined {
             self.broken.push((server, error));
         } else if was_opening && link.opening().is_none() {
             // The server's time to answer begins when it can be asked.
-            link.heard_ns = self.shared.clock.now();
+            link.received_ns = self.shared.clock.now();
         }
     }
 
@@ -240,12 +240,12 @@ impl Engine for Pipelined {
         let now = self.shared.clock.now();
         for server in 0..self.links.len() {
             // We may have been stopped ourselves, and what the server sent may wait to be read.
-            let is_due = self.links[server].can_read || self.late(server, now).is_some();
+            let is_due = self.links[server].can_read || self.timeout_reason(server, now).is_some();
             if is_due && let Err(error) = self.receive_from(server, buffer) {
                 self.lose(server, &error, registry);
             }
-            if let Some(late) = self.late(server, now).filter(|_| !self.links[server].can_read) {
-                self.lose(server, &late, registry);
+            if let Some(reason) = self.timeout_reason(server, now).filter(|_| !self.links[server].can_read) {
+                self.lose(server, &reason, registry);
             }
         }
         for server in self.router.give_up_overdue() {

@@ -127,7 +127,7 @@ impl ProbeState {
     fn may_be_gone(&mut self, server: &Server) -> bool {
         let requests = server.counts.requests.load(Ordering::Relaxed);
         let is_quiet = requests == self.requests;
-        let is_due = server.health.take_doubt() || (is_quiet && self.quiet_until <= Instant::now());
+        let is_due = server.health.take_probe_request() || (is_quiet && self.quiet_until <= Instant::now());
         if is_due || !is_quiet {
             (self.requests, self.quiet_until) = (requests, Instant::now() + QUIET);
         }

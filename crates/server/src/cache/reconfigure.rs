@@ -109,7 +109,7 @@ impl Fleet {
     fn put_in_force(&self, layout: &Layout, known: &HashSet<String>) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let backends = self.backends(layout)?;
-        refuse_if_nobody_is_found(&backends, &servers)?;
+        refuse_if_no_server_is_found(&backends, &servers)?;
         let encryption = self.encryption(&backends)?;
         let limits = server_limits(layout)?;
         let grown = self.with_new_servers(&servers, backends)?;
@@ -190,7 +190,7 @@ impl Fleet {
 }
 
 /// Refuses a layout of which no server can be found: most likely a mistake.
-fn refuse_if_nobody_is_found(backends: &[Backend], servers: &[Arc<Server>]) -> Result<(), String> {
+fn refuse_if_no_server_is_found(backends: &[Backend], servers: &[Arc<Server>]) -> Result<(), String> {
     let is_found = |backend: &Backend| {
         backend.address().is_ok() || servers.iter().any(|server| server.name() == backend.name)
     };
@@ -200,7 +200,7 @@ fn refuse_if_nobody_is_found(backends: &[Backend], servers: &[Arc<Server>]) -> R
     }
 }
 
-/// Returns how long each server is waited for, by its name.
+/// Returns the limits of each server, by its name.
 fn server_limits(layout: &Layout) -> Result<HashMap<String, ServerLimits>, String> {
     let mut of_servers = HashMap::new();
     for pool in &layout.pools {

@@ -21,8 +21,8 @@ use crate::front::accept::ListenAddress;
 /// Deletions sent at once: few enough that their answers fit any socket's buffers.
 const DELETIONS: usize = 64;
 
-/// How long a server may take for each answer while writes are paused.
-const PAUSED: Duration = Duration::from_millis(200);
+/// How long a server may take for each reply while writes are paused.
+const REPLY_TIMEOUT_PAUSED: Duration = Duration::from_millis(200);
 
 /// Rounds of deletions after which writes are paused for the last one, since keys may be written faster than they are
 /// deleted.
@@ -32,10 +32,10 @@ const ROUNDS_UNPAUSED: usize = 8;
 /// cold server is the smaller harm.
 const PAUSED_MAX: Duration = Duration::from_secs(1);
 
-/// Most deletions that are still sent after [`PAUSED_MAX`]: at worst each [`DELETIONS`] of them take [`PAUSED`].
+/// Most deletions that are still sent after [`PAUSED_MAX`]: at worst each [`DELETIONS`] of them take [`REPLY_TIMEOUT_PAUSED`].
 const FEW_DELETIONS: usize = 8 * DELETIONS;
 
-/// What came of bringing back a server that answers.
+/// Whether a server that answers was brought back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recovered {
     /// The server takes part.
@@ -49,7 +49,7 @@ pub(super) enum Recovered {
 /// # Errors
 /// The server cannot be asked, another server of its pool is at its address, or it refuses to forget.
 pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBool) -> io::Result<Recovered> {
-    let mut link = greet(server, shared)?;
+    let mut link = connect(server, shared)?;
     if !server.health.is_away() {
         server.health.note_answer();
         return Ok(Recovered::TakesPart);
@@ -70,7 +70,7 @@ pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBoo
 
 /// Connects to a server at the address that its name has now, unless another server of its pool is there. Asks which
 /// run it is, and its version.
-fn greet(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed>> {
+fn connect(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed>> {
     let (address, table) = (server.backend.address().map_err(io::Error::other)?, shared.fleet.table());
     if let Some(other) = table.other_server_at(server, &address).filter(|other| !other.health.is_away()) {
         return Err(io::Error::other(address_taken(other)));
@@ -78,7 +78,7 @@ fn greet(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed>>
     // Over a connection of its own: a server that does not know this question may close it.
     let run = ask_run(server, &mut server.backend.dial_at(address.clone(), LIMITS)?);
     let mut link = BufReader::new(server.backend.dial_at(address, LIMITS)?);
-    ask(&mut link, b"version\r\n", 1, |said| note_version(server, said))?;
+    ask(&mut link, b"version\r\n", 1, |reply| note_version(server, reply))?;
     server.health.set_next_run(run);
     Ok(link)
 }
@@ -97,7 +97,7 @@ fn catch_up(
             break;
         }
         if round >= ROUNDS_UNPAUSED && paused.is_none() {
-            link.get_ref().wait_at_most(PAUSED)?;
+            link.get_ref().wait_at_most(REPLY_TIMEOUT_PAUSED)?;
             paused = Some((shared.pause_writes(), Instant::now() + PAUSED_MAX));
         }
         let mut step = server.health.next_recovery_step();
@@ -136,7 +136,7 @@ fn leads_elsewhere(socket: &OwnedFd, server: &Server) -> bool {
     peer.is_some_and(|place| server.backend.has_left(place))
 }
 
-/// Says why a server does not move to an address, where `other` is.
+/// Returns why a server does not move to an address, where `other` is.
 pub(super) fn address_taken(other: &Server) -> String {
     format!("{} of the same pool is there; have the names lead to two servers, or name one", other.name())
 }
@@ -164,11 +164,11 @@ pub(super) fn flush_server(server: &Server, address: Option<ListenAddress>) -> i
         None => server.backend.dial(LIMITS),
     };
     let mut link = BufReader::new(dialed?);
-    ask(&mut link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
-    ask(&mut link, b"version\r\n", 1, |said| note_version(server, said))
+    ask(&mut link, b"flush_all\r\n", 1, |reply| reply.starts_with(b"OK"))?;
+    ask(&mut link, b"version\r\n", 1, |reply| note_version(server, reply))
 }
 
-/// Flushes a server for a delayed `flush_all`, of which it was not told ([`Fleet::remind_of_flush`](super::fleet::Fleet::remind_of_flush)).
+/// Flushes a server for a delayed `flush_all`, which it was not sent ([`Fleet::remind_of_flush`](super::fleet::Fleet::remind_of_flush)).
 pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
     // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
     let (flushes, mut own) = (&shared.fleet.flushes, OwnFlushes::default());
@@ -190,7 +190,7 @@ pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
 
 /// Flushes a server that comes back, now and, if a delayed `flush_all` is due later, once more then.
 fn flush(link: &mut BufReader<Dialed>, server: &Server, shared: &CacheShared) -> io::Result<()> {
-    ask(link, b"flush_all\r\n", 1, |said| said.starts_with(b"OK"))?;
+    ask(link, b"flush_all\r\n", 1, |reply| reply.starts_with(b"OK"))?;
     shared.fleet.remind_of_flush(server, shared.clock.now());
     Ok(())
 }
@@ -227,7 +227,7 @@ fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[MissedKey]) -> 
         }
     }
     // Clients choose keys: if the server says that one is none, it holds nothing under it either.
-    ask(link, &commands, lines, |said| said.starts_with(b"CLIENT_ERROR") || !is_error(said))
+    ask(link, &commands, lines, |reply| reply.starts_with(b"CLIENT_ERROR") || !is_error(reply))
 }
 
 /// Reads connections to their ends; those whose end has not come yet stay in `sockets`.
@@ -302,7 +302,7 @@ mod tests {
         let (ours, theirs): (Vec<_>, Vec<_>) = (0..3).map(|_| hopeless()).unzip();
         let mut sockets: Vec<OwnedFd> = [talks].into_iter().chain(ours).map(OwnedFd::from).collect();
         assert_eq!(drain(&mut sockets).unwrap_err().kind(), ErrorKind::WouldBlock);
-        assert_eq!(sockets.len(), 1, "only who may still be heard is left");
+        assert_eq!(sockets.len(), 1, "only the connection that may still be read is left");
         drop((others_end, theirs));
         assert!(drain(&mut sockets).is_ok() && sockets.is_empty());
     }

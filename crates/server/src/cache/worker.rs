@@ -177,7 +177,7 @@ impl Worker {
             let is_over =
                 |link: &mut Connection| link.moves != target.backend.moves() || link.dialed.has_ended();
             if self.links[server].take_if(is_over).is_some() {
-                target.health.doubt();
+                target.health.request_probe();
             }
         }
         if self.links[server].is_none() {
@@ -186,7 +186,7 @@ impl Worker {
             let moves = target.backend.moves();
             let mut dialed = target.backend.dial(server_limits)?;
             if target.health.has_run()
-                && let Some(run) = identity::ask(&mut dialed)?
+                && let Some(run) = identity::query_run(&mut dialed)?
             {
                 identity::note_run(&self.shared.fleet, target, run);
             }
