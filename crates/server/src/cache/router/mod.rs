@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | `exchange.rs`, `exchanges.rs` | one request under way; all of them, by number |
 //! | `tables.rs` | by which tables requests go |
-//! | `taking.rs` | new requests: answered at once, or put on their routes |
+//! | `incoming.rs` | new requests: answered at once, or put on their routes |
 //! | `reads.rs`, `writes.rs` | which servers a request goes to, and in what steps |
 //! | `creating.rs` | what an `mg` has created on one replica is copied to the others |
 //! | `expiry.rs` | how long what a request stores may live |
@@ -39,6 +39,7 @@ mod exchanges;
 mod expiry;
 mod flushed;
 mod follow;
+mod incoming;
 mod joined;
 mod lane;
 mod lookup;
@@ -50,7 +51,6 @@ mod resent;
 mod shadow;
 mod steps;
 mod tables;
-mod taking;
 mod undone;
 mod writes;
 
@@ -69,11 +69,11 @@ use super::table::Route;
 use exchange::{NO_CLIENT, Plan};
 use exchanges::Exchanges;
 use expiry::MaxLife;
+use incoming::Incoming;
 use lane::Lane;
 pub use replies::Broken;
 pub use shadow::shadows_key;
 use tables::TableInUse;
-use taking::Incoming;
 
 /// Whether a request was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use posthaste_wire::span::Span;
 
 use super::exchange::{Aim, MissedBy, Plan, Share};
 use super::expiry::capped;
+use super::incoming::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
 use super::lane::{Purpose, Shape};
-use super::taking::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
 use super::{Admission, Router, follow, writes};
 use crate::cache::costs::Spread;
 use crate::cache::limits;

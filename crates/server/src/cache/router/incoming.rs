@@ -49,7 +49,7 @@ pub(super) struct Origin {
     pub(super) bytes: u32,
 }
 
-/// A request that is being taken.
+/// A new request.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
     pub(super) origin: Origin,
