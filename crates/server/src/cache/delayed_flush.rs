@@ -1,7 +1,7 @@
 //! A `flush_all` with a delay, and servers that were not sent it: they are flushed once more when it is due.
 //!
-//! Such a server must not be sent it ahead of time: memcached keeps a single time, and setting one in the future makes visible again
-//! what an earlier flush has hidden.
+//! Such a server must not be sent it ahead of time: memcached keeps a single time, and setting one in the future makes
+//! visible again what an earlier flush has hidden.
 
 use std::sync::atomic::Ordering;
 

@@ -2,10 +2,10 @@
 //!
 //! Each server answers a share of the keys, hits only, in the share's order. So a hit also tells that the keys before
 //! it in that share were missed. Values whose turn it is are passed on at once; values that came too early are held.
-//! Keys are told apart by their place, not by their name: a client that asks for one key twice is answered twice.
+//! Keys are distinguished by their place, not by their name: a client that asks for one key twice is answered twice.
 //!
-//! Keys that one server missed may be asked of another: a share can collect its misses instead of settling them. Then
-//! they belong to no share until they are assigned to one again, and values behind them wait.
+//! Keys that one server missed may be asked of another: a share can collect its misses. Then they belong to no share until
+//! they are assigned to one again, and values behind them wait.
 
 use std::collections::VecDeque;
 
@@ -14,6 +14,14 @@ const SHARES_KEPT: usize = 16;
 
 /// In `share_of`: the key is in no share.
 const UNASSIGNED: u16 = u16::MAX;
+
+/// A value that came too early.
+#[derive(Clone, Copy)]
+struct HeldValue {
+    /// The place of its key.
+    place: u32,
+    bytes: u32,
+}
 
 /// One server's part in the answer.
 #[derive(Default)]
@@ -24,8 +32,8 @@ struct Share {
     settled: usize,
     /// Values that came too early, one after the other.
     held: Vec<u8>,
-    /// Place of the key and number of bytes of each value in `held`.
-    values: VecDeque<(u32, u32)>,
+    /// The values in `held`.
+    values: VecDeque<HeldValue>,
     /// How many bytes of `held` were passed on.
     passed_on: usize,
     /// Whether keys that the server misses are collected, to be asked of another server.
@@ -41,8 +49,8 @@ impl Share {
 
     /// Passes on the first value that came too early.
     fn pass_on(&mut self, out: &mut Vec<u8>) {
-        let Some((_, bytes)) = self.values.pop_front() else { return };
-        let end = self.passed_on + bytes as usize;
+        let Some(value) = self.values.pop_front() else { return };
+        let end = self.passed_on + value.bytes as usize;
         out.extend_from_slice(&self.held[self.passed_on..end]);
         self.passed_on = end;
         if self.values.is_empty() {
@@ -168,7 +176,7 @@ impl Gather {
             self.pass_on(out);
         } else {
             part.held.extend_from_slice(value);
-            part.values.push_back((place, value.len() as u32));
+            part.values.push_back(HeldValue { place, bytes: value.len() as u32 });
         }
         true
     }
@@ -215,7 +223,7 @@ impl Gather {
             let places = shares
                 .iter()
                 .enumerate()
-                .filter_map(|(number, share)| share.values.front().map(|(place, _)| (*place, number)));
+                .filter_map(|(number, share)| share.values.front().map(|value| (value.place, number)));
             places.min().map(|(_, number)| number)
         };
         while let Some(number) = first(&self.shares[..self.shares_used]) {
@@ -228,7 +236,7 @@ impl Gather {
         while let Some(share) = self.share_of.get(self.next_place as usize) {
             let Some(part) = self.shares.get_mut(usize::from(*share)) else { return };
             match part.values.front() {
-                Some(&(place, _)) if place == self.next_place => part.pass_on(out),
+                Some(value) if value.place == self.next_place => part.pass_on(out),
                 _ if part.is_settled(self.next_place) => {}
                 _ => return,
             }

@@ -267,8 +267,8 @@ impl<E: Engine> CacheTier<E> {
         end
     }
 
-    /// Counts a request against the limit of its client's address, once it is taken: one that waits is tried repeatedly. Each key of a
-    /// get counts.
+    /// Counts an accepted request against the limit of its client's address; one that is not accepted yet is tried
+    /// repeatedly. Each key of a get counts.
     fn count_against_limit(&self, client: &Client, request: &Request) {
         if let Some(limiter) = &client.rate_limiter {
             limiter.count(u64::from(request.keys).max(1), self.shared.clock.now());
