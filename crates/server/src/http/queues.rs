@@ -91,9 +91,10 @@ pub(super) async fn create(
     if let Some(DeadLetter { queue, after }) = queue.deadletter.flatten() {
         command = command.option("DEADLETTER", Some(queue)).option("AFTER", Some(after));
     }
-    let answer = caller.ask(command).await?;
+    let answer = caller.ask(command).await;
+    // Even after an error: the queue may have been created.
     caller.queue_list().invalidate();
-    let id = answer.value().as_integer().unwrap_or_default();
+    let id = answer?.value().as_integer().unwrap_or_default();
     let name = name.unwrap_or_else(|| id.to_string());
     Ok((StatusCode::CREATED, Json(json!({ "id": id, "name": name }))))
 }
@@ -154,7 +155,7 @@ pub(super) async fn accounts(caller: Caller) -> Result<Json<JsonValue>, Problem>
 /// Executes a command that changes queues, and returns the number it answers as the field `field`.
 async fn change(caller: &Caller, command: RespCommand, field: &str) -> Result<Json<JsonValue>, Problem> {
     let answer = caller.ask_for_number(command, field).await;
-    // Even after an error: the change may have happened.
+    // Even after an error: the change may have been made.
     caller.queue_list().invalidate();
     answer
 }
