@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use news::{is_told, wait_until_blocked};
+use posthaste_server::accounts::AccountsFile;
 use place::{BLOCK, Place, ask, begin_together, login, pop, together};
 use postgres::shared;
 use session::Session;
@@ -197,6 +198,45 @@ fn a_transaction_that_logs_somebody_in_keeps_nobody_waiting() {
         assert!(!matches!(ask(one, &["LOGIN", "kept"]), Answer::Error(_)), "{}", server.log());
     }
     assert!(ask(&mut bob, &["SEND", "q", "x", "TO", "kept_too"]).integer().is_some());
+}
+
+/// Of the accounts in a file, those that a transaction has logged in for the first time are registered at its end, and the
+/// others at the start, which does not wait for it.
+#[test]
+fn a_transaction_that_logs_somebody_in_keeps_no_middleware_from_starting() {
+    let place = Place::new();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("accounts.txt");
+    for name in ["kept_a", "free", "kept_z"] {
+        AccountsFile::set(&file, name, "secret", None).expect("it can be written");
+    }
+    let mut app = place.app();
+    app.run("BEGIN; SELECT posthaste.login('kept_a'), posthaste.login('kept_z')");
+    let server = place.middleware(&["--accounts", &file.display().to_string()]);
+    let mut free = Client::connect(server.addr()).expect("it runs");
+    assert!(ask(&mut free, &["LOGIN", "free", "secret"]).integer().is_some());
+    ask(&mut free, &["QCREATE", "q"]);
+    assert_eq!(ask(&mut free, &["ACCOUNTS"]).list().len(), 1);
+    app.run("COMMIT");
+    wait_until("all accounts are registered", || ask(&mut free, &["ACCOUNTS"]).list().len() == 3);
+    assert_eq!(ask(&mut free, &["SEND", "q", "hello", "TO", "*"]).integer(), Some(2));
+}
+
+/// Whoever does not log in is the account `default`: without it a middleware cannot serve, so it waits for it.
+#[test]
+fn a_middleware_waits_at_its_start_for_a_transaction_that_keeps_the_default_account() {
+    let place = Place::new();
+    let mut app = place.app();
+    app.run("BEGIN; SELECT posthaste.login('default')");
+    let end = thread::spawn(move || {
+        // Longer than a LOGIN waits.
+        sleep(Duration::from_secs(3));
+        app.run("COMMIT");
+    });
+    let server = place.middleware(&[]);
+    end.join().expect("it ends");
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    assert!(!matches!(ask(&mut client, &["QCREATE", "q"]), Answer::Error(_)));
 }
 
 /// More connections than a middleware has workers make a queue that a transaction is making.

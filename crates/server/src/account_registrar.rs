@@ -48,14 +48,11 @@ impl AccountRegistrar {
     }
 }
 
-/// Registers the accounts that are not registered yet. If the store cannot record one, on a full disk, this and the
-/// rest are tried again with the next check; meanwhile a login registers its own account, once there is space.
+/// Registers the accounts that are not registered yet. One that the store cannot record, because its disk is full or an
+/// open transaction keeps the name, is tried again with the next check; meanwhile its own login may register it.
 fn register_new(file: &AccountsFile, registered: &mut HashSet<Vec<u8>>, store: &Arc<dyn Store>) {
     for name in file.names() {
-        if !registered.contains(name) {
-            if store.account(name).is_err() {
-                return;
-            }
+        if !registered.contains(name) && store.account(name).is_ok() {
             registered.insert(name.to_vec());
         }
     }

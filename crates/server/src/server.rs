@@ -191,6 +191,20 @@ fn refuse_unguarded(options: &Options) -> Result<(), StartError> {
     }
 }
 
+/// Returns the account of connections without a login. An application's open transaction may keep it in a database: this
+/// waits for its end.
+fn default_account(store: &dyn Store) -> Result<u32, Fault> {
+    loop {
+        match store.account(b"default") {
+            Err(fault) if store.is_far() => {
+                tracing::warn!("the account default cannot be made, trying again: {}", fault.text);
+                std::thread::sleep(Duration::from_secs(1));
+            }
+            made => return made,
+        }
+    }
+}
+
 fn make_shared(
     options: &Options,
     store: Arc<dyn Store>,
@@ -200,7 +214,7 @@ fn make_shared(
     let mailboxes: Vec<Arc<Mailbox>> = prepared.mailboxes.clone();
     let clock = prepared.meter.clock();
     let entrance = match accounts {
-        None => Entrance::Open(store.account(b"default").map_err(StartError::DefaultAccount)?),
+        None => Entrance::Open(default_account(&*store).map_err(StartError::DefaultAccount)?),
         Some(accounts) => Entrance::Closed(Authenticator::start(accounts, mailboxes.clone())?),
     };
     let tracer = options.traces.as_deref().map(|url| Tracer::start(url, clock)).transpose()?;

@@ -459,16 +459,19 @@ impl Store for Postgres {
         self.shared.parked().forget(address);
     }
 
-    /// Returns the account's session number, trying again each second while the database fails.
+    /// Returns the account's session number, trying again each second while the database fails. An account that an open
+    /// transaction keeps is refused, so that others need not wait for it.
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         loop {
-            match self.log_in_account(name) {
+            let failure = match self.log_in_account(name) {
                 Ok(id) => return Ok(id),
-                Err(failure) => {
-                    tracing::warn!("{failure}; an account cannot be made, trying again");
-                    std::thread::sleep(std::time::Duration::from_secs(1));
-                }
+                Err(failure) => failure,
+            };
+            if let Some(fault) = self.refusal_of_login(&failure) {
+                return Err(fault);
             }
+            tracing::warn!("{failure}; an account cannot be made, trying again");
+            std::thread::sleep(std::time::Duration::from_secs(1));
         }
     }
 
