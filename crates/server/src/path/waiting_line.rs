@@ -131,9 +131,9 @@ impl WaitingLine {
         Self { state: Mutex::default(), clock, requests_max, priority_kinds }
     }
 
-    /// From now on a worker that may take first waits for clients that are about to send again, for at most this long.
-    pub fn gather(&self, most: Duration) {
-        self.lock().gathering.begin(most);
+    /// Makes workers wait, from now on and for at most `wait_max`, for clients that are about to send again.
+    pub fn gather(&self, wait_max: Duration) {
+        self.lock().gathering.enable(wait_max);
     }
 
     /// Returns how many requests may wait at most.
@@ -156,9 +156,9 @@ impl WaitingLine {
         for bundle in bundles.extract_if(.., fits) {
             state.push(bundle, &self.priority_kinds);
         }
-        if state.gathering.is_on() {
+        if state.gathering.is_enabled() {
             let arrived = state.bundles() - before;
-            state.gathering.arrive(self.clock.instant(), arrived);
+            state.gathering.record_arrivals(self.clock.instant(), arrived);
         }
         self.call_worker(state);
     }
@@ -190,9 +190,9 @@ impl WaitingLine {
             // Every worker asks the store again what is due before it sleeps.
             state.busy_deadline = None;
         }
-        if state.gathering.is_on() {
-            let (now, waiting) = (self.clock.instant(), state.bundles());
-            state.gathering.turn_ends(now, now.saturating_duration_since(since), bundles, waiting);
+        if state.gathering.is_enabled() {
+            let (now, queued) = (self.clock.instant(), state.bundles());
+            state.gathering.record_turn(now, now.saturating_duration_since(since), bundles, queued);
         }
         self.call_worker(state);
     }
@@ -354,8 +354,8 @@ impl State {
             return MayTake::Now;
         }
         if self.busy_workers == 0 {
-            let now = self.gathering.is_on().then(|| clock.instant());
-            return match now.and_then(|now| self.gathering.until(now, self.bundles())) {
+            let now = self.gathering.is_enabled().then(|| clock.instant());
+            return match now.and_then(|now| self.gathering.wait_deadline(now, self.bundles())) {
                 Some(until) => MayTake::At(until),
                 None if self.requests > 0 => MayTake::Now,
                 None => MayTake::WhenCalled,

@@ -14,9 +14,9 @@ one large batch into many small ones. So they take only if a whole batch waits, 
 
 from dataclasses import dataclass
 
-PART = 0.25  # a server waits after a batch for at most this share of the batch's time
-CROWD_MAX = 48  # a server does not wait if it expects more clients than this
-NEWS = 0.25  # weight of the last batch in the moving average of the share of clients that come back
+WAIT_SHARE = 0.25  # a server waits after a batch for at most this share of the batch's time
+EXPECTED_MAX = 48  # a server does not wait if it expects more clients than this
+LAST_BATCH_WEIGHT = 0.25  # weight of the last batch in the moving average of the share of clients that come back
 
 
 @dataclass
@@ -32,17 +32,17 @@ class Taking:
     gather_time: float = 0.0
     reserve_after: float = 0.0
     since: float = 0.0  # since when the first waiting request has waited
-    share: float = 1.0  # of the clients of a batch that came back in time: a moving average
+    return_share: float = 1.0  # of the clients of a batch that came back in time: a moving average
     answered: int = 0
-    came: int = 0
-    until: float = 0.0
+    arrived: int = 0
+    deadline: float = 0.0
     expected: int = 0
 
     def comes(self, now: float, waiting: int) -> None:
         """Records that a request joins `waiting` others in the line."""
         if not waiting:
             self.since = now
-        self.came += now < self.until
+        self.arrived += now < self.deadline
 
     def batch_begins(self, now: float) -> None:
         """Records that a batch begins: as in the tier, the wait of requests left in the line is counted from now on."""
@@ -51,11 +51,12 @@ class Taking:
     def batch_ends(self, now: float, took: float, answered: int, waiting: int) -> None:
         """Records that a batch which `took` seconds has answered `answered` requests, while `waiting` wait."""
         if self.answered:
-            self.share += (min(self.came, self.answered) / self.answered - self.share) * NEWS
-        self.answered, self.came = answered, 0
-        self.until = now + min(took * PART, self.gather_time)
-        expected = waiting + round(answered * self.share)
-        self.expected = expected if expected <= CROWD_MAX else 0
+            returned = min(self.arrived, self.answered) / self.answered
+            self.return_share += (returned - self.return_share) * LAST_BATCH_WEIGHT
+        self.answered, self.arrived = answered, 0
+        self.deadline = now + min(took * WAIT_SHARE, self.gather_time)
+        expected = waiting + round(answered * self.return_share)
+        self.expected = expected if expected <= EXPECTED_MAX else 0
 
     def takes_at(self, now: float, waiting: int, working: int) -> float:
         """Returns when a free server takes the waiting requests if nothing else happens; `working` others are busy."""
@@ -63,4 +64,4 @@ class Taking:
             return now
         if working:
             return max(now, self.since + self.reserve_after * working)
-        return max(now, self.until) if waiting < self.expected else now
+        return max(now, self.deadline) if waiting < self.expected else now
