@@ -97,8 +97,8 @@ impl Grants {
             Operation::CreateQueue { name, options } => {
                 name.as_ref()
                     .map_or_else(|| self.everywhere(Role::Administer), |name| on(Role::Administer, name))?;
-                let letters = options.as_ref().and_then(|options| options.dead_letter.as_ref());
-                letters.map_or(Ok(()), |letters| on(Role::Administer, &letters.queue))
+                let dead_letter = options.as_ref().and_then(|options| options.dead_letter.as_ref());
+                dead_letter.map_or(Ok(()), |option| on(Role::Administer, &option.queue))
             }
             Operation::DeleteQueue { queue }
             | Operation::PurgeQueue { queue }

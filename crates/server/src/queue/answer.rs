@@ -94,11 +94,20 @@ pub struct QueueDetail<'a> {
     /// `TTL`.
     pub ttl_ms: Option<u64>,
     /// `DEADLETTER` and `AFTER`.
-    pub dead_letter: Option<(&'a [u8], u32)>,
+    pub dead_letter: Option<DeadLetterView<'a>>,
     /// `FORBIDSELF`.
     pub forbid_self: bool,
     /// `STRICT`.
     pub strict: bool,
+}
+
+/// The dead letter option of a queue, as QINFO shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadLetterView<'a> {
+    /// Name of the queue for dead letters.
+    pub queue: &'a [u8],
+    /// Number of deliveries after which a message goes there.
+    pub after: u32,
 }
 
 impl<'a> Answer<'a> {
@@ -257,7 +266,7 @@ impl<'a> Answer<'a> {
         }
         e.bulk(b"deadletter");
         match detail.dead_letter {
-            Some((queue, after)) => {
+            Some(DeadLetterView { queue, after }) => {
                 e.map(2);
                 e.bulk(b"queue");
                 e.bulk(queue);

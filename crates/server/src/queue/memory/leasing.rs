@@ -106,7 +106,7 @@ impl Memory {
 
     /// Returns the queue to which the message goes if it was handed out often enough; None if it stays.
     fn dead_letter_queue(&self, message: &Message) -> Option<QueueId> {
-        let (name, after) = self.stock.queue(message.queue).options.dead_letter.as_ref()?;
-        if message.deliveries < *after { None } else { self.stock.queue_id(name) }
+        let policy = self.stock.queue(message.queue).options.dead_letter.as_ref()?;
+        if message.deliveries < policy.after { None } else { self.stock.queue_id(&policy.queue) }
     }
 }

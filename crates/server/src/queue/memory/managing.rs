@@ -1,5 +1,7 @@
 //! Queues as a whole: made, deleted, emptied, redriven, listed and browsed; and the list of accounts.
 
+use std::sync::Arc;
+
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{LIST_PIECE, QueueOptions, REDRIVE_PIECE};
 use posthaste_wire::span::Span;
@@ -27,16 +29,17 @@ impl Memory {
             }
         };
         let options = options.map(|options| Options::of(ask, options));
-        let grave = options.as_ref().and_then(|options| options.dead_letter.clone());
-        if grave.as_ref().is_some_and(|(grave, _)| **grave == *name) {
+        let policy = options.as_ref().and_then(|options| options.dead_letter.as_ref());
+        let dead_letters = policy.map(|policy| Arc::clone(&policy.queue));
+        if dead_letters.as_deref() == Some(&name) {
             return Err(faults::own_dead_letters(&name));
         }
         if options.is_some() || self.stock.queue_id(&name).is_none() {
             self.has_memory()?;
         }
         let id = self.find_or_add_queue(id, &name);
-        if let Some((grave, _)) = grave {
-            self.find_or_add_queue(self.stock.next_queue_id(), &grave);
+        if let Some(dead_letters) = dead_letters {
+            self.find_or_add_queue(self.stock.next_queue_id(), &dead_letters);
         }
         if let Some(options) = options {
             *self.stock.options_mut(id) = options;

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::kinds::RowKind;
 use super::names::Accounts;
-use crate::queue::answer::{Answer, Dead, Headers, MessageView, QueueDetail, QueueView};
+use crate::queue::answer::{Answer, Dead, DeadLetterView, Headers, MessageView, QueueDetail, QueueView};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, News};
 
@@ -173,7 +173,7 @@ pub(super) fn write_queue(row: &Row, detailed: bool, answer: &mut Answer<'_>) {
         bytes: count(1),
         oldest_ms: count(2),
     };
-    let grave: Option<&str> = row.get(column::ORIGIN);
+    let dead_letters: Option<&str> = row.get(column::ORIGIN);
     let after = u32::try_from(count(8)).unwrap_or(u32::MAX);
     let detail = QueueDetail {
         leased: count(3),
@@ -181,7 +181,7 @@ pub(super) fn write_queue(row: &Row, detailed: bool, answer: &mut Answer<'_>) {
         messages_max: limit(5),
         bytes_max: limit(6),
         ttl_ms: limit(7),
-        dead_letter: grave.map(|grave| (grave.as_bytes(), after)),
+        dead_letter: dead_letters.map(|name| DeadLetterView { queue: name.as_bytes(), after }),
         forbid_self: count(9) != 0,
         strict: count(10) != 0,
     };

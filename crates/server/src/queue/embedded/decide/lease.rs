@@ -135,8 +135,8 @@ impl Embedded {
     /// Returns the queue to which the message goes if it was handed out often enough; None if it stays.
     pub(super) fn dead_letter_queue(&self, message: &Message) -> Option<QueueId> {
         let queue = self.stock.queues.get(message.place.lane.queue)?;
-        let (name, after) = queue.options.dead_letter.as_ref()?;
-        if message.deliveries < *after { None } else { self.stock.queues.find(name) }
+        let policy = queue.options.dead_letter.as_ref()?;
+        if message.deliveries < policy.after { None } else { self.stock.queues.find(&policy.queue) }
     }
 }
 

@@ -41,7 +41,7 @@ impl Embedded {
             return Ok(answer.integer(id));
         }
         let options = options.map(|options| Options::of(ask, options)).unwrap_or_default();
-        let dead_letters = options.dead_letter.as_ref().map(|(name, _)| Arc::clone(name));
+        let dead_letters = options.dead_letter.as_ref().map(|policy| Arc::clone(&policy.queue));
         if dead_letters.as_deref() == Some(&name) {
             return Err(faults::own_dead_letters(&name));
         }

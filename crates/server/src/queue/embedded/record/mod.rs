@@ -13,7 +13,7 @@ use super::effect::{Copies, DeathNote, Effect, HandedOut, Written};
 use super::message::{LaneKey, Lease, Place, Rank, Reason, State};
 use super::reader::Reader;
 use super::remembered::{KeyKind, RequestKey};
-use crate::queue::options::Options;
+use crate::queue::options::{DeadLetterPolicy, Options};
 
 const ACCOUNT: u8 = 1;
 const QUEUE: u8 = 2;
@@ -266,8 +266,12 @@ impl Reader<'_> {
             ttl_ms: self.option()?,
             forbid_self: self.bool()?,
             strict: self.bool()?,
-            dead_letter: if self.bool()? { Some((self.short()?.into(), self.u32()?)) } else { None },
+            dead_letter: if self.bool()? { Some(self.dead_letter_policy()?) } else { None },
         })
+    }
+
+    fn dead_letter_policy(&mut self) -> Option<DeadLetterPolicy> {
+        Some(DeadLetterPolicy { queue: self.short()?.into(), after: self.u32()? })
     }
 
     fn key(&mut self) -> Option<(RequestKey, u64)> {
@@ -329,9 +333,9 @@ fn put_options(out: &mut Vec<u8>, options: &Options) {
     put_option(out, options.bytes_max);
     put_option(out, options.ttl_ms);
     out.extend([options.forbid_self, options.strict, options.dead_letter.is_some()].map(u8::from));
-    if let Some((name, after)) = &options.dead_letter {
-        put_short(out, name);
-        put_u32(out, *after);
+    if let Some(policy) = &options.dead_letter {
+        put_short(out, &policy.queue);
+        put_u32(out, policy.after);
     }
 }
 

@@ -25,7 +25,7 @@ fn key(kind: KeyKind) -> RequestKey {
 
 /// One of each kind, and each shape a message can have.
 fn effects(copies: &[u8]) -> Vec<Effect<'_>> {
-    let dead_letter = Some((Arc::from(*b"grave"), 5));
+    let dead_letter = Some(DeadLetterPolicy { queue: Arc::from(*b"grave"), after: 5 });
     let options = Options { ttl_ms: Some(8), dead_letter, strict: true, ..Options::default() };
     let lease = Lease { holder: 1, receipt: 2, until: 3 };
     let death = Some(DeathNote { reason: Reason::LeaseRanOut, first_queue: b"first" });
