@@ -133,7 +133,7 @@ async fn attempt_once(
 ) -> Result<(Client, PostgresConnection), Reason> {
     let limit = limit(config);
     match timeout(limit, config.connect(tls)).await {
-        Ok(outcome) => outcome.map_err(|error| Reason::of(&error, config.get_password().is_none())),
+        Ok(outcome) => outcome.map_err(|error| Reason::of(&error, config)),
         Err(_) => Err(Reason::TooSlow(limit)),
     }
 }

@@ -74,7 +74,8 @@ pub(super) fn fitting(due: &mut [Due], copies: usize) -> usize {
         if seat.is_some() {
             continue;
         }
-        if let Some(place) = first_beyond(bundle, &mut load, copies, number == 0) {
+        let required = usize::from(number == 0);
+        if let Some(place) = first_excess(bundle, &mut load, copies, required) {
             if number == 0 {
                 bundle.held_back = Some(place);
             }
@@ -84,12 +85,12 @@ pub(super) fn fitting(due: &mut [Due], copies: usize) -> usize {
     due.len().min(CALL_BUNDLES_MAX)
 }
 
-/// Adds a bundle's requests to `load`; returns the place from which they are too much. `begins`: the first of them goes
-/// in any case.
-fn first_beyond(bundle: &Bundle, load: &mut Load, copies: usize, begins: bool) -> Option<usize> {
+/// Adds a bundle's requests to `load`, and returns the place from which they are too much. The first `required` of its
+/// open requests go in any case.
+fn first_excess(bundle: &Bundle, load: &mut Load, copies: usize, required: usize) -> Option<usize> {
     bundle.open().find(|&place| {
         *load = load.and(Load::of(&bundle.requests[place], copies));
-        load.is_too_much() && !(begins && place == bundle.answered)
+        load.is_too_much() && place >= bundle.answered + required
     })
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 
 /// Why no server of an address was reached.
@@ -105,8 +106,8 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// Returns what the library's error means; `anonymous`: it had no password to offer.
-    pub(super) fn of(error: &tokio_postgres::Error, anonymous: bool) -> Self {
+    /// Returns what an error of the library means; `config` is the one that it connected with.
+    pub(super) fn of(error: &tokio_postgres::Error, config: &Config) -> Self {
         if let Some(db) = error.as_db_error() {
             return Self::said(db.code(), db.message().replace('\n', " "));
         }
@@ -120,7 +121,9 @@ impl Reason {
             }
             Some(io) if is_tls(io) => Self::Tls(io.to_string()),
             Some(io) => Self::Unreachable(io.to_string()),
-            None if anonymous && why.contains("password missing") => Self::NoPassword(None),
+            None if config.get_password().is_none() && why.contains("password missing") => {
+                Self::NoPassword(None)
+            }
             None if why.contains("TLS") => Self::Tls(why),
             None => Self::Other(why),
         }

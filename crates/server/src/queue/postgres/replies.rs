@@ -8,7 +8,7 @@ use super::kinds::RowKind;
 use super::names::Accounts;
 use super::rows::{
     Sent, account, column, dealt, fault, kind, news, number_of_account, op, sent, state, text, unsigned,
-    write_message, write_queue,
+    write_message, write_queue_detail, write_queue_summary,
 };
 use crate::queue::answer::Answer;
 use crate::queue::faults;
@@ -183,11 +183,9 @@ impl Replies {
                 names.into_iter().for_each(|name| answer.text(name));
                 Outcome::Ok
             }
-            Operation::ListQueues { .. } => {
-                self.list(op, answer, |row, answer| write_queue(row, false, answer))
-            }
+            Operation::ListQueues { .. } => self.list(op, answer, write_queue_summary),
             Operation::QueueInfo { .. } => {
-                first.into_iter().for_each(|row| write_queue(row, true, answer));
+                first.into_iter().for_each(|row| write_queue_detail(row, answer));
                 Outcome::Ok
             }
             Operation::Browse { .. } => self.list(op, answer, |row, answer| {

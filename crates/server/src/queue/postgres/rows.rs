@@ -161,31 +161,54 @@ pub(super) fn state(row: &Row) -> &'static str {
     }
 }
 
-/// Writes a queue.
-pub(super) fn write_queue(row: &Row, detailed: bool, answer: &mut Answer<'_>) {
-    let figures: Vec<Option<i64>> = row.get(column::FIGURES);
-    let limit = |at: usize| figures.get(at).copied().flatten().map(i64::cast_unsigned);
-    let count = |at: usize| limit(at).unwrap_or(0);
-    let view = QueueView {
+/// The figures of a queue, in the order in which the column has them.
+struct Figures(Vec<Option<i64>>);
+
+impl Figures {
+    fn of(row: &Row) -> Self {
+        Self(row.get(column::FIGURES))
+    }
+
+    fn limit(&self, at: usize) -> Option<u64> {
+        self.0.get(at).copied().flatten().map(i64::cast_unsigned)
+    }
+
+    fn count(&self, at: usize) -> u64 {
+        self.limit(at).unwrap_or(0)
+    }
+}
+
+fn queue_view<'a>(row: &'a Row, figures: &Figures) -> QueueView<'a> {
+    QueueView {
         name: text(row, column::NAME).as_bytes(),
         id: unsigned(row, column::NUMBER),
-        messages: count(0),
-        bytes: count(1),
-        oldest_ms: count(2),
-    };
+        messages: figures.count(0),
+        bytes: figures.count(1),
+        oldest_ms: figures.count(2),
+    }
+}
+
+/// Writes a queue as QLIST shows it.
+pub(super) fn write_queue_summary(row: &Row, answer: &mut Answer<'_>) {
+    answer.queue(&queue_view(row, &Figures::of(row)), None);
+}
+
+/// Writes a queue as QINFO shows it.
+pub(super) fn write_queue_detail(row: &Row, answer: &mut Answer<'_>) {
+    let figures = Figures::of(row);
     let dead_letters: Option<&str> = row.get(column::ORIGIN);
-    let after = u32::try_from(count(8)).unwrap_or(u32::MAX);
+    let after = u32::try_from(figures.count(8)).unwrap_or(u32::MAX);
     let detail = QueueDetail {
-        leased: count(3),
-        delayed: count(4),
-        messages_max: limit(5),
-        bytes_max: limit(6),
-        ttl_ms: limit(7),
+        leased: figures.count(3),
+        delayed: figures.count(4),
+        messages_max: figures.limit(5),
+        bytes_max: figures.limit(6),
+        ttl_ms: figures.limit(7),
         dead_letter: dead_letters.map(|name| DeadLetterView { queue: name.as_bytes(), after }),
-        forbid_self: count(9) != 0,
-        strict: count(10) != 0,
+        forbid_self: figures.count(9) != 0,
+        strict: figures.count(10) != 0,
     };
-    answer.queue(&view, detailed.then_some(&detail));
+    answer.queue(&queue_view(row, &figures), Some(&detail));
 }
 
 /// Returns a refusal in the words that all stores share.

@@ -7,7 +7,7 @@ use posthaste_wire::operation::{LIST_PIECE, QueueOptions, REDRIVE_PIECE};
 use posthaste_wire::span::Span;
 
 use super::show::UNREADABLE_MAX;
-use crate::queue::answer::{Answer, QueueView};
+use crate::queue::answer::{Answer, QueueDetail, QueueView};
 use crate::queue::bounds::ANSWER_BYTES;
 use crate::queue::embedded::effect::Effect;
 use crate::queue::embedded::log::Purpose;
@@ -129,7 +129,7 @@ impl Embedded {
         let goes_on = next.filter(|_| queues.len() < LIST_PIECE).and(queues.last());
         answer.array(queues.len() + usize::from(goes_on.is_some()));
         for (id, oldest_ms) in &queues {
-            self.write_queue(*id, *oldest_ms, false, answer);
+            self.write_queue(*id, *oldest_ms, None, answer);
         }
         if let Some((last, _)) = goes_on {
             answer.integer(*last);
@@ -140,7 +140,9 @@ impl Embedded {
     pub(super) fn queue_info(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let id = self.expect_queue(name)?;
         let (oldest_ms, _) = self.oldest_ms(id);
-        self.write_queue(id, oldest_ms, true, answer);
+        let queue = self.stock.queues.get(id);
+        let detail = queue.map(|queue| queue.options.detail(queue.leased, queue.delayed));
+        self.write_queue(id, oldest_ms, detail.as_ref(), answer);
         Ok(Outcome::Ok)
     }
 
@@ -191,10 +193,16 @@ impl Embedded {
         (self.clock.saturating_sub(sent_ms), oldest.entry.home.len as usize)
     }
 
-    fn write_queue(&self, id: QueueId, oldest_ms: Millis, with_detail: bool, answer: &mut Answer<'_>) {
+    fn write_queue(
+        &self,
+        id: QueueId,
+        oldest_ms: Millis,
+        detail: Option<&QueueDetail<'_>>,
+        answer: &mut Answer<'_>,
+    ) {
         let Some(queue) = self.stock.queues.get(id) else { return };
         let view =
             QueueView { name: &queue.name, id, messages: queue.messages, bytes: queue.bytes, oldest_ms };
-        answer.queue(&view, with_detail.then(|| queue.options.detail(queue.leased, queue.delayed)).as_ref());
+        answer.queue(&view, detail);
     }
 }
