@@ -31,22 +31,22 @@ use crate::path::bundle::Address;
 use crate::path::mail::{Mail, Mailbox};
 
 /// The first pause after a wrong secret, and the longest.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A wrong secret is forgotten after this time without another.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// How many wrong secrets of a suspect are recognized.
-const SECRETS_KEPT: usize = 4;
+const WRONG_SECRETS_KEPT: usize = 4;
 
 /// How many accounts have their right secret recognized: more than most files have; beyond it secrets are always
 /// checked.
-const RIGHT_MAX: usize = 65_536;
+const ACCEPTED_MAX: usize = 65_536;
 
-/// Messages that are handled before a check at most: repetitions of a wrong secret, which are answered at once, must not keep
-/// other secrets from being checked.
-const HEARD_AT_ONCE: usize = 256;
+/// Most messages that are handled between two checks: repetitions of a wrong secret, which are answered at once, must
+/// not keep other secrets from being checked.
+const MESSAGES_BETWEEN_CHECKS: usize = 256;
 
 /// How many suspects (account and address) are remembered; a new one replaces the one with the shortest pause.
 const SUSPECTS_MAX: usize = 4096;
@@ -62,12 +62,12 @@ pub enum Verdict {
     Busy,
 }
 
-/// A message to the thread.
-enum Told {
+/// A message to the checking thread.
+enum Message {
     /// A secret to be checked.
     Check(Check),
     /// A connection has ended, and waits for no verdict.
-    Left(Address),
+    Withdraw(Address),
 }
 
 /// How a login ended.
@@ -124,7 +124,7 @@ impl Logins {
 /// A handle to the thread, which ends when this is dropped.
 pub struct Authenticator {
     /// Messages to the thread; bounded by the number of connections, as each has at most one check under way.
-    desk: Sender<Told>,
+    messages: Sender<Message>,
     logins: Arc<Logins>,
 }
 
@@ -134,35 +134,36 @@ impl Authenticator {
     /// # Errors
     /// The system's, when it gives no thread.
     pub fn start(accounts: AccountsFile, mailboxes: Vec<Arc<Mailbox>>) -> io::Result<Self> {
-        let (desk, told) = channel();
+        let (messages, received) = channel();
         let logins = Arc::new(Logins::default());
-        let there = Desk {
+        let checker = Checker {
             accounts,
             mailboxes,
             logins: Arc::clone(&logins),
-            memory: Memory::default(),
+            wrong_secrets: WrongSecrets::default(),
             waiting: Waiting::default(),
-            right: HashMap::new(),
-            digests: RandomState::new(),
+            accepted: HashMap::new(),
+            digest_keys: RandomState::new(),
         };
-        Builder::new().name("authenticator".into()).spawn(move || there.work(&told))?;
-        Ok(Self { desk, logins })
+        Builder::new().name("authenticator".into()).spawn(move || checker.run(&received))?;
+        Ok(Self { messages, logins })
     }
 
-    /// Asks for a verdict, which is sent to the mailbox of the connection's thread.
-    pub fn ask(&self, address: Address, origin: Option<IpAddr>, account: &[u8], secret: &[u8]) {
+    /// Has a secret checked. The verdict is sent to the mailbox of the connection's thread.
+    pub fn request_check(&self, address: Address, origin: Option<IpAddr>, account: &[u8], secret: &[u8]) {
         let suspect = Suspect::new(origin, account);
-        self.tell(Told::Check(Check { address, suspect, secret: secret.to_vec(), came: Instant::now() }));
+        let check = Check { address, suspect, secret: secret.to_vec(), received_at: Instant::now() };
+        self.send(Message::Check(check));
     }
 
     /// Withdraws the check of a connection that has ended.
-    pub fn forget(&self, address: Address) {
-        self.tell(Told::Left(address));
+    pub fn withdraw(&self, address: Address) {
+        self.send(Message::Withdraw(address));
     }
 
-    fn tell(&self, told: Told) {
+    fn send(&self, message: Message) {
         // The thread receives for as long as this handle exists.
-        let _ = self.desk.send(told);
+        let _ = self.messages.send(message);
     }
 
     /// Returns the counts of logins.
@@ -173,116 +174,118 @@ impl Authenticator {
 }
 
 /// The state of the checking thread.
-struct Desk {
+struct Checker {
     accounts: AccountsFile,
     mailboxes: Vec<Arc<Mailbox>>,
     logins: Arc<Logins>,
-    memory: Memory,
+    wrong_secrets: WrongSecrets,
     waiting: Waiting,
-    /// Digests of right secrets, by account.
-    right: HashMap<Vec<u8>, u64>,
+    /// Digests of accepted secrets, by account.
+    accepted: HashMap<Vec<u8>, u64>,
     /// Keys of the digests by which secrets are recognized; the secrets themselves are not kept.
-    digests: RandomState,
+    digest_keys: RandomState,
 }
 
-impl Desk {
-    fn work(mut self, told: &Receiver<Told>) {
+impl Checker {
+    fn run(mut self, messages: &Receiver<Message>) {
         loop {
-            let patience = self.patience(Instant::now());
-            match told.recv_timeout(patience) {
-                Ok(told) => self.hear(told),
+            let timeout = self.time_to_next_check(Instant::now());
+            match messages.recv_timeout(timeout) {
+                Ok(message) => self.handle(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             // Messages that arrived meanwhile are handled before the next slow check, but not those that keep arriving.
-            for told in told.try_iter().take(HEARD_AT_ONCE) {
-                self.hear(told);
+            for message in messages.try_iter().take(MESSAGES_BETWEEN_CHECKS) {
+                self.handle(message);
             }
-            self.give_up_late(Instant::now());
+            self.refuse_expired(Instant::now());
             self.check_next();
         }
     }
 
-    /// Answers the checks that have waited for too long.
-    fn give_up_late(&mut self, now: Instant) {
-        while let Some(late) = self.waiting.late(now) {
-            self.tell(late.address, Verdict::Busy);
+    /// Refuses the checks that have waited for too long.
+    fn refuse_expired(&mut self, now: Instant) {
+        while let Some(expired) = self.waiting.take_expired(now) {
+            self.send_verdict(expired.address, Verdict::Busy);
         }
     }
 
-    fn hear(&mut self, told: Told) {
-        match told {
-            Told::Check(check) if self.is_known_to_be_wrong(&check) => {
-                self.tell(check.address, Verdict::Wrong);
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Check(check) if self.is_known_to_be_wrong(&check) => {
+                self.send_verdict(check.address, Verdict::Wrong);
             }
-            Told::Check(check) => {
+            Message::Check(check) => {
                 if let Some(displaced) = self.waiting.push(check) {
-                    self.tell(displaced.address, Verdict::Busy);
+                    self.send_verdict(displaced.address, Verdict::Busy);
                 }
             }
-            Told::Left(address) => self.waiting.forget(address),
+            Message::Withdraw(address) => self.waiting.remove(address),
         }
     }
 
     /// Returns how long until one of the waiting secrets may be checked.
-    fn patience(&self, now: Instant) -> Duration {
-        let waits = self.waiting.suspects().map(|suspect| self.memory.wait(suspect, now));
+    fn time_to_next_check(&self, now: Instant) -> Duration {
+        let waits = self.waiting.suspects().map(|suspect| self.wrong_secrets.remaining_pause(suspect, now));
         waits.min().unwrap_or(FORGOTTEN_AFTER)
     }
 
     /// Checks the next secret that need not wait.
     fn check_next(&mut self) {
         let now = Instant::now();
-        let Some(check) = self.waiting.next(|suspect| self.memory.wait(suspect, now).is_zero()) else {
+        let Some(check) =
+            self.waiting.take_next(|suspect| self.wrong_secrets.remaining_pause(suspect, now).is_zero())
+        else {
             return;
         };
         // It may have become known after it arrived.
         if self.is_known_to_be_wrong(&check) {
-            return self.tell(check.address, Verdict::Wrong);
+            return self.send_verdict(check.address, Verdict::Wrong);
         }
-        let (address, verdict) = (check.address, self.verdict(check));
+        let (address, verdict) = (check.address, self.check(check));
         self.logins.is_file_unusable.store(!self.accounts.is_usable(), Ordering::Relaxed);
-        self.tell(address, verdict);
+        self.send_verdict(address, verdict);
     }
 
-    fn verdict(&mut self, check: Check) -> Verdict {
+    fn check(&mut self, check: Check) -> Verdict {
         let account = &check.suspect.account;
         self.accounts.keep_up();
-        if self.right.get(account) == Some(&self.digest(&check)) {
+        if self.accepted.get(account) == Some(&self.digest(&check)) {
             return self.accounts.grants_of(account).map_or(Verdict::Wrong, Verdict::Welcome);
         }
-        let found = self.accounts.verify(account, &check.secret);
+        let verified = self.accounts.verify(account, &check.secret);
         let digest = self.digest(&check);
-        match found {
+        match verified {
             Some(grants) => {
-                if self.right.len() >= RIGHT_MAX {
-                    self.right.clear();
+                if self.accepted.len() >= ACCEPTED_MAX {
+                    self.accepted.clear();
                 }
-                self.right.insert(check.suspect.account, digest);
+                self.accepted.insert(check.suspect.account, digest);
                 Verdict::Welcome(grants)
             }
             None => {
-                self.memory.wrong(check.suspect, digest, Instant::now());
+                self.wrong_secrets.add(check.suspect, digest, Instant::now());
                 Verdict::Wrong
             }
         }
     }
 
     fn is_known_to_be_wrong(&mut self, check: &Check) -> bool {
-        if !self.memory.has_of_late(&check.suspect, Instant::now()) {
+        if !self.wrong_secrets.has_recent(&check.suspect, Instant::now()) {
             return false;
         }
         self.accounts.keep_up();
         let digest = self.digest(check);
-        self.memory.knows(&check.suspect, digest)
+        self.wrong_secrets.contains(&check.suspect, digest)
     }
 
     /// Returns a digest of a secret and its account's entry: it changes when the file's entry does.
     fn digest(&self, check: &Check) -> u64 {
-        self.accounts.digest(&check.suspect.account, &check.secret, &self.digests)
+        self.accounts.digest(&check.suspect.account, &check.secret, &self.digest_keys)
     }
 
-    fn tell(&self, address: Address, verdict: Verdict) {
+    fn send_verdict(&self, address: Address, verdict: Verdict) {
         self.logins.add(match verdict {
             Verdict::Welcome(_) => LoginEnding::Ok,
             Verdict::Wrong => LoginEnding::Wrong,
@@ -292,60 +295,66 @@ impl Desk {
     }
 }
 
-/// Recent wrong secrets.
+/// The suspects that recently gave wrong secrets.
 #[derive(Debug, Default)]
-struct Memory {
-    wrong: HashMap<Suspect, Wrong>,
+struct WrongSecrets {
+    by_suspect: HashMap<Suspect, Record>,
 }
 
+/// The recent wrong secrets of one suspect.
 #[derive(Clone, Copy, Debug)]
-struct Wrong {
+struct Record {
+    /// Time from the last wrong secret until the next check.
     pause: Duration,
+    /// When the last wrong secret was found.
     last: Instant,
     /// Digests of the last wrong secrets, the latest first.
-    secrets: [Option<u64>; SECRETS_KEPT],
+    secrets: [Option<u64>; WRONG_SECRETS_KEPT],
 }
 
-impl Wrong {
+impl Record {
     fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.last) < FORGOTTEN_AFTER
     }
 }
 
-impl Memory {
+impl WrongSecrets {
     /// Returns how long a check has to wait; zero if the suspect's last wrong secret is forgotten.
-    fn wait(&self, suspect: &Suspect, now: Instant) -> Duration {
-        self.wrong
+    fn remaining_pause(&self, suspect: &Suspect, now: Instant) -> Duration {
+        self.by_suspect
             .get(suspect)
-            .map_or(Duration::ZERO, |wrong| (wrong.last + wrong.pause).saturating_duration_since(now))
+            .map_or(Duration::ZERO, |record| (record.last + record.pause).saturating_duration_since(now))
     }
 
     /// Returns whether the suspect had a wrong secret that is not forgotten yet.
-    fn has_of_late(&self, suspect: &Suspect, now: Instant) -> bool {
-        self.wrong.get(suspect).is_some_and(|wrong| wrong.is_fresh(now))
+    fn has_recent(&self, suspect: &Suspect, now: Instant) -> bool {
+        self.by_suspect.get(suspect).is_some_and(|record| record.is_fresh(now))
     }
 
     /// Returns whether the secret with this digest was one of the suspect's last wrong ones.
-    fn knows(&self, suspect: &Suspect, digest: u64) -> bool {
-        self.wrong.get(suspect).is_some_and(|wrong| wrong.secrets.contains(&Some(digest)))
+    fn contains(&self, suspect: &Suspect, digest: u64) -> bool {
+        self.by_suspect.get(suspect).is_some_and(|record| record.secrets.contains(&Some(digest)))
     }
 
-    /// Notes a wrong secret.
-    fn wrong(&mut self, suspect: Suspect, digest: u64, now: Instant) {
-        let before = self.wrong.get(&suspect).copied().filter(|wrong| wrong.is_fresh(now));
-        if before.is_none() && self.wrong.len() >= SUSPECTS_MAX {
-            self.wrong.retain(|_, wrong| wrong.is_fresh(now));
-            let least =
-                self.wrong.iter().min_by_key(|(_, wrong)| wrong.pause).map(|(least, _)| least.clone());
-            if let Some(least) = least.filter(|_| self.wrong.len() >= SUSPECTS_MAX) {
-                self.wrong.remove(&least);
+    /// Records a wrong secret.
+    fn add(&mut self, suspect: Suspect, digest: u64, now: Instant) {
+        let before = self.by_suspect.get(&suspect).copied().filter(|record| record.is_fresh(now));
+        if before.is_none() && self.by_suspect.len() >= SUSPECTS_MAX {
+            self.by_suspect.retain(|_, record| record.is_fresh(now));
+            let shortest = self
+                .by_suspect
+                .iter()
+                .min_by_key(|(_, record)| record.pause)
+                .map(|(suspect, _)| suspect.clone());
+            if let Some(shortest) = shortest.filter(|_| self.by_suspect.len() >= SUSPECTS_MAX) {
+                self.by_suspect.remove(&shortest);
             }
         }
-        let pause = before.map_or(PAUSE, |wrong| (wrong.pause * 2).min(PAUSE_MAX));
-        let mut secrets = before.map_or([None; SECRETS_KEPT], |wrong| wrong.secrets);
+        let pause = before.map_or(PAUSE_MIN, |record| (record.pause * 2).min(PAUSE_MAX));
+        let mut secrets = before.map_or([None; WRONG_SECRETS_KEPT], |record| record.secrets);
         secrets.rotate_right(1);
         secrets[0] = Some(digest);
-        self.wrong.insert(suspect, Wrong { pause, last: now, secrets });
+        self.by_suspect.insert(suspect, Record { pause, last: now, secrets });
     }
 }
 
@@ -358,14 +367,14 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("accounts.txt");
         AccountsFile::set(&path, "ann", "one", None).expect("set");
-        let mut desk = Desk {
+        let mut checker = Checker {
             accounts: AccountsFile::open(&path).expect("accounts"),
             mailboxes: Vec::new(),
             logins: Arc::default(),
-            memory: Memory::default(),
+            wrong_secrets: WrongSecrets::default(),
             waiting: Waiting::default(),
-            right: HashMap::new(),
-            digests: RandomState::new(),
+            accepted: HashMap::new(),
+            digest_keys: RandomState::new(),
         };
         let mut is_welcome = |secret: &str| {
             let address = Address { thread: 0, slot: 0, client: 1 };
@@ -373,9 +382,9 @@ mod tests {
                 address,
                 suspect: suspect("ann", 1),
                 secret: secret.as_bytes().to_vec(),
-                came: Instant::now(),
+                received_at: Instant::now(),
             };
-            matches!(desk.verdict(check), Verdict::Welcome(_))
+            matches!(checker.check(check), Verdict::Welcome(_))
         };
         let took = |what: &mut dyn FnMut() -> bool| {
             let start = Instant::now();
@@ -399,69 +408,78 @@ mod tests {
 
     #[test]
     fn each_wrong_secret_makes_the_next_check_wait_longer() {
-        let (mut memory, mut now) = (Memory::default(), Instant::now());
+        let (mut wrong_secrets, mut now) = (WrongSecrets::default(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..8 {
-            memory.wrong(suspect("a", 1), 0, now);
-            let wait = memory.wait(&suspect("a", 1), now);
+            wrong_secrets.add(suspect("a", 1), 0, now);
+            let wait = wrong_secrets.remaining_pause(&suspect("a", 1), now);
             waits.push(wait.as_millis());
             now += wait;
         }
         assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert!(memory.wait(&suspect("a", 1), now).is_zero(), "the pause is over");
+        assert!(wrong_secrets.remaining_pause(&suspect("a", 1), now).is_zero(), "the pause is over");
     }
 
     #[test]
     fn only_the_same_account_from_the_same_address_waits() {
-        let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrong(suspect("a", 1), 0, now);
-        assert!(memory.wait(&suspect("b", 1), now).is_zero(), "another account");
-        assert!(memory.wait(&suspect("a", 2), now).is_zero(), "another address");
+        let (mut wrong_secrets, now) = (WrongSecrets::default(), Instant::now());
+        wrong_secrets.add(suspect("a", 1), 0, now);
+        assert!(wrong_secrets.remaining_pause(&suspect("b", 1), now).is_zero(), "another account");
+        assert!(wrong_secrets.remaining_pause(&suspect("a", 2), now).is_zero(), "another address");
     }
 
     #[test]
     fn who_owns_a_network_of_version_6_has_one_pause_for_all_of_it() {
         let suspect = |address: &str| Suspect::new(address.parse().ok(), b"a");
-        let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrong(suspect("2001:db8::1"), 0, now);
-        assert_eq!(memory.wait(&suspect("2001:db8::2"), now), PAUSE);
-        assert!(memory.wait(&suspect("2001:db8:0:1::1"), now).is_zero(), "the network beside it");
-        memory.wrong(suspect("::ffff:10.0.0.1"), 0, now);
-        assert_eq!(memory.wait(&suspect("10.0.0.1"), now), PAUSE, "the same address in both versions");
+        let (mut wrong_secrets, now) = (WrongSecrets::default(), Instant::now());
+        wrong_secrets.add(suspect("2001:db8::1"), 0, now);
+        assert_eq!(wrong_secrets.remaining_pause(&suspect("2001:db8::2"), now), PAUSE_MIN);
+        assert!(
+            wrong_secrets.remaining_pause(&suspect("2001:db8:0:1::1"), now).is_zero(),
+            "the network beside it"
+        );
+        wrong_secrets.add(suspect("::ffff:10.0.0.1"), 0, now);
+        assert_eq!(
+            wrong_secrets.remaining_pause(&suspect("10.0.0.1"), now),
+            PAUSE_MIN,
+            "the same address in both versions"
+        );
     }
 
     #[test]
     fn a_wrong_secret_is_forgotten_in_time() {
-        let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrong(suspect("a", 1), 0, now);
-        memory.wrong(suspect("a", 1), 0, now);
+        let (mut wrong_secrets, now) = (WrongSecrets::default(), Instant::now());
+        wrong_secrets.add(suspect("a", 1), 0, now);
+        wrong_secrets.add(suspect("a", 1), 0, now);
         let later = now + FORGOTTEN_AFTER;
-        memory.wrong(suspect("a", 1), 0, later);
-        assert_eq!(memory.wait(&suspect("a", 1), later), PAUSE);
+        wrong_secrets.add(suspect("a", 1), 0, later);
+        assert_eq!(wrong_secrets.remaining_pause(&suspect("a", 1), later), PAUSE_MIN);
     }
 
     #[test]
     fn the_last_wrong_secrets_of_a_suspect_are_known_again() {
-        let (mut memory, now) = (Memory::default(), Instant::now());
-        for digest in 1..=SECRETS_KEPT as u64 + 1 {
-            memory.wrong(suspect("a", 1), digest, now);
+        let (mut wrong_secrets, now) = (WrongSecrets::default(), Instant::now());
+        for digest in 1..=WRONG_SECRETS_KEPT as u64 + 1 {
+            wrong_secrets.add(suspect("a", 1), digest, now);
         }
-        let known = |who: &Suspect| (0..10).filter(|digest| memory.knows(who, *digest)).collect::<Vec<_>>();
+        let known = |suspect: &Suspect| {
+            (0..10).filter(|digest| wrong_secrets.contains(suspect, *digest)).collect::<Vec<_>>()
+        };
         assert_eq!(known(&suspect("a", 1)), [2, 3, 4, 5]);
         assert_eq!(known(&suspect("a", 2)), [0; 0], "elsewhere it may be a guess");
-        assert!(memory.has_of_late(&suspect("a", 1), now));
-        assert!(!memory.has_of_late(&suspect("a", 1), now + FORGOTTEN_AFTER));
+        assert!(wrong_secrets.has_recent(&suspect("a", 1), now));
+        assert!(!wrong_secrets.has_recent(&suspect("a", 1), now + FORGOTTEN_AFTER));
     }
 
     #[test]
     fn the_memory_of_wrong_secrets_is_bounded_and_keeps_those_who_guess_most() {
-        let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrong(suspect("guesser", 1), 0, now);
-        memory.wrong(suspect("guesser", 1), 0, now);
+        let (mut wrong_secrets, now) = (WrongSecrets::default(), Instant::now());
+        wrong_secrets.add(suspect("guesser", 1), 0, now);
+        wrong_secrets.add(suspect("guesser", 1), 0, now);
         for number in 0..2 * SUSPECTS_MAX {
-            memory.wrong(suspect(&number.to_string(), 2), 0, now);
+            wrong_secrets.add(suspect(&number.to_string(), 2), 0, now);
         }
-        assert!(memory.wrong.len() <= SUSPECTS_MAX);
-        assert_eq!(memory.wait(&suspect("guesser", 1), now), 2 * PAUSE);
+        assert!(wrong_secrets.by_suspect.len() <= SUSPECTS_MAX);
+        assert_eq!(wrong_secrets.remaining_pause(&suspect("guesser", 1), now), 2 * PAUSE_MIN);
     }
 }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use crate::front::newcomers::limit_key;
 use crate::path::bundle::Address;
 
-/// Most checks that may wait; beyond it a login is told to try again. Nearly as many as one address may have
+/// Most checks that may wait; beyond it a login is refused, and may be tried again. Nearly as many as one address may have
 /// connections that have not logged in: all may arrive while the first secret of an account is checked, and succeed at
 /// once when it was right.
 const CHECKS_MAX: usize = 4096;
 
-/// How long a check may wait: less than a newcomer may take to log in (60 s), so that the client is answered before its connection
-/// is closed.
+/// How long a check may wait: less than a newcomer may take to log in (60 s), so that the client is answered before its
+/// connection is closed.
 const WAIT_MAX: Duration = Duration::from_secs(45);
 
 /// A secret to be checked.
@@ -29,7 +29,7 @@ pub(super) struct Check {
     /// The secret as given.
     pub(super) secret: Vec<u8>,
     /// When it was asked for.
-    pub(super) came: Instant,
+    pub(super) received_at: Instant,
 }
 
 /// A possible guesser: an account name, tried from an address (an IPv6 /64 counts as one; None: this machine).
@@ -69,11 +69,11 @@ impl Waiting {
         displaced
     }
 
-    /// Takes the next check whose suspect need not wait, and moves its line behind the others.
-    pub(super) fn next(&mut self, is_free: impl Fn(&Suspect) -> bool) -> Option<Check> {
-        let first_free = |line: &VecDeque<Check>| line.iter().position(|check| is_free(&check.suspect));
+    /// Takes the next check that `may_check` allows for its suspect, and moves its line behind the others.
+    pub(super) fn take_next(&mut self, may_check: impl Fn(&Suspect) -> bool) -> Option<Check> {
+        let first_allowed = |line: &VecDeque<Check>| line.iter().position(|check| may_check(&check.suspect));
         let (turn, at) =
-            self.lines.iter().enumerate().find_map(|(turn, line)| Some((turn, first_free(line)?)))?;
+            self.lines.iter().enumerate().find_map(|(turn, line)| Some((turn, first_allowed(line)?)))?;
         let mut line = self.lines.remove(turn)?;
         let check = line.remove(at);
         if !line.is_empty() {
@@ -83,16 +83,17 @@ impl Waiting {
     }
 
     /// Takes out a check that has waited for too long, if there is one.
-    pub(super) fn late(&mut self, now: Instant) -> Option<Check> {
-        let is_late = |line: &VecDeque<Check>| now.saturating_duration_since(line[0].came) >= WAIT_MAX;
-        let line = self.lines.iter().position(is_late)?;
-        let late = self.lines[line].pop_front();
+    pub(super) fn take_expired(&mut self, now: Instant) -> Option<Check> {
+        let is_expired =
+            |line: &VecDeque<Check>| now.saturating_duration_since(line[0].received_at) >= WAIT_MAX;
+        let line = self.lines.iter().position(is_expired)?;
+        let expired = self.lines[line].pop_front();
         self.lines.retain(|line| !line.is_empty());
-        late
+        expired
     }
 
     /// Removes the checks of a connection that has ended.
-    pub(super) fn forget(&mut self, address: Address) {
+    pub(super) fn remove(&mut self, address: Address) {
         self.lines.iter_mut().for_each(|line| line.retain(|check| check.address != address));
         self.lines.retain(|line| !line.is_empty());
     }
@@ -111,11 +112,11 @@ mod tests {
     fn check(client: u64, from: u8) -> Check {
         let suspect = Suspect::new(Some([10, 0, 0, from].into()), client.to_string().as_bytes());
         let address = Address { thread: 0, slot: 0, client };
-        Check { address, suspect, secret: Vec::new(), came: Instant::now() }
+        Check { address, suspect, secret: Vec::new(), received_at: Instant::now() }
     }
 
     fn next(waiting: &mut Waiting) -> Option<u64> {
-        waiting.next(|_| true).map(|check| check.address.client)
+        waiting.take_next(|_| true).map(|check| check.address.client)
     }
 
     #[test]
@@ -132,30 +133,31 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_free_is_passed_over_and_keeps_the_turn() {
+    fn a_suspect_that_must_wait_is_passed_over_and_keeps_its_turn() {
         let mut waiting = Waiting::default();
         for check in [check(10, 1), check(11, 1), check(20, 2), check(21, 2)] {
             assert!(waiting.push(check).is_none());
         }
         let of_two = |suspect: &Suspect| suspect.account.starts_with(b"2");
-        assert_eq!(waiting.next(of_two).map(|check| check.address.client), Some(20));
+        assert_eq!(waiting.take_next(of_two).map(|check| check.address.client), Some(20));
         assert_eq!(
-            waiting.next(|suspect| suspect.account == b"11").map(|check| check.address.client),
+            waiting.take_next(|suspect| suspect.account == b"11").map(|check| check.address.client),
             Some(11)
         );
         assert_eq!([(); 3].map(|()| next(&mut waiting)), [Some(21), Some(10), None]);
     }
 
     #[test]
-    fn who_has_waited_for_too_long_is_told_before_its_connection_is_closed() {
+    fn a_check_that_waited_for_too_long_is_refused_before_its_connection_is_closed() {
         let mut waiting = Waiting::default();
         for check in [check(10, 1), check(20, 2), check(21, 2)] {
             assert!(waiting.push(check).is_none());
         }
         let now = Instant::now();
-        assert!(waiting.late(now).is_none());
-        let late = [(); 4].map(|()| waiting.late(now + WAIT_MAX).map(|check| check.address.client));
-        assert_eq!(late, [Some(10), Some(20), Some(21), None]);
+        assert!(waiting.take_expired(now).is_none());
+        let expired =
+            [(); 4].map(|()| waiting.take_expired(now + WAIT_MAX).map(|check| check.address.client));
+        assert_eq!(expired, [Some(10), Some(20), Some(21), None]);
         assert_eq!(waiting.suspects().count(), 0);
     }
 
@@ -174,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_is_not_checked() {
+    fn the_check_of_a_connection_that_has_ended_is_removed() {
         let mut waiting = Waiting::default();
         for check in [check(10, 1), check(11, 1), check(20, 2)] {
             assert!(waiting.push(check).is_none());
         }
-        waiting.forget(check(10, 1).address);
-        waiting.forget(check(20, 2).address);
+        waiting.remove(check(10, 1).address);
+        waiting.remove(check(20, 2).address);
         assert_eq!([next(&mut waiting), next(&mut waiting)], [Some(11), None]);
     }
 }

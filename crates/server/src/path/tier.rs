@@ -87,7 +87,7 @@ impl Tier for QueueTier {
         if let Entrance::Closed(authenticator) = &self.shared.entrance
             && connection.session.pending_account().is_some()
         {
-            authenticator.forget(address);
+            authenticator.withdraw(address);
         }
         self.shared.clients.remove(address.client);
     }

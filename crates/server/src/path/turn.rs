@@ -101,7 +101,7 @@ impl Turn<'_> {
         match &self.shared.entrance {
             Entrance::Open(_) => self.logins.push((client.address, account.to_vec())),
             Entrance::Closed(authenticator) => {
-                authenticator.ask(client.address, client.origin, account, secret);
+                authenticator.request_check(client.address, client.origin, account, secret);
             }
         }
     }
