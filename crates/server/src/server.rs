@@ -162,7 +162,7 @@ impl Server {
         drop(self.registrar);
         let stopped = self.running.stop(drain, || self.shared.line.close());
         if let Some(tracer) = &self.shared.tracer {
-            tracer.finish();
+            tracer.flush();
         }
         stopped
     }

@@ -15,7 +15,7 @@ use posthaste_wire::operation::{Operation, Pop};
 use super::pieces::Pieces;
 use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask, Millis, Outcome, after};
-use crate::trace::Passage;
+use crate::trace::TracedMessage;
 
 /// Where a connection lives: its network thread and its number, which is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +109,7 @@ pub struct Bundle {
     /// The time that the store reported for the batch, in nanoseconds; 0: it reported none.
     pub told_ns: u64,
     /// The traced messages of these requests; filled only with `--traces`.
-    pub passages: Vec<Passage>,
+    pub traced_messages: Vec<TracedMessage>,
     /// What is known so far of an answer that is made in pieces.
     pub(super) pieces: Pieces,
 }
@@ -131,15 +131,15 @@ impl Bundle {
             answers: Vec::new(),
             answered_bytes: 0,
             told_ns: 0,
-            passages: Vec::new(),
+            traced_messages: Vec::new(),
             pieces: Pieces::default(),
         }
     }
 
     /// Returns the name of the request at this index.
     #[must_use]
-    pub fn id(&self, place: usize) -> RequestName {
-        RequestName { client: self.address.client, number: self.number + place as u64 }
+    pub fn request_name(&self, index: usize) -> RequestName {
+        RequestName { client: self.address.client, number: self.number + index as u64 }
     }
 
     /// Empties a bundle for another use, keeping its buffers unless they grew large.
@@ -151,7 +151,7 @@ impl Bundle {
         self.removal = Removal::default();
         self.answered_bytes = 0;
         self.told_ns = 0;
-        self.passages.clear();
+        self.traced_messages.clear();
         self.pieces = Pieces::default();
         for buffer in [&mut self.bytes, &mut self.answers] {
             buffer.clear();

@@ -1,5 +1,5 @@
 //! Reports single requests once their answer is written: slow ones to the log, those of traced messages to the
-//! collector. Without `--slow` and `--traces` nothing is looked at.
+//! collector. Without `--slow` and `--traces` nothing is examined.
 
 use posthaste_measure::{Noted, Trail};
 use posthaste_wire::command::Kind;
@@ -8,13 +8,13 @@ use super::bundle::{Bundle, Request, RequestName, ending};
 use crate::clients::Clients;
 use crate::queue_shared::QueueShared;
 use crate::slow::{SlowLog, SlowRequest};
-use crate::trace::{Ended, Tracer};
+use crate::trace::{TracedRequest, Tracer};
 
 /// Reports the requests of a bundle, all of whose stamps are taken.
 pub(super) fn report(shared: &QueueShared, bundle: &mut Bundle) {
     if let Some(slow) = &shared.slow {
-        for (place, request) in bundle.requests.iter().enumerate() {
-            report_slow_of(slow, &shared.clients, bundle, place, request);
+        for (index, request) in bundle.requests.iter().enumerate() {
+            report_if_slow(slow, &shared.clients, bundle, index, request);
         }
     }
     if let Some(tracer) = &shared.tracer {
@@ -23,35 +23,35 @@ pub(super) fn report(shared: &QueueShared, bundle: &mut Bundle) {
 }
 
 fn report_traced(tracer: &Tracer, bundle: &mut Bundle) {
-    for passage in std::mem::take(&mut bundle.passages) {
-        let Some(request) = bundle.requests.get(passage.place) else { continue };
-        let id = bundle.id(passage.place).to_string();
-        tracer.take(Ended { passage, request: id, stamps: request.stamps });
+    for message in std::mem::take(&mut bundle.traced_messages) {
+        let Some(request) = bundle.requests.get(message.request_index) else { continue };
+        let name = bundle.request_name(message.request_index).to_string();
+        tracer.enqueue(TracedRequest { message, request: name, stamps: request.stamps });
     }
 }
 
-fn report_slow_of(log: &SlowLog, clients: &Clients, bundle: &Bundle, place: usize, request: &Request) {
+fn report_if_slow(log: &SlowLog, clients: &Clients, bundle: &Bundle, index: usize, request: &Request) {
     let trail = Trail::from(request.stamps);
     if !log.is_slow(trail.response()) {
         return;
     }
     let queue = request.operation.queue();
-    let trace = bundle.passages.iter().find(|passage| passage.place == place);
+    let traced = bundle.traced_messages.iter().find(|message| message.request_index == index);
     log.log(SlowRequest {
         queue: queue.map(|queue| String::from_utf8_lossy(queue.of(&bundle.bytes)).into_owned()),
         kind: request.kind.name(),
         ending: ending(request.outcome),
         trail,
         told_ns: bundle.told_ns,
-        trace: trace.map(|passage| passage.parent.trace_name()),
+        trace: traced.map(|message| message.parent.trace_name()),
         request_bytes: request.request_bytes,
         answer_bytes: request.answer_bytes,
-        ..about(clients, bundle.id(place))
+        ..report_of(clients, bundle.request_name(index))
     });
 }
 
 /// Reports a request that was answered on the spot, if it was slow.
-pub(super) fn report_slow(log: &SlowLog, clients: &Clients, id: RequestName, noted: &Noted) {
+pub(super) fn report_if_slow_at_once(log: &SlowLog, clients: &Clients, name: RequestName, noted: &Noted) {
     if log.is_slow(noted.trail.response()) {
         log.log(SlowRequest {
             kind: Kind::NAMES.get(usize::from(noted.kind)).copied().unwrap_or_default(),
@@ -59,17 +59,17 @@ pub(super) fn report_slow(log: &SlowLog, clients: &Clients, id: RequestName, not
             trail: noted.trail,
             request_bytes: noted.request_bytes,
             answer_bytes: noted.answer_bytes,
-            ..about(clients, id)
+            ..report_of(clients, name)
         });
     }
 }
 
 /// Returns a report with the request's name and its client, as far as that is still connected.
-fn about(clients: &Clients, id: RequestName) -> SlowRequest {
-    let client = clients.get(id.client);
+fn report_of(clients: &Clients, name: RequestName) -> SlowRequest {
+    let client = clients.get(name.client);
     SlowRequest {
         peer: client.as_ref().map(|client| client.peer.clone()),
         account: client.map(|client| client.details().account.clone()),
-        ..SlowRequest::of(id.to_string())
+        ..SlowRequest::of(name.to_string())
     }
 }

@@ -199,7 +199,7 @@ impl QueueTier {
         }
         let rest = (!bundle.is_done()).then(|| bundle.split_rest());
         if self.shared.tracer.is_some() {
-            bundle.passages = trace::passages(&bundle);
+            bundle.traced_messages = trace::traced_messages(&bundle);
         }
         if let Some(connection) = connections.find(address.slot, address.client) {
             if bundle.absorb_piece() {
@@ -321,7 +321,7 @@ fn count_at_once(done: &AnsweredAtOnce, replied: u64, shared: &QueueShared, reco
     let noted = Noted::new(kind as u8, ending(outcome), stamps);
     let noted = Noted { client: id.client, request_bytes, answer_bytes, ..noted };
     if let Some(slow) = &shared.slow {
-        report::report_slow(slow, &shared.clients, id, &noted);
+        report::report_if_slow_at_once(slow, &shared.clients, id, &noted);
     }
     recorder.note(noted);
 }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use posthaste_measure::Clock;
 
-use super::{Ended, otlp};
+use super::{TracedRequest, otlp};
 
 /// Most messages whose spans wait to be sent.
-const WAITING_MAX: usize = 8192;
+const QUEUED_MAX: usize = 8192;
 /// Most messages in one request, and how long the first waits for others.
 const BATCH_MAX: usize = 512;
 const BATCH_WITHIN: Duration = Duration::from_secs(1);
@@ -22,18 +22,18 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Path of the request, appended to the collector's URL.
 const PATH: &str = "/v1/traces";
 
-/// A message to the thread.
-enum Mail {
-    /// A traced message whose request has ended.
-    Ended(Ended),
-    /// Send what is there, and then drop the sender in here.
-    Now(SyncSender<()>),
+/// A command to the exporting thread.
+enum Command {
+    /// Export the spans of this request.
+    Export(TracedRequest),
+    /// Export everything queued so far, and then drop the sender.
+    Flush(SyncSender<()>),
 }
 
 /// A handle to the exporting thread.
 #[derive(Debug)]
 pub struct Tracer {
-    mail: SyncSender<Mail>,
+    commands: SyncSender<Command>,
     lost: Arc<AtomicU64>,
 }
 
@@ -43,33 +43,33 @@ impl Tracer {
     /// # Errors
     /// The system's, when it gives no thread.
     pub fn start(url: &str, clock: Clock) -> io::Result<Self> {
-        let (mail, waiting) = sync_channel(WAITING_MAX);
+        let (commands, received) = sync_channel(QUEUED_MAX);
         let lost = Arc::new(AtomicU64::new(0));
         let url = format!("{}{PATH}", url.trim_end_matches('/').trim_end_matches(PATH));
         let config = ureq::Agent::config_builder().timeout_global(Some(ANSWER_WITHIN)).proxy(None);
         let exporter =
-            Exporter { url, agent: config.build().into(), clock, lost: Arc::clone(&lost), works: true };
-        Builder::new().name("traces".into()).spawn(move || exporter.run(&waiting))?;
-        Ok(Self { mail, lost })
+            Exporter { url, agent: config.build().into(), clock, lost: Arc::clone(&lost), accepts: true };
+        Builder::new().name("traces".into()).spawn(move || exporter.run(&received))?;
+        Ok(Self { commands, lost })
     }
 
     /// Queues a traced message whose request has ended, or counts it as lost.
-    pub fn take(&self, ended: Ended) {
-        if self.mail.try_send(Mail::Ended(ended)).is_err() {
+    pub fn enqueue(&self, request: TracedRequest) {
+        if self.commands.try_send(Command::Export(request)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Sends what is there, before the process ends.
-    pub fn finish(&self) {
-        let (done, handed_over) = sync_channel(1);
-        if self.mail.try_send(Mail::Now(done)).is_ok() {
+    /// Exports everything queued so far, before the process ends.
+    pub fn flush(&self) {
+        let (done, is_done) = sync_channel(1);
+        if self.commands.try_send(Command::Flush(done)).is_ok() {
             // The sender is dropped when all is sent.
-            let _ = handed_over.recv_timeout(ANSWER_WITHIN);
+            let _ = is_done.recv_timeout(ANSWER_WITHIN);
         }
     }
 
-    /// Returns how many traced messages the collector was not told of.
+    /// Returns how many traced messages did not reach the collector.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -81,34 +81,34 @@ struct Exporter {
     agent: ureq::Agent,
     clock: Clock,
     lost: Arc<AtomicU64>,
-    works: bool,
+    /// Whether the collector accepted the last export.
+    accepts: bool,
 }
 
 impl Exporter {
     /// Runs until every handle is dropped.
-    fn run(mut self, waiting: &Receiver<Mail>) {
-        while let Ok(first) = waiting.recv() {
-            let mut asked = None;
-            let batch = gather(first, waiting, &mut asked);
-            if !batch.is_empty() {
-                self.hand_over(&batch);
+    fn run(mut self, commands: &Receiver<Command>) {
+        while let Ok(first) = commands.recv() {
+            let Batch { requests, flush } = collect_batch(first, commands);
+            if !requests.is_empty() {
+                self.export(&requests);
             }
-            drop(asked);
+            drop(flush);
         }
     }
 
-    fn hand_over(&mut self, batch: &[Ended]) {
+    fn export(&mut self, batch: &[TracedRequest]) {
         let body = otlp::export(batch, self.clock, || fastrand::u64(1..)).to_string();
         let sent = self.agent.post(&self.url).header("Content-Type", "application/json").send(body);
         match sent {
-            Ok(_) if self.works => {}
+            Ok(_) if self.accepts => {}
             Ok(_) => {
-                self.works = true;
+                self.accepts = true;
                 tracing::info!("the collector of traces takes them again");
             }
             Err(error) => {
                 self.lost.fetch_add(batch.len() as u64, Ordering::Relaxed);
-                if std::mem::replace(&mut self.works, false) {
+                if std::mem::replace(&mut self.accepts, false) {
                     tracing::warn!("{}: {error}; traces are lost until it takes them", self.url);
                 }
             }
@@ -116,20 +116,27 @@ impl Exporter {
     }
 }
 
-/// Collects what arrives within a while of the first message; stops early when `finish` asks for all there is.
-fn gather(first: Mail, waiting: &Receiver<Mail>, asked: &mut Option<SyncSender<()>>) -> Vec<Ended> {
-    let until = Instant::now() + BATCH_WITHIN;
-    let mut batch = Vec::new();
-    let mut mail = Ok(first);
+/// What one request to the collector exports.
+struct Batch {
+    requests: Vec<TracedRequest>,
+    /// Dropped after the export, so that a `flush` that waits for it returns.
+    flush: Option<SyncSender<()>>,
+}
+
+/// Collects what arrives within a while of the first command; a flush ends the batch at once.
+fn collect_batch(first: Command, commands: &Receiver<Command>) -> Batch {
+    let deadline = Instant::now() + BATCH_WITHIN;
+    let mut batch = Batch { requests: Vec::new(), flush: None };
+    let mut command = Ok(first);
     loop {
-        match mail {
-            Ok(Mail::Ended(ended)) => batch.push(ended),
-            Ok(Mail::Now(done)) => *asked = Some(done),
+        match command {
+            Ok(Command::Export(request)) => batch.requests.push(request),
+            Ok(Command::Flush(done)) => return Batch { flush: Some(done), ..batch },
             Err(_) => return batch,
         }
-        if asked.is_some() || batch.len() == BATCH_MAX {
+        if batch.requests.len() == BATCH_MAX {
             return batch;
         }
-        mail = waiting.recv_timeout(until.saturating_duration_since(Instant::now()));
+        command = commands.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }

@@ -1,7 +1,7 @@
 //! Traces: a message with a W3C `traceparent` header produces spans of its way through this tier.
 //!
 //! A SEND of such a message is a span under the sender's; a POP that returns it is another one in the same trace; each
-//! has its stages below it. This happens only with `--traces`; a request without such a header pays for one look at its
+//! has its stages below it. This happens only with `--traces`; a request without such a header costs one search of its
 //! headers. Spans are made and sent by a thread of their own; when it cannot keep up they are left out and counted: a
 //! trace is not worth delaying a request.
 
@@ -21,46 +21,46 @@ use crate::queue::rules::Outcome;
 /// Name of the header.
 pub const HEADER: &[u8] = b"traceparent";
 
-/// What was done with a message that has a trace.
+/// What a request did with a traced message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Action {
     /// The message was sent.
     Send,
     /// The message was returned by a POP.
     Receive,
 }
 
-/// Which message it was.
+/// The stored message or messages that a traced message became.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum StoredAs {
     /// The message with this id.
-    One(u64),
+    Message(u64),
     /// So many copies, whose ids the answer does not contain.
     Copies(u64),
 }
 
-/// A message with a trace in a request that was answered.
+/// A message with a trace that an answered request sent or returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passage {
+pub struct TracedMessage {
     /// Index of the request in its bundle.
-    pub place: usize,
-    /// What was done.
-    pub step: Step,
+    pub request_index: usize,
+    /// What the request did with it.
+    pub action: Action,
     /// The trace, and the parent span.
     pub parent: Context,
-    /// Which message.
-    pub message: Message,
+    /// The message's id, or the number of its copies.
+    pub stored_as: StoredAs,
     /// The message's queue.
     pub queue: String,
     /// Length of the message's body in bytes.
     pub body_bytes: usize,
 }
 
-/// A passage whose request has ended.
+/// A traced message with the request that has ended.
 #[derive(Clone, Debug)]
-pub struct Ended {
-    /// What was done.
-    pub passage: Passage,
+pub struct TracedRequest {
+    /// The message.
+    pub message: TracedMessage,
     /// The request's name: the client's number and its own.
     pub request: String,
     /// When the request passed each station.
@@ -69,58 +69,66 @@ pub struct Ended {
 
 /// Returns the traced messages that an answered bundle sent or received.
 #[must_use]
-pub fn passages(bundle: &Bundle) -> Vec<Passage> {
+pub fn traced_messages(bundle: &Bundle) -> Vec<TracedMessage> {
     let mut found = Vec::new();
     let mut at = 0;
-    for (place, request) in bundle.requests.iter().enumerate() {
+    for (request_index, request) in bundle.requests.iter().enumerate() {
         let end = at + request.answer_bytes as usize;
         let answer = bundle.answers.get(at..end).unwrap_or_default();
         at = end;
         if request.outcome == Outcome::Ok {
-            look(place, request, &bundle.bytes, answer, &mut found);
+            find_messages(request_index, request, &bundle.bytes, answer, &mut found);
         }
     }
     found
 }
 
-fn look(place: usize, request: &Request, bytes: &[u8], answer: &[u8], found: &mut Vec<Passage>) {
+/// Adds the traced messages of a request to `found`.
+fn find_messages(
+    request_index: usize,
+    request: &Request,
+    bytes: &[u8],
+    answer: &[u8],
+    found: &mut Vec<TracedMessage>,
+) {
     match &request.operation {
         Operation::Send(send) => {
             let header = send.headers.iter().find(|(name, _)| name.of(bytes).eq_ignore_ascii_case(HEADER));
             let Some(parent) = header.and_then(|(_, value)| Context::parse(value.of(bytes))) else { return };
             let Reply::Value(Value::Integer(number), _) = decode(answer) else { return };
             let number = number.unsigned_abs();
-            let message = match send.to {
-                Recipient::Everyone => Message::Copies(number),
-                Recipient::Anyone | Recipient::Account(_) => Message::One(number),
+            let stored_as = match send.to {
+                Recipient::Everyone => StoredAs::Copies(number),
+                Recipient::Anyone | Recipient::Account(_) => StoredAs::Message(number),
             };
-            found.push(Passage {
-                place,
-                step: Step::Send,
+            found.push(TracedMessage {
+                request_index,
+                action: Action::Send,
                 parent,
-                message,
+                stored_as,
                 queue: text(send.queue.of(bytes)),
                 body_bytes: send.body.of(bytes).len(),
             });
         }
-        Operation::Pop(_) if may_hold_headers(answer) => {
+        Operation::Pop(_) if may_contain_headers(answer) => {
             let Reply::Value(answer, _) = decode(answer) else { return };
-            let one = std::slice::from_ref(&answer);
-            let messages = if answer.get(b"id").is_some() { one } else { answer.parts() };
-            found.extend(messages.iter().filter_map(|message| received(place, message)));
+            let is_single = answer.get(b"id").is_some();
+            let messages = if is_single { std::slice::from_ref(&answer) } else { answer.parts() };
+            found.extend(messages.iter().filter_map(|message| received(request_index, message)));
         }
         _ => {}
     }
 }
 
-fn received(place: usize, message: &Value<'_>) -> Option<Passage> {
+/// Returns the traced message in an answer to a POP; None: the message has no trace.
+fn received(request_index: usize, message: &Value<'_>) -> Option<TracedMessage> {
     let bytes = |name: &[u8]| message.get(name).and_then(Value::as_bytes).unwrap_or_default();
     let parent = Context::parse(header_of(message.get(b"headers")?)?)?;
-    Some(Passage {
-        place,
-        step: Step::Receive,
+    Some(TracedMessage {
+        request_index,
+        action: Action::Receive,
         parent,
-        message: Message::One(message.get(b"id")?.as_integer()?.unsigned_abs()),
+        stored_as: StoredAs::Message(message.get(b"id")?.as_integer()?.unsigned_abs()),
         queue: text(bytes(b"queue")),
         body_bytes: bytes(b"body").len(),
     })
@@ -128,17 +136,18 @@ fn received(place: usize, message: &Value<'_>) -> Option<Passage> {
 
 /// Finds the header in a map, or in a flat array of names and values; names are compared as in HTTP, ignoring case.
 fn header_of<'a>(headers: &Value<'a>) -> Option<&'a [u8]> {
-    let is_it = |name: &Value<'_>| name.as_bytes().is_some_and(|name| name.eq_ignore_ascii_case(HEADER));
+    let is_traceparent =
+        |name: &Value<'_>| name.as_bytes().is_some_and(|name| name.eq_ignore_ascii_case(HEADER));
     match headers {
-        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_it(name))?.1.as_bytes(),
-        Value::Array(parts) => parts.chunks_exact(2).find(|pair| is_it(&pair[0]))?[1].as_bytes(),
+        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_traceparent(name))?.1.as_bytes(),
+        Value::Array(parts) => parts.chunks_exact(2).find(|pair| is_traceparent(&pair[0]))?[1].as_bytes(),
         _ => None,
     }
 }
 
 /// Returns whether an answer may contain a message's headers (a body may contain the same bytes). Most answers contain
 /// none, and bodies may be long, so no more than this is done for them.
-fn may_hold_headers(answer: &[u8]) -> bool {
+fn may_contain_headers(answer: &[u8]) -> bool {
     memchr::memmem::find(answer, b"$7\r\nheaders\r\n").is_some()
 }
 
@@ -209,22 +218,30 @@ mod tests {
                 ],
             );
             let parent = Context::parse(PARENT.as_bytes()).expect("a context");
-            let passage = Passage {
-                place: 2,
-                step: Step::Send,
+            let message = TracedMessage {
+                request_index: 2,
+                action: Action::Send,
                 parent,
-                message: Message::One(2),
+                stored_as: StoredAs::Message(2),
                 queue: "q".into(),
                 body_bytes: 3,
             };
-            assert_eq!(passages(&sent), std::slice::from_ref(&passage));
+            assert_eq!(traced_messages(&sent), std::slice::from_ref(&message));
             let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q", "COUNT", "10"]]);
-            assert_eq!(passages(&got), [Passage { place: 0, step: Step::Receive, ..passage.clone() }]);
+            assert_eq!(
+                traced_messages(&got),
+                [TracedMessage { request_index: 0, action: Action::Receive, ..message.clone() }]
+            );
             answered(&mut store, protocol, &[&["SEND", "q", "two", "HEADER", "traceparent", PARENT]]);
             let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q"], &["POP", "QUEUE", "q"]]);
             assert_eq!(
-                passages(&got),
-                [Passage { place: 0, step: Step::Receive, message: Message::One(4), ..passage }]
+                traced_messages(&got),
+                [TracedMessage {
+                    request_index: 0,
+                    action: Action::Receive,
+                    stored_as: StoredAs::Message(4),
+                    ..message
+                }]
             );
         }
     }
@@ -242,8 +259,9 @@ mod tests {
             ];
             answered(&mut store, protocol, sends);
             let got = answered(&mut store, protocol, &[&["POP", "QUEUE", "q", "COUNT", "3"]]);
-            let messages: Vec<Message> = passages(&got).iter().map(|passage| passage.message).collect();
-            assert_eq!(messages, [Message::One(3)]);
+            let messages: Vec<StoredAs> =
+                traced_messages(&got).iter().map(|message| message.stored_as).collect();
+            assert_eq!(messages, [StoredAs::Message(3)]);
         }
     }
 
@@ -255,8 +273,8 @@ mod tests {
         }
         let send = ["SEND", "q", "x", "TO", "*", "HEADER", "traceparent", PARENT];
         let sent = answered(&mut store, Protocol::Resp2, &[&["QCREATE", "q"], &send]);
-        let told: Vec<Message> = passages(&sent).iter().map(|passage| passage.message).collect();
-        assert_eq!(told, [Message::Copies(2)]);
+        let told: Vec<StoredAs> = traced_messages(&sent).iter().map(|message| message.stored_as).collect();
+        assert_eq!(told, [StoredAs::Copies(2)]);
     }
 
     #[test]
@@ -266,6 +284,6 @@ mod tests {
         let mut bundle = answered(&mut store, Protocol::Resp2, requests);
         let fault = posthaste_wire::fault::Fault::new(posthaste_wire::fault::Word::Store, "no");
         bundle.refuse_all(&fault);
-        assert_eq!(passages(&bundle), []);
+        assert_eq!(traced_messages(&bundle), []);
     }
 }

@@ -4,7 +4,7 @@
 use posthaste_measure::{Clock, Trail};
 use serde_json::{Value as Json, json};
 
-use super::{Context, Ended, Message, Step};
+use super::{Action, Context, StoredAs, TracedRequest};
 use crate::info::VERSION;
 
 /// Kinds of spans, by OTLP's numbers.
@@ -13,9 +13,9 @@ const SERVER: u8 = 2;
 
 const STAGES: [&str; 5] = ["parse", "waiting", "dispatch", "service", "reply"];
 
-/// Returns the body of a request that exports these messages. `id` gives each span a number that no other has.
-pub fn export(ended: &[Ended], clock: Clock, mut id: impl FnMut() -> u64) -> Json {
-    let spans: Vec<Json> = ended.iter().flat_map(|ended| spans(ended, clock, &mut id)).collect();
+/// Returns the body of an HTTP request that exports these requests. `id` gives each span a number that no other has.
+pub fn export(requests: &[TracedRequest], clock: Clock, mut id: impl FnMut() -> u64) -> Json {
+    let spans: Vec<Json> = requests.iter().flat_map(|request| spans(request, clock, &mut id)).collect();
     json!({
         "resourceSpans": [{
             "resource": {
@@ -27,26 +27,26 @@ pub fn export(ended: &[Ended], clock: Clock, mut id: impl FnMut() -> u64) -> Jso
 }
 
 /// Returns the span of a request, and one for each stage that took time.
-fn spans(ended: &Ended, clock: Clock, id: &mut impl FnMut() -> u64) -> Vec<Json> {
-    let Ended { passage, request, stamps } = ended;
+fn spans(traced: &TracedRequest, clock: Clock, id: &mut impl FnMut() -> u64) -> Vec<Json> {
+    let TracedRequest { message, request, stamps } = traced;
     let trail = Trail::from(*stamps);
-    let own = Context { span: id(), ..passage.parent };
-    let (operation, kind) = match passage.step {
-        Step::Send => ("send", "send"),
-        Step::Receive => ("pop", "receive"),
+    let own = Context { span: id(), ..message.parent };
+    let (operation, kind) = match message.action {
+        Action::Send => ("send", "send"),
+        Action::Receive => ("pop", "receive"),
     };
-    let mut whole = span(passage.parent, own.span, SERVER, stamps.received, trail.response(), clock);
-    whole["name"] = format!("{kind} {}", passage.queue).into();
+    let mut whole = span(message.parent, own.span, SERVER, stamps.received, trail.response(), clock);
+    whole["name"] = format!("{kind} {}", message.queue).into();
     whole["attributes"] = json!([
         text("messaging.system", "posthaste"),
         text("messaging.operation.name", operation),
         text("messaging.operation.type", kind),
-        text("messaging.destination.name", &passage.queue),
-        match passage.message {
-            Message::One(id) => text("messaging.message.id", &id.to_string()),
-            Message::Copies(count) => number("messaging.batch.message_count", count),
+        text("messaging.destination.name", &message.queue),
+        match message.stored_as {
+            StoredAs::Message(id) => text("messaging.message.id", &id.to_string()),
+            StoredAs::Copies(count) => number("messaging.batch.message_count", count),
         },
-        number("messaging.message.body.size", passage.body_bytes as u64),
+        number("messaging.message.body.size", message.body_bytes as u64),
         text("posthaste.request", request),
     ]);
     let mut all = vec![whole];
@@ -87,25 +87,25 @@ fn number(key: &str, value: u64) -> Json {
 mod tests {
     use posthaste_measure::Stamps;
 
-    use super::super::Passage;
+    use super::super::TracedMessage;
     use super::*;
 
     #[test]
     fn the_stages_lie_below_their_request_one_after_another() {
         let parent = Context { trace: 0xabc, span: 7 };
-        let passage = Passage {
-            place: 0,
-            step: Step::Receive,
+        let message = TracedMessage {
+            request_index: 0,
+            action: Action::Receive,
             parent,
-            message: Message::One(5),
+            stored_as: StoredAs::Message(5),
             queue: "q".into(),
             body_bytes: 3,
         };
         let stamps = Stamps { received: 10, enqueued: 11, dequeued: 13, sent: 13, answered: 25, replied: 41 };
-        let ended = Ended { passage, request: "1-2".into(), stamps };
+        let traced = TracedRequest { message, request: "1-2".into(), stamps };
         let clock = Clock::start();
         let mut last = 0;
-        let export = export(&[ended], clock, || {
+        let export = export(&[traced], clock, || {
             last += 1;
             last
         });
@@ -140,14 +140,20 @@ mod tests {
     #[test]
     fn a_message_has_an_id_and_copies_have_a_number() {
         let parent = Context { trace: 0xabc, span: 7 };
-        for (message, named) in [
-            (Message::One(5), text("messaging.message.id", "5")),
-            (Message::Copies(5), number("messaging.batch.message_count", 5)),
+        for (stored_as, named) in [
+            (StoredAs::Message(5), text("messaging.message.id", "5")),
+            (StoredAs::Copies(5), number("messaging.batch.message_count", 5)),
         ] {
-            let passage =
-                Passage { place: 0, step: Step::Send, parent, message, queue: "q".into(), body_bytes: 3 };
-            let ended = Ended { passage, request: "1-2".into(), stamps: Stamps::default() };
-            let export = export(&[ended], Clock::start(), || 1);
+            let message = TracedMessage {
+                request_index: 0,
+                action: Action::Send,
+                parent,
+                stored_as,
+                queue: "q".into(),
+                body_bytes: 3,
+            };
+            let traced = TracedRequest { message, request: "1-2".into(), stamps: Stamps::default() };
+            let export = export(&[traced], Clock::start(), || 1);
             let span = &export["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
             let told = span["attributes"].as_array().expect("attributes");
             let which = ["messaging.message.id", "messaging.batch.message_count"];

@@ -356,7 +356,8 @@ pub(super) fn only_counts(bundle: &Bundle) -> bool {
 /// Returns the ids of the requests for the log: the first one of each bundle, of at most `NAMES_MAX` bundles.
 fn names(due: &[Due]) -> String {
     const NAMES_MAX: usize = 8;
-    let names = due.iter().take(NAMES_MAX).map(|Due { bundle, .. }| bundle.id(bundle.answered).to_string());
+    let names =
+        due.iter().take(NAMES_MAX).map(|Due { bundle, .. }| bundle.request_name(bundle.answered).to_string());
     let mut text = names.collect::<Vec<_>>().join(" ");
     if due.len() > NAMES_MAX {
         text.push_str(" …");
