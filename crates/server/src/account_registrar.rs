@@ -39,7 +39,7 @@ impl AccountRegistrar {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(CHECK_EVERY) {
                 let Some(store) = store.upgrade() else { return };
                 // The authenticator logs why a file cannot be used.
-                let _ = file.look_again();
+                let _ = file.reload();
                 register_new(&file, &mut registered, &store);
             }
         };

@@ -33,9 +33,9 @@ use crate::grants::Grants;
 const MEMORY_KIB_MAX: u32 = 1 << 20;
 const WORK_KIB_MAX: u64 = 1 << 24;
 
-/// A file that was changed less than this ago may change once more and look the same: file systems keep times in steps
-/// of up to two seconds.
-const STEP: Duration = Duration::from_secs(2);
+/// A file that was changed less than this ago may change once more without a visible difference: file systems keep times
+/// in steps of up to two seconds.
+const FILE_TIME_STEP: Duration = Duration::from_secs(2);
 
 /// Accounts with their hashes and what they may do, as in the file.
 #[derive(Default)]
@@ -57,8 +57,8 @@ impl Accounts {
         match self.entry(name) {
             Some(entry) => matches(&entry.hash, secret).then(|| entry.grants.clone()),
             None => {
-                if let Some(any) = self.entries.values().next() {
-                    matches(&any.hash, secret);
+                if let Some(other) = self.entries.values().next() {
+                    matches(&other.hash, secret);
                 }
                 None
             }
@@ -79,7 +79,7 @@ impl Accounts {
         let (hash, grants) = rest.split_once(' ').unwrap_or((rest, ""));
         check_name(name)?;
         let hash = format!("${hash}");
-        check(&PasswordHash::new(&hash).map_err(|error| error.to_string())?)?;
+        check_hash(&PasswordHash::new(&hash).map_err(|error| error.to_string())?)?;
         let grants = Grants::parse(grants)?.map(Arc::new);
         match self.entries.insert(name.to_owned(), Entry { hash, grants }) {
             None => Ok(()),
@@ -112,7 +112,7 @@ impl fmt::Display for Accounts {
 
 /// Distinguishes a version of the file from earlier ones, and from another file in its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Edition {
+struct FileVersion {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -121,14 +121,14 @@ struct Edition {
     changed: (i64, i64),
 }
 
-impl Edition {
-    fn of(about: &fs::Metadata) -> Self {
+impl FileVersion {
+    fn of(metadata: &fs::Metadata) -> Self {
         Self {
-            device: about.dev(),
-            inode: about.ino(),
-            bytes: about.size(),
-            modified: (about.mtime(), about.mtime_nsec()),
-            changed: (about.ctime(), about.ctime_nsec()),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 
@@ -136,7 +136,7 @@ impl Edition {
     /// not.
     fn is_settled(&self, now: SystemTime) -> bool {
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(self.changed.0.max(0).cast_unsigned());
-        now.duration_since(changed).is_ok_and(|since| since > STEP)
+        now.duration_since(changed).is_ok_and(|since| since > FILE_TIME_STEP)
     }
 }
 
@@ -144,9 +144,9 @@ impl Edition {
 pub struct AccountsFile {
     path: PathBuf,
     /// The version that was read; None: the file must be read again.
-    read: Option<Edition>,
+    version: Option<FileVersion>,
     accounts: Accounts,
-    /// Why the file could not be used at the last look; None: it could.
+    /// Why the file could not be used when it was last checked; None: it could.
     fault: Option<String>,
 }
 
@@ -156,8 +156,9 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that names the file, the line and what is wrong with it.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let mut file = Self { path: path.to_owned(), read: None, accounts: Accounts::default(), fault: None };
-        file.refresh()?;
+        let mut file =
+            Self { path: path.to_owned(), version: None, accounts: Accounts::default(), fault: None };
+        file.read_if_changed()?;
         Ok(file)
     }
 
@@ -179,15 +180,16 @@ impl AccountsFile {
     /// A sentence that says what could not be done.
     pub fn set(path: &Path, name: &str, secret: &str, grants: Option<Grants>) -> Result<bool, String> {
         check_name(name)?;
-        let hash = hash(secret)?; // which takes long, so nobody is to wait for it
-        let path = &followed(path);
-        let turn = turn(path)?;
+        let hash = hash_secret(secret)?; // before the lock, as it takes long
+        let path = &resolve_links(path);
+        let directory = lock_directory(path)?;
         let mut accounts = if path.exists() { Self::open(path)?.accounts } else { Accounts::default() };
         let before = accounts.entries.remove(name);
         let was_there = before.is_some();
         let grants = grants.map(Arc::new).or(before.and_then(|entry| entry.grants));
         accounts.entries.insert(name.to_owned(), Entry { hash, grants });
-        write(path, &accounts, &turn).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        replace(path, &accounts, &directory)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(was_there)
     }
 
@@ -196,15 +198,16 @@ impl AccountsFile {
     /// # Errors
     /// A sentence that says what could not be done.
     pub fn remove(path: &Path, name: &str) -> Result<bool, String> {
-        let path = &followed(path);
-        let turn = turn(path)?;
+        let path = &resolve_links(path);
+        let directory = lock_directory(path)?;
         let mut accounts = Self::open(path)?.accounts;
         let found = accounts.entries.remove(name).is_some();
-        write(path, &accounts, &turn).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        replace(path, &accounts, &directory)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(found)
     }
 
-    /// Returns whether the file could be used at the last look, at a login.
+    /// Returns whether the file could be used when it was last checked, at a login.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.fault.is_none()
@@ -213,7 +216,7 @@ impl AccountsFile {
     /// Returns what the account may do, if the secret is right. An unknown account costs as much time as a wrong
     /// secret.
     pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
-        self.keep_up();
+        self.reload_and_log();
         self.accounts.verify(name, secret)
     }
 
@@ -223,9 +226,9 @@ impl AccountsFile {
         self.accounts.entry(name).map(|entry| entry.grants.clone())
     }
 
-    /// Reads the file if it has changed, and logs why it cannot be used if that is news.
-    pub fn keep_up(&mut self) {
-        if let Some(fault) = self.look_again() {
+    /// Reads the file if it has changed, and logs why it cannot be used if the reason is new.
+    pub fn reload_and_log(&mut self) {
+        if let Some(fault) = self.reload() {
             tracing::error!(
                 "{fault}; accounts stay as they were read before, whoever was removed since included"
             );
@@ -238,25 +241,25 @@ impl AccountsFile {
         keys.hash_one((self.accounts.hash_of(name), secret))
     }
 
-    /// Reads the file if it has changed, and returns why it cannot be used if that is news.
-    pub fn look_again(&mut self) -> Option<String> {
-        let fault = self.refresh().err();
-        let news = fault.clone().filter(|_| fault != self.fault);
+    /// Reads the file if it has changed, and returns why it cannot be used if the reason is new.
+    pub fn reload(&mut self) -> Option<String> {
+        let fault = self.read_if_changed().err();
+        let new_fault = fault.clone().filter(|_| fault != self.fault);
         self.fault = fault;
-        news
+        new_fault
     }
 
-    fn refresh(&mut self) -> Result<(), String> {
+    fn read_if_changed(&mut self) -> Result<(), String> {
         let shown = self.path.display();
         let cannot = |error: io::Error| format!("cannot read the accounts file {shown}: {error}");
         let now = SystemTime::now();
-        let edition = Edition::of(&fs::metadata(&self.path).map_err(cannot)?);
-        if self.read == Some(edition) {
+        let version = FileVersion::of(&fs::metadata(&self.path).map_err(cannot)?);
+        if self.version == Some(version) {
             return Ok(());
         }
         let text = fs::read_to_string(&self.path).map_err(cannot)?;
         self.accounts = text.parse().map_err(|error| format!("{}: {error}", self.path.display()))?;
-        self.read = edition.is_settled(now).then_some(edition);
+        self.version = version.is_settled(now).then_some(version);
         Ok(())
     }
 }
@@ -280,8 +283,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that a secret can be checked with a hash, in reasonable time.
-fn check(hash: &PasswordHash) -> Result<(), String> {
+/// Checks that secrets can be verified with a hash, in reasonable time.
+fn check_hash(hash: &PasswordHash) -> Result<(), String> {
     if hash.hash.is_none() {
         return Err("it has no hash; `posthaste admin account add` writes one".into());
     }
@@ -305,31 +308,31 @@ fn check(hash: &PasswordHash) -> Result<(), String> {
 }
 
 /// Returns the file behind a symbolic link: a replacement must not take the place of the link.
-fn followed(path: &Path) -> PathBuf {
+fn resolve_links(path: &Path) -> PathBuf {
     // A file that does not exist yet is no link; other errors are reported when it is opened.
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Locks the directory: until the result is dropped, other processes wait that change an accounts file there. Otherwise
-/// one of two that read the file before either wrote it would undo the change of the other. The file itself cannot be
-/// locked, as each change puts another in its place.
-fn turn(path: &Path) -> Result<File, String> {
-    let dir =
-        File::open(directory(path)).map_err(|error| format!("cannot change {}: {error}", path.display()))?;
-    // Some file systems cannot lock directories, NFS for one: there people have to take turns themselves.
+/// Locks the directory, until the result is dropped, against other processes that change an accounts file there.
+/// Otherwise one of two that read the file before either wrote it would undo the change of the other. The file itself
+/// cannot be locked, as each change puts another in its place.
+fn lock_directory(path: &Path) -> Result<File, String> {
+    let dir = File::open(directory_of(path))
+        .map_err(|error| format!("cannot change {}: {error}", path.display()))?;
+    // Some file systems cannot lock directories, NFS for one: there simultaneous changes are the administrator's concern.
     let _ = retry_on_intr(|| flock(&dir, FlockOperation::LockExclusive));
     Ok(dir)
 }
 
-fn directory(path: &Path) -> &Path {
+fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces the file in this directory. Its server may run as another user than the one who changes accounts, and must
+/// Replaces the file and syncs its directory. Its server may run as another user than the one who changes accounts, and must
 /// still be able to read it.
-fn write(path: &Path, accounts: &Accounts, directory: &File) -> io::Result<()> {
+fn replace(path: &Path, accounts: &Accounts, directory: &File) -> io::Result<()> {
     // Created under a name that nobody can have prepared, readable by its owner alone.
-    let mut file = NamedTempFile::new_in(self::directory(path))?;
+    let mut file = NamedTempFile::new_in(directory_of(path))?;
     write!(file, "{accounts}")?;
     if path.exists() {
         let before = fs::metadata(path)?;
@@ -342,7 +345,7 @@ fn write(path: &Path, accounts: &Accounts, directory: &File) -> io::Result<()> {
     directory.sync_all()
 }
 
-fn hash(secret: &str) -> Result<String, String> {
+fn hash_secret(secret: &str) -> Result<String, String> {
     let hash = Argon2::default().hash_password(secret.as_bytes());
     hash.map(|hash| hash.to_string()).map_err(|error| format!("cannot hash the secret: {error}"))
 }
@@ -433,24 +436,24 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_used_is_told_once_and_changes_nothing() {
+    fn a_file_that_cannot_be_used_is_reported_once_and_changes_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("accounts.txt");
         AccountsFile::set(&path, "alice", "one", None).expect("set");
         let mut file = AccountsFile::open(&path).expect("read");
-        assert_eq!(file.look_again(), None);
+        assert_eq!(file.reload(), None);
         let spoil = || fs::write(&path, "rubbish").expect("written");
         spoil();
-        assert!(file.look_again().is_some_and(|fault| fault.contains("line 1")));
-        assert_eq!(file.look_again(), None, "it was told");
+        assert!(file.reload().is_some_and(|fault| fault.contains("line 1")));
+        assert_eq!(file.reload(), None, "it was reported");
         assert_eq!(file.verify(b"alice", b"one"), Some(None));
         fs::remove_file(&path).expect("removed");
-        assert!(file.look_again().is_some_and(|fault| fault.contains("cannot read")), "another reason");
+        assert!(file.reload().is_some_and(|fault| fault.contains("cannot read")), "another reason");
         AccountsFile::set(&path, "bob", "two", None).expect("set");
-        assert_eq!(file.look_again(), None);
+        assert_eq!(file.reload(), None);
         assert_eq!((file.verify(b"alice", b"one"), file.verify(b"bob", b"two")), (None, Some(None)));
         spoil();
-        assert!(file.look_again().is_some(), "it is news again");
+        assert!(file.reload().is_some(), "the reason is new again");
     }
 
     #[test]
@@ -471,16 +474,16 @@ mod tests {
     fn a_file_is_read_again_until_its_time_can_tell_a_change() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let dir = tempfile::tempdir().expect("a directory");
-        let edition = Edition::of(&fs::metadata(dir.path()).expect("it is there"));
-        let edition = Edition { changed: (100, 999_999_999), ..edition };
+        let version = FileVersion::of(&fs::metadata(dir.path()).expect("it is there"));
+        let version = FileVersion { changed: (100, 999_999_999), ..version };
         for (now, settled) in [(99, false), (100, false), (102, false), (103, true), (1000, true)] {
-            assert_eq!(edition.is_settled(at(now)), settled, "{now}");
+            assert_eq!(version.is_settled(at(now)), settled, "{now}");
         }
     }
 
     #[test]
     fn a_wrong_line_is_named() {
-        let good = format!("a:{}", hash("x").expect("a hash"));
+        let good = format!("a:{}", hash_secret("x").expect("a hash"));
         assert_eq!(good.parse::<Accounts>().expect("it is good").to_string(), format!("{good}\n"));
         const HASH: &str = "c2FsdHNhbHQ$aGFzaGhhc2hoYXNo";
         for (text, said) in [

@@ -45,7 +45,14 @@ impl Role {
 /// What an account may do; everything else is denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    patterns: Vec<(Role, String)>,
+    grants: Vec<Grant>,
+}
+
+/// A role for the queues whose names match a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Grant {
+    role: Role,
+    pattern: String,
 }
 
 impl Grants {
@@ -62,7 +69,7 @@ impl Grants {
             let role = Role::ALL.into_iter().find(|known| known.word() == role).ok_or_else(wrong)?;
             grants.add(role, pattern)?;
         }
-        Ok((!grants.patterns.is_empty()).then_some(grants))
+        Ok((!grants.grants.is_empty()).then_some(grants))
     }
 
     /// Grants a role for the queues whose names match: `*` stands for any characters, `?` for one.
@@ -74,7 +81,7 @@ impl Grants {
         if pattern.is_empty() || pattern.contains(is_unfit) || pattern.contains(":$") {
             return Err(format!("{pattern:?} is no pattern of queue names: write ? for a blank"));
         }
-        self.patterns.push((role, pattern.to_owned()));
+        self.grants.push(Grant { role, pattern: pattern.to_owned() });
         Ok(())
     }
 
@@ -82,32 +89,39 @@ impl Grants {
     ///
     /// # Errors
     /// `DENIED`, with the role that is missing.
-    pub fn allow(&self, operation: &Operation, bytes: &[u8]) -> Result<(), Fault> {
-        let on = |role, queue: &Span| self.on(role, queue.of(bytes));
+    pub fn check(&self, operation: &Operation, bytes: &[u8]) -> Result<(), Fault> {
+        let check_queue = |role, queue: &Span| self.check_queue(role, queue.of(bytes));
         match operation {
             Operation::Login { .. }
             | Operation::Ack { .. }
             | Operation::Nack { .. }
             | Operation::Extend { .. } => Ok(()),
-            Operation::Send(send) => on(Role::Send, &send.queue),
-            Operation::SendMany { queue, .. } => on(Role::Send, queue),
-            Operation::Peek(select) | Operation::Pop(Pop { select, .. }) => self.select(select, bytes),
-            Operation::Readable => self.everywhere(Role::Receive),
-            Operation::QueueInfo { queue } => self.any(queue.of(bytes)),
+            Operation::Send(send) => check_queue(Role::Send, &send.queue),
+            Operation::SendMany { queue, .. } => check_queue(Role::Send, queue),
+            Operation::Peek(select) | Operation::Pop(Pop { select, .. }) => {
+                self.check_selection(select, bytes)
+            }
+            Operation::Readable => self.check_all_queues(Role::Receive),
+            Operation::QueueInfo { queue } => self.check_any_role(queue.of(bytes)),
             Operation::CreateQueue { name, options } => {
-                name.as_ref()
-                    .map_or_else(|| self.everywhere(Role::Administer), |name| on(Role::Administer, name))?;
+                name.as_ref().map_or_else(
+                    || self.check_all_queues(Role::Administer),
+                    |name| check_queue(Role::Administer, name),
+                )?;
                 let dead_letter = options.as_ref().and_then(|options| options.dead_letter.as_ref());
-                dead_letter.map_or(Ok(()), |option| on(Role::Administer, &option.queue))
+                dead_letter.map_or(Ok(()), |option| check_queue(Role::Administer, &option.queue))
             }
             Operation::DeleteQueue { queue }
             | Operation::PurgeQueue { queue }
-            | Operation::Browse { queue, .. } => on(Role::Administer, queue),
+            | Operation::Browse { queue, .. } => check_queue(Role::Administer, queue),
             Operation::Redrive { from, to, .. } => {
-                on(Role::Administer, from)?;
-                to.as_ref().map_or_else(|| self.everywhere(Role::Administer), |to| on(Role::Administer, to))
+                check_queue(Role::Administer, from)?;
+                to.as_ref().map_or_else(
+                    || self.check_all_queues(Role::Administer),
+                    |to| check_queue(Role::Administer, to),
+                )
             }
-            Operation::ListQueues { .. } | Operation::Accounts => self.everywhere(Role::Administer),
+            Operation::ListQueues { .. } | Operation::Accounts => self.check_all_queues(Role::Administer),
         }
     }
 
@@ -115,46 +129,45 @@ impl Grants {
     ///
     /// # Errors
     /// `DENIED`.
-    pub fn everywhere(&self, role: Role) -> Result<(), Fault> {
-        match self.patterns.iter().any(|(granted, pattern)| *granted == role && pattern == "*") {
+    pub fn check_all_queues(&self, role: Role) -> Result<(), Fault> {
+        match self.grants.iter().any(|grant| grant.role == role && grant.pattern == "*") {
             true => Ok(()),
             false => Err(denied(&format!("this needs the role {}=*", role.word()))),
         }
     }
 
-    fn select(&self, select: &Selection, bytes: &[u8]) -> Result<(), Fault> {
+    fn check_selection(&self, select: &Selection, bytes: &[u8]) -> Result<(), Fault> {
         match &select.queue {
-            Some(queue) => self.on(Role::Receive, queue.of(bytes)),
-            None => self.everywhere(Role::Receive),
+            Some(queue) => self.check_queue(Role::Receive, queue.of(bytes)),
+            None => self.check_all_queues(Role::Receive),
         }
     }
 
-    fn on(&self, role: Role, queue: &[u8]) -> Result<(), Fault> {
-        match self.roles(queue).any(|granted| granted == role) {
+    fn check_queue(&self, role: Role, queue: &[u8]) -> Result<(), Fault> {
+        match self.roles_for(queue).any(|granted| granted == role) {
             true => Ok(()),
             false => Err(denied(&format!("this needs the role {} for that queue", role.word()))),
         }
     }
 
-    fn any(&self, queue: &[u8]) -> Result<(), Fault> {
-        match self.roles(queue).next() {
+    fn check_any_role(&self, queue: &[u8]) -> Result<(), Fault> {
+        match self.roles_for(queue).next() {
             Some(_) => Ok(()),
             None => Err(denied("this needs a role for that queue")),
         }
     }
 
     /// Returns the roles for a queue; a name that is not UTF-8 matches nothing.
-    fn roles<'a>(&'a self, queue: &'a [u8]) -> impl Iterator<Item = Role> + 'a {
+    fn roles_for<'a>(&'a self, queue: &'a [u8]) -> impl Iterator<Item = Role> + 'a {
         let name = std::str::from_utf8(queue).ok();
-        let matching =
-            move |(_, pattern): &&(Role, String)| name.is_some_and(|name| glob::matches(pattern, name));
-        self.patterns.iter().filter(matching).map(|(role, _)| *role)
+        let is_match = move |grant: &&Grant| name.is_some_and(|name| glob::matches(&grant.pattern, name));
+        self.grants.iter().filter(is_match).map(|grant| grant.role)
     }
 }
 
 impl fmt::Display for Grants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, (role, pattern)) in self.patterns.iter().enumerate() {
+        for (number, Grant { role, pattern }) in self.grants.iter().enumerate() {
             let blank = if number > 0 { " " } else { "" };
             write!(f, "{blank}{}={pattern}", role.word())?;
         }
@@ -188,7 +201,7 @@ mod tests {
 
     fn may(grants: &Grants, words: &[&str]) -> bool {
         let (operation, bytes) = ask(words);
-        grants.allow(&operation, &bytes).is_ok()
+        grants.check(&operation, &bytes).is_ok()
     }
 
     #[test]
@@ -215,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_administers_neither_sends_nor_receives() {
+    fn an_administrator_may_neither_send_nor_receive() {
         let grants = grants("administer=a*");
         for (words, allowed) in [
             (&["QCREATE", "a"][..], true),

@@ -250,7 +250,7 @@ impl Checker {
 
     fn check(&mut self, check: Check) -> Verdict {
         let account = &check.suspect.account;
-        self.accounts.keep_up();
+        self.accounts.reload_and_log();
         if self.accepted.get(account) == Some(&self.digest(&check)) {
             return self.accounts.grants_of(account).map_or(Verdict::Wrong, Verdict::Welcome);
         }
@@ -275,7 +275,7 @@ impl Checker {
         if !self.wrong_secrets.has_recent(&check.suspect, Instant::now()) {
             return false;
         }
-        self.accounts.keep_up();
+        self.accounts.reload_and_log();
         let digest = self.digest(check);
         self.wrong_secrets.contains(&check.suspect, digest)
     }

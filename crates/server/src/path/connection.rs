@@ -300,7 +300,7 @@ impl Connection {
         let bytes = &parsing.input[parsing.base..];
         let mut parsed = command::parse(args, bytes, turn.shared.message_bytes_max);
         if let (Some(grants), Ok(Command::Store(operation))) = (self.session.grants(), &parsed)
-            && let Err(fault) = grants.allow(operation, bytes)
+            && let Err(fault) = grants.check(operation, bytes)
         {
             parsed = Err(fault);
         }

@@ -126,7 +126,7 @@ impl Session {
         if self.account.is_none() {
             return Err(Fault::new(Word::NoAuth, "log in before looking at other clients"));
         }
-        self.grants.as_ref().map_or(Ok(()), |grants| grants.everywhere(Role::Administer))
+        self.grants.as_ref().map_or(Ok(()), |grants| grants.check_all_queues(Role::Administer))
     }
 
     /// Returns whether the connection may ask the store.
