@@ -43,6 +43,10 @@ pub struct Accounts {
     entries: BTreeMap<String, Entry>,
 }
 
+/// The account does not exist, or has another secret. Which of them is not for the client to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongCredentials;
+
 /// One account's line.
 struct Entry {
     hash: String,
@@ -51,16 +55,16 @@ struct Entry {
 }
 
 impl Accounts {
-    /// Returns what the account may do, if the secret is right. An unknown account costs as much time as a wrong
-    /// secret.
-    fn verify(&self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
+    fn verify(&self, name: &[u8], secret: &[u8]) -> Result<Option<Arc<Grants>>, WrongCredentials> {
         match self.entry(name) {
-            Some(entry) => matches(&entry.hash, secret).then(|| entry.grants.clone()),
+            Some(entry) if matches(&entry.hash, secret) => Ok(entry.grants.clone()),
+            Some(_) => Err(WrongCredentials),
             None => {
+                // An unknown account must cost as much time as a wrong secret.
                 if let Some(other) = self.entries.values().next() {
                     matches(&other.hash, secret);
                 }
-                None
+                Err(WrongCredentials)
             }
         }
     }
@@ -213,17 +217,23 @@ impl AccountsFile {
         self.fault.is_none()
     }
 
-    /// Returns what the account may do, if the secret is right. An unknown account costs as much time as a wrong
-    /// secret.
-    pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Option<Option<Arc<Grants>>> {
+    /// Returns what the account may do (None: everything), if the secret is right. An unknown account costs as much time
+    /// as a wrong secret.
+    ///
+    /// # Errors
+    /// No such account, or another secret.
+    pub fn verify(&mut self, name: &[u8], secret: &[u8]) -> Result<Option<Arc<Grants>>, WrongCredentials> {
         self.reload_and_log();
         self.accounts.verify(name, secret)
     }
 
-    /// Returns what the account may do, as the file was last read, when the secret is known to be right.
-    #[must_use]
-    pub fn grants_of(&self, name: &[u8]) -> Option<Option<Arc<Grants>>> {
-        self.accounts.entry(name).map(|entry| entry.grants.clone())
+    /// Returns what the account may do (None: everything), as the file was last read, when the secret is known to be
+    /// right.
+    ///
+    /// # Errors
+    /// The account does not exist any more.
+    pub fn grants_of(&self, name: &[u8]) -> Result<Option<Arc<Grants>>, WrongCredentials> {
+        self.accounts.entry(name).map(|entry| entry.grants.clone()).ok_or(WrongCredentials)
     }
 
     /// Reads the file if it has changed, and logs why it cannot be used if the reason is new.
@@ -369,10 +379,10 @@ mod tests {
         AccountsFile::set(&path, "bob", "two", None).expect("set");
         AccountsFile::set(&path, "al:ice", "three", None).expect("set");
         let mut file = AccountsFile::open(&path).expect("it is read back");
-        assert_eq!(file.verify(b"al:ice", b"three"), Some(grants.map(Arc::new)));
-        assert_eq!(file.verify(b"bob", b"two"), Some(None), "everything");
-        assert_eq!(file.verify(b"al:ice", b"one"), None, "the old secret");
-        assert_eq!(file.verify(b"carol", b"one"), None, "nobody");
+        assert_eq!(file.verify(b"al:ice", b"three"), Ok(grants.map(Arc::new)));
+        assert_eq!(file.verify(b"bob", b"two"), Ok(None), "everything");
+        assert_eq!(file.verify(b"al:ice", b"one"), Err(WrongCredentials), "the old secret");
+        assert_eq!(file.verify(b"carol", b"one"), Err(WrongCredentials), "nobody");
     }
 
     #[test]
@@ -446,12 +456,15 @@ mod tests {
         spoil();
         assert!(file.reload().is_some_and(|fault| fault.contains("line 1")));
         assert_eq!(file.reload(), None, "it was reported");
-        assert_eq!(file.verify(b"alice", b"one"), Some(None));
+        assert_eq!(file.verify(b"alice", b"one"), Ok(None));
         fs::remove_file(&path).expect("removed");
         assert!(file.reload().is_some_and(|fault| fault.contains("cannot read")), "another reason");
         AccountsFile::set(&path, "bob", "two", None).expect("set");
         assert_eq!(file.reload(), None);
-        assert_eq!((file.verify(b"alice", b"one"), file.verify(b"bob", b"two")), (None, Some(None)));
+        assert_eq!(
+            (file.verify(b"alice", b"one"), file.verify(b"bob", b"two")),
+            (Err(WrongCredentials), Ok(None))
+        );
         spoil();
         assert!(file.reload().is_some(), "the reason is new again");
     }
@@ -467,7 +480,10 @@ mod tests {
         fs::write(&path, text).expect("written");
         let changed = fs::File::options().write(true).open(&path).expect("opened");
         changed.set_modified(before).expect("its time");
-        assert_eq!((file.verify(b"alice", b"one"), file.verify(b"alien", b"one")), (None, Some(None)));
+        assert_eq!(
+            (file.verify(b"alice", b"one"), file.verify(b"alien", b"one")),
+            (Err(WrongCredentials), Ok(None))
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use self::waiting::{Check, Suspect, Waiting};
-use crate::accounts::AccountsFile;
+use crate::accounts::{AccountsFile, WrongCredentials};
 use crate::grants::Grants;
 use crate::path::bundle::Address;
 use crate::path::mail::{Mail, Mailbox};
@@ -257,14 +257,14 @@ impl Checker {
         let verified = self.accounts.verify(account, &check.secret);
         let digest = self.digest(&check);
         match verified {
-            Some(grants) => {
+            Ok(grants) => {
                 if self.accepted.len() >= ACCEPTED_MAX {
                     self.accepted.clear();
                 }
                 self.accepted.insert(check.suspect.account, digest);
                 Verdict::Welcome(grants)
             }
-            None => {
+            Err(WrongCredentials) => {
                 self.wrong_secrets.add(check.suspect, digest, Instant::now());
                 Verdict::Wrong
             }
