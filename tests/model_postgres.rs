@@ -53,7 +53,7 @@ impl Database {
         let mut batch = Batch { waiting: vec![bundle], ..Batch::default() };
         self.store.run(&mut batch);
         let Some(bundle) = batch.finished.pop() else {
-            self.store.leave(ADDRESS).expect("a pop that waits can be called off");
+            self.store.record_departure(ADDRESS).expect("a pop that waits can be called off");
             return Got::Text("waits".into());
         };
         let mut answer = decoded(&bundle.answers);

@@ -132,7 +132,7 @@ impl Server {
         let accounts_path = options.accounts.as_deref();
         let registrar = accounts_path.map(|path| AccountRegistrar::start(path, &store)).transpose();
         let registrar = registrar.map_err(StartError::Accounts)?;
-        let scheme = Scheme::tier(Kind::NAMES, store.tells());
+        let scheme = Scheme::tier(Kind::NAMES, store.reported_time());
         let prepared = Prepared::open(&options.front, tls, scheme, clock, events, accounts.is_some())?;
         let shared = Arc::new(make_shared(&options, store, accounts, &prepared)?);
         shared.store.attach(&shared.line);

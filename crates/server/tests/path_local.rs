@@ -169,7 +169,7 @@ fn a_pop_whose_client_left_before_its_turn_takes_nothing() {
     let mut desk = Desk::new();
     desk.ask("ann", "SEND q x");
     let bundle = desk.bundle("bob", "POP QUEUE q BLOCK 1000");
-    assert!(desk.store.leave(bundle.address).is_none(), "it is still on its way");
+    assert!(desk.store.record_departure(bundle.address).is_none(), "it is still on its way");
     desk.batch.waiting.push(bundle);
     assert_eq!(desk.run(), [(3, Got::Null)]);
     assert_eq!(bodies(&desk.ask("cy", "POP QUEUE q")), [(4, "x")]);

@@ -149,10 +149,10 @@ fn the_end_of_a_queue_reaches_everyone_who_names_it() {
 fn who_left_is_given_nothing_whether_parked_already_or_not_yet() {
     let mut waiters = Waiters::default();
     park(&mut waiters, 1, of_queue(1, 7), 100);
-    assert!(waiters.leave(address(1)).is_some());
+    assert!(waiters.record_departure(address(1)).is_some());
     assert_eq!(served(&mut waiters, available(7, 9, None)), None);
-    assert!(waiters.leave(address(2)).is_none());
-    assert!(waiters.has_left(address(2)));
-    waiters.forget(address(2));
-    assert!(!waiters.has_left(address(2)));
+    assert!(waiters.record_departure(address(2)).is_none());
+    assert!(waiters.has_departed(address(2)));
+    waiters.forget_departure(address(2));
+    assert!(!waiters.has_departed(address(2)));
 }

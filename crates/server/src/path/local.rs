@@ -27,8 +27,8 @@ pub struct Local<R: Rules> {
     waiters: Mutex<Waiters>,
     /// Locked while a batch runs. Holds the news that the last commit had no room for.
     pending_news: Mutex<Vec<News>>,
-    /// Whether the last commit ended before all news was given to the blocked pops.
-    is_behind: AtomicBool,
+    /// Whether the last commit left news that was not given to the blocked pops.
+    has_pending_news: AtomicBool,
     time: Time,
     clock: Clock,
 }
@@ -40,7 +40,7 @@ impl<R: Rules> Local<R> {
             rules: Mutex::new(rules),
             waiters: Mutex::default(),
             pending_news: Mutex::default(),
-            is_behind: AtomicBool::new(false),
+            has_pending_news: AtomicBool::new(false),
             time,
             clock,
         })
@@ -74,21 +74,21 @@ impl<R: Rules> Local<R> {
             finished: &mut batch.finished,
         };
         run.tick();
-        if !run.is_behind() {
+        if !run.has_pending_news() {
             run.expire_waits();
         }
         let mut remaining = Vec::new();
         for (index, bundle) in batch.waiting.drain(..).enumerate() {
             // The first bundle runs even if the tick alone made the commit heavy, but never before blocked pops that
             // have news.
-            if run.is_behind() || index > 0 && run.rules.is_heavy() {
+            if run.has_pending_news() || index > 0 && run.rules.is_heavy() {
                 remaining.push(bundle);
             } else {
                 run.run_bundle(bundle);
             }
         }
         batch.waiting.append(&mut remaining);
-        self.is_behind.store(run.is_behind(), Ordering::Release);
+        self.has_pending_news.store(run.has_pending_news(), Ordering::Release);
         let sealed = rules.seal();
         drop(waiters);
         drop(rules);
@@ -136,7 +136,7 @@ impl<R: Rules> Store for Local<R> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if self.is_behind.load(Ordering::Acquire) {
+        if self.has_pending_news.load(Ordering::Acquire) {
             return Some(self.clock.instant());
         }
         let rules = self.rules().deadline();
@@ -144,22 +144,22 @@ impl<R: Rules> Store for Local<R> {
         rules.into_iter().chain(waiters).min().map(|at| self.time.instant(at))
     }
 
-    fn leave(&self, address: Address) -> Option<Box<Bundle>> {
-        let mut pop = self.waiters().leave(address)?;
+    fn record_departure(&self, address: Address) -> Option<Box<Bundle>> {
+        let mut pop = self.waiters().record_departure(address)?;
         pop.bundle.answer_empty();
         Some(pop.bundle)
     }
 
-    fn forget(&self, address: Address) {
-        self.waiters().forget(address);
+    fn forget_departure(&self, address: Address) {
+        self.waiters().forget_departure(address);
     }
 
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         self.rules().account(name)
     }
 
-    fn tells(&self) -> Option<&'static str> {
-        R::TELLS
+    fn reported_time(&self) -> Option<&'static str> {
+        R::REPORTED_TIME
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
@@ -196,7 +196,7 @@ struct BatchRun<'a, R: Rules> {
 
 impl<R: Rules> BatchRun<'_, R> {
     /// Returns whether news for blocked pops is left that this commit has no room for.
-    fn is_behind(&self) -> bool {
+    fn has_pending_news(&self) -> bool {
         !self.news.is_empty()
     }
 
@@ -208,7 +208,7 @@ impl<R: Rules> BatchRun<'_, R> {
         }
     }
 
-    /// Tells the store the time, and serves pops with what that makes available.
+    /// Lets time pass in the store, and serves pops with what that makes available.
     fn tick(&mut self) {
         self.rules.tick(self.now, self.news);
         self.serve_waiters();
@@ -217,7 +217,7 @@ impl<R: Rules> BatchRun<'_, R> {
     /// Executes a bundle until it is done, has to wait, has answers enough for now, or the commit has enough.
     fn run_bundle(&mut self, mut bundle: Box<Bundle>) {
         while !bundle.is_done() && bundle.answers.len() < BUNDLE_ANSWER_BYTES {
-            if bundle.only_waits() && self.waiters.has_left(bundle.address) {
+            if bundle.only_waits() && self.waiters.has_departed(bundle.address) {
                 // No client would read what the pop took.
                 bundle.answer_empty();
                 break;
@@ -257,38 +257,47 @@ impl<R: Rules> BatchRun<'_, R> {
         // Messages that become due while pops run are news too.
         while !self.waiters.is_empty() && !self.news.is_empty() {
             let mut news = std::mem::take(self.news);
-            let is_one_message = news.len() == 1;
+            let message_count = news.len();
             news.sort_unstable();
             news.dedup();
-            let first = |(index, news): (usize, &News)| Some((self.waiters.first_match(*news, 0)?, index));
-            let mut calls: BTreeSet<(Ticket, usize)> = news.iter().enumerate().filter_map(first).collect();
-            let mut last = None;
-            while let Some((ticket, index)) = calls.pop_first() {
+            let first_call = |(news_index, news): (usize, &News)| {
+                let ticket = self.waiters.first_match(*news, 0)?;
+                Some(Call { ticket, news_index })
+            };
+            let mut calls: BTreeSet<Call> = news.iter().enumerate().filter_map(first_call).collect();
+            let mut last: Option<Served> = None;
+            while let Some(call) = calls.pop_first() {
                 if self.rules.is_heavy() {
-                    let indices = calls.iter().map(|(_, index)| *index).chain([index]);
-                    return self.news.extend(indices.map(|index| news[index]));
+                    let left = calls.iter().chain([&call]);
+                    return self.news.extend(left.map(|call| news[call.news_index]));
                 }
-                let is_gone = match last {
-                    Some((served, is_gone)) if served == ticket => is_gone,
-                    _ => self.serve(ticket, is_one_message),
+                let served = match last {
+                    Some(served) if served.ticket == call.ticket => served,
+                    _ => self.serve(call.ticket, message_count),
                 };
-                last = Some((ticket, is_gone));
-                let next = || self.waiters.first_match(news[index], ticket + 1);
-                calls.extend((!is_gone).then(next).flatten().map(|next| (next, index)));
+                last = Some(served);
+                if !served.is_message_gone {
+                    let next = self.waiters.first_match(news[call.news_index], call.ticket + 1);
+                    calls.extend(next.map(|ticket| Call { ticket, ..call }));
+                }
             }
             if self.news.is_empty() {
+                // Its capacity is used again.
                 news.clear();
-                *self.news = news; // its room is kept
+                *self.news = news;
             }
         }
         self.news.clear();
     }
 
-    /// Executes a parked pop, and returns whether the message that it was called for is gone then.
-    fn serve(&mut self, ticket: Ticket, is_one_message: bool) -> bool {
-        let Some(mut pop) = self.waiters.take(ticket) else { return false };
-        let takes_it = is_one_message && !pop.bundle.may_repeat();
-        match self.execute(&mut pop.bundle) {
+    /// Executes a parked pop that news of `message_count` messages calls: if of one, a pop that returns a message has
+    /// taken this one.
+    fn serve(&mut self, ticket: Ticket, message_count: usize) -> Served {
+        let Some(mut pop) = self.waiters.take(ticket) else {
+            return Served { ticket, is_message_gone: false };
+        };
+        let takes_it = message_count == 1 && !pop.bundle.may_repeat();
+        let is_message_gone = match self.execute(&mut pop.bundle) {
             Flow::Waits(_) => {
                 self.waiters.put_back(ticket, pop);
                 true
@@ -298,6 +307,22 @@ impl<R: Rules> BatchRun<'_, R> {
                 self.finished.push(pop.bundle);
                 takes_it && outcome == Outcome::Ok
             }
-        }
+        };
+        Served { ticket, is_message_gone }
     }
+}
+
+/// A piece of news calls a parked pop. Calls are ordered by how long their pops have waited.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Call {
+    ticket: Ticket,
+    news_index: usize,
+}
+
+/// What became of a parked pop that was called.
+#[derive(Clone, Copy)]
+struct Served {
+    ticket: Ticket,
+    /// Whether the message that the pop was called for is known to be gone.
+    is_message_gone: bool,
 }

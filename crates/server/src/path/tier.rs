@@ -186,7 +186,7 @@ impl QueueTier {
 
     /// Ends the wait of a connection's pop, and returns its bundle, answered with nothing.
     fn end_wait(&self, address: Address) -> Option<Box<Bundle>> {
-        let mut bundle = self.shared.store.leave(address)?;
+        let mut bundle = self.shared.store.record_departure(address)?;
         bundle.end_wait(self.shared.clock.stamp());
         Some(bundle)
     }
@@ -195,7 +195,7 @@ impl QueueTier {
     fn deliver(&mut self, mut bundle: Box<Bundle>, connections: &mut Connections<Self>) {
         let address = bundle.address;
         if bundle.may_wait() {
-            self.shared.store.forget(address);
+            self.shared.store.forget_departure(address);
         }
         let rest = (!bundle.is_done()).then(|| bundle.split_rest());
         if self.shared.tracer.is_some() {
@@ -273,13 +273,13 @@ impl QueueTier {
     /// Keeps a pop from being parked if its client has hung up before the pop was read: no later event would tell of
     /// that, and the message that it waits for would be lost.
     fn keep_from_parking(&self, bundle: &Bundle, connections: &Connections<Self>) {
-        let has_left = || {
+        let has_departed = || {
             let connection = connections.get(bundle.address.slot);
             connection.is_some_and(|connection| connection.peer.has_hung_up())
         };
-        if bundle.may_wait() && has_left() {
+        if bundle.may_wait() && has_departed() {
             // The pop is not parked yet, so this only notes that its client has left.
-            let _ = self.shared.store.leave(bundle.address);
+            let _ = self.shared.store.record_departure(bundle.address);
         }
     }
 

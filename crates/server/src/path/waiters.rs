@@ -1,7 +1,7 @@
 //! Pops that wait for a message: first come, first served.
 //!
-//! A blocked pop is parked here with its bundle. News of a message finds the longest waiting pop that it suits by
-//! looking at three lists at most (by queue, by sender, by both; for this reader or for any), never by walking all
+//! A blocked pop is parked here with its bundle. News of a message finds the longest waiting pop that it suits in
+//! three lists at most (by queue, by sender, by both; for this reader or for any), never by a walk over all
 //! parked pops: every pop in such a list takes the message, unless its own account sent it and it asked for none of
 //! those (NOTOWN).
 
@@ -95,7 +95,7 @@ impl Waiters {
     }
 
     /// Notes that a connection has left: its pop is taken out, or will not be parked when it arrives.
-    pub fn leave(&mut self, address: Address) -> Option<ParkedPop> {
+    pub fn record_departure(&mut self, address: Address) -> Option<ParkedPop> {
         match self.by_address.get(&address) {
             Some(&ticket) => self.take(ticket),
             None => {
@@ -107,18 +107,18 @@ impl Waiters {
 
     /// Returns whether the connection of a pop that is about to be executed or parked has left.
     #[must_use]
-    pub fn has_left(&self, address: Address) -> bool {
+    pub fn has_departed(&self, address: Address) -> bool {
         self.departed.contains(&address)
     }
 
     /// Returns whether any connection with a pop under way has left.
     #[must_use]
-    pub fn has_departed_clients(&self) -> bool {
+    pub fn has_departures(&self) -> bool {
         !self.departed.is_empty()
     }
 
     /// Forgets that a connection has left, once its pop is back.
-    pub fn forget(&mut self, address: Address) {
+    pub fn forget_departure(&mut self, address: Address) {
         self.departed.remove(&address);
     }
 

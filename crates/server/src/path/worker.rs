@@ -33,11 +33,12 @@ pub trait Store: Send + Sync {
     /// Returns when a worker must call `run` even if no request waits.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Ends the wait of a client that has left, and returns its bundle, answered with nothing.
-    fn leave(&self, address: Address) -> Option<Box<Bundle>>;
+    /// Notes that a client has left. Ends the wait of its pop, and returns the bundle, answered with nothing; None: the pop
+    /// does not wait yet, and will not.
+    fn record_departure(&self, address: Address) -> Option<Box<Bundle>>;
 
     /// Forgets that a client has left, once its bundle is back or its connection has ended otherwise.
-    fn forget(&self, address: Address);
+    fn forget_departure(&self, address: Address);
 
     /// Returns the number of an account, which is made when the name is new.
     ///
@@ -55,7 +56,7 @@ pub trait Store: Send + Sync {
 
     /// Returns the name of the time that the store reports with every batch (`sync`, `statement`); None: it reports
     /// none.
-    fn tells(&self) -> Option<&'static str> {
+    fn reported_time(&self) -> Option<&'static str> {
         None
     }
 
@@ -78,7 +79,7 @@ pub struct Batch {
     pub finished: Vec<Box<Bundle>>,
     /// Stamp at which the store had answered all of `finished`.
     pub answered_at: u64,
-    /// The time that the store reports for the batch (named by [`Store::tells`]), in nanoseconds; 0: none.
+    /// The time that the store reports for the batch (named by [`Store::reported_time`]), in nanoseconds; 0: none.
     pub told_ns: u64,
     /// The worker's shift. A store that only has to encode its answers ends it early, so that another worker may take.
     pub shift: Option<Shift>,

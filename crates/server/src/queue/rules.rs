@@ -140,7 +140,7 @@ pub trait Rules: Send {
     type Commit: Commit;
 
     /// What this store's commit is called in measurements; None: a commit takes no time.
-    const TELLS: Option<&'static str> = None;
+    const REPORTED_TIME: Option<&'static str> = None;
 
     /// Whether `read` answers every request: such a store needs no worker (the mock).
     const NEEDS_NO_WORKER: bool = false;

@@ -152,7 +152,7 @@ impl Desk {
     /// A pop that waits, answered with nothing.
     fn wake_somebody(&self, world: &World) -> Option<Box<Bundle>> {
         let waiting = self.truth().someone_who_waits()?;
-        let bundle = self.store.leave(waiting)?;
+        let bundle = self.store.record_departure(waiting)?;
         self.truth().part(&bundle);
         world.minutes().take_down(self.life, &bundle);
         Some(bundle)
@@ -203,8 +203,8 @@ impl Store for Desk {
         self.store.deadline().filter(|_| world().mutant != Some(Mutant::LostTimer))
     }
 
-    fn leave(&self, address: Address) -> Option<Box<Bundle>> {
-        let left = self.store.leave(address);
+    fn record_departure(&self, address: Address) -> Option<Box<Bundle>> {
+        let left = self.store.record_departure(address);
         match &left {
             Some(bundle) => {
                 self.truth().part(bundle);
@@ -215,17 +215,17 @@ impl Store for Desk {
         left
     }
 
-    fn forget(&self, address: Address) {
+    fn forget_departure(&self, address: Address) {
         self.truth().forget_who_left(address);
-        self.store.forget(address);
+        self.store.forget_departure(address);
     }
 
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         self.store.account(name)
     }
 
-    fn tells(&self) -> Option<&'static str> {
-        self.store.tells()
+    fn reported_time(&self) -> Option<&'static str> {
+        self.store.reported_time()
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

@@ -90,7 +90,7 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it over this store.
     pub(crate) fn start(plan: &Plan, store: Arc<dyn Store>, clock: Clock) -> io::Result<Self> {
-        let scheme = Scheme::tier(Kind::NAMES, store.tells());
+        let scheme = Scheme::tier(Kind::NAMES, store.reported_time());
         let polls = (0..plan.networks).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = polls.iter().map(network::mailbox).collect::<io::Result<Vec<_>>>()?;
         let gate = Arc::new(Gate::new(CONNECTIONS_MAX, false));

@@ -58,7 +58,7 @@ impl<R: Rules> Witness<R> {
 impl<R: Rules> Rules for Witness<R> {
     type Commit = Watched<R::Commit>;
 
-    const TELLS: Option<&'static str> = R::TELLS;
+    const REPORTED_TIME: Option<&'static str> = R::REPORTED_TIME;
 
     fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
         let world = world();
@@ -121,7 +121,7 @@ impl<R: Rules> Rules for Witness<R> {
             self.truth().seal(false);
             return None;
         }
-        let has_disk = R::TELLS.is_some();
+        let has_disk = R::REPORTED_TIME.is_some();
         let commit = if has_disk { sealed.map(|commit| Watched(Some(commit))) } else { Some(Watched(None)) };
         self.truth().seal(commit.is_some());
         commit

@@ -290,7 +290,7 @@ fn store_fault(error: &LogError) -> Fault {
 impl Rules for Embedded {
     type Commit = EmbeddedCommit;
 
-    const TELLS: Option<&'static str> = Some("sync");
+    const REPORTED_TIME: Option<&'static str> = Some("sync");
 
     fn awaited(&self, requests: usize, request_bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
         if self.failed.is_some() {

@@ -412,7 +412,7 @@ impl Store for Postgres {
         batch.answered_at = self.clock.stamp();
     }
 
-    fn tells(&self) -> Option<&'static str> {
+    fn reported_time(&self) -> Option<&'static str> {
         Some("statement")
     }
 
@@ -440,7 +440,7 @@ impl Store for Postgres {
         parked.deadline().map(|at| self.shared.time.instant(at))
     }
 
-    fn leave(&self, address: Address) -> Option<Box<Bundle>> {
+    fn record_departure(&self, address: Address) -> Option<Box<Bundle>> {
         if let Some(mut bundle) = self.locked_queues.leave(address) {
             bundle.answer_empty();
             return Some(bundle);
@@ -456,7 +456,7 @@ impl Store for Postgres {
         Some(bundle)
     }
 
-    fn forget(&self, address: Address) {
+    fn forget_departure(&self, address: Address) {
         self.shared.parked().forget(address);
     }
 

@@ -152,7 +152,7 @@ impl Parked {
             Some(seat) => self.come_back(seat),
             None => self.news_since(since, interest),
         };
-        if self.waiters.has_left(bundle.address) || seat.is_some_and(|seat| seat.is_expired()) {
+        if self.waiters.has_departed(bundle.address) || seat.is_some_and(|seat| seat.is_expired()) {
             self.wake_for(missed);
             return Some(bundle);
         }
@@ -189,7 +189,7 @@ impl Parked {
     /// passed.
     pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
         let missed = self.come_back(seat);
-        let given_back = if self.waiters.has_left(bundle.address) || seat.is_expired() {
+        let given_back = if self.waiters.has_departed(bundle.address) || seat.is_expired() {
             Some(bundle)
         } else {
             let Seat { ticket, interest, deadline, .. } = seat;
@@ -366,7 +366,7 @@ impl Parked {
             }
             return Some(bundle);
         }
-        self.waiters.leave(address).map(|waiting| waiting.bundle)
+        self.waiters.record_departure(address).map(|waiting| waiting.bundle)
     }
 
     /// Takes out a bundle that was woken and is not executed yet.
@@ -383,17 +383,17 @@ impl Parked {
 
     /// Returns whether the client of a pop that is about to be executed has left.
     pub(super) fn has_left(&self, address: Address) -> bool {
-        self.waiters.has_left(address)
+        self.waiters.has_departed(address)
     }
 
     /// Returns whether the client of any pop that is about to be executed has left.
     pub(super) fn has_departed_clients(&self) -> bool {
-        self.waiters.has_departed_clients()
+        self.waiters.has_departures()
     }
 
     /// Forgets that a client has left: its pop is back.
     pub(super) fn forget(&mut self, address: Address) {
-        self.waiters.forget(address);
+        self.waiters.forget_departure(address);
     }
 
     /// Returns the earliest deadline of the parked pops.
