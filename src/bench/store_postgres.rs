@@ -306,7 +306,7 @@ impl<'a> Driver<'a> {
     fn add_request(&mut self, number: usize, account: AccountId, operation: Operation, bytes: Vec<u8>) {
         let address = Address { thread: 0, slot: number, client: number as u64 };
         let mut bundle = self.spare.pop().unwrap_or_else(|| Box::new(Bundle::new(address)));
-        bundle.empty(usize::MAX);
+        bundle.reset(usize::MAX);
         (bundle.address, bundle.account, bundle.protocol) = (address, account, Protocol::Resp2);
         bundle.bytes = bytes;
         bundle.requests.push(Request::new(operation, Kind::Send, 0));

@@ -157,7 +157,7 @@ fn what_a_pop_has_waited_for_its_turn_is_part_of_its_time() {
     let mut desk = Desk::new();
     desk.look(10);
     let mut bundle = desk.bundle("bob", "POP QUEUE q BLOCK 1000");
-    bundle.stamp(|stamps| stamps.enqueued = 10 * MS);
+    bundle.stamp_all(|stamps| stamps.enqueued = 10 * MS);
     desk.batch.waiting.push(bundle);
     assert_eq!(desk.look(910), [], "its turn comes after 900 ms");
     assert_eq!(desk.look(1009), []);
@@ -238,7 +238,7 @@ fn a_commit_that_is_large_already_takes_no_more_requests() {
         desk.store.run(&mut desk.batch);
         let mut answered = Vec::new();
         for bundle in desk.batch.finished.drain(..) {
-            answered.push((bundle.address.client, bundle.open().start));
+            answered.push((bundle.address.client, bundle.pending().start));
             // What is left of it comes again, behind the others.
             desk.batch.waiting.extend((!bundle.is_done()).then_some(bundle));
         }
@@ -288,7 +288,7 @@ fn the_time_that_a_pop_is_parked_is_in_none_of_its_stages() {
     let mut pops: Vec<Box<Bundle>> =
         ["POP QUEUE q BLOCK 60000", "POP QUEUE q BLOCK 9000"].map(|pop| desk.bundle("bob", pop)).into();
     desk.hand.set(2 * MS);
-    pops.iter_mut().for_each(|pop| pop.stamp(|stamps| stamps.enqueued = 2 * MS));
+    pops.iter_mut().for_each(|pop| pop.stamp_all(|stamps| stamps.enqueued = 2 * MS));
     desk.hand.set(5 * MS);
     worker.run_here(&mut pops, 0);
     assert!(worker.next_done_here().is_none(), "both wait");
@@ -326,7 +326,8 @@ fn the_time_that_a_list_in_pieces_takes_is_all_in_its_stages() {
         desk.hand.set(at * MS);
         worker.run_here(&mut vec![list], 0);
         list = worker.next_done_here().expect("a piece");
-        assert_eq!(list.absorb_piece(), !is_last);
+        list.absorb_piece();
+        assert_eq!(list.awaits_next_piece(), !is_last);
     }
     let Stamps { received, sent, answered, .. } = list.requests[0].stamps;
     assert_eq!([received, sent, answered].map(|ns| ns / MS), [0, 3, 9]);

@@ -17,7 +17,7 @@ use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask, Millis, Outcome, after};
 use crate::trace::TracedMessage;
 
-/// Where a connection lives: its network thread and its number, which is never used twice.
+/// Where a connection is found: its network thread, and its number, which is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// Index of the network thread.
@@ -31,7 +31,7 @@ pub struct Address {
 /// A request's name in logs and traces: its connection's number, and its own on that connection, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestName {
-    /// The connection, as CLIENT ID tells it.
+    /// The connection, as CLIENT ID shows it.
     pub client: u64,
     /// How many requests the connection had sent, this one included.
     pub number: u64,
@@ -143,7 +143,7 @@ impl Bundle {
     }
 
     /// Empties a bundle for another use, keeping its buffers unless they grew large.
-    pub fn empty(&mut self, kept_bytes: usize) {
+    pub fn reset(&mut self, kept_bytes: usize) {
         self.requests.clear();
         self.number = 0;
         self.answered = 0;
@@ -184,7 +184,7 @@ impl Bundle {
 
     /// Returns the indices of this turn's requests that have no answer yet.
     #[must_use]
-    pub fn open(&self) -> Range<usize> {
+    pub fn pending(&self) -> Range<usize> {
         self.answered..self.held_back.unwrap_or(self.requests.len())
     }
 
@@ -214,14 +214,14 @@ impl Bundle {
 
     /// Replaces every answer by this error, as nothing in the bundle is known to have happened.
     pub fn refuse_all(&mut self, fault: &Fault) {
-        self.unanswer();
+        self.discard_answers();
         while self.answered < self.requests.len() {
             self.refuse_one(fault);
         }
     }
 
     /// Discards every answer, as if no request had been executed.
-    pub(super) fn unanswer(&mut self) {
+    pub(super) fn discard_answers(&mut self) {
         self.answers.clear();
         self.answered = 0;
         self.answered_bytes = 0;
@@ -270,19 +270,19 @@ impl Bundle {
 
     /// Returns whether the only unanswered request is a pop that may wait.
     #[must_use]
-    pub fn only_waits(&self) -> bool {
+    pub fn has_only_wait_pending(&self) -> bool {
         self.may_wait() && self.answered + 1 == self.requests.len()
     }
 
     /// Takes the time parked until `now` out of the stamps: waiting for a message is not measured.
     pub fn end_wait(&mut self, now: u64) {
         if self.requests.first().is_some_and(|request| request.stamps.sent < now) {
-            self.stamp(|stamps| stamps.resume(now));
+            self.stamp_all(|stamps| stamps.resume(now));
         }
     }
 
     /// Sets one stamp of every request.
-    pub fn stamp(&mut self, set: impl Fn(&mut Stamps)) {
+    pub fn stamp_all(&mut self, set: impl Fn(&mut Stamps)) {
         for request in &mut self.requests {
             set(&mut request.stamps);
         }

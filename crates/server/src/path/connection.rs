@@ -206,7 +206,7 @@ impl Connection {
         let may_resume = self.has_read() && self.peer.state != PeerState::Closed;
         let mut rest = self.rest.take_if(|_| may_resume)?;
         let received = clock.stamp();
-        rest.stamp(|stamps| stamps.received = received);
+        rest.stamp_all(|stamps| stamps.received = received);
         // From now on the store is told when the client leaves.
         self.is_blocked = rest.may_wait();
         Some(rest)

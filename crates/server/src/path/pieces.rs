@@ -26,7 +26,7 @@ use super::bundle::{Bundle, Request};
 use crate::queue::answer::Answer;
 use crate::queue::rules::Outcome;
 
-/// The pieces so far of an answer that is not whole.
+/// The pieces of an answer so far, until the answer is complete.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     /// The encoded queues, without the array headers.
@@ -39,42 +39,39 @@ pub(super) struct Pieces {
 }
 
 impl Bundle {
-    /// Moves the answer just made into the pieces so far. Returns whether the bundle must be lined up again for the next
-    /// piece; if not, it holds its answers.
-    pub fn absorb_piece(&mut self) -> bool {
-        self.pieces.awaits_next = self.absorb_by_kind();
-        self.pieces.awaits_next
+    /// Moves the answer just made into the pieces so far, if it is a piece. Afterwards the bundle either awaits the next
+    /// piece or holds its complete answers.
+    pub fn absorb_piece(&mut self) {
+        self.pieces.awaits_next = match &*self.requests {
+            [Request { outcome: Outcome::Ok, operation: Operation::ListQueues { .. }, .. }] => {
+                self.absorb_list_piece()
+            }
+            [Request { outcome: Outcome::Ok, operation: Operation::Redrive { .. }, .. }] => {
+                self.absorb_redrive_piece()
+            }
+            _ => false,
+        };
     }
 
-    /// Returns whether the bundle is lined up for another piece. Its stamps stay those of the first piece.
+    /// Returns whether the bundle must be lined up again for its next piece, or is. Its stamps stay those of the first
+    /// piece.
     #[must_use]
     pub fn awaits_next_piece(&self) -> bool {
         self.pieces.awaits_next
     }
 
-    fn absorb_by_kind(&mut self) -> bool {
-        match &*self.requests {
-            [Request { outcome: Outcome::Ok, operation: Operation::ListQueues { .. }, .. }] => {
-                self.absorb_list()
-            }
-            [Request { outcome: Outcome::Ok, operation: Operation::Redrive { .. }, .. }] => {
-                self.absorb_redrive()
-            }
-            _ => false,
-        }
-    }
-
-    fn absorb_redrive(&mut self) -> bool {
+    /// Returns whether there is a next piece.
+    fn absorb_redrive_piece(&mut self) -> bool {
         let [Request { operation: Operation::Redrive { after, .. }, .. }] = &mut *self.requests else {
             return false;
         };
-        let Some((moved, last)) = progress(&self.answers) else { return false };
+        let Some(RedrivePiece { moved, last }) = redrive_piece(&self.answers) else { return false };
         if last.is_none() && self.pieces.moved == 0 {
             return false;
         }
         self.pieces.moved += moved;
         *after = last.unwrap_or(*after);
-        self.unanswer();
+        self.discard_answers();
         if last.is_none() {
             let moved = std::mem::take(&mut self.pieces.moved);
             let outcome = Answer::new(&mut self.answers, self.protocol).integer(moved);
@@ -83,20 +80,21 @@ impl Bundle {
         last.is_some()
     }
 
-    fn absorb_list(&mut self) -> bool {
+    /// Returns whether there is a next piece.
+    fn absorb_list_piece(&mut self) -> bool {
         let [Request { operation: Operation::ListQueues { after }, .. }] = &mut *self.requests else {
             return false;
         };
-        let Some(Extent { queues, last, mark_bytes }) = extent(&self.answers) else { return false };
+        let Some(ListPiece { queues, last, mark_bytes }) = list_piece(&self.answers) else { return false };
         let is_last = queues < LIST_PIECE && mark_bytes == 0;
         if is_last && self.pieces.queues == 0 {
             return false;
         }
-        let head = self.answers.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let header_bytes = self.answers.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         self.pieces.queues += queues;
-        self.pieces.bytes.extend_from_slice(&self.answers[head..self.answers.len() - mark_bytes]);
+        self.pieces.bytes.extend_from_slice(&self.answers[header_bytes..self.answers.len() - mark_bytes]);
         *after = last.unwrap_or(*after);
-        self.unanswer();
+        self.discard_answers();
         if is_last {
             let Pieces { bytes, queues, .. } = std::mem::take(&mut self.pieces);
             Encoder::new(&mut self.answers, self.protocol).array(queues);
@@ -108,7 +106,7 @@ impl Bundle {
 }
 
 /// The contents of one piece of a list.
-struct Extent {
+struct ListPiece {
     queues: usize,
     /// Id of the last queue.
     last: Option<u64>,
@@ -116,25 +114,32 @@ struct Extent {
     mark_bytes: usize,
 }
 
-fn extent(answer: &[u8]) -> Option<Extent> {
+fn list_piece(answer: &[u8]) -> Option<ListPiece> {
     let Reply::Value(piece, _) = decode(answer) else { return None };
     let parts = piece.parts();
     if let Some(last) = parts.last().and_then(Value::as_integer) {
         let mark = answer.iter().rposition(|byte| *byte == b':')?;
         let (queues, last) = (parts.len() - 1, Some(last.cast_unsigned()));
-        return Some(Extent { queues, last, mark_bytes: answer.len() - mark });
+        return Some(ListPiece { queues, last, mark_bytes: answer.len() - mark });
     }
     let id = parts.last().and_then(|queue| queue.get(b"id")).and_then(Value::as_integer);
-    Some(Extent { queues: parts.len(), last: id.map(i64::cast_unsigned), mark_bytes: 0 })
+    Some(ListPiece { queues: parts.len(), last: id.map(i64::cast_unsigned), mark_bytes: 0 })
 }
 
-/// Returns how many dead letters a piece moved, and the id that it has reached (None: it was the last piece).
-fn progress(piece: &[u8]) -> Option<(u64, Option<u64>)> {
-    let Reply::Value(piece, _) = decode(piece) else { return None };
+/// The contents of one piece of a redrive.
+struct RedrivePiece {
+    /// How many dead letters it moved.
+    moved: u64,
+    /// Id of the last message that it examined; None: no piece follows.
+    last: Option<u64>,
+}
+
+fn redrive_piece(answer: &[u8]) -> Option<RedrivePiece> {
+    let Reply::Value(piece, _) = decode(answer) else { return None };
     let number = |value: &Value<'_>| value.as_integer().map(i64::cast_unsigned);
     match piece.parts() {
-        [moved, last] => Some((number(moved)?, number(last))),
-        _ => Some((number(&piece)?, None)),
+        [moved, last] => Some(RedrivePiece { moved: number(moved)?, last: number(last) }),
+        _ => Some(RedrivePiece { moved: number(&piece)?, last: None }),
     }
 }
 
@@ -181,9 +186,10 @@ mod tests {
                 while {
                     answer(&mut bundle, &queues);
                     turns += 1;
-                    bundle.absorb_piece()
+                    bundle.absorb_piece();
+                    bundle.awaits_next_piece()
                 } {
-                    assert!(!bundle.is_done() && bundle.answers.is_empty(), "nothing is told yet");
+                    assert!(!bundle.is_done() && bundle.answers.is_empty(), "nothing is answered yet");
                 }
                 assert_eq!(turns, len / LIST_PIECE + 1);
                 assert!(bundle.is_done());
@@ -200,20 +206,21 @@ mod tests {
     #[test]
     fn a_store_may_end_a_piece_early_and_say_so() {
         let mut bundle = asked(Protocol::Resp3);
-        for (ids, goes_on) in [(&[3_u64, 5][..], true), (&[8], true), (&[], false)] {
+        for (ids, has_next) in [(&[3_u64, 5][..], true), (&[8], true), (&[], false)] {
             let (_, mut answer) = bundle.next_ask().expect("it is not answered");
-            answer.array(ids.len() + usize::from(goes_on));
+            answer.array(ids.len() + usize::from(has_next));
             for id in ids {
                 let view = QueueView { name: b"q", id: *id, messages: 0, bytes: 0, oldest_ms: 0 };
                 answer.queue(&view, None);
             }
-            if goes_on {
+            if has_next {
                 answer.integer(ids[ids.len() - 1]);
             }
             bundle.finish_one(Outcome::Ok);
-            assert_eq!(bundle.absorb_piece(), goes_on);
+            bundle.absorb_piece();
+            assert_eq!(bundle.awaits_next_piece(), has_next);
             let after = |operation: &Operation| matches!(operation, Operation::ListQueues { after } if Some(after) == ids.last());
-            assert!(!goes_on || after(&bundle.requests[0].operation));
+            assert!(!has_next || after(&bundle.requests[0].operation));
         }
         let Reply::Value(list, used) = decode(&bundle.answers) else { panic!("one reply") };
         let ids = list.parts().iter().filter_map(|queue| queue.get(b"id").and_then(Value::as_integer));
@@ -233,27 +240,28 @@ mod tests {
             bundle.requests.push(Request::new(operation, Kind::Redrive, 0));
             let mut before = 0;
             for &[moved, last] in pieces {
-                assert_eq!(come_to(&mut bundle), before);
+                assert_eq!(resumes_after(&mut bundle), before);
                 let (_, mut answer) = bundle.next_ask().expect("it is not answered");
                 answer.array(2);
                 answer.integer(moved);
                 let outcome = answer.integer(last);
                 bundle.finish_one(outcome);
-                assert!(bundle.absorb_piece() && !bundle.is_done() && bundle.answers.is_empty());
-                assert!(bundle.awaits_next_piece());
+                bundle.absorb_piece();
+                assert!(bundle.awaits_next_piece() && !bundle.is_done() && bundle.answers.is_empty());
                 before = last;
             }
-            assert_eq!(come_to(&mut bundle), before);
+            assert_eq!(resumes_after(&mut bundle), before);
             let outcome = bundle.next_ask().expect("the last piece").1.integer(7);
             bundle.finish_one(outcome);
-            assert!(!bundle.absorb_piece() && bundle.is_done() && !bundle.awaits_next_piece());
+            bundle.absorb_piece();
+            assert!(bundle.is_done() && !bundle.awaits_next_piece());
             assert_eq!(bundle.answers, format!(":{expected}\r\n").as_bytes());
             assert_eq!(bundle.requests[0].answer_bytes as usize, bundle.answers.len());
         }
     }
 
-    /// Where the redrive goes on.
-    fn come_to(bundle: &mut Bundle) -> u64 {
+    /// Id of the message after which the redrive resumes.
+    fn resumes_after(bundle: &mut Bundle) -> u64 {
         let (ask, _) = bundle.next_ask().expect("it is not answered");
         let Operation::Redrive { after, .. } = *ask.operation else { panic!("a redrive") };
         after
@@ -264,9 +272,11 @@ mod tests {
         let queues: Vec<u64> = (1..=2 * LIST_PIECE as u64).collect();
         let mut bundle = asked(Protocol::Resp3);
         answer(&mut bundle, &queues);
-        assert!(bundle.absorb_piece());
+        bundle.absorb_piece();
+        assert!(bundle.awaits_next_piece());
         bundle.refuse_all(&Fault::new(Word::Busy, "the waiting line is full; try again"));
-        assert!(!bundle.absorb_piece());
+        bundle.absorb_piece();
+        assert!(!bundle.awaits_next_piece());
         assert!(bundle.answers.starts_with(b"-BUSY"));
     }
 }

@@ -1,7 +1,7 @@
 //! Pops that wait for the same messages; some of them (NOTOWN) take none that their own account sends.
 //!
 //! The first pop that takes a message is found with a fixed number of look-ups, however many NOTOWN pops of its sender
-//! stand before it: of a run of consecutive NOTOWN pops of one account only the first is looked at, and then the first of
+//! are before it: of a run of consecutive NOTOWN pops of one account only the first is examined, and then the first of
 //! the next run, which belongs to another account.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,22 +29,22 @@ impl Tickets {
             return;
         };
         self.from_others.insert(ticket, account);
-        self.mark(ticket);
-        self.mark_next(ticket);
+        self.update_run_start(ticket);
+        self.update_next_run_start(ticket);
     }
 
     /// Removes a ticket.
     pub(super) fn remove(&mut self, ticket: Ticket) {
         if self.from_others.remove(&ticket).is_some() {
             self.run_starts.remove(&ticket);
-            self.mark_next(ticket);
+            self.update_next_run_start(ticket);
         } else {
             self.from_all.remove(&ticket);
         }
     }
 
     /// Returns the first ticket from `from` on whose pop takes a message of `sender` (None: news without a sender).
-    pub(super) fn first(&self, from: Ticket, sender: Option<AccountId>) -> Option<Ticket> {
+    pub(super) fn first_for_sender(&self, from: Ticket, sender: Option<AccountId>) -> Option<Ticket> {
         let from_all = self.from_all.range(from..).next().copied();
         from_all.into_iter().chain(self.first_from_others(from, sender)).min()
     }
@@ -62,8 +62,8 @@ impl Tickets {
         self.run_starts.range((Bound::Excluded(ticket), Bound::Unbounded)).next().copied()
     }
 
-    /// Notes whether a run starts with this ticket: the one before it, if there is one, is of another account.
-    fn mark(&mut self, ticket: Ticket) {
+    /// Notes whether a run starts with this ticket: the ticket before it, if there is one, is of another account.
+    fn update_run_start(&mut self, ticket: Ticket) {
         let before = self.from_others.range(..ticket).next_back().map(|(_, account)| account);
         if before == self.from_others.get(&ticket) {
             self.run_starts.remove(&ticket);
@@ -72,10 +72,11 @@ impl Tickets {
         }
     }
 
-    fn mark_next(&mut self, ticket: Ticket) {
+    /// Notes whether a run starts with the ticket after this one.
+    fn update_next_run_start(&mut self, ticket: Ticket) {
         let next = self.from_others.range((Bound::Excluded(ticket), Bound::Unbounded)).next();
         if let Some((&next, _)) = next {
-            self.mark(next);
+            self.update_run_start(next);
         }
     }
 }

@@ -202,7 +202,8 @@ impl QueueTier {
             bundle.traced_messages = trace::traced_messages(&bundle);
         }
         if let Some(connection) = connections.find(address.slot, address.client) {
-            if bundle.absorb_piece() {
+            bundle.absorb_piece();
+            if bundle.awaits_next_piece() {
                 return self.requeued.push(bundle);
             }
             let mut turn = self.workspace.turn(&self.shared);
@@ -293,7 +294,7 @@ impl QueueTier {
         let enqueued = self.shared.clock.stamp();
         for bundle in &mut outgoing {
             if !bundle.awaits_next_piece() {
-                bundle.stamp(|stamps| stamps.enqueued = enqueued);
+                bundle.stamp_all(|stamps| stamps.enqueued = enqueued);
             }
             self.keep_from_parking(bundle, connections);
         }

@@ -112,7 +112,7 @@ impl Workspace {
     /// used again, and would hold the memory of a large request for good.
     pub(super) fn keep(&mut self, mut bundle: Box<Bundle>) {
         if self.bundles.len() < limits::SPARE_BUNDLES {
-            bundle.empty(limits::BUFFER_BYTES_KEPT);
+            bundle.reset(limits::BUFFER_BYTES_KEPT);
             self.bundles.push(bundle);
         }
     }

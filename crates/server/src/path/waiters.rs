@@ -62,7 +62,7 @@ impl Waiters {
         keys_for(news)
             .iter()
             .flatten()
-            .filter_map(|key| self.by_key.get(key)?.first(from, sender_of(news)))
+            .filter_map(|key| self.by_key.get(key)?.first_for_sender(from, sender_of(news)))
             .min()
     }
 

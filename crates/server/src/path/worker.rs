@@ -187,7 +187,7 @@ impl Worker {
         self.batch.told_ns = 0;
         self.taken_at = self.clock.stamp();
         for bundle in self.batch.waiting.iter_mut().filter(|bundle| !bundle.awaits_next_piece()) {
-            bundle.stamp(|stamps| {
+            bundle.stamp_all(|stamps| {
                 stamps.dequeued = self.taken_at;
                 stamps.sent = self.taken_at;
             });
@@ -202,7 +202,7 @@ impl Worker {
             if !bundle.awaits_next_piece() {
                 bundle.end_wait(self.taken_at);
             }
-            bundle.stamp(|stamps| stamps.answered = self.batch.answered_at);
+            bundle.stamp_all(|stamps| stamps.answered = self.batch.answered_at);
             bundle.told_ns = self.batch.told_ns;
             let thread = bundle.address.thread;
             if here == Some(thread) {

@@ -245,7 +245,7 @@ struct OnlyRequest<'a> {
 
 fn only_request<'a>(due: &'a [Due], era: &Era) -> Option<OnlyRequest<'a>> {
     let [Due { seat, bundle }] = due else { return None };
-    let [request] = &bundle.requests[bundle.open()] else { return None };
+    let [request] = &bundle.requests[bundle.pending()] else { return None };
     let account = era.accounts().number(bundle);
     let ask = Ask { account, operation: &request.operation, bytes: &bundle.bytes };
     let awaited = seat.as_ref().and_then(Seat::queue);
@@ -259,5 +259,6 @@ fn is_transient(error: &tokio_postgres::Error) -> bool {
 }
 
 fn only_reads(due: &[Due]) -> bool {
-    due.iter().all(|Due { bundle, .. }| bundle.requests[bundle.open()].iter().all(|r| r.operation.is_read()))
+    due.iter()
+        .all(|Due { bundle, .. }| bundle.requests[bundle.pending()].iter().all(|r| r.operation.is_read()))
 }

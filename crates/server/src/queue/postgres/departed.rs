@@ -16,7 +16,7 @@ impl Postgres {
         for Due { seat, mut bundle } in due {
             if !bundle.may_wait() || bundle.is_done() || !parked.has_left(bundle.address) {
                 others.push(Due { seat, bundle });
-            } else if bundle.only_waits() {
+            } else if bundle.has_only_wait_pending() {
                 // What woke it up wakes the next ones.
                 seat.into_iter().for_each(|seat| parked.done(seat));
                 bundle.answer_empty();

@@ -88,7 +88,7 @@ pub(super) fn fitting(due: &mut [Due], copies: usize) -> usize {
 /// Adds a bundle's requests to `load`, and returns the place from which they are too much. The first `required` of its
 /// open requests go in any case.
 fn first_excess(bundle: &Bundle, load: &mut Load, copies: usize, required: usize) -> Option<usize> {
-    bundle.open().find(|&place| {
+    bundle.pending().find(|&place| {
         *load = load.and(Load::of(&bundle.requests[place], copies));
         load.is_too_much() && place >= bundle.answered + required
     })

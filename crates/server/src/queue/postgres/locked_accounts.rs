@@ -134,7 +134,7 @@ impl Postgres {
                 seat.take().into_iter().for_each(|seat| self.shared.parked().done(seat));
                 bundle.refuse_one(&FAULT);
             }
-            if bundle.open().is_empty() {
+            if bundle.pending().is_empty() {
                 batch.finished.push(bundle);
                 continue;
             }
@@ -157,9 +157,9 @@ impl Postgres {
             _ => false,
         };
         if self.sessions().name(bundle.account).is_some_and(|account| *account == *name.as_bytes()) {
-            return bundle.open().next();
+            return bundle.pending().next();
         }
-        bundle.open().find(names_it)
+        bundle.pending().find(names_it)
     }
 }
 

@@ -99,7 +99,7 @@ fn names_lease(bundle: &Bundle) -> bool {
 
 /// Returns the ids of the messages whose leases are named in this turn of a bundle.
 fn leases_of(bundle: &Bundle) -> impl Iterator<Item = i64> {
-    let handles = bundle.requests[bundle.open()].iter().flat_map(|request| {
+    let handles = bundle.requests[bundle.pending()].iter().flat_map(|request| {
         let (first, more) = match &request.operation {
             Operation::Ack { handles } => (Some(handles.first), &handles.more[..]),
             Operation::Nack { handle, .. } | Operation::Extend { handle, .. } => (Some(*handle), &[][..]),

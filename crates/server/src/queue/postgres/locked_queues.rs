@@ -137,7 +137,7 @@ impl Postgres {
                 (Some((_, queue)), None) => {
                     let queue = queue.clone();
                     let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
-                    let until = bundle.only_waits().then(|| bundle.pop_deadline(now, stamp));
+                    let until = bundle.has_only_wait_pending().then(|| bundle.pop_deadline(now, stamp));
                     line.waiting.push(Waiting { bundle, queue, since: Instant::now(), until });
                 }
             }
@@ -152,7 +152,8 @@ impl LockedQueues {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let is_it = |waiting: &Waiting| waiting.bundle.address == address && waiting.bundle.only_waits();
+        let is_it =
+            |waiting: &Waiting| waiting.bundle.address == address && waiting.bundle.has_only_wait_pending();
         let waiting = &mut lock(&self.line).waiting;
         let at = waiting.iter().position(is_it)?;
         Some(waiting.remove(at).bundle)
@@ -258,7 +259,9 @@ pub(super) fn is_cause(due: &[Due], failure: &Failure) -> bool {
 
 /// Returns the place of the first request in a bundle's turn that needs the row of this queue.
 fn place_of(bundle: &Bundle, queue: &str) -> Option<usize> {
-    bundle.open().find(|&place| wants_row(&bundle.requests[place].operation, &bundle.bytes, queue.as_bytes()))
+    bundle
+        .pending()
+        .find(|&place| wants_row(&bundle.requests[place].operation, &bundle.bytes, queue.as_bytes()))
 }
 
 fn wants_row(operation: &Operation, bytes: &[u8], queue: &[u8]) -> bool {

@@ -89,7 +89,7 @@ pub(super) fn in_order(bundles: &[&Bundle], waiting: usize, accounts: &Accounts)
     let mut last = (0, Step::Create);
     for (number, bundle) in bundles.iter().enumerate() {
         let (mut round, mut before) = (0, Step::Create);
-        for request in bundle.open() {
+        for request in bundle.pending() {
             let asked = &bundle.requests[request];
             let step = step_of(&asked.operation, &bundle.bytes, accounts);
             round += usize::from(step < before);

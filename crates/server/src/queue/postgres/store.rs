@@ -237,7 +237,7 @@ impl Postgres {
         let Some(era) = self.shared.era.get() else { return };
         let accounts = era.accounts();
         let requests = due.iter().flat_map(|Due { bundle, .. }| {
-            bundle.requests[bundle.open()].iter().map(move |one| (bundle, one))
+            bundle.requests[bundle.pending()].iter().map(move |one| (bundle, one))
         });
         let sent = requests.filter_map(|(bundle, request)| {
             let (queue, recipient, messages) = match &request.operation {
@@ -304,7 +304,7 @@ impl Postgres {
         tracing::warn!(requests = names(&due), "a batch is tried in parts: {failure}");
         let Parts { first, rest } = attempt.in_parts(failure);
         if let [Due { bundle, .. }] = &mut due[..] {
-            bundle.held_back = Some(bundle.answered + bundle.open().len() / 2);
+            bundle.held_back = Some(bundle.answered + bundle.pending().len() / 2);
             return self.attempt(due, rest, batch);
         }
         let others = due.split_off(due.len() / 2);
@@ -338,7 +338,7 @@ impl Postgres {
                 bundle.refuse_one(&sweeper::not_all(failure, bundle.removal.messages, "removed"));
             }
             // Requests held back have their own turn.
-            while !bundle.open().is_empty() {
+            while !bundle.pending().is_empty() {
                 bundle.refuse_one(&fault);
             }
             batch.finished.push(bundle);
@@ -349,7 +349,7 @@ impl Postgres {
 /// Returns whether all open requests of a bundle are figures and lists, whose cost grows with what the queues hold.
 pub(super) fn only_counts(bundle: &Bundle) -> bool {
     use Operation::{Browse, ListQueues, QueueInfo};
-    let open = &bundle.requests[bundle.open()];
+    let open = &bundle.requests[bundle.pending()];
     open.iter().all(|one| matches!(one.operation, ListQueues { .. } | QueueInfo { .. } | Browse { .. }))
 }
 
@@ -375,7 +375,7 @@ fn may_be_one_request(error: &tokio_postgres::Error) -> bool {
 fn is_worth_parts(due: &[Due], failure: &Failure) -> bool {
     let may_be_one = matches!(failure, Failure::Refused(error) if may_be_one_request(error));
     match due {
-        [Due { bundle, .. }] => bundle.open().len() > 1 && was_too_much(failure),
+        [Due { bundle, .. }] => bundle.pending().len() > 1 && was_too_much(failure),
         _ => was_too_much(failure) || may_be_one,
     }
 }

@@ -240,7 +240,7 @@ fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
         matches!(operation, PurgeQueue { .. } | DeleteQueue { .. } | Redrive { .. })
             && operation.queue().is_some_and(|name| name.of(&bundle.bytes) == queue.as_bytes())
     };
-    bundle.open().find(|&place| goes_in_parts(&bundle.requests[place].operation))
+    bundle.pending().find(|&place| goes_in_parts(&bundle.requests[place].operation))
 }
 
 /// Returns the name of the queue that a bundle's next request names.

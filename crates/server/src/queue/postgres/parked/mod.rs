@@ -372,8 +372,9 @@ impl Parked {
     /// Takes out a bundle that was woken and is not executed yet.
     fn take_unexecuted(&mut self, address: Address) -> Option<Due> {
         // Requests in front of a pop are still executed, so without a seat only a lone pop is taken.
-        let is_it =
-            |Due { seat, bundle }: &Due| bundle.address == address && (seat.is_some() || bundle.only_waits());
+        let is_it = |Due { seat, bundle }: &Due| {
+            bundle.address == address && (seat.is_some() || bundle.has_only_wait_pending())
+        };
         if let Some(at) = self.woken.iter().position(is_it) {
             return Some(self.woken.remove(at));
         }
