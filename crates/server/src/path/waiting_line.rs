@@ -283,10 +283,15 @@ impl WaitingLine {
     /// Takes a batch, and wakes another worker if it leaves something to do for that one.
     fn take_batch(&self, state: &mut State, requests: usize, batch: &mut Vec<Box<Bundle>>) {
         let mut taken = 0;
-        while let Some(bundle) = state.pop_within(requests.saturating_sub(taken), taken == 0) {
-            taken += bundle.requests.len();
-            batch.push(bundle);
+        while let Some(bundle) = state.first_line().front() {
+            let next = bundle.requests.len();
+            if taken > 0 && taken + next > requests {
+                break;
+            }
+            taken += next;
+            batch.extend(state.first_line().pop_front());
         }
+        state.requests -= taken;
         state.busy_workers += 1;
         state.waiting_since = (state.requests > 0).then(|| self.clock.instant());
         if self.claim_wake_up(state) {
@@ -378,15 +383,9 @@ impl State {
         }
     }
 
-    /// Takes the next bundle if it holds at most `room` requests, or in any case if `must`.
-    fn pop_within(&mut self, room: usize, must: bool) -> Option<Box<Bundle>> {
-        let line = if self.priority.is_empty() { &mut self.normal } else { &mut self.priority };
-        let waiting = line.front()?.requests.len();
-        if waiting > room && !must {
-            return None;
-        }
-        self.requests -= waiting;
-        line.pop_front()
+    /// Returns the line that bundles are taken from next.
+    fn first_line(&mut self) -> &mut VecDeque<Box<Bundle>> {
+        if self.priority.is_empty() { &mut self.normal } else { &mut self.priority }
     }
 }
 
