@@ -255,7 +255,7 @@ impl Connection {
         match decoded {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
             Decoded::Request { end } => return self.handle(end, args, parsing, turn),
-            Decoded::Typed { end, bytes } => return self.handle_typed(end, &bytes, args, parsing, turn),
+            Decoded::Typed { end, bytes } => return self.handle_inline(end, &bytes, args, parsing, turn),
             Decoded::NeedBytes(_) => {
                 self.peer.holds_requests = false;
                 return Next::Stop;
@@ -274,7 +274,7 @@ impl Connection {
 
     /// Handles an inline command whose arguments are spans of `bytes`, not of the input. It travels alone if it needs
     /// the store, so that all spans of a bundle refer to the same bytes.
-    fn handle_typed(
+    fn handle_inline(
         &mut self,
         end: usize,
         bytes: &[u8],
@@ -304,7 +304,7 @@ impl Connection {
         {
             parsed = Err(fault);
         }
-        if parsing.bundle.is_some() && !travels_with_others(&parsed) {
+        if parsing.bundle.is_some() && !may_join_bundle(&parsed) {
             // The request waits until the bundle is back.
             return Next::Stop;
         }
@@ -471,7 +471,7 @@ impl Connection {
 }
 
 /// Returns whether a request may join a bundle that already holds requests of its connection.
-fn travels_with_others(parsed: &Result<Command, Fault>) -> bool {
+fn may_join_bundle(parsed: &Result<Command, Fault>) -> bool {
     matches!(parsed, Ok(Command::Store(operation)) if !operation.comes_in_pieces() && !may_block(operation))
 }
 

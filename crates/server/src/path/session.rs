@@ -35,7 +35,7 @@ pub enum Step {
     },
 }
 
-/// A request to the session, with what it may look at.
+/// A request to the session, with what executing it needs.
 pub struct Call<'a> {
     /// The request; its spans point into `bytes`.
     pub command: &'a Command,
@@ -121,7 +121,7 @@ impl Session {
         self.grants.as_deref()
     }
 
-    /// Returns an error unless the connection may look at other clients and close them.
+    /// Returns an error unless the connection may list other clients and close them.
     fn check_administers_clients(&self) -> Result<(), Fault> {
         if self.account.is_none() {
             return Err(Fault::new(Word::NoAuth, "log in before looking at other clients"));
@@ -208,8 +208,8 @@ impl Session {
             Command::CommandAll => docs::all(&mut self.encoder(out)),
             Command::CommandCount => docs::count(&mut self.encoder(out)),
             Command::CommandList => docs::list(&mut self.encoder(out)),
-            Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &call.all(names)),
-            Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &call.all(names)),
+            Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &call.bytes_of_all(names)),
+            Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &call.bytes_of_all(names)),
             Command::ClientKill(target) => match self.check_administers_clients() {
                 Ok(()) => return kill(*target, call, &mut self.encoder(out)),
                 Err(fault) => self.encoder(out).error(&fault),
@@ -402,7 +402,7 @@ impl<'a> Call<'a> {
         String::from_utf8_lossy(span.of(self.bytes)).into_owned()
     }
 
-    fn all(&self, spans: &[Span]) -> Vec<&'a [u8]> {
+    fn bytes_of_all(&self, spans: &[Span]) -> Vec<&'a [u8]> {
         spans.iter().map(|span| span.of(self.bytes)).collect()
     }
 }

@@ -7,7 +7,7 @@ use posthaste_wire::fault::Fault;
 
 use super::rules::{MessageId, Millis, Outcome, QueueId};
 
-/// Names of a message's fields as they stand on the wire: no answer is written more often.
+/// Names of a message's fields, encoded in advance: no answer is written more often.
 mod field {
     pub(super) const ID: &[u8] = b"$2\r\nid\r\n";
     pub(super) const QUEUE: &[u8] = b"$5\r\nqueue\r\n";
@@ -170,79 +170,83 @@ impl<'a> Answer<'a> {
 
     /// Writes one message map.
     pub fn message(&mut self, message: &MessageView<'_>) {
-        let e = &mut self.encoder;
+        let encoder = &mut self.encoder;
         let pairs = 7
             + usize::from(message.priority != 0)
             + usize::from(message.receipt.is_some())
             + usize::from(!message.headers.0.is_empty())
             + if message.dead.is_some() { 2 } else { 0 }
             + usize::from(message.state.is_some());
-        e.map(pairs);
-        e.encoded(field::ID);
-        e.integer(message.id.cast_signed());
-        e.encoded(field::QUEUE);
-        e.bulk(message.queue);
-        e.encoded(field::FROM);
-        e.bulk(message.from);
-        e.encoded(field::TO);
+        encoder.map(pairs);
+        encoder.encoded(field::ID);
+        encoder.integer(message.id.cast_signed());
+        encoder.encoded(field::QUEUE);
+        encoder.bulk(message.queue);
+        encoder.encoded(field::FROM);
+        encoder.bulk(message.from);
+        encoder.encoded(field::TO);
         match message.to {
-            Some(to) => e.bulk(to),
-            None => e.null(),
+            Some(to) => encoder.bulk(to),
+            None => encoder.null(),
         }
-        e.encoded(field::SENT_MS);
-        e.integer(message.sent_ms.cast_signed());
-        e.encoded(field::DELIVERIES);
-        e.integer(i64::from(message.deliveries));
-        e.encoded(field::BODY);
-        e.bulk(message.body);
+        encoder.encoded(field::SENT_MS);
+        encoder.integer(message.sent_ms.cast_signed());
+        encoder.encoded(field::DELIVERIES);
+        encoder.integer(i64::from(message.deliveries));
+        encoder.encoded(field::BODY);
+        encoder.bulk(message.body);
         self.message_extras(message);
     }
 
     /// Writes the fields that only some messages have.
     fn message_extras(&mut self, message: &MessageView<'_>) {
-        let e = &mut self.encoder;
+        let encoder = &mut self.encoder;
         if message.priority != 0 {
-            e.bulk(b"priority");
-            e.integer(i64::from(message.priority));
+            encoder.bulk(b"priority");
+            encoder.integer(i64::from(message.priority));
         }
         if let Some(receipt) = message.receipt {
-            e.bulk(b"receipt");
-            e.bulk_of(&[itoa::Buffer::new().format(message.id).as_bytes(), b"-", &hexadecimal(receipt)]);
+            encoder.bulk(b"receipt");
+            encoder.bulk_of(&[
+                itoa::Buffer::new().format(message.id).as_bytes(),
+                b"-",
+                &hexadecimal(receipt),
+            ]);
         }
         if !message.headers.0.is_empty() {
-            e.bulk(b"headers");
-            e.map(message.headers.pairs().count());
+            encoder.bulk(b"headers");
+            encoder.map(message.headers.pairs().count());
             for (name, value) in message.headers.pairs() {
-                e.bulk(name);
-                e.bulk(value);
+                encoder.bulk(name);
+                encoder.bulk(value);
             }
         }
         if let Some(dead) = &message.dead {
-            e.bulk(b"first_queue");
-            e.bulk(dead.first_queue);
-            e.bulk(b"reason");
-            e.bulk(dead.reason.as_bytes());
+            encoder.bulk(b"first_queue");
+            encoder.bulk(dead.first_queue);
+            encoder.bulk(b"reason");
+            encoder.bulk(dead.reason.as_bytes());
         }
         if let Some(state) = message.state {
-            e.bulk(b"state");
-            e.bulk(state.as_bytes());
+            encoder.bulk(b"state");
+            encoder.bulk(state.as_bytes());
         }
     }
 
     /// Writes one queue map; with `detail` that of QINFO.
     pub fn queue(&mut self, queue: &QueueView<'_>, detail: Option<&QueueDetail<'_>>) {
-        let e = &mut self.encoder;
-        e.map(if detail.is_some() { 13 } else { 5 });
-        e.bulk(b"name");
-        e.bulk(queue.name);
+        let encoder = &mut self.encoder;
+        encoder.map(if detail.is_some() { 13 } else { 5 });
+        encoder.bulk(b"name");
+        encoder.bulk(queue.name);
         for (name, value) in [
             ("id", queue.id),
             ("messages", queue.messages),
             ("bytes", queue.bytes),
             ("oldest_ms", queue.oldest_ms),
         ] {
-            e.bulk(name.as_bytes());
-            e.integer(value.cast_signed());
+            encoder.bulk(name.as_bytes());
+            encoder.integer(value.cast_signed());
         }
         if let Some(detail) = detail {
             self.queue_detail(detail);
@@ -250,7 +254,7 @@ impl<'a> Answer<'a> {
     }
 
     fn queue_detail(&mut self, detail: &QueueDetail<'_>) {
-        let e = &mut self.encoder;
+        let encoder = &mut self.encoder;
         for (name, value) in [
             ("leased", Some(detail.leased)),
             ("delayed", Some(detail.delayed)),
@@ -258,44 +262,44 @@ impl<'a> Answer<'a> {
             ("maxbytes", detail.bytes_max),
             ("ttl_ms", detail.ttl_ms),
         ] {
-            e.bulk(name.as_bytes());
+            encoder.bulk(name.as_bytes());
             match value {
-                Some(value) => e.integer(value.cast_signed()),
-                None => e.null(),
+                Some(value) => encoder.integer(value.cast_signed()),
+                None => encoder.null(),
             }
         }
-        e.bulk(b"deadletter");
+        encoder.bulk(b"deadletter");
         match detail.dead_letter {
             Some(DeadLetterView { queue, after }) => {
-                e.map(2);
-                e.bulk(b"queue");
-                e.bulk(queue);
-                e.bulk(b"after");
-                e.integer(i64::from(after));
+                encoder.map(2);
+                encoder.bulk(b"queue");
+                encoder.bulk(queue);
+                encoder.bulk(b"after");
+                encoder.integer(i64::from(after));
             }
-            None => e.null(),
+            None => encoder.null(),
         }
-        e.bulk(b"forbidself");
-        e.integer(i64::from(detail.forbid_self));
-        e.bulk(b"strict");
-        e.integer(i64::from(detail.strict));
+        encoder.bulk(b"forbidself");
+        encoder.integer(i64::from(detail.forbid_self));
+        encoder.bulk(b"strict");
+        encoder.integer(i64::from(detail.strict));
     }
 
     /// Writes one account map.
     pub fn account(&mut self, name: &[u8], id: u32) {
-        let e = &mut self.encoder;
-        e.map(2);
-        e.bulk(b"name");
-        e.bulk(name);
-        e.bulk(b"id");
-        e.integer(i64::from(id));
+        let encoder = &mut self.encoder;
+        encoder.map(2);
+        encoder.bulk(b"name");
+        encoder.bulk(name);
+        encoder.bulk(b"id");
+        encoder.integer(i64::from(id));
     }
 }
 
 /// Returns the number in sixteen hexadecimal digits.
 fn hexadecimal(number: u64) -> [u8; 16] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    std::array::from_fn(|place| DIGITS[(number >> (60 - 4 * place)) as usize % 16])
+    std::array::from_fn(|index| DIGITS[(number >> (60 - 4 * index)) as usize % 16])
 }
 
 impl<'a> Headers<'a> {

@@ -5,7 +5,7 @@ use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Receipts drawn from the system at once: as many as it certainly gives in one call.
-const DRAWN: usize = 256 / size_of::<u64>();
+const DRAWN_AT_ONCE: usize = 256 / size_of::<u64>();
 
 /// Where receipts come from.
 pub(super) struct Receipts(Source);
@@ -14,15 +14,15 @@ enum Source {
     /// The system's random numbers, which cannot be guessed from others that were given.
     System(Vec<u64>),
     /// A seeded generator, so that tests see the same numbers again.
-    Seed(Rng),
+    Seeded(Rng),
 }
 
 impl Receipts {
     /// Returns a source of receipts: from a seed, or without one from the system.
     pub(super) fn new(seed: Option<u64>) -> Self {
         Self(seed.map_or_else(
-            || Source::System(Vec::with_capacity(DRAWN)),
-            |seed| Source::Seed(Rng::with_seed(seed)),
+            || Source::System(Vec::with_capacity(DRAWN_AT_ONCE)),
+            |seed| Source::Seeded(Rng::with_seed(seed)),
         ))
     }
 
@@ -36,7 +36,7 @@ impl Receipts {
                     Some(receipt) => return receipt,
                 }
             },
-            Source::Seed(dice) => dice.u64(1..),
+            Source::Seeded(rng) => rng.u64(1..),
         }
     }
 
@@ -44,13 +44,13 @@ impl Receipts {
     pub(super) fn seed(&self) -> Option<u64> {
         match &self.0 {
             Source::System(_) => None,
-            Source::Seed(dice) => Some(dice.get_seed()),
+            Source::Seeded(rng) => Some(rng.get_seed()),
         }
     }
 }
 
 fn refill(drawn: &mut Vec<u64>) {
-    let mut bytes = [0; DRAWN * size_of::<u64>()];
+    let mut bytes = [0; DRAWN_AT_ONCE * size_of::<u64>()];
     retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))
         .expect("the system has random numbers for everybody");
     drawn.extend(bytes.as_chunks().0.iter().map(|number| u64::from_ne_bytes(*number)));
@@ -60,13 +60,13 @@ fn refill(drawn: &mut Vec<u64>) {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{DRAWN, Receipts};
+    use super::{DRAWN_AT_ONCE, Receipts};
 
     #[test]
     fn those_of_the_system_are_all_different() {
         let mut receipts = [Receipts::new(None), Receipts::new(None)];
-        let drawn: HashSet<u64> = (0..4 * DRAWN).map(|number| receipts[number % 2].draw()).collect();
-        assert_eq!(drawn.len(), 4 * DRAWN);
+        let drawn: HashSet<u64> = (0..4 * DRAWN_AT_ONCE).map(|number| receipts[number % 2].draw()).collect();
+        assert_eq!(drawn.len(), 4 * DRAWN_AT_ONCE);
         assert!(!drawn.contains(&0));
         assert_eq!(receipts[0].seed(), None);
     }
