@@ -207,7 +207,7 @@ impl Connection {
         let mut rest = self.rest.take_if(|_| may_resume)?;
         let received = clock.stamp();
         rest.stamp_all(|stamps| stamps.received = received);
-        // From now on the store is told when the client leaves.
+        // From now on a departure of the client is recorded in the store.
         self.is_blocked = rest.may_wait();
         Some(rest)
     }

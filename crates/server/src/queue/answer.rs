@@ -46,15 +46,15 @@ pub struct MessageView<'a> {
     pub receipt: Option<u64>,
     /// Headers in the stored form (see [`Headers`]).
     pub headers: Headers<'a>,
-    /// Where a dead letter came from and why.
-    pub dead: Option<Dead<'a>>,
+    /// Where it came from and why, if it is a dead letter.
+    pub dead: Option<DeadLetterOrigin<'a>>,
     /// For `QBROWSE` only: `ready`, `delayed`, `leased`.
     pub state: Option<&'static str>,
 }
 
-/// What a dead letter keeps.
+/// Where a dead letter came from, and why it was given up.
 #[derive(Clone, Copy, Debug)]
-pub struct Dead<'a> {
+pub struct DeadLetterOrigin<'a> {
     /// Name of the queue it was first sent to.
     pub first_queue: &'a [u8],
     /// Why it was given up: `lease ran out` or `nack`.

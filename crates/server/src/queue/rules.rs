@@ -1,8 +1,8 @@
 //! What every store of the queue tier must do, as one trait over one request at a time.
 //!
 //! A store in this process (memory, embedded) is a plain state machine: it takes the time and one request, and returns
-//! an answer and news. It knows no sockets, threads or timers; [`Rules::deadline`] says when it wants to be told the
-//! time again. Durability is separate: [`Rules::seal`] returns what must reach the disk before any of the answers since
+//! an answer and news. It knows no sockets, threads or timers; [`Rules::deadline`] says when it needs the time
+//! again. Durability is separate: [`Rules::seal`] returns what must reach the disk before any of the answers since
 //! the last seal may be sent.
 //!
 //! Two promises tie the calls together:

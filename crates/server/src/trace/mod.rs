@@ -273,8 +273,8 @@ mod tests {
         }
         let send = ["SEND", "q", "x", "TO", "*", "HEADER", "traceparent", PARENT];
         let sent = answered(&mut store, Protocol::Resp2, &[&["QCREATE", "q"], &send]);
-        let told: Vec<StoredAs> = traced_messages(&sent).iter().map(|message| message.stored_as).collect();
-        assert_eq!(told, [StoredAs::Copies(2)]);
+        let stored: Vec<StoredAs> = traced_messages(&sent).iter().map(|message| message.stored_as).collect();
+        assert_eq!(stored, [StoredAs::Copies(2)]);
     }
 
     #[test]

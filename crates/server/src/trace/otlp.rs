@@ -1,5 +1,5 @@
-//! Spans in OTLP's JSON, as `POST /v1/traces` of an OpenTelemetry collector takes them: ids in base16, times and other 64-bit
-//! numbers as texts. Names of attributes are those of OpenTelemetry's conventions for messaging.
+//! Spans in OTLP's JSON, as `POST /v1/traces` of an OpenTelemetry collector accepts them: ids in base16, times and other
+//! 64-bit numbers as texts. Names of attributes are those of OpenTelemetry's conventions for messaging.
 
 use posthaste_measure::{Clock, Trail};
 use serde_json::{Value as Json, json};
@@ -114,14 +114,14 @@ mod tests {
             let ns: u64 = spans[place][name].as_str().and_then(|ns| ns.parse().ok()).expect("a time");
             ns - clock.started_unix_ns()
         };
-        let told: Vec<(&str, u64, u64)> = (0..5)
+        let shown: Vec<(&str, u64, u64)> = (0..5)
             .map(|place| {
                 let name = spans[place]["name"].as_str().expect("a name");
                 (name, at(place, "startTimeUnixNano"), at(place, "endTimeUnixNano"))
             })
             .collect();
         assert_eq!(
-            told,
+            shown,
             [
                 ("receive q", 10, 41),
                 ("parse", 10, 11),
@@ -155,10 +155,10 @@ mod tests {
             let traced = TracedRequest { message, request: "1-2".into(), stamps: Stamps::default() };
             let export = export(&[traced], Clock::start(), || 1);
             let span = &export["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
-            let told = span["attributes"].as_array().expect("attributes");
+            let attributes = span["attributes"].as_array().expect("attributes");
             let which = ["messaging.message.id", "messaging.batch.message_count"];
             let found: Vec<&Json> =
-                told.iter().filter(|one| which.iter().any(|key| one["key"] == *key)).collect();
+                attributes.iter().filter(|one| which.iter().any(|key| one["key"] == *key)).collect();
             assert_eq!(found, [&named]);
         }
     }

@@ -12,7 +12,7 @@ use super::message::{Lease, Message, Rank, State};
 use super::recent::RequestKey;
 use super::stock::Queue;
 use super::{Memory, Reply};
-use crate::queue::answer::{Answer, Dead, Headers, MessageView};
+use crate::queue::answer::{Answer, DeadLetterOrigin, Headers, MessageView};
 use crate::queue::bounds::ANSWER_BYTES;
 use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Outcome, QueueId, after};
 
@@ -124,7 +124,7 @@ impl Memory {
             dead: message
                 .dead
                 .as_ref()
-                .map(|death| Dead { first_queue: &death.first_queue, reason: death.reason }),
+                .map(|death| DeadLetterOrigin { first_queue: &death.first_queue, reason: death.reason }),
             state,
         });
     }

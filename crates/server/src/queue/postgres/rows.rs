@@ -7,7 +7,9 @@ use tokio_postgres::Row;
 
 use super::kinds::RowKind;
 use super::names::Accounts;
-use crate::queue::answer::{Answer, Dead, DeadLetterView, Headers, MessageView, QueueDetail, QueueView};
+use crate::queue::answer::{
+    Answer, DeadLetterOrigin, DeadLetterView, Headers, MessageView, QueueDetail, QueueView,
+};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, News};
 
@@ -145,7 +147,7 @@ pub(super) fn write_message(
             .filter(|_| state.is_none())
             .map(i64::cast_unsigned),
         headers: Headers(row.get::<_, Option<&[u8]>>(column::HEADERS).unwrap_or_default()),
-        dead: origin.map(|origin| Dead {
+        dead: origin.map(|origin| DeadLetterOrigin {
             first_queue: origin.as_bytes(),
             reason: row.get::<_, Option<&str>>(column::REASON).unwrap_or_default(),
         }),

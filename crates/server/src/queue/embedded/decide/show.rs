@@ -4,7 +4,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Selection;
 
 use super::View;
-use crate::queue::answer::{Answer, Dead, Headers, MessageView};
+use crate::queue::answer::{Answer, DeadLetterOrigin, Headers, MessageView};
 use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::Written;
 use crate::queue::embedded::merge::Pick;
@@ -205,7 +205,7 @@ impl Stock {
             headers: Headers(message.headers),
             dead: message
                 .death
-                .map(|note| Dead { first_queue: note.first_queue, reason: note.reason.text() }),
+                .map(|note| DeadLetterOrigin { first_queue: note.first_queue, reason: note.reason.text() }),
             state,
         });
     }
