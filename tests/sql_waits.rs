@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use news::{is_told, wait_until_blocked};
-use posthaste_server::accounts::AccountsFile;
 use place::{BLOCK, Place, ask, begin_together, login, pop, together};
 use postgres::shared;
+use posthaste_server::accounts::AccountsFile;
 use session::Session;
 use support::patience::wait_until;
 

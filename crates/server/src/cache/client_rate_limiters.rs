@@ -46,7 +46,8 @@ impl ClientRateLimiters {
             limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.is_unused(now_ns));
         }
         let limit = RateLimit { per_second, burst: per_second };
-        let limiter = limiters.entry(origin.map(limit_key)).or_insert_with(|| Arc::new(RateLimiter::new(limit)));
+        let limiter =
+            limiters.entry(origin.map(limit_key)).or_insert_with(|| Arc::new(RateLimiter::new(limit)));
         Some(Arc::clone(limiter))
     }
 
