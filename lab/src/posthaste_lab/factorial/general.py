@@ -96,9 +96,7 @@ def general(
     )
 
 
-def _checked(
-    frame: pl.DataFrame, response: str, factors: Sequence[str], terms: Iterable[Sequence[str]]
-) -> FloatArray:
+def _checked(frame: pl.DataFrame, response: str, factors: Sequence[str], terms: Iterable[Sequence[str]]) -> FloatArray:
     """Returns the responses, after checking them, the factors' levels, and that terms are made of factors."""
     if not factors:
         raise BadArgument("factors", factors, "must name a column at least")
