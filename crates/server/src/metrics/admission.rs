@@ -1,14 +1,41 @@
-//! Connections that were refused, connections that were closed because nothing happened on them, and until when the
-//! certificate is valid, of any tier; logins, of the queue tier.
+//! Connections that were let in, that were refused, and that were closed because nothing happened on them, and until
+//! when the certificate is valid, of any tier; logins, of the queue tier.
 
-use super::{Kind, Metric, Page};
+use super::{Kind, Metric, Page, SingleValue};
 use crate::authenticator::{LoginEnding, Logins};
 use crate::front::gate::Gate;
 use crate::front::newcomers::RefusalReason;
 use crate::front::quiet::QuietReason;
 
+static CONNECTIONS: [SingleValue<Gate>; 3] = [
+    SingleValue {
+        metric: Metric::unlabeled(
+            "posthaste_connections",
+            Kind::Gauge,
+            "Clients that are connected, but for those of HTTP.",
+        ),
+        read: |gate| Some(gate.connections_from_outside() as f64),
+    },
+    SingleValue {
+        metric: Metric::unlabeled(
+            "posthaste_connections_max",
+            Kind::Gauge,
+            "Most clients (--max-clients); more are refused.",
+        ),
+        read: |gate| Some(gate.connections_max() as f64),
+    },
+    SingleValue {
+        metric: Metric::unlabeled(
+            "posthaste_connections_total",
+            Kind::Counter,
+            "Clients that ever connected, but for those of HTTP.",
+        ),
+        read: |gate| Some(gate.accepted() as f64),
+    },
+];
+
 /// Connections that were refused.
-pub const REFUSED: Metric = Metric {
+const REFUSED: Metric = Metric {
     name: "posthaste_connections_refused_total",
     kind: Kind::Counter,
     labels: &["reason"],
@@ -18,7 +45,7 @@ pub const REFUSED: Metric = Metric {
 };
 
 /// Connections that were closed because nothing happened on them.
-pub const QUIET: Metric = Metric {
+const QUIET: Metric = Metric {
     name: "posthaste_connections_quiet_total",
     kind: Kind::Counter,
     labels: &["reason"],
@@ -27,15 +54,17 @@ pub const QUIET: Metric = Metric {
 };
 
 /// Until when the certificate is valid.
-pub const CERTIFICATE: Metric = Metric::unlabeled(
+const CERTIFICATE: Metric = Metric::unlabeled(
     "posthaste_tls_certificate_not_after_seconds",
     Kind::Gauge,
     "When the certificate ends that clients are shown (--tls-cert), in seconds since 1970, of what was read at the start or \
      with the last SIGHUP; absent without TLS.",
 );
 
-/// Those of these metrics that every tier has.
-pub const METRICS: [&Metric; 3] = [&REFUSED, &QUIET, &CERTIFICATE];
+/// Returns those of these metrics that every tier has.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    CONNECTIONS.iter().map(|single| &single.metric).chain([&REFUSED, &QUIET, &CERTIFICATE])
+}
 
 /// Logins by how they ended.
 pub const LOGINS: Metric = Metric {
@@ -56,6 +85,7 @@ pub const ACCOUNTS_FILE: Metric = Metric::unlabeled(
 
 /// Writes the metrics; `logins` is None where no secrets are checked.
 pub fn write(page: &mut Page, gate: &Gate, logins: Option<&Logins>) {
+    page.single_values(&CONNECTIONS, gate);
     page.header(&REFUSED);
     for reason in RefusalReason::ALL {
         page.value(&REFUSED, &[reason.name()], gate.newcomers.refusals(reason));

@@ -1,4 +1,4 @@
-//! The metrics of the cache tier: clients, the line, and its servers, each with its name as a label.
+//! The metrics of the cache tier: the line, and its servers, each with its name as a label.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,31 +13,7 @@ fn count(value: &AtomicU64) -> f64 {
     value.load(Ordering::Relaxed) as f64
 }
 
-static SINGLE_VALUES: [SingleValue<CacheShared>; 12] = [
-    SingleValue {
-        metric: Metric::unlabeled(
-            "posthaste_connections",
-            Kind::Gauge,
-            "Clients that are connected, but for those of HTTP.",
-        ),
-        read: |shared| Some(shared.gate.connections_from_outside() as f64),
-    },
-    SingleValue {
-        metric: Metric::unlabeled(
-            "posthaste_connections_max",
-            Kind::Gauge,
-            "Most clients (--max-clients); more are refused.",
-        ),
-        read: |shared| Some(shared.gate.connections_max() as f64),
-    },
-    SingleValue {
-        metric: Metric::unlabeled(
-            "posthaste_connections_total",
-            Kind::Counter,
-            "Clients that ever connected.",
-        ),
-        read: |shared| Some(shared.gate.accepted() as f64),
-    },
+static SINGLE_VALUES: [SingleValue<CacheShared>; 9] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_connections_cut_total",
@@ -237,7 +213,7 @@ const ROUTE_ANSWER: Metric = Metric {
 /// Returns all metrics of the page, in its order.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     process::metrics()
-        .chain(admission::METRICS)
+        .chain(admission::metrics())
         .chain(SINGLE_VALUES.iter().map(|single| &single.metric))
         .chain(requests::METRICS)
         .chain(PER_SERVER.iter().map(|row| &row.metric))

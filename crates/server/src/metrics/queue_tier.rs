@@ -1,4 +1,4 @@
-//! The metrics of the queue tier: clients, the line, readiness, the disk of its store.
+//! The metrics of the queue tier: the line, readiness, the disk of its store.
 
 use std::path::Path;
 
@@ -7,31 +7,7 @@ use rustix::fs::{StatVfs, statvfs};
 use super::{Kind, Metric, Page, SingleValue, admission, process, queues, requests, store};
 use crate::queue_shared::QueueShared;
 
-static SINGLE_VALUES: [SingleValue<QueueShared>; 10] = [
-    SingleValue {
-        metric: Metric::unlabeled(
-            "posthaste_connections",
-            Kind::Gauge,
-            "Clients that are connected, but for those of HTTP.",
-        ),
-        read: |shared| Some(shared.gate.connections_from_outside() as f64),
-    },
-    SingleValue {
-        metric: Metric::unlabeled(
-            "posthaste_connections_max",
-            Kind::Gauge,
-            "Most clients (--max-clients); more are refused.",
-        ),
-        read: |shared| Some(shared.gate.connections_max() as f64),
-    },
-    SingleValue {
-        metric: Metric::unlabeled(
-            "posthaste_connections_total",
-            Kind::Counter,
-            "Clients that ever connected, but for those of HTTP.",
-        ),
-        read: |shared| Some(shared.gate.accepted() as f64),
-    },
+static SINGLE_VALUES: [SingleValue<QueueShared>; 7] = [
     SingleValue {
         metric: Metric::unlabeled("posthaste_line_requests", Kind::Gauge, "Requests that wait for a worker."),
         read: |shared| Some(shared.line.len() as f64),
@@ -97,7 +73,7 @@ fn filesystem(dir: Option<&Path>) -> Option<StatVfs> {
 /// Returns all metrics of the page, in its order.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     process::metrics()
-        .chain(admission::METRICS)
+        .chain(admission::metrics())
         .chain(SINGLE_VALUES.iter().map(|single| &single.metric))
         .chain([&admission::LOGINS, &admission::ACCOUNTS_FILE])
         .chain(store::metrics())

@@ -24,7 +24,7 @@ see them. Rules and a dashboard that use these metrics are in `deploy/prometheus
 #[must_use]
 pub fn page() -> String {
     let mut text = BEGIN.to_owned();
-    let common = || process::metrics().chain(admission::METRICS).chain(requests::METRICS);
+    let common = || process::metrics().chain(admission::metrics()).chain(requests::METRICS);
     let own = |metric: &&Metric| !common().any(|other| other.name == metric.name);
     section(&mut text, "Both tiers", common());
     section(&mut text, "posthaste queue", queue_tier::metrics().filter(own));
