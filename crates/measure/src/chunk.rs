@@ -17,7 +17,7 @@ pub(crate) struct Chunk {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) trail: Trail,
-    pub(crate) told_ns: u64,
+    pub(crate) reported_ns: u64,
     pub(crate) counted: u32,
     /// Number of requests.
     pub(crate) length: u32,
@@ -42,8 +42,8 @@ impl Chunk {
     /// Adds requests that are alike according to [`Noted::counts_as`].
     #[inline]
     pub(crate) fn push(&mut self, alike: &[Noted]) {
-        let Some(&Noted { trail, told_ns, counted, kind, ending, .. }) = alike.first() else { return };
-        self.runs.push(Run { trail, told_ns, counted, length: alike.len() as u32, kind, ending });
+        let Some(&Noted { trail, reported_ns, counted, kind, ending, .. }) = alike.first() else { return };
+        self.runs.push(Run { trail, reported_ns, counted, length: alike.len() as u32, kind, ending });
         self.requests.extend(alike.iter().map(|noted| {
             let Noted { client, request_bytes, answer_bytes, .. } = *noted;
             Own { client, request_bytes, answer_bytes }

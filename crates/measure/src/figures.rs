@@ -57,8 +57,8 @@ pub struct KindFigures {
     /// Mean of the scheme's count over all requests, by column; empty when the scheme counts nothing.
     #[serde(flatten)]
     pub counted_means: Named<f64>,
-    /// Distributions of the stages that keep one, over the requests that passed them, and of the time told by
-    /// the backend.
+    /// Distributions of the stages that keep one, over the requests that passed them, and of the time reported by
+    /// the store.
     #[serde(flatten)]
     pub spreads: Named<LatencySummary>,
     /// Time from the first to the last stamp, of all requests.

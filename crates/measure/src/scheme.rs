@@ -18,8 +18,8 @@ pub struct Scheme {
     pub(crate) stages: &'static [Stage],
     /// Whether a request may lack stamps between the first and the last.
     skips: bool,
-    /// Name of a duration inside a stage that the backend itself tells, if it does.
-    pub(crate) told: Option<&'static str>,
+    /// Name of a duration inside a stage that the store itself reports, if it does.
+    pub(crate) reported: Option<&'static str>,
     /// A number counted for every request, if any.
     pub(crate) counted: Option<Counted>,
 }
@@ -61,11 +61,11 @@ const CLIENT_STAGES: [Stage; 4] = [
 ];
 
 impl Scheme {
-    /// Returns the scheme of a tier: six stamps from the request's arrival to its answer. `told` names the
-    /// time that the backend tells, if it does.
+    /// Returns the scheme of a tier: six stamps from the request's arrival to its answer. `reported` names the
+    /// time that the store reports, if it does.
     #[must_use]
-    pub const fn tier(kinds: &'static [&'static str], told: Option<&'static str>) -> Self {
-        Self { kinds, stamps: &TIER_STAMPS, stages: &TIER_STAGES, skips: true, told, counted: None }
+    pub const fn tier(kinds: &'static [&'static str], reported: Option<&'static str>) -> Self {
+        Self { kinds, stamps: &TIER_STAMPS, stages: &TIER_STAGES, skips: true, reported, counted: None }
     }
 
     /// Returns the scheme of clients: five stamps, from when the request was due until its answer was parsed.
@@ -76,7 +76,7 @@ impl Scheme {
             stamps: &CLIENT_STAMPS,
             stages: &CLIENT_STAGES,
             skips: false,
-            told: None,
+            reported: None,
             counted: None,
         }
     }
@@ -95,7 +95,7 @@ impl Scheme {
     /// Returns the names of the distributions that are kept, in the order of the files; the last is always `response`.
     pub(crate) fn spreads(&self) -> impl Iterator<Item = &'static str> + use<> {
         let stages = self.stages.iter().filter(|stage| stage.spread).map(|stage| stage.name);
-        stages.chain(self.told).chain(["response"])
+        stages.chain(self.reported).chain(["response"])
     }
 
     /// Panics when a kind's name has other characters than letters, digits, `_`, `-` and `.`, or is `all`.

@@ -138,8 +138,8 @@ pub struct Noted {
     pub trail: Trail,
     /// Number of its client.
     pub client: u64,
-    /// Time that the backend told, in nanoseconds; 0: none.
-    pub told_ns: u64,
+    /// Time that the store reported, in nanoseconds; 0: none.
+    pub reported_ns: u64,
     /// Length of the request, in bytes.
     pub request_bytes: u32,
     /// Length of its answer, in bytes.
@@ -157,7 +157,7 @@ impl Noted {
     #[must_use]
     pub fn new(kind: u8, ending: Ending, stamps: impl Into<Trail>) -> Self {
         let trail = stamps.into();
-        Self { trail, client: 0, told_ns: 0, request_bytes: 0, answer_bytes: 0, counted: 0, kind, ending }
+        Self { trail, client: 0, reported_ns: 0, request_bytes: 0, answer_bytes: 0, counted: 0, kind, ending }
     }
 
     /// Sets the last stamp of a client's request, which is the same for all that were parsed together.
@@ -173,7 +173,7 @@ impl Noted {
         // No branch for each stamp, and no call that compares bytes, as this runs for every request.
         let stamps = self.trail.0.iter().zip(other.trail.0);
         let differences =
-            stamps.fold(self.told_ns ^ other.told_ns, |all, (mine, theirs)| all | (mine ^ theirs));
+            stamps.fold(self.reported_ns ^ other.reported_ns, |all, (mine, theirs)| all | (mine ^ theirs));
         let of = |noted: &Self| (noted.kind, noted.ending, noted.counted);
         differences == 0 && of(self) == of(other)
     }

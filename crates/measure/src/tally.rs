@@ -43,11 +43,11 @@ impl Tally {
                 spread.record(stages[place], times);
             }
         }
-        if self.scheme.told.is_some()
-            && let Some(told) = spreads.next()
-            && noted.told_ns > 0
+        if self.scheme.reported.is_some()
+            && let Some(reported) = spreads.next()
+            && noted.reported_ns > 0
         {
-            told.record(noted.told_ns, times);
+            reported.record(noted.reported_ns, times);
         }
         if let Some(response) = spreads.next() {
             response.record(stages.iter().sum(), times);
@@ -213,7 +213,7 @@ mod tests {
             replied: 2000,
         };
         let refused = Stamps { received: 1000, replied: 1200, ..Stamps::default() };
-        tallies.note(&Noted { told_ns: 300, ..Noted::new(0, Ending::Ok, served) }, 1);
+        tallies.note(&Noted { reported_ns: 300, ..Noted::new(0, Ending::Ok, served) }, 1);
         tallies.note(&Noted::new(0, Ending::Error, refused), 1);
         let figures = tallies.figures(1_000_000_000);
         let send = &figures.kinds[0];
@@ -250,7 +250,7 @@ mod tests {
     fn requests_counted_together_make_the_difference_that_each_makes() {
         let stamps =
             Stamps { received: 10, enqueued: 12, dequeued: 40, sent: 41, answered: 900, replied: 1_000 };
-        let noted = Noted { told_ns: 300, ..Noted::new(0, Ending::Null, stamps) };
+        let noted = Noted { reported_ns: 300, ..Noted::new(0, Ending::Null, stamps) };
         let (mut together, mut singly) = (Tallies::new(TIER), Tallies::new(TIER));
         together.note(&noted, 5);
         (0..5).for_each(|_| singly.note(&noted, 1));

@@ -52,7 +52,7 @@ fn recorded(dir: &Path) -> Vec<WindowEnd> {
             match window {
                 0 => recorder.note(Noted {
                     client: 7,
-                    told_ns: step,
+                    reported_ns: step,
                     request_bytes: 50,
                     answer_bytes: 5,
                     counted: 2 + (i % 2) as u32,
@@ -235,7 +235,7 @@ fn more_requests_than_a_page_and_a_row_group_hold_come_back_in_their_order() {
         };
         Noted {
             client: 1 + i % 5,
-            told_ns: if i.is_multiple_of(11) { 0 } else { 40 },
+            reported_ns: if i.is_multiple_of(11) { 0 } else { 40 },
             request_bytes: (i / 50) as u32,
             answer_bytes: 9,
             counted: (i % 2) as u32,
@@ -270,7 +270,8 @@ fn more_requests_than_a_page_and_a_row_group_hold_come_back_in_their_order() {
             Field::Long(number) => number.cast_unsigned(),
             other => panic!("{other:?}"),
         };
-        let Noted { client, told_ns, request_bytes, answer_bytes, counted, kind, ending, trail } = noted(i);
+        let Noted { client, reported_ns, request_bytes, answer_bytes, counted, kind, ending, trail } =
+            noted(i);
         assert_eq!(row.get_string(0).unwrap(), ["send", "pop", "login"][usize::from(kind)]);
         assert_eq!(row.get_string(1).unwrap(), ending.name());
         assert_eq!([2, 3, 4].map(number), [client, request_bytes.into(), answer_bytes.into()], "row {i}");
@@ -283,7 +284,7 @@ fn more_requests_than_a_page_and_a_row_group_hold_come_back_in_their_order() {
             replied: number(10),
         });
         assert_eq!(stamps, trail, "row {i}");
-        assert_eq!([11, 12].map(number), [told_ns, counted.into()], "row {i}");
+        assert_eq!([11, 12].map(number), [reported_ns, counted.into()], "row {i}");
         rows += 1;
     }
     assert_eq!(rows, REQUESTS);

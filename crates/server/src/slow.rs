@@ -38,7 +38,7 @@ pub struct SlowRequest {
     /// The request's stamps, in the order of the stages.
     pub trail: Trail,
     /// The time that the store reported for the batch, in nanoseconds; 0: none.
-    pub told_ns: u64,
+    pub reported_ns: u64,
     /// The trace of a message in the request, in base16, if there is one.
     pub trace: Option<String>,
     /// Length of the request in bytes; 0: not counted.
@@ -59,7 +59,7 @@ impl SlowRequest {
             kind: "",
             ending: Ending::Ok,
             trail: Trail::default(),
-            told_ns: 0,
+            reported_ns: 0,
             trace: None,
             request_bytes: 0,
             answer_bytes: 0,
@@ -154,7 +154,7 @@ fn write_line(slow: &SlowRequest) {
         waiting_ms,
         dispatch_ms,
         service_ms,
-        store_ms = (slow.told_ns > 0).then(|| milliseconds(slow.told_ns)),
+        store_ms = (slow.reported_ns > 0).then(|| milliseconds(slow.reported_ns)),
         reply_ms,
         queue = slow.queue,
         account = slow.account,

@@ -30,7 +30,7 @@ pub(super) struct Columns {
     request_bytes: Numbers,
     answer_bytes: Numbers,
     stamps: Vec<Numbers>,
-    told: Option<Numbers>,
+    reported: Option<Numbers>,
     counted: Option<Numbers>,
     /// Number of rows in pages.
     paged: usize,
@@ -71,8 +71,8 @@ pub(super) fn schema(scheme: &Scheme) -> ParquetResult<TypePtr> {
         let repetition = if scheme.may_lack(place) { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         columns.push(number(&format!("{stamp}_ns"), Physical::INT64, repetition)?);
     }
-    if let Some(told) = scheme.told {
-        columns.push(number(&format!("{told}_ns"), Physical::INT64, Repetition::OPTIONAL)?);
+    if let Some(reported) = scheme.reported {
+        columns.push(number(&format!("{reported}_ns"), Physical::INT64, Repetition::OPTIONAL)?);
     }
     if let Some(counted) = scheme.counted {
         columns.push(number(counted.each, Physical::INT32, Repetition::REQUIRED)?);
@@ -94,7 +94,7 @@ impl Columns {
             request_bytes: Numbers::new(Width::Bits32, false),
             answer_bytes: Numbers::new(Width::Bits32, false),
             stamps: stamps.collect(),
-            told: scheme.told.map(|_| Numbers::new(Width::Bits64, true)),
+            reported: scheme.reported.map(|_| Numbers::new(Width::Bits64, true)),
             counted: scheme.counted.map(|_| Numbers::new(Width::Bits32, false)),
             paged: 0,
         }
@@ -113,8 +113,8 @@ impl Columns {
             for (stamps, stamp) in self.stamps.iter_mut().zip(run.trail.0) {
                 stamps.repeat(stamp, length);
             }
-            if let Some(told) = &mut self.told {
-                told.repeat(run.told_ns, length);
+            if let Some(reported) = &mut self.reported {
+                reported.repeat(run.reported_ns, length);
             }
             if let Some(counted) = &mut self.counted {
                 counted.repeat(run.counted.into(), length);
@@ -165,7 +165,7 @@ impl Columns {
     /// Returns the columns of numbers, in the order of the file.
     fn numbers(&mut self) -> impl Iterator<Item = &mut Numbers> {
         let own = [&mut self.clients, &mut self.request_bytes, &mut self.answer_bytes];
-        own.into_iter().chain(&mut self.stamps).chain(&mut self.told).chain(&mut self.counted)
+        own.into_iter().chain(&mut self.stamps).chain(&mut self.reported).chain(&mut self.counted)
     }
 }
 

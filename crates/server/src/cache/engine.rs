@@ -48,8 +48,8 @@ pub trait Engine {
     /// Notes an event of this server's socket.
     fn note_server_event(&mut self, server: usize, event: &Event);
 
-    /// Completes a request whose parcel a worker has answered.
-    fn complete(&mut self, parcel: Box<Parcel>, client_is_there: bool);
+    /// Completes a request whose parcel a worker has answered. `slot` is its client's; None: the client has gone.
+    fn complete(&mut self, parcel: Box<Parcel>, slot: Option<usize>);
 
     /// Sends the commands that requests led to.
     fn send(&mut self, registry: &Registry);

@@ -216,7 +216,7 @@ impl Engine for Pipelined {
         }
     }
 
-    fn complete(&mut self, _: Box<Parcel>, _: bool) {}
+    fn complete(&mut self, _: Box<Parcel>, _: Option<usize>) {}
 
     fn send(&mut self, registry: &Registry) {
         for (server, error) in std::mem::take(&mut self.broken) {

@@ -112,10 +112,9 @@ impl Engine for Queued {
 
     fn note_server_event(&mut self, _: usize, _: &Event) {}
 
-    fn complete(&mut self, mut parcel: Box<Parcel>, client_is_there: bool) {
+    fn complete(&mut self, mut parcel: Box<Parcel>, slot: Option<usize>) {
         self.under_way -= 1;
-        let ClientId { slot, number } = parcel.client;
-        if client_is_there {
+        if let Some(slot) = slot {
             self.answers.write(slot, &parcel.answer);
             self.answers.unfence(slot);
         }
@@ -123,8 +122,8 @@ impl Engine for Queued {
             kind: parcel.kind,
             ending: parcel.ending,
             stamps: parcel.stamps,
-            slot: client_is_there.then_some(slot),
-            client: number,
+            slot,
+            client: parcel.client.number,
             request_bytes: parcel.bytes.len() as u32,
             answer_bytes: parcel.answer.len() as u32,
             server_reads: parcel.server_reads,
@@ -147,7 +146,8 @@ impl Engine for Queued {
                 parcel.answer.extend_from_slice(b"SERVER_ERROR the waiting line is full\r\n");
             }
             parcel.ending = Ending::Error;
-            self.complete(parcel, true);
+            let slot = parcel.client.slot;
+            self.complete(parcel, Some(slot));
         }
     }
 

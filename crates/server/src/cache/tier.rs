@@ -78,7 +78,7 @@ impl<E: Engine> Tier for CacheTier<E> {
             Mail::Answered(parcel) => {
                 let ClientId { slot, number } = parcel.client;
                 let (is_there, is_cut) = (connections.find(slot, number).is_some(), parcel.is_cut);
-                self.engine.complete(parcel, is_there);
+                self.engine.complete(parcel, is_there.then_some(slot));
                 if is_there && is_cut {
                     self.cut_one(slot, connections);
                 }

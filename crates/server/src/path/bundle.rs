@@ -107,7 +107,7 @@ pub struct Bundle {
     /// How many bytes of `answers` belong to requests that are answered.
     answered_bytes: usize,
     /// The time that the store reported for the batch, in nanoseconds; 0: it reported none.
-    pub told_ns: u64,
+    pub reported_ns: u64,
     /// The traced messages of these requests; filled only with `--traces`.
     pub traced_messages: Vec<TracedMessage>,
     /// What is known so far of an answer that is made in pieces.
@@ -130,7 +130,7 @@ impl Bundle {
             removal: Removal::default(),
             answers: Vec::new(),
             answered_bytes: 0,
-            told_ns: 0,
+            reported_ns: 0,
             traced_messages: Vec::new(),
             pieces: Pieces::default(),
         }
@@ -150,7 +150,7 @@ impl Bundle {
         self.held_back = None;
         self.removal = Removal::default();
         self.answered_bytes = 0;
-        self.told_ns = 0;
+        self.reported_ns = 0;
         self.traced_messages.clear();
         self.pieces = Pieces::default();
         for buffer in [&mut self.bytes, &mut self.answers] {

@@ -96,7 +96,7 @@ impl<R: Rules> Local<R> {
         let has_synced = sealed.is_some();
         self.commit(sealed, &mut batch.finished);
         batch.answered_at = self.clock.stamp();
-        batch.told_ns = if has_synced { batch.answered_at - decided } else { 0 };
+        batch.reported_ns = if has_synced { batch.answered_at - decided } else { 0 };
     }
 
     /// Makes the batch durable. If that fails, all its requests and all blocked pops are answered with the error: no

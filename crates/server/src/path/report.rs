@@ -42,7 +42,7 @@ fn report_if_slow(log: &SlowLog, clients: &Clients, bundle: &Bundle, index: usiz
         kind: request.kind.name(),
         ending: ending(request.outcome),
         trail,
-        told_ns: bundle.told_ns,
+        reported_ns: bundle.reported_ns,
         trace: traced.map(|message| message.parent.trace_name()),
         request_bytes: request.request_bytes,
         answer_bytes: request.answer_bytes,

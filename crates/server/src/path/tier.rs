@@ -333,7 +333,7 @@ fn count_bundle(bundle: &mut Bundle, replied: u64, recorder: &mut Recorder) {
         request.stamps.replied = replied;
         recorder.note(Noted {
             client: bundle.address.client,
-            told_ns: bundle.told_ns,
+            reported_ns: bundle.reported_ns,
             request_bytes: request.request_bytes,
             answer_bytes: request.answer_bytes,
             ..Noted::new(request.kind as u8, ending(request.outcome), request.stamps)

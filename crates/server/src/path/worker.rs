@@ -80,7 +80,7 @@ pub struct Batch {
     /// Stamp at which the store had answered all of `finished`.
     pub answered_at: u64,
     /// The time that the store reports for the batch (named by [`Store::reported_time`]), in nanoseconds; 0: none.
-    pub told_ns: u64,
+    pub reported_ns: u64,
     /// The worker's shift. A store that only has to encode its answers ends it early, so that another worker may take.
     pub shift: Option<Shift>,
 }
@@ -159,7 +159,7 @@ impl Worker {
             if self.batch.waiting.is_empty() {
                 return;
             }
-            self.batch.told_ns = 0;
+            self.batch.reported_ns = 0;
         }
     }
 
@@ -184,7 +184,7 @@ impl Worker {
     }
 
     fn stamp_batch(&mut self) {
-        self.batch.told_ns = 0;
+        self.batch.reported_ns = 0;
         self.taken_at = self.clock.stamp();
         for bundle in self.batch.waiting.iter_mut().filter(|bundle| !bundle.awaits_next_piece()) {
             bundle.stamp_all(|stamps| {
@@ -203,7 +203,7 @@ impl Worker {
                 bundle.end_wait(self.taken_at);
             }
             bundle.stamp_all(|stamps| stamps.answered = self.batch.answered_at);
-            bundle.told_ns = self.batch.told_ns;
+            bundle.reported_ns = self.batch.reported_ns;
             let thread = bundle.address.thread;
             if here == Some(thread) {
                 self.done_here.push(bundle);

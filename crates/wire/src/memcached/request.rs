@@ -117,6 +117,13 @@ impl Request {
         Self { key, keys: 1, ..Self::bare(verb, line) }
     }
 
+    /// Returns the meta flag that goes with the key in a command of the router's own, with the space before it; empty
+    /// if the key is plain.
+    #[must_use]
+    pub fn base64_flag(&self) -> &'static [u8] {
+        if self.base64 { b" b" } else { b"" }
+    }
+
     /// Returns the places of all keys, in order.
     pub fn key_spans<'a>(&self, input: &'a [u8]) -> impl Iterator<Item = Span> + use<'a> {
         let line = &input[..(self.line.start + self.line.len) as usize];

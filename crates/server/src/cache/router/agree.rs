@@ -16,7 +16,7 @@ const NO_SERVER: &[u8] = b"SERVER_ERROR no server is there\r\n";
 
 impl Router {
     pub(super) fn answer_rule(&self, id: u32) -> Answer {
-        let pool = usize::from(self.exchanges[id].aim.pool);
+        let pool = usize::from(self.exchanges[id].destination.pool);
         // flush_all has no pool of its own, and with it all must answer.
         let is_for_key = self.exchanges[id].request.is_some_and(|request| request.keys > 0);
         if is_for_key { self.table_of(id).pools[pool].rules.answer } else { Answer::All }
@@ -172,7 +172,7 @@ fn write_echoed_flags(request: &Request, bytes: &[u8], out: &mut Vec<u8>) {
             [b'k', ..] => (b" k", request.key.of(bytes)),
             _ => continue,
         };
-        let base64: &[u8] = if flag[0] == b'k' && request.base64 { b" b" } else { b"" };
+        let base64: &[u8] = if flag[0] == b'k' { request.base64_flag() } else { b"" };
         [prefix, word, base64].iter().for_each(|part| out.extend_from_slice(part));
     }
 }

@@ -40,7 +40,7 @@ impl Router {
         if !is_kept {
             return;
         }
-        let max_life = self.max_life(self.exchanges[id].aim.expiry_s);
+        let max_life = self.max_life(self.exchanges[id].destination.expiry_s);
         self.each_copy(id, |router, server| {
             if server == decider || !router.can_send_else_note_missed(id, server) {
                 return;

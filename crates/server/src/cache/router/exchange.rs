@@ -87,7 +87,7 @@ pub(super) struct Reply {
 
 /// The destination of a request with one key.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Aim {
+pub(super) struct Destination {
     pub(super) route: u16,
     /// The pool that serves the request: the route's own, or one that stands in.
     pub(super) pool: u16,
@@ -204,7 +204,7 @@ pub(super) struct Exchange {
     /// Index in `Router::tables` of the table that the exchange goes by.
     pub(super) table: u16,
     /// The destination of a request with one key.
-    pub(super) aim: Aim,
+    pub(super) destination: Destination,
     /// Whether the exchange is the router's own: no client waits for it, and it is not counted.
     pub(super) is_own: bool,
     /// The request; `None`: an answer that the router made itself and that waits for its turn, or a shadow request.
@@ -251,7 +251,7 @@ impl Exchange {
         self.write.clear();
         (self.meta_get, self.record) = (MetaGet::default(), Record::default());
         (self.request, self.claim, self.mark) = (None, None, None);
-        (self.plan, self.aim, self.ending) = (Plan::Gather, Aim::default(), None);
+        (self.plan, self.destination, self.ending) = (Plan::Gather, Destination::default(), None);
         (self.pending, self.tries, self.is_bound) = (0, 0, false);
         (self.is_answered, self.is_over, self.is_own) = (false, false, false);
     }

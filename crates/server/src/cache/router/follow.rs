@@ -43,7 +43,7 @@ pub(super) fn follow(
         _ if has_hidden_outcome(request, bytes) => {
             match outcome.and_then(|outcome| value_to_store(outcome.reply, outcome.now_s)) {
                 Some(value) => {
-                    let base64: &[u8] = if request.base64 { b" b" } else { b"" };
+                    let base64 = request.base64_flag();
                     [b"ms ", request.key.of(bytes), &value.words, base64, b"\r\n", value.data]
                         .iter()
                         .for_each(|part| output.extend_from_slice(part));
@@ -98,15 +98,17 @@ pub(super) fn create(
 
 /// Writes the `mg` that asks whether the key has a value, and how large that is.
 pub(super) fn ask_size(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> Shape {
-    let flags: &[u8] = if request.base64 { b" b s\r\n" } else { b" s\r\n" };
-    [b"mg ", request.key.of(bytes), flags].iter().for_each(|part| output.extend_from_slice(part));
+    [b"mg ", request.key.of(bytes), request.base64_flag(), b" s\r\n"]
+        .iter()
+        .for_each(|part| output.extend_from_slice(part));
     Shape::Meta
 }
 
 /// Writes the `mg` that asks for all that another server needs to store: value, flags, time to live; and for the token.
 pub(super) fn fetch(request: &Request, bytes: &[u8], output: &mut Vec<u8>) {
-    let flags: &[u8] = if request.base64 { b" b v f t c\r\n" } else { b" v f t c\r\n" };
-    [b"mg ", request.key.of(bytes), flags].iter().for_each(|part| output.extend_from_slice(part));
+    [b"mg ", request.key.of(bytes), request.base64_flag(), b" v f t c\r\n"]
+        .iter()
+        .for_each(|part| output.extend_from_slice(part));
 }
 
 /// Writes the command again, with only those flags (`kept`, and `M` with one of `modes`) that affect what is stored.

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
-use super::exchange::{Aim, MissedBy, Plan, Share, Verdict};
+use super::exchange::{Destination, MissedBy, Plan, Share, Verdict};
 use super::expiry::lasting;
 use super::lane::{Purpose, Shape};
 use super::writes::{decides, hash};
@@ -30,7 +30,7 @@ use crate::cache::table::{ServingPool, Table};
 #[derive(Clone, Copy)]
 struct Fill {
     /// Where the value is stored: in this pool.
-    aim: Aim,
+    destination: Destination,
     /// The server that has the value.
     source: usize,
     missed_by: MissedBy,
@@ -109,15 +109,15 @@ impl Router {
         let Some(request) = exchange.request.filter(any_may_answer) else { return false };
         let pool = self.asked_pool(id);
         !is_final_miss(exchange.meta_get.missed_by)
-            && self.falls_through(id, exchange.aim.route, pool, server, request.verb)
+            && self.falls_through(id, exchange.destination.route, pool, server, request.verb)
     }
 
     /// Returns the pool in which a meta get is looked up now.
     fn asked_pool(&self, id: u32) -> usize {
         let exchange = &self.exchanges[id];
-        let pool = usize::from(exchange.aim.pool);
+        let pool = usize::from(exchange.destination.pool);
         let is_in_second = matches!(exchange.meta_get.missed_by, Some(MissedBy::Pool | MissedBy::SilentPool));
-        let second = self.source(id, exchange.aim.route, pool).filter(|_| is_in_second);
+        let second = self.source(id, exchange.destination.route, pool).filter(|_| is_in_second);
         second.map_or(pool, Source::pool)
     }
 
@@ -192,7 +192,7 @@ impl Router {
         };
         let (table, pool) = (self.table_of(id), self.asked_pool(id));
         let asked = &table.pools[pool];
-        let (server, missed_by) = match (self.source(id, exchange.aim.route, pool), missed) {
+        let (server, missed_by) = match (self.source(id, exchange.destination.route, pool), missed) {
             (Some(source), _) => {
                 let second = &table.pools[source.pool()];
                 let owner = plain_key(&request, &exchange.bytes, |key| second.owner_to_read(key).slot);
@@ -210,7 +210,7 @@ impl Router {
         exchange.meta_get.missed_by = Some(missed_by);
         if is_final_miss(Some(missed_by)) {
             // It is filled in the pool whose replica missed it.
-            exchange.aim.pool = pool as u16;
+            exchange.destination.pool = pool as u16;
         }
         let falls_through = self.whole_falls_through(id, server);
         self.exchanges[id].meta_get.falls_through = falls_through;
@@ -225,7 +225,12 @@ impl Router {
             return;
         };
         let key = request.key.of(&exchange.bytes).to_vec();
-        self.fill(id, &key, request.base64, Fill { aim: exchange.aim, source: server, missed_by });
+        self.fill(
+            id,
+            &key,
+            request.base64,
+            Fill { destination: exchange.destination, source: server, missed_by },
+        );
     }
 
     /// Copies a key that a share has brought to where it was missed before, if it was.
@@ -236,8 +241,8 @@ impl Router {
             // The share's pool is where the key was found; the route's, where it was missed.
             _ => self.table_of(id).routes[usize::from(share.route)].pool as u16,
         };
-        let aim = Aim { route: share.route, pool, expiry_s: None };
-        self.fill(id, key, false, Fill { aim, source: usize::from(share.server), missed_by });
+        let destination = Destination { route: share.route, pool, expiry_s: None };
+        self.fill(id, key, false, Fill { destination, source: usize::from(share.server), missed_by });
     }
 
     /// Copies a key to where it was missed, unless the key is claimed or too much is under way.
@@ -249,7 +254,7 @@ impl Router {
             return;
         }
         let request = fetch_request(key, base64);
-        if self.receivers(self.table_of(id), fill.aim, fill.missed_by, &request, key).is_empty() {
+        if self.receivers(self.table_of(id), fill.destination, fill.missed_by, &request, key).is_empty() {
             return;
         }
         if let Some(claim) =
@@ -272,12 +277,12 @@ impl Router {
             return;
         }
         let exchange = &self.exchanges[id];
-        let (key, aim) = (request.key.of(&exchange.bytes).to_vec(), exchange.aim);
+        let (key, destination) = (request.key.of(&exchange.bytes).to_vec(), exchange.destination);
         let exchange = &mut self.exchanges[id];
         if let Some(mark) = exchange.mark.take()
             && let Some(claim) = exchange.claim.take()
         {
-            let fill = Fill { aim, source, missed_by };
+            let fill = Fill { destination, source, missed_by };
             self.fetch(fetch_request(&key, request.base64), &key, fill, claim, mark);
         }
     }
@@ -295,12 +300,12 @@ impl Router {
     fn receivers(
         &self,
         table: &Table,
-        aim: Aim,
+        destination: Destination,
         missed_by: MissedBy,
         request: &Request,
         bytes: &[u8],
     ) -> Vec<usize> {
-        let pool = &table.pools[usize::from(aim.pool)];
+        let pool = &table.pools[usize::from(destination.pool)];
         let mut servers = match missed_by {
             MissedBy::Replica(replica) => vec![usize::from(replica)],
             MissedBy::Pool | MissedBy::SilentPool if pool.is_replicated() => {
@@ -321,7 +326,8 @@ impl Router {
     fn fetch(&mut self, request: Request, key: &[u8], fill: Fill, claim: Claim, mark: Mark) {
         let id = self.begin_own(Plan::Fetch);
         let exchange = &mut self.exchanges[id];
-        (exchange.claim, exchange.aim, exchange.request) = (Some(claim), fill.aim, Some(request));
+        (exchange.claim, exchange.destination, exchange.request) =
+            (Some(claim), fill.destination, Some(request));
         (exchange.meta_get.missed_by, exchange.mark) = (Some(fill.missed_by), Some(mark));
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;
@@ -345,14 +351,14 @@ impl Router {
             return;
         };
         let table = self.table_of(id);
-        let pool = usize::from(exchange.aim.pool);
+        let pool = usize::from(exchange.destination.pool);
         table.pools[pool].counts.filled.fetch_add(1, Ordering::Relaxed);
         // A stand-in holds it for longer than it would have by what was stored there before.
-        let home = table.routes[usize::from(exchange.aim.route)].pool;
+        let home = table.routes[usize::from(exchange.destination.route)].pool;
         table.prolong(home, ServingPool { pool, expiry_s: None }, self.now);
-        for server in self.receivers(table, exchange.aim, missed_by, &request, &exchange.bytes) {
+        for server in self.receivers(table, exchange.destination, missed_by, &request, &exchange.bytes) {
             let output = &mut self.lanes[server].output;
-            let base64: &[u8] = if request.base64 { b" b" } else { b"" };
+            let base64 = request.base64_flag();
             let key = &self.exchanges[id].bytes;
             [b"ms ", &key[..], &value.words, base64, b" ME\r\n", value.data]
                 .iter()
@@ -367,7 +373,7 @@ impl Router {
     pub(super) fn give_back_replacement(&mut self, id: u32, server: usize, reply: &[u8]) -> bool {
         let exchange = &self.exchanges[id];
         let (Some(request), Some(token)) = (exchange.request, replacement_token(reply)) else { return false };
-        let base64: &[u8] = if request.base64 { b" b" } else { b"" };
+        let base64 = request.base64_flag();
         [b"md ", request.key.of(&exchange.bytes), b" I C", token, base64, b"\r\n"]
             .iter()
             .for_each(|part| self.lanes[server].output.extend_from_slice(part));

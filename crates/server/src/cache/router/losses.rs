@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use posthaste_measure::Ending;
 use posthaste_wire::memcached::request::Verb;
 
-use super::exchange::{Aim, MissedBy, Plan, Share, Verdict};
+use super::exchange::{Destination, MissedBy, Plan, Share, Verdict};
 use super::lane::{Expected, Lane, Purpose};
 use super::reads::{needs_decider, new_expiry, owner_share};
 use super::resent::{UnsentCommand, UnsentCommands};
@@ -77,7 +77,7 @@ impl Router {
                         Plan::Relay => decides(&request, &exchange.bytes),
                         _ => false,
                     };
-                    (is_to_decide, exchange.aim.pool)
+                    (is_to_decide, exchange.destination.pool)
                 }
             };
             let table = self.table_of(expected.exchange);
@@ -204,10 +204,10 @@ impl Router {
             // A quiet command may have been answered already, all but its end.
             Plan::Relay if self.exchanges[id].ending.is_some() => {}
             Plan::Relay => match self.stand_in(id, server) {
-                Some((other, aim)) => {
+                Some((other, destination)) => {
                     let exchange = &mut self.exchanges[id];
                     exchange.tries += 1;
-                    exchange.aim = aim;
+                    exchange.destination = destination;
                     let falls_through = self.whole_falls_through(id, other);
                     self.exchanges[id].meta_get.falls_through = falls_through;
                     self.send_whole(id, other);
@@ -215,7 +215,7 @@ impl Router {
                 None if !is_unanswered(self.exchanges[id].meta_get.missed_by) => self.miss_whole(id),
                 None if self.look_up_whole(id, None) => {}
                 None if self.exchanges[id].request.is_some_and(|asked| asked.verb == Verb::MetaGet) => {
-                    let route = self.exchanges[id].aim.route;
+                    let route = self.exchanges[id].destination.route;
                     if !self.note_unanswered_get(id, route, server) {
                         self.miss_whole(id);
                     }
@@ -235,16 +235,16 @@ impl Router {
         }
     }
 
-    /// Returns another server that can answer this read, and the aim of the read then. A read that needs the decider
+    /// Returns another server that can answer this read, and the destination of the read then. A read that needs the decider
     /// (for a token, say) goes to the replica that decides now.
-    fn stand_in(&self, id: u32, server: usize) -> Option<(usize, Aim)> {
+    fn stand_in(&self, id: u32, server: usize) -> Option<(usize, Destination)> {
         let exchange = &self.exchanges[id];
         let is_last_try = exchange.is_bound || exchange.tries >= self.lanes.len();
         if is_last_try || !self.fleet.ejects() || exchange.meta_get.missed_by.is_some() {
             return None;
         }
         let (request, table) = (exchange.request?, self.table_of(id));
-        let pool = usize::from(exchange.aim.pool);
+        let pool = usize::from(exchange.destination.pool);
         let decides = decides(&request, &exchange.bytes);
         let (serving, other) = plain_key(&request, &exchange.bytes, |key| {
             let serving = table.serving_pool(pool, key, Access::of(decides), self.now);
@@ -258,8 +258,8 @@ impl Router {
         if new_expiry(&request, &exchange.bytes).is_some() {
             table.prolong(pool, serving, self.now);
         }
-        let expiry_s = serving.expiry_s.or(exchange.aim.expiry_s);
-        Some((other, Aim { pool: serving.pool as u16, expiry_s, ..exchange.aim }))
+        let expiry_s = serving.expiry_s.or(exchange.destination.expiry_s);
+        Some((other, Destination { pool: serving.pool as u16, expiry_s, ..exchange.destination }))
     }
 
     /// Answers a meta get with a miss: a server missed the key before, or the pool's rules have silence count as one.

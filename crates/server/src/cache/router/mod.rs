@@ -351,7 +351,7 @@ impl Router {
     fn route_of(&self, id: u32) -> Option<&Route> {
         let exchange = &self.exchanges[id];
         exchange.request.filter(|request| request.keys > 0)?;
-        let route = exchange.get.shares.first().map_or(exchange.aim.route, |share| share.route);
+        let route = exchange.get.shares.first().map_or(exchange.destination.route, |share| share.route);
         self.table_of(id).routes.get(usize::from(route))
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
-use super::exchange::{Aim, MissedBy, Plan, Share};
+use super::exchange::{Destination, MissedBy, Plan, Share};
 use super::expiry::capped;
 use super::incoming::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
 use super::lane::{Purpose, Shape};
@@ -340,7 +340,7 @@ impl Router {
             }
             Verb::MetaGet
                 if new_expiry(&request, &exchange.bytes).is_some()
-                    && table.has_several(usize::from(exchange.aim.pool)) =>
+                    && table.has_several(usize::from(exchange.destination.pool)) =>
             {
                 each(MissedKey::of_request(&request, &exchange.bytes));
             }
@@ -379,7 +379,8 @@ impl Router {
             decides && follow::has_flag(request, input, b'N') && self.table().has_copies(serving.pool);
         let exchange = &mut self.exchanges[id];
         exchange.meta_get.creates = creates;
-        exchange.aim = Aim { route: route as u16, pool: serving.pool as u16, expiry_s: serving.expiry_s };
+        exchange.destination =
+            Destination { route: route as u16, pool: serving.pool as u16, expiry_s: serving.expiry_s };
         // What only the decider knows cannot be asked of another replica.
         exchange.is_bound = decides;
         exchange.plan = Plan::Relay;
@@ -399,8 +400,8 @@ impl Router {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let Some(expiry) = new_expiry(&request, &exchange.bytes) else { return };
-        let expiry = capped(&expiry.of(&exchange.bytes)[1..], self.max_life(exchange.aim.expiry_s));
-        let base64: &[u8] = if request.base64 { b" b" } else { b"" };
+        let expiry = capped(&expiry.of(&exchange.bytes)[1..], self.max_life(exchange.destination.expiry_s));
+        let base64 = request.base64_flag();
         let key = request.key.of(&exchange.bytes);
         let touch = [b"mg ", key, b" T", &expiry, base64, b"\r\n"].concat();
         let missed = MissedKey::of_request(&request, &exchange.bytes);
@@ -421,7 +422,7 @@ impl Router {
             return false;
         }
         let exchange = &self.exchanges[id];
-        let max_life = self.max_life(exchange.aim.expiry_s);
+        let max_life = self.max_life(exchange.destination.expiry_s);
         let shape =
             writes::write_command(&request, &exchange.bytes, max_life, &mut self.lanes[server].output);
         if matches!(request.verb, Verb::MetaGet | Verb::MetaDebug) {

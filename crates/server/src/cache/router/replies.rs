@@ -317,8 +317,8 @@ impl Router {
         if silent || !exchange.is_wanted() {
             return;
         }
-        let aim = usize::from(exchange.aim.route);
-        let route = self.tables[usize::from(exchange.table)].table.routes.get(aim);
+        let table = &self.tables[usize::from(exchange.table)].table;
+        let route = table.routes.get(usize::from(exchange.destination.route));
         let renaming = route.map(|route| &route.renaming).filter(|renaming| !renaming.is_none());
         let restored = match (exchange.request, renaming) {
             (Some(request), Some(renaming)) if request.verb.is_meta() && !reply::is_error(bytes) => {

@@ -59,24 +59,24 @@ impl Router {
         if is_settled || !is_write_of_key || !self.can_be_taken_elsewhere(id, &request, command) {
             return false;
         }
-        let (mode, route) = (claim_mode(&request, command), usize::from(exchange.aim.route));
+        let (mode, route) = (claim_mode(&request, command), usize::from(exchange.destination.route));
         if self.is_foreign(route, &request, command) {
             return false;
         }
-        let (claim, aim) = if exchange.claim.is_some() {
-            (None, self.aim(route, &request, command))
+        let (claim, destination) = if exchange.claim.is_some() {
+            (None, self.destination(route, &request, command))
         } else {
             self.claim(route, &request, command, mode)
-                .map_or((None, None), |(claim, aim)| (Some(claim), Some(aim)))
+                .map_or((None, None), |(claim, destination)| (Some(claim), Some(destination)))
         };
-        let Some(aim) = aim else { return false };
+        let Some(destination) = destination else { return false };
         let exchange = &mut self.exchanges[id];
         if claim.is_some() {
             exchange.claim = claim;
             self.note_mark(id, mode);
         }
         let exchange = &mut self.exchanges[id];
-        exchange.aim = aim;
+        exchange.destination = destination;
         // `noreply` is not in the command, but a client that asked so still gets no answer.
         let noreply = exchange.request.and_then(|asked| asked.noreply);
         let noreply = noreply.map(|_| Span { start: request.line.len, len: 0 });
@@ -91,8 +91,8 @@ impl Router {
     /// Returns whether no server that was asked for a write can still do it, and one that was not asked can take it.
     fn can_be_taken_elsewhere(&self, id: u32, request: &Request, command: &[u8]) -> bool {
         let (exchange, table) = (&self.exchanges[id], self.table());
-        let pool = usize::from(exchange.aim.pool);
-        let home = table.routes[usize::from(exchange.aim.route)].pool;
+        let pool = usize::from(exchange.destination.pool);
+        let home = table.routes[usize::from(exchange.destination.route)].pool;
         plain_key(request, command, |key| {
             let has_stand_in = || table.stand_in(home, key).is_some();
             match exchange.plan {

@@ -169,7 +169,7 @@ impl Router {
         if reply.verdict != Verdict::Done {
             return self.note_undone(id, &request, reply);
         }
-        let (max_life, now_s) = (self.max_life(self.exchanges[id].aim.expiry_s), self.now_s());
+        let (max_life, now_s) = (self.max_life(self.exchanges[id].destination.expiry_s), self.now_s());
         self.each_copy(id, |router, server| {
             if server == usize::from(reply.server) {
                 return;

@@ -12,7 +12,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::memcached::signed_32;
 
 use super::agree::too_few;
-use super::exchange::{Aim, NO_CLIENT, Plan};
+use super::exchange::{Destination, NO_CLIENT, Plan};
 use super::expiry::{self, MaxLife};
 use super::incoming::Incoming;
 use super::lane::{Purpose, Shape};
@@ -34,12 +34,12 @@ impl Router {
             return self.write_to_one(route, incoming);
         }
         let mode = claim_mode(request, input);
-        let Some((claim, aim)) = self.claim(route, request, input, mode) else {
+        let Some((claim, destination)) = self.claim(route, request, input, mode) else {
             return Admission::RetryLater;
         };
         let kept = kept(request, mode);
         let id = self.begin(incoming, &input[..kept]);
-        (self.exchanges[id].claim, self.exchanges[id].aim) = (Some(claim), aim);
+        (self.exchanges[id].claim, self.exchanges[id].destination) = (Some(claim), destination);
         self.note_mark(id, mode);
         self.enqueue(id);
         self.send_write(id, request, input, mode);
@@ -55,7 +55,7 @@ impl Router {
             return self.answer_at_once(id);
         }
         let (table, exchange) = (self.table(), &self.exchanges[id]);
-        let (pool, client) = (usize::from(exchange.aim.pool), exchange.client);
+        let (pool, client) = (usize::from(exchange.destination.pool), exchange.client);
         let decider = plain_key(request, input, |key| table.decider(pool, key).slot);
         self.exchanges[id].plan = Plan::Decide;
         if client != NO_CLIENT {
@@ -76,12 +76,12 @@ impl Router {
     /// Refuses a request whose value is too large, and deletes its key wherever it may be.
     pub(super) fn refuse_and_delete(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let line = incoming.line();
-        let Some((claim, aim)) = self.claim(route, incoming.request, line, ClaimMode::Shared) else {
+        let Some((claim, destination)) = self.claim(route, incoming.request, line, ClaimMode::Shared) else {
             return Admission::RetryLater;
         };
         let id = self.begin(incoming, line);
         let exchange = &mut self.exchanges[id];
-        (exchange.claim, exchange.aim, exchange.plan) = (Some(claim), aim, Plan::Drain);
+        (exchange.claim, exchange.destination, exchange.plan) = (Some(claim), destination, Plan::Drain);
         exchange.error.extend_from_slice(TOO_LARGE);
         self.enqueue(id);
         self.each_copy(id, |router, server| router.delete(id, server));
@@ -99,22 +99,22 @@ impl Router {
         request: &Request,
         input: &[u8],
         mode: ClaimMode,
-    ) -> Option<(Claim, Aim)> {
+    ) -> Option<(Claim, Destination)> {
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
         if is_held_up || self.fleet.are_writes_paused() || !self.is_handed_over() {
             return None;
         }
         let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.number, mode, self.now)?;
-        let Some(aim) = self.aim(route, request, input) else {
+        let Some(destination) = self.destination(route, request, input) else {
             self.claim_released |= self.fleet.claims.release(claim, self.now);
             return None;
         };
-        Some((claim, aim))
+        Some((claim, destination))
     }
 
     /// Returns where a write goes whose key is claimed; `None`: not now.
-    pub(super) fn aim(&self, route: usize, request: &Request, input: &[u8]) -> Option<Aim> {
+    pub(super) fn destination(&self, route: usize, request: &Request, input: &[u8]) -> Option<Destination> {
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         // The serving pool is found last, when nothing else keeps the request waiting, since that is counted.
         let serving =
@@ -122,7 +122,7 @@ impl Router {
         if serving.pool != pool && !self.miss_at_home(pool, request, input) {
             return None;
         }
-        Some(Aim { route: route as u16, pool: serving.pool as u16, expiry_s: serving.expiry_s })
+        Some(Destination { route: route as u16, pool: serving.pool as u16, expiry_s: serving.expiry_s })
     }
 
     /// Sends a write to all servers that are to have it.
@@ -130,7 +130,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::FanOut;
         let Some(request) = exchange.request else { return };
-        let max_life = self.max_life(self.exchanges[id].aim.expiry_s);
+        let max_life = self.max_life(self.exchanges[id].destination.expiry_s);
         let (mut copies, mut first) = (0, None);
         self.each_copy(id, |_, _| copies += 1);
         // A full server refuses only what leaves the copies alike: a write to a single copy, or one that stores a
@@ -218,7 +218,7 @@ impl Router {
         }
         let id = self.begin(incoming, incoming.line());
         let exchange = &mut self.exchanges[id];
-        exchange.aim = Aim { route: route as u16, pool: pool as u16, expiry_s: None };
+        exchange.destination = Destination { route: route as u16, pool: pool as u16, expiry_s: None };
         (exchange.plan, exchange.is_bound, exchange.is_unclaimed) = (Plan::Relay, true, true);
         self.tables[usize::from(self.current)].unclaimed += 1;
         self.enqueue(id);
@@ -257,7 +257,7 @@ impl Router {
             }
             let exchange = &router.exchanges[id];
             plain_key(request, &exchange.bytes, |key| {
-                let pool = usize::from(exchange.aim.pool);
+                let pool = usize::from(exchange.destination.pool);
                 table.each_copy(pool, key, &mut |server| servers.push(server.slot));
             });
         });
@@ -268,7 +268,7 @@ impl Router {
         self.each_server(id, each, |router, request, servers| {
             let (table, exchange) = (router.table_of(id), &router.exchanges[id]);
             plain_key(request, &exchange.bytes, |key| {
-                let pool = usize::from(exchange.aim.pool);
+                let pool = usize::from(exchange.destination.pool);
                 table.each_old(pool, key, &mut |server| servers.push(server.slot));
             });
         });
@@ -285,10 +285,10 @@ impl Router {
             |router, request, servers| {
                 let (table, exchange) = (router.table_of(id), &router.exchanges[id]);
                 // The pool that takes it may stand in. Then those that did before may again, with what they took.
-                let home = table.routes[usize::from(exchange.aim.route)].pool;
+                let home = table.routes[usize::from(exchange.destination.route)].pool;
                 plain_key(request, &exchange.bytes, |key| {
                     table.each_stray(home, key, router.now, &mut |server| servers.push(server.slot));
-                    retain_others(table, usize::from(exchange.aim.pool), key, servers);
+                    retain_others(table, usize::from(exchange.destination.pool), key, servers);
                 });
             },
         );
@@ -312,7 +312,7 @@ impl Router {
     /// servers that owe very many replies.
     fn delete_in_related_pools(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
-        let (table, route) = (self.table_of(id), usize::from(exchange.aim.route));
+        let (table, route) = (self.table_of(id), usize::from(exchange.destination.route));
         let Some(request) = exchange.request.filter(|request| {
             request.verb.is_delete() && !table.pools[table.routes[route].pool].deletes_to.is_empty()
         }) else {
@@ -334,7 +334,7 @@ impl Router {
                     let home = table.routes[route].pool;
                     table
                         .each_deletion_target(home, key, router.now, &mut |server| servers.push(server.slot));
-                    retain_others(table, usize::from(exchange.aim.pool), key, servers);
+                    retain_others(table, usize::from(exchange.destination.pool), key, servers);
                 });
             },
         );

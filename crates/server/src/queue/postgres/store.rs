@@ -266,7 +266,7 @@ impl Postgres {
         match asked {
             Ok(asked) => {
                 batch.shift = None;
-                batch.told_ns += asked.replies.statement_ns;
+                batch.reported_ns += asked.replies.statement_ns;
                 self.answer(due, &asked, attempt.since, &mut batch.finished);
             }
             Err(failure) if sweeper::is_cause(&due, &failure) => {
