@@ -207,7 +207,7 @@ def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
     """And says when it knew no column at all."""
     runs = tmp_path / "runs.csv"
     runs.write_text("clients,throughput,response_time\n32,4000,8\n")
-    assert "1 errors" in run("audit", str(runs), code=1)
+    assert "1 row, laws applied 1 time: 1 error, 0 warnings" in run("audit", str(runs), code=1)
     assert "0 errors" in run("audit", str(runs), "--unit", "response_time=ms")
     runs.write_text("a,b\n1,2\n")
     assert "No column was recognized" in run("audit", str(runs))

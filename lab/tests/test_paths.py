@@ -53,4 +53,4 @@ def test_a_table_is_read_from_the_file_that_is_named_and_from_no_other(tmp_path:
     for name in ("runs.csv", *(f"{name}.csv" for name in NAMES)):
         (tmp_path / name).write_text(text, "utf-8")
     for name in NAMES:
-        assert lab("audit", tmp_path / f"{name}.csv").stdout.startswith("1 rows, laws applied 2 times: 0 errors")
+        assert lab("audit", tmp_path / f"{name}.csv").stdout.startswith("1 row, laws applied 2 times: 0 errors")

@@ -8,6 +8,7 @@ import typer
 from posthaste_lab import laws
 from posthaste_lab.cli.show import console, read_csv, table
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.spans import counted
 from posthaste_lab.laws.operational import TOLERANCE
 from posthaste_lab.laws.reading import NAMES
 
@@ -42,7 +43,8 @@ def audit(
         out.print(shown)
     errors = sum(f.severity == "error" for f in findings)
     out.print(
-        f"{len(frame)} rows, laws applied {applied} times: {errors} errors, {len(findings) - errors} warnings"
+        f"{counted(len(frame), 'row')}, laws applied {counted(applied, 'time')}: "
+        f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}"
         + ("" if applied or findings else ". No column was recognized; see --help for their names")
     )
     raise typer.Exit(1 if errors else 0)

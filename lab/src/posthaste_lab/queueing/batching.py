@@ -102,7 +102,7 @@ def batch_server(
 
     Raises BadArgument for impossible figures: no time at all in the server, or none outside it.
     """
-    n = bounded("population", population, CLIENTS_MAX, "with so many, batches are full and only their size matters")
+    n = bounded("population", population, CLIENTS_MAX, "with this many, batches are full and only their size matters")
     away, handling = non_negative("think_time", think_time) + non_negative("path_time", path_time), handling_time
     non_negative("handling_time", handling)
     share = 1.0 if visits == 1 else fraction("visits", visits)

@@ -21,7 +21,7 @@ def erlang_b(offered_load: float, servers: int) -> float:
     load = non_negative("offered_load", offered_load)
     blocking = 1.0
     if count("servers", servers, least=0):
-        bounded("servers", servers, SERVERS_MAX, "of so many nobody waits unless they are all but always busy")
+        bounded("servers", servers, SERVERS_MAX, "with this many, nobody waits unless they are almost always busy")
     for busy in range(1, int(servers) + 1):
         blocking = load * blocking / (busy + load * blocking)
     return blocking

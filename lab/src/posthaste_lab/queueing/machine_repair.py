@@ -53,7 +53,7 @@ def machine_repair(machines: int, repairers: int, failure_rate: float, repair_ra
     `failure_rate` and are mended at min(n, c) times `repair_rate`: Bolch et al., 2nd ed., chapter 6. Raises
     BadArgument for counts or rates that cannot be.
     """
-    population = bounded("machines", machines, MACHINES_MAX, "so many are an endless source, as in mmm")
+    population = bounded("machines", machines, MACHINES_MAX, "this many are an endless source, as in mmm")
     crew = count("repairers", repairers)
     failure, repair = positive("failure_rate", failure_rate), positive("repair_rate", repair_rate)
     down = np.arange(population + 1)

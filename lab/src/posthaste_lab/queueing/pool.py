@@ -122,7 +122,7 @@ def batch_pool(
             bends=bends,
             shape=shape,
         )
-    n = bounded("population", population, CLIENTS_MAX, "with so many, batches are full and only their size matters")
+    n = bounded("population", population, CLIENTS_MAX, "with this many, batches are full and only their size matters")
     limit = n if batch_limit is None else count("batch_limit", batch_limit)
     times = batch_times(np.arange(1, min(limit, n) + 1), batch_time, request_time, bends)
     pool = _Pool(

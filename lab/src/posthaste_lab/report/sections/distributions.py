@@ -123,7 +123,7 @@ def _table(spreads: dict[str, ByKind], source: str) -> TableItem:
     heads = [*(f"{100 * share:g} %" for share in SHARES), "largest", "requests"]
     return TableItem(
         "percentiles",
-        "Response time within which so many were answered.",
+        "Response time within which this share was answered.",
         source,
         ["combination", *(["kind"] if several else []), *heads],
         rows,

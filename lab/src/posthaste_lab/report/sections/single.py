@@ -103,7 +103,7 @@ def _table(found: Requests, source: str) -> TableItem:
     heads = ["kind", "requests", "mean", *(f"{100 * share:g} %" for share in SHARES), *found.stages]
     return TableItem(
         "requests",
-        "Each kind: response time within which so many were answered, and mean time in each stage.",
+        "Each kind: response time within which this share was answered, and mean time in each stage.",
         source,
         heads,
         rows,
