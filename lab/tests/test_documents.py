@@ -52,6 +52,19 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path, monkeypatch: pytest.Monk
     assert "a disk that serves one at a time would do" in done.stdout
 
 
+def test_the_readme_repeats_the_performance_page() -> None:
+    """Its figure and the spread of it are those of the last rounds."""
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    row = r"^\| posthaste / Redis list, pairs, connections 64, depth 1 \|.*?\| ([\d.]+) \[([\d.]+)\.\.([\d.]+)\] \|"
+    (measured,) = re.findall(row, page, re.M)
+    told = re.findall(
+        r"([\d.]+) times at 64 connections \(([\d.]+) to ([\d.]+) in (\w+) rounds",
+        (ROOT / "README.md").read_text("utf-8"),
+    )
+    assert told == [(*measured, "five")]
+    assert re.search(r"`cargo bench --bench side-by-side -- .* durable [^`]*`, five rounds,", page)
+
+
 def test_the_reference_shows_a_file_that_runs(tmp_path: Path) -> None:
     """Both versions of it."""
     text = next(text for text in blocks("reference/experiments.md", "toml") if text.startswith("# size.toml"))
