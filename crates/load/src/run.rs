@@ -26,6 +26,9 @@ use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
 use crate::worker::{FINISH_MAX, RunContext, ThreadResults, Worker};
 
+/// How long before the first request its time is settled, if it is to be written into the record first.
+const ANNOUNCEMENT_LEAD: Duration = Duration::from_millis(20);
+
 /// A client will not catch up once its requests of this many seconds are due and not sent: as long as servers wait for
 /// their database.
 const BEHIND_S: f64 = 30.0;
@@ -55,7 +58,8 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let connections = connect(&bench, &prepared)?;
     let mut probes = Probes::of(&bench);
     let mut relations = recording.as_ref().map_or(Vec::new(), |_| probes.relate(clock));
-    let schedule = schedule(bench.options(), origin(bench.options(), clock)?);
+    let lead = recording.as_ref().map_or(Duration::ZERO, |_| ANNOUNCEMENT_LEAD);
+    let schedule = schedule(bench.options(), origin(bench.options(), clock, lead)?);
     if let Some(recording) = &recording {
         recording.announce(schedule.window);
         recording.relate(&relations);
@@ -66,7 +70,7 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     if let Some(recording) = &recording {
         recording.set_up_is_over();
     }
-    let start = SystemTime::now();
+    let start = UNIX_EPOCH + Duration::from_nanos(clock.started_unix_ns() + schedule.origin);
     let Driven { thread_results, middleware_per_s } =
         drive(&bench, &prepared, connections, &setting, &mut probes)?;
     let last = clock.now();
@@ -119,10 +123,10 @@ fn connect<B: Bench>(bench: &B, prepared: &B::Prepared) -> Result<Vec<Connection
     Ok(connections)
 }
 
-/// Returns when the first request is sent: now, or at the time of `--start-at`.
-fn origin(bench: &RunOptions, clock: Clock) -> Result<u64, LoadError> {
+/// Returns when the first request is sent: after `lead`, or at the time of `--start-at`.
+fn origin(bench: &RunOptions, clock: Clock, lead: Duration) -> Result<u64, LoadError> {
     let now = clock.now();
-    let Some(start_at) = bench.start_at else { return Ok(now) };
+    let Some(start_at) = bench.start_at else { return Ok(now.saturating_add(nanos(lead))) };
     let wait_s = start_at - (clock.started_unix_ns() + now) as f64 / 1e9;
     if wait_s < 0.0 {
         return Err(LoadError::Failed(format!(
@@ -272,6 +276,6 @@ mod tests {
     #[test]
     fn a_start_that_is_centuries_away_is_not_now() {
         let Line { run } = Line::parse_from(["bench", "--start-at", "90000000000"]);
-        assert_eq!(origin(&run, Clock::start()).expect("it is to come"), u64::MAX);
+        assert_eq!(origin(&run, Clock::start(), Duration::ZERO).expect("it is to come"), u64::MAX);
     }
 }

@@ -73,7 +73,7 @@ fn row(last: &Sample, now: &Sample) -> String {
     cells(&mut row, growth(before.switches, after.switches));
     levels(&mut row);
     cells(&mut row, growth(before.disk_bytes, after.disk_bytes));
-    cells(&mut row, growth(before.machine, after.machine).map(shares));
+    cells(&mut row, growth(before.machine, after.machine).and_then(shares));
     cells(&mut row, growth(before.net_bytes, after.net_bytes));
     row.push('\n');
     row
@@ -94,10 +94,11 @@ fn growth<const N: usize>(before: Option<[u64; N]>, after: Option<[u64; N]>) -> 
     Some(std::array::from_fn(|i| after[i].saturating_sub(before[i])))
 }
 
-/// Returns each part's share of the sum, rounded to ten-thousandths.
-fn shares(parts: [u64; 5]) -> [f64; 5] {
-    let sum = parts.iter().sum::<u64>().max(1) as f64;
-    parts.map(|part| (part as f64 / sum * 1e4).round() / 1e4)
+/// Returns each part's share of the sum, rounded to ten-thousandths; `None` if nothing was counted, as in a time shorter than
+/// the system's ticks.
+fn shares(parts: [u64; 5]) -> Option<[f64; 5]> {
+    let sum = parts.iter().sum::<u64>();
+    (sum > 0).then(|| parts.map(|part| (part as f64 / sum as f64 * 1e4).round() / 1e4))
 }
 
 /// Appends N cells, empty ones when there is no value.
@@ -125,8 +126,20 @@ mod tests {
 
     #[test]
     fn shares_add_up_to_the_whole_machine() {
-        let shares = shares([12, 8, 3, 4, 73]);
+        let shares = shares([12, 8, 3, 4, 73]).expect("something was counted");
         assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-3);
         assert_eq!(shares[4].to_string(), "0.73");
+    }
+
+    #[test]
+    fn a_time_without_a_tick_has_no_shares() {
+        let sample = Sample {
+            at_ns: 5,
+            cpu_ns: 3,
+            counters: Counters { machine: Some([7; 5]), ..Counters::default() },
+        };
+        let cells = row(&sample, &sample);
+        let of_machine = HEAD.split(',').position(|column| column.ends_with("user_share")).expect("a column");
+        assert_eq!(cells.split(',').skip(of_machine).take(5).collect::<Vec<_>>(), [""; 5], "{cells}");
     }
 }
