@@ -109,6 +109,9 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
         ("PUT", "/v1/queues/small", None, 405, "ERR"),
         ("GET", "/v1/queues/%ff", None, 400, "ERR"),
         ("GET", "/v1/queues?sort=size", None, 400, "ERR"),
+        ("GET", "/v1/queues/small?peek=1", None, 400, "ERR"),
+        ("GET", "/v1/status?last=1", None, 400, "ERR"),
+        ("GET", "/v1/readable?account=bob", None, 400, "ERR"),
         ("GET", "/v1/windows?last=all", None, 400, "ERR"),
         ("DELETE", "/v1/clients/me", None, 400, "ERR"),
         ("POST", "/v1/queues/small/messages", {"body": "x" * 500_000}, 413, "TOOBIG"),
@@ -258,6 +261,17 @@ def test_headers_of_one_name_are_all_kept(web: Tier) -> None:
         refused, answer = ask(web, "POST", "/v1/queues/q/messages", {"body": "x", "headers": wrong})
         assert (refused, answer["error"]) == (400, "ERR"), answer
         assert words in answer["message"], answer
+
+
+def test_null_is_as_good_as_no_field(web: Tier) -> None:
+    """Whoever writes optional fields in any case writes null."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    nothing = dict.fromkeys(
+        ("body_base64", "bodies", "to", "delay_ms", "ttl_ms", "priority", "dedup", "headers", "headers_base64")
+    )
+    assert ask(web, "POST", "/v1/queues/q/messages", {"body": "x", **nothing}) == (201, {"id": 1})
+    ask(web, "POST", "/v1/queues/q/pop", {"lease_ms": 60000, "count": None, "from": None})
+    assert ask(web, "POST", "/v1/queues/q/ack", {"ids": None, "id": 1}) == (200, {"acknowledged": 1})
 
 
 def test_what_was_read_can_be_sent(web: Tier) -> None:

@@ -42,7 +42,7 @@ struct Headers(Vec<(String, OneOrMany)>);
 
 impl<'de> Deserialize<'de> for Headers {
     fn deserialize<D: Deserializer<'de>>(object: D) -> Result<Self, D::Error> {
-        object.deserialize_map(HeadersVisitor).map(Self)
+        object.deserialize_any(HeadersVisitor).map(Self)
     }
 }
 
@@ -53,6 +53,11 @@ impl<'de> de::Visitor<'de> for HeadersVisitor {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of texts, or lists of texts")
+    }
+
+    /// `null` is as good as no field, as with other fields.
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
@@ -327,15 +332,14 @@ impl fmt::Display for Handle {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AckBody {
-    #[serde(default)]
-    ids: Vec<Handle>,
+    ids: Option<Vec<Handle>>,
     /// One message, named as in `nack` and `extend`.
     id: Option<Handle>,
 }
 
 /// `POST /v1/queues/{name}/ack`.
 pub(super) async fn ack(caller: Caller, Body(body): Body<AckBody>) -> Result<Json<JsonValue>, Problem> {
-    let ids: Vec<Handle> = body.id.into_iter().chain(body.ids).collect();
+    let ids: Vec<Handle> = body.id.into_iter().chain(body.ids.unwrap_or_default()).collect();
     if ids.is_empty() {
         return Err(Problem::bad_request(
             "there is nothing to acknowledge: give ids, a list of ids or receipts, or id, one of them",

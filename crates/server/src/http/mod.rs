@@ -43,8 +43,8 @@ use tokio::sync::watch;
 use self::auth::Caller;
 pub(crate) use self::auth::{SameOrigin, refuse_foreign_pages};
 pub(crate) use self::console::{file as console_file, page as console_page};
-use self::extract::BodyBytesMax;
 pub(crate) use self::extract::{Body, Path, Query, refuse_queries};
+use self::extract::{BodyBytesMax, NoOptions};
 pub(crate) use self::problem::Problem;
 use self::resp_command::RespCommand;
 pub use self::serve::serve_connection;
@@ -174,7 +174,7 @@ pub(crate) fn readiness(trouble: Option<impl Display>) -> (StatusCode, String) {
 }
 
 /// Answers what the server is and the state of its store.
-async fn status(caller: Caller) -> Json<Value> {
+async fn status(caller: Caller, _: Query<NoOptions>) -> Json<Value> {
     let shared = caller.shared();
     let trouble = shared.trouble();
     let figures: serde_json::Map<String, Value> =

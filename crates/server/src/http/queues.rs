@@ -100,7 +100,11 @@ pub(super) async fn create(
 }
 
 /// `GET /v1/queues/{name}`.
-pub(super) async fn describe(caller: Caller, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn describe(
+    caller: Caller,
+    Path(name): Path<String>,
+    _: Query<NoOptions>,
+) -> Result<Json<JsonValue>, Problem> {
     let answer = caller.ask(RespCommand::of(&["QINFO", &name])).await?;
     Ok(Json(to_json(&answer.value())))
 }
@@ -141,13 +145,13 @@ pub(super) async fn redrive(
 }
 
 /// `GET /v1/readable`.
-pub(super) async fn readable(caller: Caller) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn readable(caller: Caller, _: Query<NoOptions>) -> Result<Json<JsonValue>, Problem> {
     let answer = caller.ask(RespCommand::of(&["QREADABLE"])).await?;
     Ok(Json(json!({ "queues": to_json(&answer.value()) })))
 }
 
 /// `GET /v1/accounts`.
-pub(super) async fn accounts(caller: Caller) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn accounts(caller: Caller, _: Query<NoOptions>) -> Result<Json<JsonValue>, Problem> {
     let answer = caller.ask(RespCommand::of(&["ACCOUNTS"])).await?;
     Ok(Json(json!({ "accounts": to_json(&answer.value()) })))
 }
