@@ -98,6 +98,8 @@ impl FromStr for Accounts {
     /// Which line is wrong, and what is wrong with it.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut accounts = Self::default();
+        // Editors of some systems begin a file with a byte order mark, which is no part of the first name.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty()) {
             accounts.add(line).map_err(|why| format!("line {number}: {why}"))?;
         }
@@ -383,6 +385,17 @@ mod tests {
         assert_eq!(file.verify(b"bob", b"two"), Ok(None), "everything");
         assert_eq!(file.verify(b"al:ice", b"one"), Err(WrongCredentials), "the old secret");
         assert_eq!(file.verify(b"carol", b"one"), Err(WrongCredentials), "nobody");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_name() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("accounts.txt");
+        AccountsFile::set(&path, "alice", "one", None).expect("set");
+        let text = fs::read_to_string(&path).expect("it is there");
+        fs::write(&path, format!("\u{feff}{text}")).expect("written");
+        let mut file = AccountsFile::open(&path).expect("it is read back");
+        assert_eq!(file.verify(b"alice", b"one"), Ok(None));
     }
 
     #[test]
