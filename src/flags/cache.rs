@@ -172,13 +172,18 @@ pub(crate) struct Mock(pub(crate) Option<usize>);
 /// Bytes of a value if `--mock` does not say.
 const MOCK_BYTES: usize = 1024;
 
+/// Most bytes of a value, as many as a memcached accepts at most (`-I`).
+const MOCK_BYTES_MAX: usize = 1 << 30;
+
 fn mock(text: &str) -> Result<Mock, String> {
     match text {
         "off" | "false" | "no" => Ok(Mock(None)),
         "on" | "true" | "yes" => Ok(Mock(Some(MOCK_BYTES))),
         text => text
             .parse()
+            .ok()
+            .filter(|bytes| *bytes <= MOCK_BYTES_MAX)
             .map(|bytes| Mock(Some(bytes)))
-            .map_err(|_| "write a number of bytes, on or off".into()),
+            .ok_or_else(|| "write a number of bytes, at most 1 GiB, or on or off".into()),
     }
 }

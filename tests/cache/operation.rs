@@ -20,6 +20,7 @@ fn wrong_use_is_told_in_one_line_that_says_what_to_do() {
     for (arguments, words) in [
         (&["cache"][..], "--server HOST:PORT"),
         (&["cache", "--mock", "--server", "127.0.0.1:1"], "leave out --server"),
+        (&["cache", "--mock", "9999999999999999"], "at most 1 GiB"),
         (
             &["cache", "--server", "127.0.0.1:1", "--writes", "owner", "--reads", "nearest"],
             "only its owner has it",
