@@ -6,6 +6,7 @@ mod cache_by_hand;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache_by_hand::{SERVER_TIMEOUT, Thread};
@@ -271,4 +272,72 @@ fn beyond_its_depth_a_server_is_asked_no_more_and_what_is_under_way_goes_on() {
     assert_eq!(scene.heard(said.len()), said);
     scene.client.write_all(b"get c\r\n").expect("a socket takes it");
     assert_eq!(scene.asked("get c\r\n".len()), "get c\r\n", "there is room again");
+}
+
+/// What a server needs to be asked for both copies' sake is waited for: a client's request is put off meanwhile.
+fn put_off(request: &str, change: impl FnOnce(&mut Layout)) -> Scene {
+    let mut scene = Scene::with("get a\r\n", |layout| {
+        change(layout);
+    });
+    scene.say("END\r\n");
+    assert_eq!(scene.heard(5), "END\r\n");
+    scene.thread.shared.fleet.pauses.fetch_add(1, Ordering::Relaxed);
+    scene.client.write_all(request.as_bytes()).expect("a socket takes it");
+    scene.thread.turn();
+    scene
+}
+
+impl Scene {
+    /// Lets requests be taken that were put off.
+    fn resume(&mut self) {
+        self.thread.shared.fleet.pauses.fetch_sub(1, Ordering::Relaxed);
+        self.thread.turn();
+    }
+}
+
+#[test]
+fn the_time_for_which_a_request_was_put_off_counts() {
+    let mut scene = put_off("set a 0 0 1\r\nx\r\n", |_| {});
+    scene.pass(Duration::from_millis(700));
+    scene.thread.turn();
+    scene.pass(Duration::from_millis(700));
+    scene.resume();
+    assert_eq!(scene.asked(16), "set a 0 0 1\r\nx\r\n");
+    scene.say("STORED\r\n");
+    assert_eq!(scene.heard(8), "STORED\r\n");
+    let table = scene.thread.shared.fleet.table();
+    let longest = table.routes[0].counts.latency.counts().last().expect("a request").0;
+    assert!((1_400_000.0..1_600_000.0).contains(&longest), "{longest} us");
+}
+
+#[test]
+fn who_was_put_off_for_too_long_is_answered_and_asks_nobody() {
+    let late = "SERVER_ERROR no answer in time\r\n";
+    for (request, answer) in [
+        ("set a 0 0 1\r\nx\r\n", late),
+        ("set a 0 0 1 noreply\r\nx\r\nversion\r\n", "VERSION "),
+        ("gat 5 a b\r\n", late),
+        ("mg a T5 k Oo\r\n", late),
+        ("flush_all\r\n", late),
+    ] {
+        let mut scene = put_off(request, |layout| layout.settings.request_timeout = Duration::from_secs(2));
+        scene.pass(Duration::from_millis(1_999));
+        scene.thread.turn();
+        scene.pass(Duration::from_millis(2));
+        assert!(scene.heard(answer.len()).starts_with(answer), "{request}");
+        scene.resume();
+        assert_eq!(scene.asked(0), "", "{request}");
+    }
+}
+
+#[test]
+fn a_get_that_was_put_off_for_too_long_is_a_miss_where_errors_are() {
+    for (request, answer) in [("gat 5 a b\r\n", "END\r\n"), ("mg a T5 k Oo\r\n", "EN ka Oo\r\n")] {
+        let mut scene = put_off(request, |layout| {
+            layout.settings.request_timeout = Duration::from_secs(2);
+            layout.pools[0].rules.get_errors = GetErrors::Missed;
+        });
+        scene.pass(Duration::from_millis(2_001));
+        assert_eq!(scene.heard(answer.len()), answer);
+    }
 }

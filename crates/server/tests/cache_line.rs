@@ -29,7 +29,7 @@ fn a_line_without_room_refuses_what_is_not_to_be_answered_without_a_word() {
         let Decoded::Request(request, end) = decode(text.as_bytes(), &shared.limits) else {
             panic!("{text}")
         };
-        assert_eq!(queued.ask(client_id, &request, text.as_bytes(), end), Admission::Accepted);
+        assert_eq!(queued.ask(client_id, &request, &text.as_bytes()[..end], 0), Admission::Accepted);
         queued.send(poll.registry());
         let said = String::from_utf8_lossy(queued.answers().unwritten(0)).into_owned();
         assert_eq!(said, answer, "{text:?}");

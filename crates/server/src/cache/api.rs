@@ -42,7 +42,7 @@ async fn status(_: SameOrigin, State(shared): State<Arc<CacheShared>>) -> Json<V
         "tier": "cache",
         "version": VERSION,
         "uptime_s": shared.clock.now() / 1_000_000_000,
-        "ready": trouble.is_none(),
+        "ready": shared.is_ready() == Some(true),
         "trouble": trouble,
         "servers": table.in_use().len(),
         "servers_live": table.live(),

@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::limits::LATER_PATIENCE;
+use super::limits::RETRY_EVERY;
 
 /// Number of claims in the table.
 const SLOTS: usize = 8192;
@@ -135,7 +135,7 @@ impl Claims {
 /// Returns whether a released claim is still reserved for other threads than the one that held it.
 fn is_reserved_for_others(state: u64, now: u64) -> bool {
     let since_ms = millis(now).wrapping_sub(state >> RELEASED_SHIFT) & RELEASED;
-    state & WANTED_BY_OTHERS != 0 && u128::from(since_ms) < LATER_PATIENCE.as_millis()
+    state & WANTED_BY_OTHERS != 0 && u128::from(since_ms) < RETRY_EVERY.as_millis()
 }
 
 fn millis(ns: u64) -> u64 {

@@ -13,7 +13,9 @@ pub struct Client {
     /// The limiter of the client's address, if there is a limit.
     pub(super) rate_limiter: Option<Arc<RateLimiter>>,
     /// The client is in the list of those whose next request could not be taken yet.
-    pub(super) later: bool,
+    pub(super) is_put_off: bool,
+    /// When the request that could not be taken yet was received.
+    pub(super) put_off_since_ns: Option<u64>,
     /// Bytes still to come that belong to a refused request and are dropped.
     pub(super) swallow: usize,
     /// Since when the client's answers wait to leave together, see [`super::cork`].
@@ -24,7 +26,15 @@ pub struct Client {
 
 impl Client {
     pub(super) fn new(peer: Peer, rate_limiter: Option<Arc<RateLimiter>>) -> Self {
-        Self { peer, rate_limiter, later: false, swallow: 0, held_since_ns: None, held: Vec::new() }
+        Self {
+            peer,
+            rate_limiter,
+            is_put_off: false,
+            put_off_since_ns: None,
+            swallow: 0,
+            held_since_ns: None,
+            held: Vec::new(),
+        }
     }
 }
 

@@ -36,11 +36,17 @@ pub trait Engine {
     /// Removes the client in this slot, which has disconnected.
     fn remove_client(&mut self, slot: usize);
 
-    /// Accepts a request, of `end` bytes at the beginning of `input`, or has it retried later.
-    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission;
+    /// Accepts a request, all of `input`, which was received at this stamp, or has it retried later.
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], received: u64) -> Admission;
 
     /// Refuses a request whose value is too large and was not read, or has it retried later.
-    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Admission;
+    fn refuse_too_large(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+    ) -> Admission;
 
     /// Answers a client with `words` that need no server, in its turn, for a request of this many bytes.
     fn answer_locally(&mut self, client: ClientId, words: &[u8], request_bytes: usize);

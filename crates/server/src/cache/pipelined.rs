@@ -193,12 +193,21 @@ impl Engine for Pipelined {
         self.router.remove_client(slot);
     }
 
-    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission {
-        self.router.ask(client.slot, request, &input[..end], self.router.now)
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], received: u64) -> Admission {
+        match self.router.ask(client.slot, request, input, received) {
+            Admission::RetryLater => self.router.retry_unless_late(client.slot, request, input, received),
+            admission => admission,
+        }
     }
 
-    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Admission {
-        self.router.refuse_too_large(client.slot, request, input, self.router.now)
+    fn refuse_too_large(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+    ) -> Admission {
+        self.router.refuse_too_large(client.slot, request, input, received)
     }
 
     fn answer_locally(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {
@@ -222,6 +231,8 @@ impl Engine for Pipelined {
         for (server, error) in std::mem::take(&mut self.broken) {
             self.lose(server, &error, registry);
         }
+        // Before the first write, which wakes a server: it may have answered when the last write is done.
+        self.router.stamp_sent(self.shared.clock.stamp());
         for server in 0..self.links.len() {
             if !self.router.unsent(server).is_empty()
                 && let Err(error) = self.send_to(server, registry)
@@ -229,7 +240,6 @@ impl Engine for Pipelined {
                 self.lose(server, &error, registry);
             }
         }
-        self.router.stamp_sent(self.shared.clock.stamp());
         // Here, and not where replies come in: requests that cannot be sent give their claims back too.
         if std::mem::take(&mut self.router.claim_released) {
             self.shared.tell_retry();

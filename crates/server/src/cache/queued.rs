@@ -49,14 +49,21 @@ impl Queued {
         }
     }
 
-    fn enqueue(&mut self, client: ClientId, request: &Request, bytes: &[u8], job: Job) -> Admission {
+    fn enqueue(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        bytes: &[u8],
+        received: u64,
+        job: Job,
+    ) -> Admission {
         let mut parcel = self.spare.pop().unwrap_or_else(|| Box::new(Parcel::new(*request)));
         parcel.thread = self.thread;
         parcel.client = client;
         (parcel.request, parcel.job) = (*request, job);
         parcel.bytes.extend_from_slice(bytes);
         parcel.kind = request_kind::number(request);
-        parcel.stamps = Stamps { received: self.now, ..Stamps::default() };
+        parcel.stamps = Stamps { received, ..Stamps::default() };
         self.outgoing.push(parcel);
         self.under_way += 1;
         self.answers.fence(client.slot);
@@ -85,15 +92,21 @@ impl Engine for Queued {
         self.answers.remove_client(slot);
     }
 
-    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], end: usize) -> Admission {
+    fn ask(&mut self, client: ClientId, request: &Request, input: &[u8], received: u64) -> Admission {
         if request.verb == Verb::Quit {
             return Admission::Quit;
         }
-        self.enqueue(client, request, &input[..end], Job::CarryOut)
+        self.enqueue(client, request, input, received, Job::CarryOut)
     }
 
-    fn refuse_too_large(&mut self, client: ClientId, request: &Request, input: &[u8]) -> Admission {
-        self.enqueue(client, request, &input[..request.line.len as usize], Job::RefuseTooLarge)
+    fn refuse_too_large(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+    ) -> Admission {
+        self.enqueue(client, request, request.line.of(input), received, Job::RefuseTooLarge)
     }
 
     fn answer_locally(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use posthaste_wire::memcached::request::Request;
 
 use super::admin;
+use super::dialect::OURS;
 use super::fleet::Fleet;
 use super::layout::DEFAULT_POOL;
 
@@ -31,7 +32,7 @@ fn stat(text: &mut String, name: impl std::fmt::Display, value: impl std::fmt::D
 
 fn general(fleet: &Fleet, text: &mut String) {
     stat(text, "pid", std::process::id());
-    stat(text, "version", concat!(env!("CARGO_PKG_VERSION"), "-posthaste"));
+    stat(text, "version", OURS);
     for (name, value) in fleet.about.get().map(|about| about()).unwrap_or_default() {
         stat(text, name, value);
     }

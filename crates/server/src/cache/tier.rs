@@ -18,7 +18,7 @@ use super::client::Client;
 use super::client_rate_limiters::TOO_MANY;
 use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{ClientId, Engine};
-use super::limits::{FINISHED_KEPT, LATER_PATIENCE, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX};
+use super::limits::{FINISHED_KEPT, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX, RETRY_EVERY};
 use super::moderation::Moderation;
 use super::request_kind;
 use super::router::{Admission, Finished};
@@ -39,7 +39,7 @@ pub struct CacheTier<E> {
     engine: E,
     recorder: Recorder,
     /// Clients whose next request could not be taken yet.
-    later: Vec<usize>,
+    put_off: Vec<usize>,
     cork: Cork,
     moderation: Moderation,
 }
@@ -83,7 +83,7 @@ impl<E: Engine> Tier for CacheTier<E> {
                     self.cut_one(slot, connections);
                 }
             }
-            // Nothing to do: clients in `later` are tried again in every turn.
+            // Nothing to do: clients in `put_off` are tried again in every turn.
             Mail::Retry => {}
             Mail::List { after, most, answer } => {
                 // Fails if the one that asked has gone.
@@ -96,13 +96,14 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn may_ask(&self, slot: usize, client: &Client) -> bool {
-        !client.later && self.engine.answers().may_ask(slot)
+        !client.is_put_off && self.engine.answers().may_ask(slot)
     }
 
     fn take_requests(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> usize {
         let mut at = 0;
         let requests_max = client.peer.requests + REQUESTS_AT_ONCE_MAX as u64;
-        self.engine.begin_turn(self.shared.clock.now());
+        let now = self.shared.clock.now();
+        self.engine.begin_turn(now);
         while at < input.len() && client.peer.requests < requests_max && self.asks_on(slot, client) {
             let swallowed = client.swallow.min(input.len() - at);
             client.swallow -= swallowed;
@@ -110,7 +111,7 @@ impl<E: Engine> Tier for CacheTier<E> {
             if at == input.len() {
                 break;
             }
-            match self.take_one(slot, client, &input[at..]) {
+            match self.take_one(slot, client, &input[at..], now) {
                 Some(used) => at += used,
                 None => break,
             }
@@ -160,8 +161,8 @@ impl<E: Engine> Tier for CacheTier<E> {
     }
 
     fn poll_timeout(&self) -> Option<Duration> {
-        let later = (!self.later.is_empty()).then_some(LATER_PATIENCE);
-        self.engine.poll_timeout().into_iter().chain(self.cork.poll_timeout()).chain(later).min()
+        let put_off = (!self.put_off.is_empty()).then_some(RETRY_EVERY);
+        self.engine.poll_timeout().into_iter().chain(self.cork.poll_timeout()).chain(put_off).min()
     }
 
     fn pause(&mut self) -> Option<Duration> {
@@ -181,7 +182,7 @@ impl<E: Engine> CacheTier<E> {
             recorder: shared.meter.recorder(),
             shared,
             engine,
-            later: Vec::new(),
+            put_off: Vec::new(),
             cork: Cork::default(),
             moderation: Moderation::default(),
         }
@@ -201,8 +202,9 @@ impl<E: Engine> CacheTier<E> {
     }
 
     /// Passes on the request at the beginning of `input`, and returns how many bytes it took. None: it has to wait.
-    fn take_one(&mut self, slot: usize, client: &mut Client, input: &[u8]) -> Option<usize> {
+    fn take_one(&mut self, slot: usize, client: &mut Client, input: &[u8], now: u64) -> Option<usize> {
         let client_id = ClientId { slot, number: client.peer.number };
+        let received = client.put_off_since_ns.take().unwrap_or(now);
         if client.peer.requests == 0 && input.first() == Some(&BINARY) {
             return Some(self.hang_up(client_id, client, b"", input.len()));
         }
@@ -210,17 +212,19 @@ impl<E: Engine> CacheTier<E> {
             Decoded::Request(request, end) if self.exceeds_rate_limit(client, &request) => {
                 Some(self.refuse(client_id, &request, end))
             }
-            Decoded::Request(request, end) => match self.engine.ask(client_id, &request, input, end) {
-                Admission::Accepted => {
-                    self.count_against_limit(client, &request);
-                    Some(end)
+            Decoded::Request(request, end) => {
+                match self.engine.ask(client_id, &request, &input[..end], received) {
+                    Admission::Accepted => {
+                        self.count_against_limit(client, &request);
+                        Some(end)
+                    }
+                    Admission::Quit => {
+                        client.peer.close();
+                        Some(input.len())
+                    }
+                    Admission::RetryLater => self.put_off(slot, client, received),
                 }
-                Admission::Quit => {
-                    client.peer.close();
-                    Some(input.len())
-                }
-                Admission::RetryLater => self.put_off(slot, client),
-            },
+            }
             Decoded::NeedBytes(_) => {
                 client.peer.holds_requests = false;
                 None
@@ -235,8 +239,9 @@ impl<E: Engine> CacheTier<E> {
                 Some(self.refuse(client_id, &request, end))
             }
             Decoded::TooLarge { request, end, swallow } => {
-                if self.engine.refuse_too_large(client_id, &request, input) == Admission::RetryLater {
-                    return self.put_off(slot, client);
+                let admission = self.engine.refuse_too_large(client_id, &request, input, received);
+                if admission == Admission::RetryLater {
+                    return self.put_off(slot, client, received);
                 }
                 self.count_against_limit(client, &request);
                 client.swallow = swallow;
@@ -282,17 +287,19 @@ impl<E: Engine> CacheTier<E> {
         sent
     }
 
-    fn put_off(&mut self, slot: usize, client: &mut Client) -> Option<usize> {
-        client.later = true;
-        self.later.push(slot);
+    /// Has the client's next request, which was received then, tried again later.
+    fn put_off(&mut self, slot: usize, client: &mut Client, received: u64) -> Option<usize> {
+        client.is_put_off = true;
+        client.put_off_since_ns = Some(received);
+        self.put_off.push(slot);
         None
     }
 
     /// Tries requests again that could not be taken.
     fn ask_again(&mut self, connections: &mut Connections<Self>) {
-        for slot in std::mem::take(&mut self.later) {
+        for slot in std::mem::take(&mut self.put_off) {
             if let Some(client) = connections.get_mut(slot) {
-                client.later = false;
+                client.is_put_off = false;
                 connections.serve_one(self, slot);
             }
         }

@@ -73,6 +73,8 @@ impl Worker {
     fn execute(&mut self, parcel: &mut Parcel) {
         self.ask(parcel);
         while self.router.answers.is_waiting(CLIENT) || self.is_under_way() {
+            // Before the first write, which wakes a server: it may have answered when the last write is done.
+            self.router.stamp_sent(self.shared.clock.stamp());
             for server in 0..self.links.len() {
                 if !self.router.unsent(server).is_empty()
                     && let Err(error) = self.send(server)
@@ -80,7 +82,6 @@ impl Worker {
                     self.lose(server, &error);
                 }
             }
-            self.router.stamp_sent(self.shared.clock.stamp());
             for server in 0..self.links.len() {
                 while self.router.expected(server) > 0 && self.router.unsent(server).is_empty() {
                     self.receive(server);

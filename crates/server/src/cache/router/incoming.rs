@@ -217,7 +217,7 @@ impl Router {
         });
     }
 
-    fn write_local_answer(
+    pub(super) fn write_local_answer(
         &mut self,
         origin: Origin,
         kind: u8,

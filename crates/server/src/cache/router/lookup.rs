@@ -127,10 +127,10 @@ impl Router {
             return self.look_up_in_source(id, share, places, MissedBy::Pool);
         }
         let pool = &self.table_of(id).pools[usize::from(share.pool)];
-        pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
         let Some(other) = pool.other_replica(usize::from(share.server)).map(|other| other.slot as u16) else {
             return self.miss(id, share, places);
         };
+        pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
         self.servers[usize::from(share.server)].health.count_cache_misses(places.len() as u32);
         let missed_by = Some(MissedBy::Replica(share.server));
         let exchange = &mut self.exchanges[id];

@@ -268,6 +268,11 @@ impl Router {
         exchange.record.kind = request_kind::number(request);
         exchange.bytes.extend_from_slice(kept);
         exchange.record.stamps = Stamps { received: origin.received, ..Stamps::default() };
+        if origin.received < now {
+            // It was put off until now.
+            let stamps = &mut exchange.record.stamps;
+            (stamps.enqueued, stamps.dequeued) = (origin.received, now);
+        }
         id
     }
 

@@ -10,12 +10,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posthaste_measure::Ending;
-use posthaste_wire::memcached::request::Verb;
+use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::exchange::{Plan, Share};
-use super::{Router, agree};
+use super::incoming::Origin;
+use super::{Admission, Router, agree};
+use crate::cache::pool::plain_key;
+use crate::cache::request_kind;
 use crate::cache::rules::GetErrors;
-use crate::cache::table::Route;
+use crate::cache::table::{Route, Table};
 
 /// The answer to a request that took too long.
 const LATE: &[u8] = b"SERVER_ERROR no answer in time\r\n";
@@ -60,6 +63,40 @@ impl Router {
         };
         servers.extend((0..self.lanes.len()).filter(is_overdue));
         servers
+    }
+
+    /// Has a request that could not be taken tried again, unless it has waited for longer than it may take: then it is
+    /// answered as one that is late.
+    pub fn retry_unless_late(
+        &mut self,
+        client: usize,
+        request: &Request,
+        input: &[u8],
+        received: u64,
+    ) -> Admission {
+        let (table, waited_ns) = (self.table(), self.now.saturating_sub(received));
+        if waited_ns <= table.timeouts_ns().0 {
+            return Admission::RetryLater;
+        }
+        let routes = routes_of(table, request, input);
+        let limits = routes.iter().map(|route| table.routes[*route].timeout_ns);
+        if waited_ns <= limits.min().unwrap_or(table.timeout_ns) {
+            return Admission::RetryLater;
+        }
+        if let Some(route) = routes.first() {
+            table.routes[*route].counts.timed_out.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_read = request.verb.is_get() || request.verb == Verb::MetaGet;
+        let is_missed = is_read && routes.iter().all(|route| is_missed_if_late(table, &table.routes[*route]));
+        let ending = if is_missed { Ending::Null } else { Ending::Error };
+        let origin = Origin { client, received, bytes: input.len() as u32 };
+        self.write_local_answer(origin, request_kind::number(request), ending, |out| match request.verb {
+            _ if request.noreply.is_some() => {}
+            _ if !is_missed => out.extend_from_slice(LATE),
+            Verb::MetaGet => agree::write_miss_reply(request, input, out),
+            _ => out.extend_from_slice(b"END\r\n"),
+        });
+        Admission::Accepted
     }
 
     fn is_overdue(&self, id: u32) -> bool {
@@ -127,7 +164,7 @@ impl Router {
     /// Returns whether the unanswered keys of a late get are misses and no error, by the rules of all their pools.
     fn is_missed_when_late(&self, id: u32) -> bool {
         let (exchange, table) = (&self.exchanges[id], self.table_of(id));
-        let is_missed = |route: &Route| table.pools[route.pool].rules.get_errors == GetErrors::Missed;
+        let is_missed = |route: &Route| is_missed_if_late(table, route);
         match exchange.request {
             _ if !exchange.error.is_empty() => false,
             Some(request) if request.verb.is_get() => {
@@ -145,4 +182,19 @@ impl Router {
             _ => false,
         }
     }
+}
+
+/// Returns whether the keys of a late get on this route are misses and no error.
+fn is_missed_if_late(table: &Table, route: &Route) -> bool {
+    table.pools[route.pool].rules.get_errors == GetErrors::Missed
+}
+
+/// Returns the routes of a request's keys.
+fn routes_of(table: &Table, request: &Request, input: &[u8]) -> Vec<usize> {
+    if request.verb.is_get() {
+        return request.key_spans(input).filter_map(|key| table.route(request.verb, key.of(input))).collect();
+    }
+    let has_key = request.keys > 0;
+    let route = has_key.then(|| plain_key(request, input, |key| table.route(request.verb, key)));
+    route.flatten().into_iter().collect()
 }
