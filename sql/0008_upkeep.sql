@@ -85,6 +85,12 @@ CREATE FUNCTION is_dumped() RETURNS boolean LANGUAGE sql AS $$
 $$;
 COMMENT ON FUNCTION is_dumped() IS 'Whether pg_dump is connected to this database, as any role. Every role can see that. Plan: no table.';
 
+CREATE FUNCTION part_bytes(part regclass) RETURNS bigint LANGUAGE sql AS $$
+    SELECT greatest(pg_relation_size(part), pg_table_size(part) / 16)
+$$;
+COMMENT ON FUNCTION part_bytes(regclass) IS
+'The size of a part of the ring, by which it is turned: that of its rows, dead ones included, or a sixteenth of what it takes with the bodies that are stored outside of them. No read walks those, but only TRUNCATE gives back their space. Plan: no table.';
+
 CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)
 LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off SET max_parallel_workers_per_gather = 0 SET synchronize_seqscans = off
@@ -96,14 +102,14 @@ DECLARE
     piece_bytes constant bigint := 4 << 20;
     now_part smallint := current_part();
     other text := 'message_' || (1 - now_part);
-    -- Dead rows are included, since they take space too.
-    current_bytes bigint := pg_relation_size('posthaste.message_' || now_part);
+    current_bytes bigint := part_bytes('posthaste.message_' || now_part);
     other_bytes bigint := pg_relation_size('posthaste.' || other);
     oldest_before bigint := oldest;
     turn text := pg_sequence_last_value('ring_turn');
     -- Skips the pages before the first row of the last call, which were empty then. Rows added since are found at the end.
     start tid := CASE WHEN split_part(head, ' ', 1) = turn THEN split_part(head, ' ', 2) ELSE '(0,0)' END;
     live bigint;
+    body_bytes bigint;
     first_row tid;
     is_read boolean;
     live_bytes bigint;
@@ -125,12 +131,14 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    EXECUTE format('SELECT count(*), (array_agg(row_at))[1], (array_agg(place))[1]
-        FROM (SELECT ctid AS row_at, place FROM %I WHERE ctid >= $2 LIMIT $1) AS l', other)
-        INTO live, first_row, oldest USING countable + 1, start;
+    EXECUTE format('SELECT count(*), sum(octet_length(body)), (array_agg(row_at))[1], (array_agg(place))[1]
+        FROM (SELECT ctid AS row_at, place, body FROM %I WHERE ctid >= $2 LIMIT $1) AS l', other)
+        INTO live, body_bytes, first_row, oldest USING countable + 1, start;
     head := turn || ' ' || first_row;
-    -- An estimate of 300 bytes for a message; if there are too many to count, all pages from the first row's on.
-    live_bytes := CASE WHEN live <= countable THEN live * 300 ELSE other_bytes - (first_row::text::point)[0] * 8192 END;
+    -- An estimate of 300 bytes for a message, or a sixteenth of its body, as in part_bytes; if there are too many to count,
+    -- the share of the pages from the first row's on.
+    live_bytes := CASE WHEN live <= countable THEN greatest(live * 300, body_bytes / 16)
+        ELSE part_bytes('posthaste.' || other) * (1 - (first_row::text::point)[0] * 8192 / other_bytes) END;
     is_read := oldest IS DISTINCT FROM oldest_before;
     -- While this part is being read, messages are left in it and the current part grows:
     --   * A few messages are left until the current part has twice bytes_min. They will soon be popped, and once set aside

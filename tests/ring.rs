@@ -475,3 +475,29 @@ fn what_is_set_aside_at_once_is_bounded_by_its_bytes_too() {
     assert_eq!(before.0, 60, "{pieces:?}");
     assert!(pieces.contains(&20), "as many as it may be: {pieces:?}");
 }
+
+/// PostgreSQL stores them outside of the rows, where nothing but the turn gives back their space.
+#[test]
+fn the_ring_turns_by_the_bytes_of_large_bodies_too() {
+    let server = Postgres::start(&["fsync=off", "autovacuum=off"]);
+    let database = server.create_database();
+    let sql = |text: &str| server.psql(&database, &format!("SET search_path = posthaste; {text}"));
+    sql("SELECT create_queue('q'), log_in('ann')");
+    let send = |from: i64, to: i64| {
+        sql(&format!(
+            "INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+            SELECT current_part(), id, place_of(0, id), 1, 1, 0, 0, convert_to(repeat('x', 65000), 'UTF8')
+            FROM generate_series({from}, {to}) AS id"
+        ));
+    };
+    let look = || sql("SELECT said FROM turn_ring(64 << 10, 1000, 2000, null, null)");
+    send(1, 10);
+    assert_eq!(look(), "", "less than a MiB");
+    send(11, 100);
+    assert_eq!(look(), "turned");
+    // A backlog is left where it is until the current part is five times as large.
+    send(101, 300);
+    assert_eq!(look(), "backlog in message_0");
+    send(301, 650);
+    assert!(look().starts_with("eased message_0"));
+}
