@@ -287,7 +287,8 @@ COMMENT ON FUNCTION first_places(bigint[], int[], int[], bigint[]) IS
 'The first places of these lanes in the ring, which hold nothing before the given places; null for a lane that is empty. Plan: message_by_both, two seeks for each.';
 
 -- When one process of the server is killed, changes that were not flushed are lost, but the server's start time does not
--- change. An unlogged table is emptied then, so the number in its row is another one afterwards.
+-- change. An unlogged table is emptied then, so the number in its row is another one afterwards. A dump has that row, but
+-- the table that is made from it has another OID.
 CREATE UNLOGGED TABLE life (
     number bigint NOT NULL,
     is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one)
@@ -297,7 +298,7 @@ CREATE FUNCTION life() RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
-    known bigint := (SELECT number FROM life);
+    known bigint := (SELECT number # tableoid::bigint FROM life);
     -- Read before the sequence: as that only grows, it is never behind by accident.
     highest bigint := greatest(id_at(noted_floor()), (SELECT id FROM message_aside ORDER BY id DESC LIMIT 1));
 BEGIN
@@ -309,12 +310,12 @@ BEGIN
     END IF;
     IF known IS NULL THEN
         INSERT INTO life (number) VALUES (new_receipt()) ON CONFLICT DO NOTHING;
-        known := (SELECT number FROM life);
+        known := (SELECT number # tableoid::bigint FROM life);
     END IF;
     RETURN known;
 END $$;
 COMMENT ON FUNCTION life() IS
-'A number that stays the same until the server loses changes or is restored from a backup. Fails with PHSEQ if ids of messages would be used again. Plan: life, which has one row; as noted_floor; message_aside_by_id, backwards.';
+'A number that stays the same until the server loses changes, is restored from a backup, or a dump is loaded in place of the database. Fails with PHSEQ if ids of messages would be used again. Plan: life, which has one row; as noted_floor; message_aside_by_id, backwards.';
 
 CREATE FUNCTION meet_as(account_name text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

@@ -1,5 +1,5 @@
 //! A PostgreSQL that flushes no commit loses the last moments when one of its processes is killed, and whoever was met in them: the next
-//! one is given his number, and must not get what is for him.
+//! one is given his number, and must not get what is for him. The same happens when a database is replaced by a dump of it.
 
 mod support;
 
@@ -60,6 +60,33 @@ fn a_killed_backend_gives_nobody_what_is_for_somebody_whose_account_it_took() {
         let seen = dora.ask(&["POP", "QUEUE", "q"]).expect("it runs");
         assert_eq!(seen.get("from").and_then(Answer::text), Some(name.as_str()));
     }
+}
+
+/// A dump has all that tells one database from another, and the server has not been restarted.
+#[test]
+fn a_database_made_from_a_dump_gives_nobody_what_is_for_somebody_whose_account_it_lacks() {
+    let postgres = Postgres::start(&[]);
+    let database = postgres.create_database();
+    let server = Server::start(&postgres.url(&database), &[]);
+    let mut shop = Client::login(server.addr(), "shop").expect("it runs");
+    shop.ask(&["QCREATE", "q"]).expect("it runs");
+    let dump = postgres.dump(&database);
+    let mut bob = Client::login(server.addr(), "bob").expect("it runs");
+    let other = postgres.load(&dump);
+    let number = |database: &str, name: &str| {
+        postgres.psql(database, &format!("SELECT id FROM posthaste.account WHERE name = '{name}'"))
+    };
+    postgres.psql(&other, "SELECT posthaste.login('mallory')");
+    assert_eq!(number(&other, "mallory"), number(&database, "bob"), "or it shows nothing");
+    postgres.replace(&database, &other);
+    wait_for("PostgreSQL is reached again", || {
+        match shop.ask(&["SEND", "q", "secret", "TO", "bob"]).expect("it runs") {
+            Answer::Integer(_) => Ok(()),
+            answer => Err(format!("{answer:?}")),
+        }
+    });
+    assert_eq!(postgres.psql(&database, "SELECT count(*) FROM posthaste.pop('mallory', 'q')"), "0");
+    assert_eq!(bob.ask(&["POP", "QUEUE", "q"]).expect("it runs").body(), Some("secret"));
 }
 
 /// Asks once over a connection of its own.

@@ -277,6 +277,29 @@ impl Postgres {
         dump.lines().filter(same).collect::<Vec<_>>().join("\n")
     }
 
+    /// A new database made from a dump.
+    pub(crate) fn load(&self, dump: &str) -> String {
+        let database = self.create_empty_database();
+        let mut psql = self.psql_command(&database);
+        let psql = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let mut psql = psql.expect("psql can be run");
+        let written = psql.stdin.take().expect("stdin is piped").write_all(dump.as_bytes());
+        written.expect("psql reads it");
+        assert!(psql.wait().expect("a child can be waited for").success(), "the dump is loaded");
+        database
+    }
+
+    /// Puts a database in the place of another one, whose sessions end.
+    pub(crate) fn replace(&self, database: &str, by: &str) {
+        self.psql("postgres", &format!("DROP DATABASE {database} WITH (FORCE)"));
+        self.psql("postgres", &format!("ALTER DATABASE {by} RENAME TO {database}"));
+    }
+
+    /// A database as pg_dump writes it.
+    pub(crate) fn dump(&self, database: &str) -> String {
+        finish(&mut self.client("pg_dump", database))
+    }
+
     /// A client program on the unix socket, where everybody is trusted at all times.
     fn client(&self, name: &str, database: &str) -> Command {
         let mut command = Command::new(program(name));
