@@ -83,6 +83,27 @@ fn who_waits_longer_is_served_before_however_fast_messages_come() {
     place.server.stop();
 }
 
+/// Where several workers ask the database, the replies come in any order.
+#[test]
+fn who_came_first_is_served_first_whenever_the_database_has_said_that_nothing_is_there() {
+    let mut place = Place::new(8);
+    ask(&mut place.client, &["QCREATE", "q"]);
+    for _ in 0..ROUNDS {
+        for waiter in &mut place.waiters {
+            waiter.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it is connected");
+            sleep(Duration::from_millis(5));
+        }
+        wait_until_blocked(place.server.addr(), place.waiters.len());
+        let bodies: Vec<String> = (0..place.waiters.len()).map(|number| number.to_string()).collect();
+        let words = ["SENDMANY", "q"].into_iter().chain(bodies.iter().map(String::as_str));
+        ask(&mut place.client, &words.collect::<Vec<_>>());
+        for (waiter, body) in place.waiters.iter_mut().zip(&bodies) {
+            assert_eq!(waiter.answer().expect("an answer").body(), Some(&**body));
+        }
+    }
+    place.server.stop();
+}
+
 #[test]
 fn who_waits_for_a_queue_that_is_deleted_gets_nothing_of_the_next_one_of_that_name() {
     let mut place = Place::new(2);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use posthaste_server::path::bundle::{Address, Bundle};
-use posthaste_server::path::waiters::{ParkedPop, Waiters};
+use posthaste_server::path::waiters::{ParkedPop, Ticket, Waiters};
 use posthaste_server::queue::rules::{Interest, News};
 
 fn address(client: u64) -> Address {
@@ -69,24 +69,24 @@ fn whoever_waits_the_first_that_takes_a_message_is_found() {
     let dice = &mut fastrand::Rng::with_seed(1);
     for _ in 0..200 {
         let (mut waiters, mut parked) = (Waiters::default(), BTreeMap::new());
-        for ticket in 0..40 {
+        for number in 0..40 {
             let interest = Interest {
                 not_own: dice.u8(..4) > 0,
                 broadcast: dice.bool(),
                 sender: dice.bool().then(|| dice.u32(1..=2)),
                 ..of_queue(dice.u32(1..=2), 7)
             };
-            park(&mut waiters, ticket, interest, 100);
-            parked.insert(ticket, interest);
+            park(&mut waiters, number, interest, 100);
+            parked.insert(Ticket::from(number), interest);
         }
         while !parked.is_empty() {
             let sender = dice.u32(1..=3);
             let news = available(7, sender, dice.bool().then(|| dice.u32(1..=2)));
-            let from = dice.u64(..40);
-            let takes = |(_, interest): &(&u64, &Interest)| interest.matches(news);
+            let from = Ticket::from(dice.u64(..40));
+            let takes = |(_, interest): &(&Ticket, &Interest)| interest.matches(news);
             let expected = parked.range(from..).find(takes).map(|(ticket, _)| *ticket);
             assert_eq!(waiters.first_match(news, from), expected, "{news:?} among {parked:?}");
-            let ticket = dice.u64(..40);
+            let ticket = Ticket::from(dice.u64(..40));
             let taken = waiters.take(ticket);
             assert_eq!(taken.is_some(), parked.contains_key(&ticket));
             match taken {
@@ -107,7 +107,7 @@ fn a_sender_passes_over_those_of_its_own_that_wait_for_others_however_many_they_
     park(&mut waiters, OWN, of_queue(1, 7), 100);
     park(&mut waiters, OWN + 1, Interest { not_own: true, ..of_queue(2, 7) }, 100);
     for _ in 0..OWN {
-        assert_eq!(waiters.first_match(available(7, 9, None), 0), Some(OWN));
+        assert_eq!(waiters.first_match(available(7, 9, None), 0), Some(OWN.into()));
     }
 }
 

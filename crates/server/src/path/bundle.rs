@@ -96,6 +96,9 @@ pub struct Bundle {
     pub requests: Vec<Request>,
     /// Number of the first request on its connection, from 1.
     pub number: u64,
+    /// Its place among all bundles in the order in which they entered the waiting line; None: it has not entered it, or the
+    /// place was used up by a pop that has waited.
+    pub arrival: Option<u64>,
     /// How many of the requests are answered.
     pub answered: usize,
     /// Index of the first request that is left for a later turn; None: all belong to this turn.
@@ -125,6 +128,7 @@ impl Bundle {
             bytes: Vec::new(),
             requests: Vec::new(),
             number: 0,
+            arrival: None,
             answered: 0,
             held_back: None,
             removal: Removal::default(),
@@ -146,6 +150,7 @@ impl Bundle {
     pub fn reset(&mut self, kept_bytes: usize) {
         self.requests.clear();
         self.number = 0;
+        self.arrival = None;
         self.answered = 0;
         self.held_back = None;
         self.removal = Removal::default();

@@ -77,6 +77,8 @@ pub struct WaitingLine {
 struct State {
     priority: VecDeque<Box<Bundle>>,
     normal: VecDeque<Box<Bundle>>,
+    /// How many bundles have arrived so far.
+    arrivals: u64,
     /// How many requests wait, in both lines.
     requests: usize,
     /// Since when the first waiting bundle has waited, as far as is known.
@@ -375,7 +377,9 @@ impl State {
         if reserve_at <= now { MayTake::Now } else { MayTake::At(reserve_at) }
     }
 
-    fn push(&mut self, bundle: Box<Bundle>, priority_kinds: &[Kind]) {
+    fn push(&mut self, mut bundle: Box<Bundle>, priority_kinds: &[Kind]) {
+        self.arrivals += 1;
+        bundle.arrival = Some(self.arrivals);
         self.requests += bundle.requests.len();
         match bundle.requests.first() {
             Some(request) if priority_kinds.contains(&request.kind) => self.priority.push_back(bundle),

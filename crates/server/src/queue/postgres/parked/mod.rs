@@ -11,8 +11,9 @@
 //! A pop waits for a queue, not for a name: it sends the queue's id, and the database refuses it if the name belongs to
 //! another queue by now.
 //!
-//! First come, first served: while a pop is away (taken out to be executed), no later pop is woken in its place. News
-//! that would have woken it is left with it, and is repeated when it is back.
+//! First come, first served: a pop's place is that of its bundle in the waiting line, since the replies of several workers
+//! do not come in the order of the requests. While a pop is away (taken out to be executed), no later pop is woken in its
+//! place. News that would have woken it is left with it, and is repeated when it is back.
 
 mod looks;
 #[cfg(test)]
@@ -106,6 +107,9 @@ const AWAITED_SPARE: usize = 4096;
 #[derive(Default)]
 pub(super) struct Parked {
     waiters: Waiters,
+    /// The latest arrival so far among the bundles with a parked pop, and how many pops without an arrival were parked.
+    newest_arrival: u64,
+    parked_again: u64,
     woken: Vec<Due>,
     /// Woken bundles beyond those that fit into one call.
     in_turn: VecDeque<Due>,
@@ -143,7 +147,7 @@ impl Parked {
     /// if its client has left or its deadline has passed.
     pub(super) fn park(
         &mut self,
-        Due { seat, bundle }: Due,
+        Due { seat, mut bundle }: Due,
         interest: Interest,
         deadline: Millis,
         since: Since,
@@ -157,14 +161,23 @@ impl Parked {
             return Some(bundle);
         }
         self.await_name(&bundle, interest);
-        match seat {
-            Some(Seat { ticket, deadline, .. }) => {
-                self.waiters.put_back(ticket, ParkedPop { bundle, interest, deadline });
-            }
-            None => self.waiters.park(ParkedPop { bundle, interest, deadline }),
-        }
+        let (ticket, deadline) = match seat {
+            Some(Seat { ticket, deadline, .. }) => (ticket, deadline),
+            None => (self.new_ticket(bundle.arrival.take()), deadline),
+        };
+        self.waiters.put_back(ticket, ParkedPop { bundle, interest, deadline });
         self.wake_for(missed);
         None
+    }
+
+    /// Returns the ticket of a pop that has not waited: by the arrival of its bundle, once for each; the further pops of a
+    /// bundle come behind all that have been parked so far.
+    fn new_ticket(&mut self, arrival: Option<u64>) -> Ticket {
+        let is_first = arrival.is_some();
+        self.parked_again += u64::from(!is_first);
+        let arrival = arrival.unwrap_or(self.newest_arrival);
+        self.newest_arrival = arrival.max(self.newest_arrival);
+        Ticket::from(arrival) << u64::BITS | Ticket::from(if is_first { 0 } else { self.parked_again })
     }
 
     /// Returns the news since a call began that concerns a pop which was not parked yet.

@@ -69,6 +69,30 @@ fn news_wakes_one_pop_and_twice_as_many_each_time_they_get_something() {
     assert_eq!(waves, [1, 2, 4, 8, 5, 0], "twice as many each time, then those that are left");
 }
 
+/// The replies of several workers come in any order.
+#[test]
+fn whose_request_came_first_is_served_first_whenever_its_reply_comes() {
+    let mut parked = Parked::default();
+    let since = parked.begin(Mode::Shared);
+    for client in [2, 3, 1] {
+        let mut bundle = bundle(client, "q");
+        bundle.arrival = Some(client);
+        assert!(parked.park(fresh(bundle), interest(), 1000, since).is_none());
+    }
+    // A further pop of a bundle whose first one has waited.
+    assert!(parked.park(fresh(bundle(4, "q")), interest(), 1000, since).is_none());
+    parked.end(since);
+    let served: Vec<u64> = (0..4)
+        .map(|_| {
+            parked.tell(NEWS);
+            let (client, seat) = woken(&mut parked).pop().expect("one is woken");
+            drop(parked.come_back(seat));
+            client
+        })
+        .collect();
+    assert_eq!(served, [1, 2, 3, 4]);
+}
+
 fn clients(due: &[(u64, Seat)]) -> Vec<u64> {
     due.iter().map(|(client, _)| *client).collect()
 }
