@@ -108,6 +108,12 @@ CREATE FUNCTION shown(op int, m message, queue_name text) RETURNS answer LANGUAG
 $$;
 COMMENT ON FUNCTION shown(int, message, text) IS 'A message as an answer, with its receipt while it is leased.';
 
+CREATE FUNCTION is_read_committed() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
+$$;
+COMMENT ON FUNCTION is_read_committed() IS
+'Whether each statement of the transaction has a snapshot of its own. PostgreSQL executes READ UNCOMMITTED as READ COMMITTED. Inlined.';
+
 CREATE FUNCTION refuse_isolation() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'invalid_transaction_state', MESSAGE = format(

@@ -308,7 +308,7 @@ DECLARE
     noted bigint;
     kept room;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     FOR noted IN SELECT DISTINCT t.queue_id FROM room_taken t LOOP

@@ -199,7 +199,7 @@ DECLARE
     place bigint;
     removed bigint;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     -- New names are locked first, sorted, before any queue: so another transaction that creates the same name, and waits

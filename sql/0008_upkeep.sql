@@ -6,7 +6,7 @@ CREATE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF 
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     RETURN QUERY SELECT * FROM tick(coalesce(given_ms, now_ms()), from_ms, most);
@@ -115,7 +115,7 @@ DECLARE
     live_bytes bigint;
     moved bigint;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     oldest := null;

@@ -115,7 +115,7 @@ DECLARE
     is_guarded boolean;
     number bigint;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     -- settled_id takes this lock exclusively, so it waits for this transaction.
@@ -154,7 +154,7 @@ DECLARE
     later_ms bigint;
     home bigint;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     IF queue_name IS NOT NULL THEN
@@ -197,7 +197,7 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE home bigint := queue_named(queue_name);
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     IF any_floor = 0 THEN
@@ -218,7 +218,7 @@ CREATE FUNCTION create_alone(queue_name text) RETURNS SETOF answer LANGUAGE plpg
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     IF queue_name IS NOT NULL THEN
@@ -236,7 +236,7 @@ DECLARE
     home bigint;
     removed bigint;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     IF pg_advisory_xact_lock_shared(hashtext('posthaste.append'), 0) IS NULL THEN
@@ -268,7 +268,7 @@ CREATE FUNCTION readable_alone(given_ms bigint, reader int, ring_floor bigint, c
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     IF ring_floor = 0 THEN

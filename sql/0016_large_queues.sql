@@ -55,7 +55,7 @@ DECLARE
     m record;
     tids tid[] := '{}';
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     removed := 0;
@@ -110,7 +110,7 @@ DECLARE
     to_queue bigint;
     letters tid[];
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse_isolation();
     END IF;
     moved := 0;

@@ -83,7 +83,7 @@ COMMENT ON FUNCTION check_name(text, text) IS 'Fails if the name is not valid: 1
 
 CREATE FUNCTION check_isolation() RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT is_read_committed() THEN
         PERFORM refuse('PHBAD', 'this transaction does not see what has been sent and moved since it began',
             'Call it in a transaction with the isolation level READ COMMITTED.');
     END IF;
@@ -181,7 +181,7 @@ CREATE UNLOGGED TABLE announcement (
 CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
 BEGIN
     -- A transaction with one snapshot for all statements cannot see which middlewares have begun to wait since.
-    IF current_setting('transaction_isolation') <> 'read committed'
+    IF NOT is_read_committed()
         OR EXISTS (SELECT FROM watch WHERE until_ms > now_ms()) THEN
         PERFORM pg_notify('posthaste', format('0 %s,%s,%s', NEW.queue_id, NEW.sender_id, NEW.recipient_id));
     END IF;

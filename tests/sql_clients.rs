@@ -189,6 +189,10 @@ fn who_cannot_see_what_was_sent_meanwhile_neither_reads_nor_deletes() {
         app.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT posthaste.send('app', 'q', 'x'); COMMIT"));
         assert_eq!(pop(&mut bob).as_deref(), Some("x"), "sending needs to see nothing");
     }
+    ask(&mut bob, &["SEND", "q", "x"]);
+    // PostgreSQL executes it as READ COMMITTED.
+    app.run("BEGIN ISOLATION LEVEL READ UNCOMMITTED; SELECT FROM pg_class LIMIT 1");
+    assert_eq!(app.run(&brief("pop('app', 'q')")), "x|bob||1");
 }
 
 #[test]
