@@ -297,6 +297,33 @@ fn a_database_that_is_not_utf8_is_refused() {
     assert!(line.contains("LATIN1") && line.contains("ENCODING 'UTF8'"), "{line}");
 }
 
+/// There a body may hold bytes that no text has, and a POP of it would fail after it was taken.
+#[test]
+fn the_printed_script_is_for_utf8_only_and_a_middleware_checks_that_again() {
+    let server = shared();
+    server.psql("postgres", "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+    let script = done(&run(&["--print"]));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("schema.sql");
+    fs::write(&file, &script).expect("a file");
+    let mut psql = Command::new("psql");
+    psql.arg("--host").arg(server.socket_dir()).args(["--port", &server.port().to_string(), "--no-psqlrc"]);
+    psql.args(["--username=postgres", "--dbname=bytes", "--file"]).arg(&file);
+    let output = psql.output().expect("psql runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("SQL_ASCII: create one with ENCODING 'UTF8'"),
+        "{said}"
+    );
+    assert_eq!(server.psql("bytes", "SELECT count(*) FROM pg_namespace WHERE nspname = 'posthaste'"), "0");
+    let (_, rest) = script.split_once("END $$;").expect("a check");
+    fs::write(&file, rest).expect("a file");
+    server.psql_file("bytes", &file);
+    let (line, code) = refusal(&queue(&server.url("bytes")));
+    assert_eq!(code, Some(1));
+    assert!(line.contains("SQL_ASCII"), "{line}");
+}
+
 #[test]
 fn a_schema_of_somebody_else_is_not_touched() {
     let server = shared();

@@ -54,6 +54,21 @@ const LOCK: i64 = 0x706f_7374_6861_7374;
 /// Oldest supported server, as in `server_version_num`.
 const OLDEST: i32 = 130_000;
 
+/// The beginning of the script: what psql is told, and a check of what else only this program would check.
+const PREAMBLE: &str = "-- The schema of posthaste, for an empty database: psql --file=FILE DATABASE
+\\set ON_ERROR_STOP on
+
+DO $$
+BEGIN
+    IF current_setting('server_version_num')::int < {OLDEST} THEN
+        RAISE 'PostgreSQL % is too old: 13 or newer is needed', current_setting('server_version');
+    ELSIF current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE 'the encoding of this database is %: create one with ENCODING ''UTF8'' TEMPLATE template0',
+            current_setting('server_encoding');
+    END IF;
+END $$;
+";
+
 /// Why a schema is not as this program needs it.
 #[derive(Debug)]
 pub enum MigrateError {
@@ -200,11 +215,13 @@ pub async fn migrate(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
     applied
 }
 
-/// Checks that the schema is exactly what this program needs.
+/// Checks that the schema is exactly what this program needs, in a database that suits it: whoever applied the script may
+/// have passed over its errors.
 ///
 /// # Errors
 /// What to do if it is not.
 pub async fn check(client: &Client) -> Result<(), MigrateError> {
+    suits(client).await?;
     let applied = applied(client).await?;
     is_ours(&applied)?;
     let (found, wanted) = (newest(&applied), newest_known());
@@ -214,9 +231,7 @@ pub async fn check(client: &Client) -> Result<(), MigrateError> {
 /// Returns all migrations as one script for psql.
 #[must_use]
 pub fn script() -> String {
-    let mut script = String::from(
-        "-- The schema of posthaste, for an empty database: psql --file=FILE DATABASE\n\\set ON_ERROR_STOP on\n",
-    );
+    let mut script = PREAMBLE.replace("{OLDEST}", &OLDEST.to_string());
     for migration in MIGRATIONS {
         let (file, text, note) = (migration.file(), migration.text, migration.note());
         let _ = write!(script, "\n-- {file}\nBEGIN;\n{text}\n{note};\nCOMMIT;\n");
@@ -251,7 +266,9 @@ fn is_ours(applied: &[Applied]) -> Result<(), MigrateError> {
 async fn suits(client: &Client) -> Result<(), MigrateError> {
     const ASKED: &str = "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
                          current_setting('server_encoding')";
-    let row = client.query_one(ASKED, &[]).await?;
+    // Without a name, as behind a pooler.
+    let rows = client.query_typed(ASKED, &[]).await?;
+    let Some(row) = rows.first() else { return Ok(()) };
     let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
     if number < OLDEST {
         return Err(MigrateError::Old(version));
