@@ -22,7 +22,14 @@ use support::patience::wait_for;
 fn migrate(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     command.arg("migrate").args(words);
-    for name in ["PGPASSWORD", "PGPASSFILE", "POSTHASTE_MIGRATE_STORE", "POSTHASTE_MIGRATE_PRINT"] {
+    for name in [
+        "PGPASSWORD",
+        "PGPASSFILE",
+        "PGSSLMODE",
+        "PGUSER",
+        "POSTHASTE_MIGRATE_STORE",
+        "POSTHASTE_MIGRATE_PRINT",
+    ] {
         command.env_remove(name);
     }
     command
@@ -439,7 +446,7 @@ fn the_password_may_stand_in_the_environment_or_the_password_file() {
     by_home.env("HOME", dir.path()).env("PGPASSFILE", "");
     fs::copy(&file, dir.path().join(".pgpass")).expect("a copy, with its mode");
     assert_eq!(done(&by_home.output().expect("the program runs")), "up to date\n");
-    // Who names no user is who runs the program, whatever the environment says.
+    // Who names no user is who runs the program, unless PGUSER names another one.
     let me = Command::new("id").arg("-un").output().expect("id runs").stdout;
     let me = String::from_utf8(me).expect("a name").trim_end().to_owned();
     let make = if me == "postgres" { "ALTER" } else { "CREATE" };
@@ -449,6 +456,9 @@ fn the_password_may_stand_in_the_environment_or_the_password_file() {
     let mut by_nobody = migrate(&["--store", &nameless]);
     by_nobody.env_remove("USER").env("PGPASSFILE", &file);
     assert_eq!(done(&by_nobody.output().expect("the program runs")), "up to date\n");
+    let mut by_name = migrate(&["--store", &nameless]);
+    by_name.env("PGUSER", "app").env("PGPASSWORD", "sesame");
+    assert_eq!(done(&by_name.output().expect("the program runs")), "up to date\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("its mode");
     let (said, _) = refusal(&by_file());
     assert!(said.contains("wants a password, and ") && said.contains("chmod 0600"), "{said}");
@@ -547,6 +557,15 @@ fn connections_are_encrypted_as_sslmode_says() {
         assert_eq!(code, Some(1), "{parameters}: {line}");
         assert!(line.contains(words), "{user} {host} {parameters}: {line}");
     }
+    // The environment counts where the URL says nothing.
+    let asked_by = |certificate: &str| {
+        let mut migrate =
+            migrate(&["--store", &format!("postgres://postgres@localhost:{}/{database}", server.port())]);
+        migrate.env("PGSSLMODE", "verify-full").env("PGSSLROOTCERT", certificate);
+        migrate.output().expect("the program runs")
+    };
+    assert_eq!(done(&asked_by(&ca)), "up to date\n");
+    assert!(refusal(&asked_by(&wrong)).0.contains("certificate"));
     // A server that signed its own certificate, as PostgreSQL's manual makes one.
     server.encrypt(&stranger.0, &stranger.1, &authority.0);
     let parameters = format!("sslmode=verify-full&sslrootcert={wrong}");

@@ -1,5 +1,7 @@
-//! A PostgreSQL URL, parsed. It is always shown without its password.
+//! A PostgreSQL URL, parsed, with what it leaves out from the environment, as in libpq. It is always shown without its
+//! password.
 
+use std::env;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -45,6 +47,18 @@ const NAMES: [&str; 21] = [
     "channel_binding",
     "sslnegotiation",
     "load_balance_hosts",
+];
+
+/// Parameters that a URL may leave to the environment: where the server is, who asks, and how safely.
+const VARIABLES: [(&str, &str); 8] = [
+    ("host", "PGHOST"),
+    ("port", "PGPORT"),
+    ("user", "PGUSER"),
+    ("dbname", "PGDATABASE"),
+    ("sslmode", "PGSSLMODE"),
+    ("sslrootcert", "PGSSLROOTCERT"),
+    ("sslcert", "PGSSLCERT"),
+    ("sslkey", "PGSSLKEY"),
 ];
 
 /// PostgreSQL's port.
@@ -97,6 +111,13 @@ impl FromStr for PostgresAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text, |variable| env::var(variable).ok())
+    }
+}
+
+impl PostgresAddress {
+    /// Parses a URL, in an environment that has these variables.
+    fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut pairs = url::pairs(text)?;
         if let Some((unknown, _)) = pairs.iter().find(|(name, _)| !is_known(name)) {
             return Err(format!(
@@ -104,6 +125,7 @@ impl FromStr for PostgresAddress {
                 NAMES.join(", ")
             ));
         }
+        complete(&mut pairs, variable);
         for (name, value) in DEFAULTS {
             if !pairs.iter().any(|(given, _)| library_word(given) == name) {
                 pairs.push((name.into(), value.into()));
@@ -125,6 +147,21 @@ impl FromStr for PostgresAddress {
             config.tcp_user_timeout(timeout);
         }
         Ok(Self { config, hosts, tls })
+    }
+}
+
+/// Adds what a URL leaves to the environment; an empty variable counts as absent.
+fn complete(pairs: &mut Vec<(String, String)>, variable: impl Fn(&str) -> Option<String>) {
+    for (name, of_it) in VARIABLES {
+        let is_settled = match name {
+            "host" => value(pairs, "host").or(value(pairs, "hostaddr")).is_some(),
+            // Where nothing is checked, libpq does not look at it either.
+            "sslrootcert" => matches!(value(pairs, "sslmode"), None | Some("disable" | "prefer")),
+            _ => false,
+        } || value(pairs, name).is_some();
+        if let Some(found) = variable(of_it).filter(|found| !is_settled && !found.is_empty()) {
+            pairs.push((name.into(), found));
+        }
     }
 }
 
@@ -231,8 +268,13 @@ mod tests {
 
     use super::PostgresAddress;
 
+    /// In an empty environment.
+    fn parse(text: &str) -> Result<PostgresAddress, String> {
+        PostgresAddress::parse(text, |_| None)
+    }
+
     fn address(text: &str) -> PostgresAddress {
-        text.parse().expect("a good URL")
+        parse(text).expect("a good URL")
     }
 
     #[test]
@@ -273,6 +315,48 @@ mod tests {
     }
 
     #[test]
+    fn what_the_url_leaves_out_may_stand_in_the_environment() {
+        let variable = |name: &str| {
+            let value = match name {
+                "PGHOST" => "db",
+                "PGPORT" => "7",
+                "PGUSER" => "app",
+                "PGDATABASE" => "main",
+                "PGSSLROOTCERT" => "/ca.crt",
+                _ => "",
+            };
+            Some(value.to_owned())
+        };
+        for (url, shown) in [
+            ("postgres://", "postgres://app@db:7/main"),
+            ("postgres://a,b:8?sslmode=disable", "postgres://app@a:5432,b:8/main"),
+            ("postgres://me@a:8/x", "postgres://me@a:8/x"),
+            ("postgres:///x?hostaddr=10.0.0.1", "postgres://app@10.0.0.1:7/x"),
+        ] {
+            assert_eq!(PostgresAddress::parse(url, variable).expect("a good URL").to_string(), shown);
+        }
+        let tls = |url: &str, mode: &'static str| {
+            let variable = |name: &str| match name {
+                "PGSSLMODE" => Some(mode.to_owned()),
+                "PGSSLROOTCERT" => Some("/ca.crt".to_owned()),
+                _ => None,
+            };
+            PostgresAddress::parse(url, variable).map(|address| address.tls().clone())
+        };
+        let said = |url: &str| Ok(address(url).tls().clone());
+        assert_eq!(
+            tls("postgres://db", "verify-full"),
+            said("postgres://db?sslmode=verify-full&sslrootcert=/ca.crt")
+        );
+        assert_eq!(
+            tls("postgres://db?sslmode=disable", "verify-full"),
+            said("postgres://db?sslmode=disable")
+        );
+        assert_eq!(tls("postgres://db", ""), said("postgres://db"), "an empty variable is none");
+        assert!(tls("postgres://db", "allow").expect_err("it is no mode").contains("PGSSLMODE"));
+    }
+
+    #[test]
     fn a_wrong_url_is_one_line_without_the_password() {
         for (url, names) in [
             ("embedded:./x", "postgres://"),
@@ -288,7 +372,7 @@ mod tests {
             ("postgres://app:sesame@d%0Ab/x", "cannot be seen"),
             ("postgres://app:sesame@/x?host=a:b", "IPv6"),
         ] {
-            let error = url.parse::<PostgresAddress>().expect_err(url);
+            let error = parse(url).expect_err(url);
             assert!(error.contains(names), "{url}: {error}");
             assert!(!error.contains("sesame") && error.lines().count() == 1, "{error}");
         }

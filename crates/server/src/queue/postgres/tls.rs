@@ -36,7 +36,11 @@ impl TlsOptions {
             // A URL that names a certificate to trust wants it checked; libpq sees it so, too.
             "require" | "verify-ca" => (SslMode::Require, Check::Signer),
             "verify-full" => (SslMode::Require, Check::SignerAndName),
-            _ => return Err("sslmode is disable, prefer, require, verify-ca or verify-full".into()),
+            _ => {
+                return Err(
+                    "sslmode (or PGSSLMODE) is disable, prefer, require, verify-ca or verify-full".into()
+                );
+            }
         };
         if roots.is_some() && check == Check::Nothing {
             return Err("sslrootcert is not looked at without sslmode=verify-full (or verify-ca)".into());
