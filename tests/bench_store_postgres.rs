@@ -141,6 +141,10 @@ fn a_database_with_fixed_answers_answers_everything() {
         }
         assert_eq!(ask(&["SENDMANY", "q", "m", "n"]).list().len(), 2);
     }
+    for more in [&["--workload", "pairs", "--batch", "30"][..], &["--workload", "twelve-step"]] {
+        let output = bench(&url, &[&["--connections", "2", "--preload", "10"], more].concat());
+        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
     let kept = "SELECT (SELECT count(*) FROM posthaste.message) + (SELECT count(*) FROM posthaste.queue)";
     assert_eq!(postgres.psql(&database, kept), "0");
 }

@@ -133,6 +133,16 @@ impl Postgres {
         })
     }
 
+    /// Returns whether the database holds any queue. The table is asked, and not the functions, whose answers may be fixed.
+    ///
+    /// # Errors
+    /// Why that cannot be asked.
+    pub fn has_queues(&self) -> Result<bool, OpenError> {
+        let rows = self.links.with(|link| link.ask("SELECT EXISTS (SELECT FROM posthaste.queue)", &[]));
+        let rows = rows.map_err(|failure| OpenError(failure.to_string()))?;
+        Ok(rows.first().is_some_and(|row| row.get(0)))
+    }
+
     /// For tests: lets time pass.
     pub fn tick(&self) {
         let now = self.shared.now_ms();
