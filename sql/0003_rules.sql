@@ -505,9 +505,12 @@ BEGIN
     IF request_key IS NOT NULL THEN
         -- A POP from a queue holds the lock of its row; one without a queue holds none, so it takes a lock for the key.
         -- Without a lock, the reply that a concurrent POP with the same key has just remembered might not be visible.
-        IF queue IS NULL THEN
+        -- It is tried for a while and not waited for, since a batch may hold locks that the other transaction needs.
+        WHILE queue IS NULL LOOP
             is_ours := pg_try_advisory_xact_lock(hashtextextended(encode(request_key, 'hex'), reader));
-        END IF;
+            EXIT WHEN is_ours OR NOT may_await_moves();
+            PERFORM pg_sleep(0.002);
+        END LOOP;
         SELECT r.messages, r.queue_names, r.counted INTO given, names, was_counted FROM remembered_pop r
             WHERE r.account_id = reader AND r.queue_id = coalesce(queue, 0) AND r.key = request_key AND r.ends_ms > at_ms;
         IF FOUND THEN

@@ -40,7 +40,7 @@ BEGIN
     RETURN now_ms() <= until_ms;
 END $$;
 COMMENT ON FUNCTION may_await_moves() IS
-'Whether a POP may still wait for messages that are being moved: until half a second after the first POP of the transaction asked. The POPs of a batch share that time, since other batches wait for it. Plan: no table.';
+'Whether a POP may still wait for messages that are being moved, or for another one with its REQID: until half a second after the first POP of the transaction asked. The POPs of a batch share that time, since other batches wait for it. Plan: no table.';
 
 -- Sending ----------------------------------------------------------------------------------------------------------
 
