@@ -204,13 +204,48 @@ def test_the_exit_code_reaches_the_shell(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_an_audit_takes_units_for_names_without(tmp_path: Path) -> None:
-    """And says when it knew no column at all."""
+    """In the unit that is said, a law holds."""
     runs = tmp_path / "runs.csv"
     runs.write_text("clients,throughput,response_time\n32,4000,8\n")
     assert "1 row, laws applied 1 time: 1 error, 0 warnings" in run("audit", str(runs), code=1)
     assert "0 errors" in run("audit", str(runs), "--unit", "response_time=ms")
-    runs.write_text("a,b\n1,2\n")
-    assert "No column was recognized" in run("audit", str(runs))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "no column was recognized"),
+        ("clients,throughput\n32,4600\n", "no law applies to clients, throughput alone"),
+        ("clients;throughput;response_time\n32;4600;0.00695\n", "separated by semicolons"),
+    ],
+)
+def test_an_audit_that_checked_nothing_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, said: str
+) -> None:
+    """With exit code 2: a script must not take it for a table without mistakes."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text(text, "utf-8")
+    assert said in refused(capsys, monkeypatch, "audit", str(runs))
+
+
+@pytest.mark.parametrize("cell", ['"4,600"', "n/a", "4600 rps"])
+def test_an_audit_does_not_pass_over_what_it_cannot_read(tmp_path: Path, cell: str) -> None:
+    """A figure that is no number was not checked; an empty cell was not measured."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text(f"clients,throughput,response_time\n32,4600,0.00695\n32,{cell},0.00695\n", "utf-8")
+    said = run("audit", str(runs), code=1)
+    assert f'throughput is "{cell.strip(chr(34))}", which is no number' in said
+    assert "1 errors" in said
+    runs.write_text("clients,throughput,response_time\n32,4600,0.00695\n32,,0.00695\n64,NaN,0.00695\n", "utf-8")
+    assert "0 errors" in run("audit", str(runs))
+
+
+def test_an_audit_reads_headings_as_people_write_them(tmp_path: Path) -> None:
+    """With capitals, spaces, and units in brackets."""
+    runs = tmp_path / "runs.csv"
+    for heading in ("Clients,Throughput (req/s),Response Time (ms)", "clients,tp [1/s],mean response time (msec)"):
+        runs.write_text(f"{heading}\n32,4600,10\n", "utf-8")
+        assert "interactive response time law" in run("audit", str(runs), code=1)
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,15 @@ def test_percentiles_grow_and_end_below_the_maximum() -> None:
     assert audit([fine]) == []
     assert only(audit([fine | {"response_p99_ms": 7.0}])).law == "percentiles"
     assert only(audit([fine | {"max_ms": 5.0}])).law == "percentiles"
+    assert only(audit([{"p99_ms": 20.0, "p99.9_ms": 10.0}])).law == "percentiles"
+    assert only(audit([{"P50 (ms)": 9.0, "P99 (ms)": 8.0}])).law == "percentiles"
+
+
+def test_a_column_of_words_with_the_name_of_a_quantity_is_none() -> None:
+    """The factors of an experiment may be called as they like."""
+    assert audit([{"response": "throughput", "servers": "one"}, {"response": "time", "servers": "two"}]) == []
+    found = only(audit([{"clients": "8"}, {"clients": "about 9"}]))
+    assert (found.row, found.law, found.severity) == (1, "figures", "error")
 
 
 def test_no_figure_is_below_zero() -> None:

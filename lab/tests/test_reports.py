@@ -79,6 +79,16 @@ def test_a_single_server_with_all_its_moments() -> None:
     assert (jobs.law, variance.law) == ("population", "units")
 
 
+def test_published_models_as_they_were_printed() -> None:
+    """A model for each row beside its measurement, and a line for each quantity: the slips of both are found."""
+    (saturated,) = audit(pl.read_csv(DATA / "pool_models.csv", infer_schema=False))
+    assert (saturated.row, saturated.law, saturated.severity) == (None, "open model", "warning")
+    assert "4 rows of an open model at up to 0.98" in saturated.message
+    (variance,) = audit(pl.read_csv(DATA / "single_server_model.csv", infer_schema=False))
+    assert (variance.row, variance.law, variance.severity) == (0, "units", "error")
+    assert variance.message.startswith("Var_r is in us")
+
+
 def test_eight_workers_are_never_more_than_busy() -> None:
     """A clean table stays without findings once its workers are named; without them it is asked for them."""
     table = pl.read_csv(DATA / "eight_workers.csv", infer_schema=False)

@@ -10,7 +10,7 @@ from posthaste_lab.cli.show import console, read_csv, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.laws.operational import TOLERANCE
-from posthaste_lab.laws.reading import NAMES
+from posthaste_lab.laws.reading import NAMES, quantity_and_unit, rows_of
 
 
 def audit(
@@ -23,7 +23,8 @@ def audit(
     """Check every row against the operational laws and look for known slips.
 
     Columns are known by name: clients, throughput_rps, response_time_ms, think_time_ms, service_time_ms, servers,
-    utilization, queue_length, … Exit code 1 when an error was found, 0 when there are only warnings, or nothing.
+    utilization, queue_length, … Exit code 1 when an error was found, 0 when there are only warnings, or nothing; 2 when
+    nothing in the file could be checked.
 
     Example: posthaste-lab audit runs.csv --unit response_time=ms
     """
@@ -33,7 +34,12 @@ def audit(
     if unknown:
         raise BadArgument("--unit", unknown[0], f"must be one of the columns: {', '.join(frame.columns)}")
     findings = laws.audit(frame, tolerance, units)
-    applied = sum(len(laws.check(row, tolerance, units)) for row in frame.iter_rows(named=True))
+    rows = rows_of(frame)
+    applied = sum(len(laws.check(row, tolerance, units)) for row in rows)
+    if not findings and not laws.compared(frame, tolerance, units):
+        known = [name for name in frame.columns if quantity_and_unit(name)]
+        what = f"no law applies to {', '.join(known)} alone" if known else "no column was recognized"
+        raise BadArgument("FILE", str(file), f"cannot be checked: {what}; see --help for the names of columns")
     out = console()
     if findings:
         lines = [("table" if f.row is None else str(f.row + 1), f.severity, f.law, f.message) for f in findings]
@@ -43,9 +49,8 @@ def audit(
         out.print(shown)
     errors = sum(f.severity == "error" for f in findings)
     out.print(
-        f"{counted(len(frame), 'row')}, laws applied {counted(applied, 'time')}: "
+        f"{counted(len(rows), 'row')}, laws applied {counted(applied, 'time')}: "
         f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}"
-        + ("" if applied or findings else ". No column was recognized; see --help for their names")
     )
     raise typer.Exit(1 if errors else 0)
 

@@ -62,6 +62,9 @@ def read_csv(path: Path) -> pl.DataFrame:
         frame = read_table(path, infer_schema=False).rename(str.strip).with_columns(pl.all().str.strip_chars())
     except pl.exceptions.PolarsError as error:
         raise BadArgument("FILE", str(path), f"cannot be read as CSV: {str(error).splitlines()[0]}") from None
+    if frame.width == 1 and (separator := next((s for s in ";\t" if s in frame.columns[0]), None)):
+        called = "semicolons" if separator == ";" else "tabs"
+        raise BadArgument("FILE", str(path), f"is separated by {called}, and must be by commas")
     # Editors and spreadsheets may leave empty rows at the end.
     frame = frame.filter(pl.any_horizontal(pl.all().is_not_null() & (pl.all() != "")))
     if frame.is_empty():

@@ -5,7 +5,7 @@ run's figures; `audit` finds the impossible in any table of figures. Denning and
 Jain (1991), chapter 33.
 """
 
-from posthaste_lab.laws.audit import Finding, audit
+from posthaste_lab.laws.audit import Finding, audit, compared
 from posthaste_lab.laws.operational import (
     Verdict,
     check,
@@ -22,6 +22,7 @@ __all__ = [
     "Verdict",
     "audit",
     "check",
+    "compared",
     "forced_flow",
     "interactive",
     "little",

@@ -2,6 +2,7 @@
 
 - The laws are checked row by row. Where one fails, the finding names the known mistake that explains it, if any: a
   wrong unit, a rate divided by a time, a service time that contains waiting.
+- A figure that is no number, in a column whose quantity is known, is reported: what was not read was not checked.
 - Other rules cover percentiles out of order, shares that do not add up, an open model whose arrival rate is the
   throughput of a closed system, and effects without intervals.
 
@@ -15,13 +16,24 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from posthaste_lab.checks import non_negative
-from posthaste_lab.laws.models import open_model_findings, queueing_probability
+from posthaste_lab.laws.models import models_beside_measurements, open_model_findings, queueing_probability
 from posthaste_lab.laws.operational import TOLERANCE, Verdict, check, passes_of, servers_of
-from posthaste_lab.laws.reading import SECONDS, Row, Run, Table, number_of, rounding, rows_of, run_of
+from posthaste_lab.laws.reading import (
+    SECONDS,
+    Row,
+    Run,
+    Table,
+    number_of,
+    plain,
+    quantity_and_unit,
+    rounding,
+    rows_of,
+    run_of,
+)
 
 Severity = Literal["error", "warning"]
 SPREAD_LEAST, SPREAD_MOST = 0.02, 50.0  # coefficients of variation beyond which a variance is in another unit
-PERCENTILE = re.compile(r"(?:(?P<of>.*)_)?(?:p(?P<share>\d+(?:_\d+)?)|max)(?:_(?P<unit>s|ms|us|ns))?$")
+PERCENTILE = re.compile(r"(?:(?P<of>.*)_)?(?:p(?P<share>\d+(?:[._]\d+)?)|max)(?:_(?P<unit>s|ms|us|ns))?$")
 SHARE = re.compile(r"(^|_)share(_pct)?$|^share_")
 INTERVALS = re.compile(
     r"interval|(^|_)(low|high|lower|upper|ci|ci95|stderr|significant)($|_)|standard_error|confidence"
@@ -51,7 +63,7 @@ def audit(table: Table, tolerance: float = TOLERANCE, units: Mapping[str, str] |
     Raises BadArgument for an unknown unit.
     """
     rows, tolerance = rows_of(table), non_negative("tolerance", tolerance)
-    findings: list[Finding] = []
+    findings = _unreadable(rows)
     for index, row in enumerate(rows):
         run = run_of(row, units)
         for rule in ROW_RULES:
@@ -59,6 +71,40 @@ def audit(table: Table, tolerance: float = TOLERANCE, units: Mapping[str, str] |
     for table_rule in TABLE_RULES:
         findings.extend(Finding(None, *found) for found in table_rule(rows))
     return findings
+
+
+def compared(table: Table, tolerance: float = TOLERANCE, units: Mapping[str, str] | None = None) -> int:
+    """Returns how often something in a table could be held against something else; 0 means that nothing was checked."""
+    rows = rows_of(table)
+    laws = sum(len(check(row, tolerance, units)) for row in rows)
+    ordered = sum(sum(PERCENTILE.match(plain(str(c))) is not None for c in row) > 1 for row in rows)
+    shared = sum(len(_figures_of_shares(row)[0]) > 1 for row in rows) + len(_columns_of_shares(rows))
+    return laws + ordered + shared + _have_effects(rows)
+
+
+def _unreadable(rows: list[Row]) -> list[Finding]:
+    """Finds cells that are no number, in columns that hold numbers: 4,600 or 12 ms; an empty one was not measured."""
+    columns = dict.fromkeys(str(name) for row in rows if "effect" not in row for name in row)
+    known = [c for c in columns if quantity_and_unit(c) or PERCENTILE.match(plain(c))]
+    findings: list[Finding] = []
+    for column in known:
+        cells = [(index, row.get(column)) for index, row in enumerate(rows)]
+        if not any(re.search(r"\d", str(cell)) for _, cell in cells):
+            continue  # a column of words, which happens to have the name of a quantity
+        findings.extend(
+            Finding(index, "figures", "error", f'{column} is "{cell}", which is no number; leave it empty if unknown')
+            for index, cell in cells
+            if isinstance(cell, str) and not _is_number_or_missing(cell)
+        )
+    return sorted(findings, key=lambda finding: finding.row or 0)
+
+
+def _is_number_or_missing(cell: str) -> bool:
+    try:
+        float(cell or "nan")
+    except ValueError:
+        return not cell.strip()
+    return True
 
 
 Found = list[tuple[str, Severity, str]]
@@ -177,7 +223,7 @@ def _percentiles(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, st
     """Finds percentiles of one quantity that are smaller than lower ones, or larger than its maximum."""
     known: dict[tuple[str, bool], list[tuple[float, float, str, float]]] = {}
     for column, figure in row.items():
-        match, value = PERCENTILE.match(str(column).lower()), number_of(figure)
+        match, value = PERCENTILE.match(plain(str(column))), number_of(figure)
         if value is not None and match:
             group = match["of"] or "", match["unit"] is None
             seconds = value * SECONDS.get(match["unit"], 1.0)
@@ -198,19 +244,24 @@ def _percent(share: str | None) -> float:
     """Returns the percent that p50, p99_9, p999, p100 and the maximum (100) stand for."""
     if share is None or share == "100":
         return 100.0
-    digits = share.replace("_", ".")
+    digits = share.replace("_", ".")  # p99_9 and p99.9
     return float(digits) if "." in digits or len(digits) < 3 else float(f"{digits[:2]}.{digits[2:]}")
 
 
 def _shares_of_a_row(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
     """Finds shares of a row, in a list or in columns that begin or end with `share`, that do not add up to a whole."""
+    figures, percent = _figures_of_shares(row)
+    return _must_add_up(figures, percent=percent) if len(figures) > 1 else []
+
+
+def _figures_of_shares(row: Row) -> tuple[list[object], bool]:
+    """Returns the shares of a row, and whether they are in percent."""
     listed = next((figure for name, figure in row.items() if str(name).lower() == "shares"), None)
     if isinstance(listed, Mapping):
         listed = list(listed.values())
     named = [str(name).lower() for name in row if SHARE.search(str(name).lower())]
     figures = list(listed) if isinstance(listed, list | tuple) else [row[n] for n in row if str(n).lower() in named]
-    percent = any(name.endswith("_pct") for name in named)
-    return _must_add_up(figures, percent=percent) if len(figures) > 1 else []
+    return figures, any(name.endswith("_pct") for name in named)
 
 
 def _must_add_up(figures: list[object], *, percent: bool) -> Found:
@@ -229,21 +280,27 @@ def _must_add_up(figures: list[object], *, percent: bool) -> Found:
 def _shares_of_a_column(rows: list[Row]) -> Found:
     """Finds columns of shares, of variation or of anything, that do not add up over the table."""
     found: Found = []
-    columns = {str(name) for row in rows for name in row}
-    shares = [c for c in columns if re.search(r"share", c.lower())]
-    wanted = [c for c in columns if re.search(r"variation", c.lower()) and "coefficient" not in c.lower()] + (
-        shares if len(shares) == 1 else []
-    )
-    for column in sorted(wanted):
+    for column in _columns_of_shares(rows):
         figures = [row.get(column) for row in rows if str(row.get("effect", "")) not in ("I", "mean", "SST", "total")]
         for law, severity, message in _must_add_up(figures, percent=column.endswith("_pct")):
             found.append((law, severity, f"{column}: {message}"))
     return found
 
 
+def _columns_of_shares(rows: list[Row]) -> list[str]:
+    columns = {str(name) for row in rows for name in row}
+    shares = [c for c in columns if re.search(r"share", c.lower())]
+    variation = [c for c in columns if re.search(r"variation", c.lower()) and "coefficient" not in c.lower()]
+    return sorted(variation + (shares if len(shares) == 1 else []))
+
+
+def _have_effects(rows: list[Row]) -> bool:
+    return any(str(name).lower() in ("effect", "effects") for row in rows for name in row)
+
+
 def _effects_without_intervals(rows: list[Row]) -> Found:
     columns = {str(name).lower() for row in rows for name in row}
-    if not any(column in ("effect", "effects") for column in columns):
+    if not _have_effects(rows):
         return []
     if any(INTERVALS.search(column) for column in columns):
         return []
@@ -283,4 +340,5 @@ TABLE_RULES: tuple[Callable[[list[Row]], Found], ...] = (
     _shares_of_a_column,
     _effects_without_intervals,
     _units_that_change,
+    models_beside_measurements,
 )

@@ -12,7 +12,7 @@ from typing import Literal
 from posthaste_lab import queueing
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.laws.operational import servers_of
-from posthaste_lab.laws.reading import Reading, Row, Run
+from posthaste_lab.laws.reading import Reading, Row, Run, run_of
 from posthaste_lab.queueing import UnstableQueue
 
 OPEN_MODEL = re.compile(r"^(\d+ ?x ?)?[MG]/[MGD]/(\d+|m|c)$|^(mm1|mmm|mg1|parallel_mm1|open)$", re.IGNORECASE)
@@ -37,6 +37,24 @@ def open_model_findings(row: Row, run: Run, tolerance: float) -> Found:
         return [("open model", "error", f"{what}: {text}")]
     text = "clients who wait send nothing, so its arrivals are not open; use a closed model (solve)"
     return [("open model", "warning", f"{what}: {text}")]
+
+
+def models_beside_measurements(rows: list[Row]) -> Found:
+    """Finds open models near saturation in a table whose other rows were measured, where no column has the clients."""
+    words = [{str(cell).strip().lower() for cell in row.values() if isinstance(cell, str)} for row in rows]
+    if not any("measured" in said for said in words):
+        return []
+    modeled = [run_of(row) for row, said in zip(rows, words, strict=True) if said & {"model", "modeled", "modelled"}]
+    loads = [_utilization(run) for run in modeled if "population" not in run and "arrival_rate" in run]
+    saturated = [rho for rho in loads if rho is not None and rho >= SATURATED]
+    if not saturated:
+        return []
+    text = (
+        f"{len(saturated)} rows of an open model at up to {max(saturated):.3g} of saturation, beside measurements: if "
+        "those are of a closed system (a column `clients` would tell), they only say how well the service rate was "
+        "fitted; use a closed model (solve)"
+    )
+    return [("open model", "warning", text)]
 
 
 def _utilization(run: Run) -> float | None:

@@ -8,6 +8,7 @@ that reports rounding as a mistake. Only text keeps its digits, so tables from f
 counts as exact.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from math import isfinite, nan
@@ -28,6 +29,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "response_time",
         "response",
         "mean_response",
+        "mean_response_time",
         "rt",
         "r_measured",
         "e_r",
@@ -78,7 +80,11 @@ UNITS: dict[str, float] = (
     | dict.fromkeys(("rps", "per_s", "1/s", "req/s", "requests/s", "jobs/s", "ops"), 1.0)
     | {"per_ms": 1e3, "1/ms": 1e3, "pct": 1e-2, "%": 1e-2, "": 1.0, "1": 1.0, "jobs": 1.0}
 )
-SUFFIXES = sorted((unit for unit in UNITS if unit.replace("_", "").isalnum()), key=len, reverse=True)
+SUFFIXES = sorted((unit for unit in UNITS if unit), key=len, reverse=True)
+IN_BRACKETS = re.compile(r"(?P<name>.*?)[\s_]*[(\[](?P<unit>[^()\[\]]+)[)\]]$")
+# Tables of a line for each quantity, as reports print a model: what the columns of names, figures and units are called.
+LONG = {"quantity", "value"}
+LONG_UNITS = ("unit", "units", "unit_printed")
 
 
 class Reading(NamedTuple):
@@ -106,6 +112,24 @@ Run = dict[str, Reading]
 
 def rows_of(table: Table) -> list[Row]:
     """Returns the rows of a table: a polars or pandas frame, columns by name, or rows."""
+    rows = _rows(table)
+    return [_row_of_lines(rows)] if _has_a_line_for_each_quantity(rows) else rows
+
+
+def _has_a_line_for_each_quantity(rows: list[Row]) -> bool:
+    names = [row.get("quantity") for row in rows]
+    return all(row.keys() >= LONG for row in rows) and len(names) > 1 and len(set(names)) == len(names)
+
+
+def _row_of_lines(rows: list[Row]) -> Row:
+    """Returns the only row of a table of a line for each quantity, with the units of its lines."""
+    stated = {str(row["quantity"]): next((row[u] for u in LONG_UNITS if row.get(u)), None) for row in rows}
+    figures = {str(row["quantity"]): row["value"] for row in rows}
+    units = {name: str(unit) for name, unit in stated.items() if unit is not None}
+    return figures | {"units": units}
+
+
+def _rows(table: Table) -> list[Row]:
     if isinstance(table, pl.DataFrame):
         return list(table.iter_rows(named=True))
     if hasattr(table, "to_dict") and hasattr(table, "columns"):  # pandas, without importing it
@@ -138,12 +162,21 @@ def _rows_of_columns(table: Mapping[str, object]) -> list[Row]:
 
 def quantity_and_unit(column: str) -> tuple[str, str] | None:
     """Returns quantity and unit of a column by its name: `rt_ms` is a response time in ms. None if it is unknown."""
-    name = column.strip().lower()
+    name = plain(column)
     for suffix in ("", *(f"_{unit}" for unit in SUFFIXES)):
         base = name.removesuffix(suffix)
         if base in QUANTITY and (not suffix or base != name):
             return QUANTITY[base], suffix[1:]
     return None
+
+
+def plain(column: str) -> str:
+    """Returns a column's name as the tables here have it: `Response time (ms)` is `response_time_ms`."""
+    name = column.strip().lower()
+    if (match := IN_BRACKETS.match(name)) is not None:
+        unit = match["unit"].strip()
+        name = f"{match['name']}_{'pct' if unit == '%' else SPELLED.get(unit, unit)}"
+    return re.sub(r"[\s-]+", "_", name)
 
 
 def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
@@ -164,7 +197,7 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
         # A think time of 0 was set, not measured: if it counted as rounded to seconds, it would excuse any difference.
         is_exact = quantity in COUNTS or (quantity == "think_time" and value == 0)
         half = rounding(figure) if isinstance(figure, str) and not is_exact else 0.0
-        base = str(column).strip().lower().removesuffix(f"_{named}")
+        base = plain(str(column)).removesuffix(f"_{named}")
         if quantity not in run or base in PREFERRED:
             run[quantity] = Reading(value * UNITS[unit], half * UNITS[unit], value, unit, str(column))
     return _as_laws_mean_it(row, run)
