@@ -262,6 +262,18 @@ def test_shares_add_up() -> None:
     assert (found.row, found.law) == (None, "shares")
 
 
+def test_shares_that_are_no_parts_of_a_whole_do_not_add_up() -> None:
+    """Hits among reads and errors among answers; of other columns it is not known, so that is no error."""
+    assert audit([{"hit_share": 0.9, "error_share": 0.01}]) == []
+    assert audit([{"stage": "store", "gain_share": 0.84}, {"stage": "way", "gain_share": 0.91}]) == []
+    assert only(audit([{"share_get": 0.5, "share_set": 0.4}])).severity == "warning"
+    assert only(audit([{"kind": "get", "share": 0.5}, {"kind": "set", "share": 0.4}])).severity == "warning"
+    assert only(audit([{"shares": [0.2, 0.6, 0.1]}])).severity == "error"
+    assert only(audit([{"effect": "A", "variation": 0.5, "low": 1}, {"effect": "B", "variation": 0.4}])).severity == (
+        "error"
+    )
+
+
 def test_shares_of_variation_add_up_and_effects_have_intervals() -> None:
     """The published effects do the one and lack the other; without its error line a table does neither."""
     table = printed("effects_write_only.csv")

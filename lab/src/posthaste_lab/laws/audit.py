@@ -35,6 +35,9 @@ Severity = Literal["error", "warning"]
 SPREAD_LEAST, SPREAD_MOST = 0.02, 50.0  # coefficients of variation beyond which a variance is in another unit
 PERCENTILE = re.compile(r"(?:(?P<of>.*)_)?(?:p(?P<share>\d+(?:[._]\d+)?)|max)(?:_(?P<unit>s|ms|us|ns))?$")
 SHARE = re.compile(r"(^|_)share(_pct)?$|^share_")
+# Shares that are not parts of one whole: of hits among reads, of errors among answers, of what a change would gain.
+SINGLE_SHARE = re.compile(r"(^|_)(busy|error|gain|hit|lead|miss|null|spread)_share(_pct)?$|_spread_share(_pct)?$")
+VARIATION = re.compile(r"variation")
 INTERVALS = re.compile(
     r"interval|(^|_)(low|high|lower|upper|ci|ci95|stderr|significant)($|_)|standard_error|confidence"
 )
@@ -251,7 +254,10 @@ def _percent(share: str | None) -> float:
 def _shares_of_a_row(row: Row, _run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
     """Finds shares of a row, in a list or in columns that begin or end with `share`, that do not add up to a whole."""
     figures, percent = _figures_of_shares(row)
-    return _must_add_up(figures, percent=percent) if len(figures) > 1 else []
+    if len(figures) < 2:
+        return []
+    listed = any(str(name).lower() == "shares" for name in row)
+    return _must_add_up(figures, percent=percent, severity="error" if listed else "warning")
 
 
 def _figures_of_shares(row: Row) -> tuple[list[object], bool]:
@@ -259,12 +265,16 @@ def _figures_of_shares(row: Row) -> tuple[list[object], bool]:
     listed = next((figure for name, figure in row.items() if str(name).lower() == "shares"), None)
     if isinstance(listed, Mapping):
         listed = list(listed.values())
-    named = [str(name).lower() for name in row if SHARE.search(str(name).lower())]
+    named = [name for name in (str(each).lower() for each in row) if SHARE.search(name) and _is_part(name)]
     figures = list(listed) if isinstance(listed, list | tuple) else [row[n] for n in row if str(n).lower() in named]
     return figures, any(name.endswith("_pct") for name in named)
 
 
-def _must_add_up(figures: list[object], *, percent: bool) -> Found:
+def _is_part(name: str) -> bool:
+    return not SINGLE_SHARE.search(name)
+
+
+def _must_add_up(figures: list[object], *, percent: bool, severity: Severity) -> Found:
     values = [(number_of(figure), rounding(figure)) for figure in figures]
     present = [(value, half) for value, half in values if value is not None]
     if len(present) < 2:
@@ -274,7 +284,8 @@ def _must_add_up(figures: list[object], *, percent: bool) -> Found:
     slack = sum(min(half, 0.01 * whole) for _, half in present) + 1e-9 * whole
     if abs(total - whole) <= slack:
         return []
-    return [("shares", "error", f"shares add up to {total:.6g}, not to {whole:g}")]
+    doubt = "" if severity == "error" else "; if they are parts of one whole, one is missing or wrong"
+    return [("shares", severity, f"shares add up to {total:.6g}, not to {whole:g}{doubt}")]
 
 
 def _shares_of_a_column(rows: list[Row]) -> Found:
@@ -282,15 +293,16 @@ def _shares_of_a_column(rows: list[Row]) -> Found:
     found: Found = []
     for column in _columns_of_shares(rows):
         figures = [row.get(column) for row in rows if str(row.get("effect", "")) not in ("I", "mean", "SST", "total")]
-        for law, severity, message in _must_add_up(figures, percent=column.endswith("_pct")):
+        sure: Severity = "error" if VARIATION.search(column.lower()) else "warning"
+        for law, severity, message in _must_add_up(figures, percent=column.endswith("_pct"), severity=sure):
             found.append((law, severity, f"{column}: {message}"))
     return found
 
 
 def _columns_of_shares(rows: list[Row]) -> list[str]:
     columns = {str(name) for row in rows for name in row}
-    shares = [c for c in columns if re.search(r"share", c.lower())]
-    variation = [c for c in columns if re.search(r"variation", c.lower()) and "coefficient" not in c.lower()]
+    shares = [c for c in columns if "share" in c.lower() and _is_part(c.lower())]
+    variation = [c for c in columns if VARIATION.search(c.lower()) and "coefficient" not in c.lower()]
     return sorted(variation + (shares if len(shares) == 1 else []))
 
 
