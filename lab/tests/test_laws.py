@@ -503,6 +503,16 @@ def test_our_own_trials_are_checked_as_the_report_does() -> None:
     assert audit([OWN | {"kind": "send", "population": "99"}]) == []
 
 
+def test_means_over_trials_that_differ_break_no_law() -> None:
+    """In each of two trials N = X R, and the means have a product of 2.8 N; their intervals say that they may."""
+    row = {"clients": 8, "throughput_per_s": 50.0, "response_mean_s": (0.8 + 8 / 90) / 2}
+    assert only(audit([row])).law == "interactive response time law"
+    wide = {"throughput_per_s_low": -458.2, "throughput_per_s_high": 558.2}
+    assert audit([row | wide | {"response_mean_s_low": -4.1, "response_mean_s_high": 5.0}]) == []
+    narrow = {"throughput_per_s_low": 49.0, "throughput_per_s_high": 51.0}
+    assert only(audit([row | narrow])).law == "interactive response time law"
+
+
 def test_percentiles_of_different_things_have_no_order() -> None:
     """Stages of a window, each with its own maximum; units are one, and p100 is the maximum."""
     window = {"service_p50_us": 900.0, "service_max_us": 950.0, "waiting_p50_us": 5.0, "waiting_p99_us": 7.0}

@@ -191,7 +191,7 @@ def test_captions_tell_of_what_is_drawn_and_of_nothing_else(run: Run) -> None:
         ]
         return [item.caption for item in overview_section(run, changed).items]
 
-    assert "the dotted line is what the interactive law" in captions(loaded)[1]
+    assert "the dotted line is the mean over the trials of what the interactive law" in captions(loaded)[1]
     assert captions(loaded, open_loop=True)[1].endswith("short lines the trials themselves.")
     assert "percentile" not in captions(loaded, served=10)[0]
     assert captions(loaded, served=100_000)[0].endswith("The 99th percentile is each trial's own.")

@@ -121,6 +121,22 @@ def test_the_curve_by_the_law_is_seen_where_it_agrees(run: Run) -> None:
         assert law.get_zorder() > max(line.get_zorder() for line in axis.get_lines() if line is not law)
 
 
+def test_a_single_trial_has_no_interval(run: Run) -> None:
+    """Not one of no height either, which would say that the figure is known exactly."""
+    clients = run.experiment.factors["clients"].model_copy(update={"levels": list(range(10))})
+    varied = replace(run, experiment=run.experiment.model_copy(update={"factors": {"clients": clients}}))
+    repeated = [cell for cell in cells_of(run) if cell.levels["size"] == 100]
+    for measured, bars in (([replace(cell, results=cell.results[:1]) for cell in repeated], 0), (repeated, 1)):
+        with styled():
+            chart = load_chart({"": measured}, "clients", "clients")
+        for axis in chart.axes:
+            assert [container.has_yerr for container in axis.containers] == [bool(bars)]
+            assert axis.containers[0].get_label() == "measured" + ", mean and 95 % interval" * bars
+        (item,) = (item for item in overview_section(varied, measured).items if item.name == "load")
+        assert ("95 % intervals" in item.caption) == bool(bars)
+        assert ("Each point is a single trial" in item.caption) != bool(bars)
+
+
 def test_an_open_loop_has_no_line_of_a_closed_system() -> None:
     """Its rate is set, so it would lie anywhere, and say that somebody waited for another who did not."""
 

@@ -4,8 +4,8 @@ A column's name is a quantity, under any of the names that reports use, and a un
 module decides what a column means; columns with other names are ignored.
 
 The printed digits of a figure say how precise it is: 0.02 may be anything from 0.015 to 0.025. A check that ignores
-that reports rounding as a mistake. Only text keeps its digits, so tables from files are best read as text; a number
-counts as exact.
+that reports rounding as a mistake; the same is true of the interval of a mean over trials. Only text keeps its digits,
+so tables from files are best read as text; a number counts as exact.
 """
 
 import re
@@ -197,10 +197,21 @@ def run_of(row: Row, units: Mapping[str, str] | None = None) -> Run:
         # A think time of 0 was set, not measured: if it counted as rounded to seconds, it would excuse any difference.
         is_exact = quantity in COUNTS or (quantity == "think_time" and value == 0)
         half = rounding(figure) if isinstance(figure, str) and not is_exact else 0.0
+        half = max(half, _half_of_interval(row, str(column), value))
         base = plain(str(column)).removesuffix(f"_{named}")
         if quantity not in run or base in PREFERRED:
             run[quantity] = Reading(value * UNITS[unit], half * UNITS[unit], value, unit, str(column))
     return _as_laws_mean_it(row, run)
+
+
+def _half_of_interval(row: Row, column: str, value: float) -> float:
+    """Returns half of a figure's interval, of columns `…_low` and `…_high` as our tables have them; 0 without one.
+
+    Such a figure is a mean over trials, and a law that holds in each trial need not hold among their means. At most it
+    is nearly the figure itself: a rate or a time is above 0.
+    """
+    low, high = number_of(row.get(f"{column}_low")), number_of(row.get(f"{column}_high"))
+    return 0.0 if low is None or high is None else max(0.0, min((high - low) / 2, 0.99 * value))
 
 
 def _as_laws_mean_it(row: Row, run: Run) -> Run:

@@ -1,7 +1,8 @@
 """Charts of throughput and response time against the load, with intervals over repetitions.
 
-By the interactive law, N = X (R + Z), each curve follows from the other. So each plot also shows the curve that the law
-derives from the other plot; where the two differ, a figure is wrong.
+By the interactive law, N = X (R + Z), each figure of a trial follows from the other. So each plot also shows the mean
+over the trials of what the law derives from a trial's other figure; where it leaves the points, a figure is wrong. (The
+product of the two means is another matter: it is N only if the trials agree.)
 """
 
 import math
@@ -39,11 +40,11 @@ def load_chart(series: Series, x: str, label: str) -> Chart:
     factor, unit = time_unit(_largest(shown, "response_mean_s"))
     for number, (name, cells) in enumerate(shown.items()):
         xs = _beside([float(cell.levels[x]) for cell in cells], number - (len(shown) - 1) / 2)
-        label_of = name or "measured, mean and 95 % interval"
+        label_of = name or ("measured, mean and 95 % interval" if _have_intervals(cells) else "measured")
         _points(top, xs, [cell.figure("throughput_per_s") for cell in cells], 1.0, number, label_of)
         _points(bottom, xs, [cell.figure("response_mean_s") for cell in cells], factor, number, label_of)
         only = number == 0
-        law = "by the law from the other plot, N = X (R + Z)" if only else None
+        law = "by the law, N = X (R + Z), from each trial's other figure" if only else None
         _line(top, xs, [_throughput_by_law(cell) for cell in cells], law)
         _line(bottom, xs, [_response_by_law(cell) * factor for cell in cells], None)
     if len(shown) == 1:
@@ -105,10 +106,15 @@ def _points(
     if not known:
         return
     means = [figure.mean * factor for _, figure in known]
-    halves = [0.0 if math.isnan(figure.low) else figure.half_width * factor for _, figure in known]
+    halves = [figure.half_width * factor for _, figure in known]  # NaN, and so no bar, where there is one trial
+    bars = None if all(map(math.isnan, halves)) else halves
     for x, figure in known:
         axis.plot([x] * len(figure.values), [v * factor for v in figure.values], "_", color=MIDDLE, markersize=11)
-    axis.errorbar([x for x, _ in known], means, yerr=halves, capsize=3.5, label=label, **line_of(number))
+    axis.errorbar([x for x, _ in known], means, yerr=bars, capsize=3.5, label=label, **line_of(number))
+
+
+def _have_intervals(cells: Sequence[Cell]) -> bool:
+    return any(len(cell.results) > 1 for cell in cells)
 
 
 def _line(axis: Axes, xs: Sequence[float], ys: Sequence[float], label: str | None) -> None:

@@ -18,9 +18,14 @@ COLUMNS = {
     "call_mean_s": "mean time of a call",
     "errors": "errors",
 }
+POINTS = (
+    "Points are means over trials with 95 % intervals (one that leaves the plot is wider than it), short lines the "
+    "trials themselves"
+)
 LAW = (
-    "; the dotted line is what the interactive law, N = X (R + Z), makes of the other plot, so it lies on the points "
-    "unless a figure is wrong."
+    "; the dotted line is the mean over the trials of what the interactive law, N = X (R + Z), makes of each trial's "
+    "figure in the other plot, so it lies on the points unless a figure is wrong. The product of the two means is N "
+    "only where the trials agree."
 )
 
 
@@ -34,8 +39,7 @@ def overview_section(run: Run, cells: list[Cell]) -> Section:
         section.items.append(
             ChartItem(
                 "load",
-                "Throughput and mean response time. Points are means over trials with 95 % intervals "
-                "(one that leaves the plot is wider than it), short lines the trials themselves"
+                f"Throughput and mean response time. {POINTS if _repeated(cells) else 'Each point is a single trial'}"
                 + (LAW if any(_closed(cell) for cell in cells) else ".")
                 + left_out(len(fastest(lines)), len(lines), "lines", "those with the highest throughput"),
                 "trials.csv: throughput_per_s, response_mean_s, population, think_kept_s",
