@@ -17,7 +17,7 @@ import pytest
 from programs import SMALL, here, lab, left_running, program, run_through, write
 
 from posthaste_lab.experiments import BadExperiment, load
-from posthaste_lab.experiments.environment import hashes, marks
+from posthaste_lab.experiments.environment import hashes, machine, marks
 from posthaste_lab.experiments.hosts import Local, load_hosts, run, this_machine
 from posthaste_lab.experiments.kinds import find_program
 from posthaste_lab.experiments.part_problems import check_parts
@@ -193,3 +193,14 @@ def test_what_a_killed_trial_left_on_a_machine_is_removed_before_it_is_run_again
     assert not any(each.exists() for each in left)
     (tmp_path / "scratch.json").write_text(json.dumps([["local", str(tmp_path / "local")]]))
     assert scratch.clear(hosts) == [f"{tmp_path}/local on local stays: it is none of ours"]
+
+
+def test_the_file_system_has_the_name_that_it_was_mounted_by(tmp_path: Path) -> None:
+    """Of ext2, ext3 and ext4 the number is the same, and a name made from it says nothing."""
+    mounted: dict[str, str] = {}
+    for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines():
+        before, after = line.split(" - ")
+        mounted[before.split()[4].replace("\\040", " ")] = after.split()[0]
+    where = next(str(each) for each in (tmp_path, *tmp_path.parents) if str(each) in mounted)
+    told = machine(replace(this_machine(program()), scratch=str(tmp_path)))
+    assert told["file system of the stores"] == mounted[where]

@@ -30,6 +30,11 @@ QUESTIONS = {
 }
 # Path of the program under test, given as $0: on another machine it may be a name on PATH.
 PLACE = '"$(command -v "$0")"'
+# `stat -f` would call ext4 ext2/ext3, as they share a number. The last of several mounts on one place is the one seen.
+FILE_SYSTEM = (
+    'place=$(df -P "$0" | sed -n "2s/.* [0-9]*% //p") && PLACE="$place" awk \'{ at = $5; gsub(/\\\\040/, " ", at) } '
+    'at == ENVIRON["PLACE"] { for (i = 7; $i != "-"; i++); type = $(i + 1) } END { print type }\' /proc/self/mountinfo'
+)
 # Answers that differ from one minute to the next.
 PASSING = ("load average at the start",)
 
@@ -63,7 +68,7 @@ def _versions(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
 def machine(host: Host) -> dict[str, str]:
     """Returns the answers of a machine to QUESTIONS, and file system and disk of its scratch directory."""
     answers = {name: _answer(host, ["sh", "-c", question]) for name, question in QUESTIONS.items()}
-    answers["file system of the stores"] = _answer(host, ["stat", "-f", "-c", "%T", host.scratch])
+    answers["file system of the stores"] = _answer(host, ["sh", "-c", FILE_SYSTEM, host.scratch])
     answers["disk of the stores"] = _answer(host, ["sh", "-c", 'df -P "$0" | sed -n "2s/ .*//p"', host.scratch])
     return {name: answer for name, answer in answers.items() if answer}
 
