@@ -9,7 +9,7 @@ import pytest
 from programs import lab
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.report.requests import SLICES, read_requests
+from posthaste_lab.report.requests import SLICES, measured_ns, read_requests
 
 ROWS = 40_000
 KINDS = ("send", "pop", "peek")
@@ -125,4 +125,22 @@ def test_the_program_prints_a_row_for_each_kind(record: Path, tmp_path: Path) ->
     shown = lab("requests", record).stdout
     assert "too few" in shown
     assert f"{ROWS:,} requests" in shown
+    assert "20.0 s, all that was recorded" in shown
     assert "holds no requests.parquet" in lab("requests", tmp_path, code=2).stderr
+
+
+def test_the_program_leaves_out_warm_up_and_cool_down(record: Path, tmp_path: Path) -> None:
+    """Of a load generator's record, which says when it measured; the heading says so, and --all takes them in."""
+    rows = pl.read_parquet(record / "requests.parquet")
+    rows.write_parquet(tmp_path / "requests.parquet")
+    run: dict[str, object] = {"measured": {"start_s": 5.0, "end_s": 10.0}}
+    (tmp_path / "run.json").write_text(json.dumps(run), "utf-8")
+    inside = int(rows["replied_ns"].is_between(5_000_000_000, 10_000_000_000).sum())
+    for path in (tmp_path, tmp_path / "requests.parquet"):
+        assert f"{inside:,} requests in the 5.0 s that were measured" in lab("requests", path).stdout
+    assert f"{ROWS:,} requests in 20.0 s, all that was recorded" in lab("requests", tmp_path, "--all").stdout
+    assert json.loads(lab("requests", tmp_path, "--json").stdout)[0]["requests"] == inside
+    (tmp_path / "run.json").write_text(json.dumps(run | {"measured": None}), "utf-8")
+    assert measured_ns(tmp_path) is None
+    (tmp_path / "run.json").write_text(json.dumps(run | {"measured": 5}), "utf-8")
+    assert "run.json" in lab("requests", tmp_path, code=2).stderr

@@ -13,14 +13,19 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 
 def requests(
     record: Annotated[Path, typer.Argument(help="A record, or its requests.parquet.", metavar="RECORD")],
+    everything: Annotated[
+        bool, typer.Option("--all", help="Warm-up and cool-down of a load generator too, not the measured time alone.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, times in seconds.")] = False,
 ) -> None:
-    """Sum up every single request of a record: percentiles and stages of each kind.
+    """Sum up the single requests of a record, of its measured time if it has one: percentiles and stages of each kind.
 
     In one pass that holds none of them, so a hundred million take memory for a few. Means are exact, percentiles at
     most 2.2 % above the exact ones.
+
+    Example: posthaste-lab requests results/clients/trials/001-r1/load/record
     """
-    from posthaste_lab.report.requests import Requests, read_requests  # drawing is loaded with it
+    from posthaste_lab.report.requests import SLICES, Requests, measured_ns, read_requests  # drawing is loaded with it
 
     def row(found: Requests, kind: str | None) -> dict[str, float | int | str | None]:
         spread = found.spread(kind)
@@ -38,13 +43,16 @@ def requests(
             | stages
         )
 
-    found = read_requests(record)
+    measured = None if everything else measured_ns(record)
+    found = read_requests(record, measured)
     rows = [row(found, kind) for kind in (None, *found.kinds)]
     if as_json:
         print(json.dumps(rows, indent=2))
         return
     out = console()
-    out.print(f"{found.total:,} requests in {found.slice_s * 120:.1f} s, as {found.seen_by} saw them; times in ms")
+    span = f"{found.slice_s * SLICES:.1f} s"
+    when = f"the {span} that were measured" if measured else f"{span}, all that was recorded"
+    out.print(f"{found.total:,} requests in {when}, as {found.seen_by} saw them; times in ms")
     heads = [name.replace("_mean_s", "").removesuffix("_s") for name in rows[0]]
     out.print(table("", heads, [[_shown(name, value) for name, value in each.items()] for each in rows]))
 

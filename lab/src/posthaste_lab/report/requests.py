@@ -15,7 +15,7 @@ import polars as pl
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.files import reading, scan_rows
+from posthaste_lab.files import read_json, reading, scan_rows
 from posthaste_lab.report.records import Spread
 
 TIER = ("received_ns", "enqueued_ns", "dequeued_ns", "sent_ns", "answered_ns", "replied_ns")
@@ -25,6 +25,7 @@ CLIENT_STAGES = ("schedule", "serialization", "network", "deserialization")
 PER_DOUBLING = 32  # buckets for each doubling of the response time
 SLICES = 120
 FILE = "requests.parquet"
+RUN = "run.json"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,21 @@ def read_requests(path: Path, measured_ns: tuple[float, float] | None = None) ->
         raise BadArgument("RECORD", str(path), f"holds no {FILE}: records have it with --record-requests")
     with reading(file, "RECORD"):
         return _summed_up(scan_rows(file), file, measured_ns)
+
+
+def measured_ns(path: Path) -> tuple[float, float] | None:
+    """Returns the instants between which a load generator measured, as `run.json` has them; None for other records.
+
+    `path` is the record's directory, or a file in it.
+    """
+    file = (path if path.is_dir() else path.parent) / RUN
+    if not file.exists():
+        return None
+    run = read_json(file, "RECORD")
+    with reading(file, "RECORD"):
+        if (measured := run.get("measured")) is None:
+            return None
+        return float(measured["start_s"]) * 1e9, float(measured["end_s"]) * 1e9  # as the stamps, since the start
 
 
 def _summed_up(rows: pl.LazyFrame, file: Path, measured_ns: tuple[float, float] | None) -> Requests:
