@@ -1,5 +1,6 @@
 """The code in the documents runs. Times are shortened; nothing else is changed."""
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -87,3 +88,19 @@ def test_the_reference_names_every_key_of_the_file() -> None:
             assert re.search(rf"`[a-zA-Z._*]*{key}[a-zA-Z._*]*`|`{key}", reference), key
     for kind in kinds():
         assert f"`{kind}`" in reference
+
+
+RESULTS = sorted((ROOT / "experiments" / "results").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", RESULTS, ids=lambda page: page.stem)
+def test_a_page_of_results_names_the_file_it_was_measured_with(page: Path) -> None:
+    """Where the experiment has been changed since, it says so; and it claims nothing that it cannot know."""
+    text = page.read_text("utf-8")
+    held = hashlib.sha256((ROOT / "experiments" / f"{page.stem}.toml").read_bytes()).hexdigest()[:16]
+    (told,) = re.findall(r"Experiment file: SHA-256 ([0-9a-f]{16})…(.*)", text)
+    assert told == (held, "") or (told[0] != held and told[1] == ", an older version of the file.")
+    if "none without repetitions" in text:
+        assert "| error |  |  | unknown |" in text
+    assert not re.search(r"^\| [^ |]+:[^ |]+ \|.*high is", text, re.M), "of an interaction"
+    assert "from 0 ms to 0 ms" not in text

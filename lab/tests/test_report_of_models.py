@@ -151,8 +151,16 @@ def test_a_model_of_a_part_is_not_passed_off_as_one_of_all(run: Path, tmp_path: 
     assert "model.json was fitted to 14 trials of" in told(less)[0], "as of a run that went on"
     lab("fit", less, "--calibrate", "1,24")
     said, caption = told(less)
-    assert "model.json was fitted to 6 trials of 1, 24 clients, and what was measured" in said
+    assert (
+        "model.json was fitted to 6 trials of 1, 24 clients, as was chosen; it does not know 9 trials of 4, 12, 48 "
+        "clients."
+    ) in said
+    assert "fit again" not in said
     assert "is to be expected, from 6 trials of 1, 24 clients." in caption
+    (less / "omit.toml").write_text(omitted.replace("002-r1", "001-r1"), "utf-8")
+    assert "model.json was fitted to 6 trials of 1, 24 clients, and what was measured" in told(less)[0], (
+        "one is left out"
+    )
 
 
 def test_a_model_of_another_experiment_is_called_that(run: Path, tmp_path: Path) -> None:

@@ -128,3 +128,10 @@ def test_waiting_is_shown_where_a_tier_recorded_it() -> None:
     (said,), (table,) = knees(run_of(list(KNEE_AT_16)), waiting)
     assert "waiting from 1.000 ms to 1.000 ms and response time from" in said
     assert "waiting there" in table.columns
+
+
+def test_in_a_tier_without_a_line_nothing_is_said_of_waiting() -> None:
+    """Nobody waits there, and "from 0 ms to 0 ms" is no news."""
+    (said,), _ = knees(run_of(list(KNEE_AT_16)), line(KNEE_AT_16, waiting_mean_s=0.0))
+    assert "waiting" not in said
+    assert said.endswith(", response time from 1.000 ms to 3.879 ms.")

@@ -53,8 +53,8 @@ def fit_run(run: Run, clients: Iterable[int] | None = None, confidence: float = 
     """
     level = fraction("confidence", confidence)
     chosen = observations(run)
-    if clients is not None:
-        wanted = set(clients)
+    wanted = None if clients is None else set(clients)
+    if wanted is not None:
         missing = wanted - {each.population for each in chosen}
         if missing:
             raise BadArgument("--calibrate", min(missing), f"is no number of clients that {run.directory} has")
@@ -66,6 +66,7 @@ def fit_run(run: Run, clients: Iterable[int] | None = None, confidence: float = 
         title=run.experiment.title,
         experiment_sha256=run.plan["experiment_sha256"],
         confidence=level,
+        calibrated_to=None if wanted is None else sorted(wanted),
         factors=_factors(run),
         models=[with_curves(fit_group(group, level), level) for group in groups.values()],
     )

@@ -152,13 +152,14 @@ class FactorNote(Whole):
 
 
 class FittedModel(Whole):
-    """All models fitted to a run."""
+    """All models fitted to a run; `calibrated_to` holds the numbers of clients if some were chosen for the fit."""
 
     format: Literal["posthaste-lab model"] = FORMAT
     version: Literal[2] = VERSION
     title: str
     experiment_sha256: str
     confidence: float
+    calibrated_to: list[int] | None = None
     factors: dict[str, FactorNote]
     models: list[Model]
 

@@ -60,11 +60,13 @@ def _sentence(run: Run, name: str, at: Saturation) -> str:
         f"{words} from {time(at.knee.waits[figure].mean)} to {time(at.last.waits[figure].mean)}"
         for figure, words in WORDS.items()
         if figure in at.knee.waits and figure in at.last.waits
+        # In a tier without a line nobody waits.
+        if at.knee.waits[figure].mean > 0 or at.last.waits[figure].mean > 0
     )
     return (
         f"Throughput saturates{where} at {run.x} = {at.knee.cell.levels[run.x or '']}, with "
         f"{with_interval('throughput_per_s', at.knee.throughput)}: from there to {last} it changes by "
-        f"{percent(at.growth)} for each doubling of the clients ({_rule()}), {waits}."
+        f"{percent(at.growth)} for each doubling of the clients ({_rule()}){waits and f', {waits}'}."
     )
 
 

@@ -36,13 +36,15 @@ WORDS: dict[Kind, str] = {
 class Tried:
     """A model, its validation, and how many trials of each number of clients the run has.
 
-    The validation is None where too few numbers of clients or repetitions were measured for one.
+    The validation is None where too few numbers of clients or repetitions were measured for one. `chosen` are the
+    numbers of clients to which the model was to be fitted, if not to all.
     """
 
     model: Model
     validation: Validation | None
     trials: Mapping[int, int]
     of_this_run: bool
+    chosen: tuple[int, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -53,6 +55,12 @@ class Tried:
     def fitted_to(self) -> dict[int, int]:
         """The trials to which the model was fitted, by number of clients."""
         return {point.clients: point.trials for point in self.model.points}
+
+    @property
+    def is_as_chosen(self) -> bool:
+        """Whether the model was fitted on purpose to some numbers of clients, and to all their trials."""
+        wanted = {clients: number for clients, number in self.trials.items() if clients in (self.chosen or ())}
+        return self.of_this_run and bool(wanted) and self.fitted_to == wanted
 
     @property
     def is_whole(self) -> bool:
@@ -111,7 +119,9 @@ def _tried(run: Run, fitted: FittedModel, seen: list[Observation]) -> list[Tried
     tried = []
     for model in fitted.models:
         own = [each for each in seen if each.where == model.where]
-        tried.append(Tried(model, _validation(own), Counter(each.population for each in own), of_this_run))
+        trials = Counter(each.population for each in own)
+        chosen = None if fitted.calibrated_to is None else tuple(fitted.calibrated_to)
+        tried.append(Tried(model, _validation(own), trials, of_this_run, chosen))
     return tried
 
 
@@ -119,16 +129,19 @@ def _differences(fitted: FittedModel, tried: list[Tried], seen: list[Observation
     """Returns sentences on how the run differs from the model's: trials are added and omitted after a fit."""
     if not tried[0].of_this_run:
         return [f"{FILE} was fitted to a run of another experiment file, {fitted.title!r}: fit this one."]
-    said = [
-        f"{f'With {each.name}: ' if each.name else ''}{FILE} was fitted to {_trials(each.fitted_to)}, and what was "
-        f"measured and counts by now are {_trials(each.trials)}: fit again."
-        for each in tried
-        if not each.is_whole
-    ]
+    said = [_difference(each) for each in tried if not each.is_whole]
     missing = {repr(each.where) for each in seen if all(each.where != model.where for model in fitted.models)}
     if missing:
         said.append(f"Measured, and not in {FILE}: {counted(len(missing), 'combination')}. Fit again.")
     return said
+
+
+def _difference(tried: Tried) -> str:
+    fitted = f"{f'With {tried.name}: ' if tried.name else ''}{FILE} was fitted to {_trials(tried.fitted_to)}"
+    if tried.is_as_chosen:
+        rest = {clients: number for clients, number in tried.trials.items() if clients not in tried.fitted_to}
+        return f"{fitted}, as was chosen; it does not know {_trials(rest)}."
+    return f"{fitted}, and what was measured and counts by now are {_trials(tried.trials)}: fit again."
 
 
 def _trials(by_clients: Mapping[int, int]) -> str:
