@@ -1,5 +1,6 @@
 """Tests the program as users see it: what it prints, and its error messages."""
 
+import inspect
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posthaste_lab.cli import app, main
+from posthaste_lab.cli.models import MODELS, _parameters
 from posthaste_lab.errors import NumericalError
 
 DATA = Path(__file__).parent / "data"
@@ -107,6 +109,19 @@ def test_models_are_listed_with_their_questions() -> None:
     listed = run("models")
     for name in ("mm1", "mmmk", "mg1", "solve", "bounds", "solve_multiclass", "machine_repair", "simulate"):
         assert name in listed
+
+
+def test_a_model_takes_the_arguments_that_are_listed() -> None:
+    """None that must be given is hidden, as the path of batch_server was; those with a default may be."""
+    for name, entry in MODELS.items():
+        must = {p.name for p in inspect.signature(entry.call).parameters.values() if p.default is p.empty}
+        assert must <= set(_parameters(entry.call).split(", ")), name
+
+
+@pytest.mark.parametrize("command", [command.name or command.callback.__name__ for command in app.registered_commands])
+def test_the_help_of_every_command_shows_an_example(command: str) -> None:
+    """Which is what most readers look for."""
+    assert "posthaste-lab " in run(command, "--help").split("Options")[0].partition("Usage")[2].partition("\n")[2]
 
 
 def test_a_model_is_computed_from_the_command_line() -> None:

@@ -10,8 +10,10 @@ import pytest
 from programs import lab
 from simulated import System, write_run
 
+from posthaste_lab.cli.fit import _bounds
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import read_model, validate
+from posthaste_lab.fitting.model import Bounds
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.requests import read_requests
@@ -204,6 +206,7 @@ def test_combinations_that_were_measured_later_are_missing_and_it_is_said_so(tmp
     section = model_section(read_run(out), [])
     assert section is not None
     assert "and what was measured and counts by now are none: fit again." in " ".join(section.paragraphs)
+    assert "M/M/1" not in " ".join(section.paragraphs), "no chart and no table has them"
 
 
 def test_a_model_within_bounds_that_are_wide_is_not_praised(run: Path, tmp_path: Path) -> None:
@@ -237,3 +240,27 @@ def test_a_summary_has_verdict_figures_and_where_they_come_from(run: Path, tmp_p
                   "15 trials of 1 s", "a simulation", "SHA-256 000000"):  # fmt: skip
         assert words in text, words
     assert not [word for word in ("nan", "None") if word in text]
+
+
+def test_a_figure_at_its_limit_is_called_that(run: Path, tmp_path: Path) -> None:
+    """An interval from 0 to 8e-20 s would be one of rounding errors."""
+    bound = Path(shutil.copytree(run, tmp_path / "run"))
+    model = json.loads((bound / "model.json").read_text("utf-8"))
+    model["models"][0]["intervals"]["handling_s"] = {"low": 0.0, "high": 8.231e-20}
+    (bound / "model.json").write_text(json.dumps(model), "utf-8")
+    section = model_section(read_run(bound), [])
+    assert section is not None
+    (figures,) = (item for item in section.items if item.name == "model-figures")
+    assert isinstance(figures, TableItem)
+    assert {row[0]: row[-1] for row in figures.rows}["handling_s"] == "at its limit, 0"
+    assert _bounds(Bounds(low=0.0, high=8.231e-20)) == "at its limit, 0"
+
+
+def test_a_summary_can_be_printed(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is called - would be hard to get rid of."""
+    monkeypatch.chdir(tmp_path)
+    printed = lab("report", run, "--summary", "-").stdout
+    assert printed.startswith("# A simulated system\n")
+    assert list(tmp_path.iterdir()) == []
+    lab("report", run, "--summary", "kept.md")
+    assert (tmp_path / "kept.md").read_text("utf-8") == printed

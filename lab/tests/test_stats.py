@@ -280,6 +280,8 @@ def test_trimming_by_shares_and_by_seconds() -> None:
     assert stats.trim(frame["x"]).to_list() == list(range(12, 95))
     assert stats.trim(list(range(100))) == list(range(12, 95))
     assert len(stats.trim(np.arange(100.0), 0, 0)) == 100
+    with pytest.raises(BadArgument, match="leave nothing of 3 rows"):
+        stats.trim([1, 2, 3], 0.6, 0.6)
     of_pandas = pd.DataFrame(frame.to_dict(as_series=False), index=range(7, 107))
     assert stats.trim(of_pandas)["x"].to_list() == list(range(12, 95))
     assert stats.trim(of_pandas["x"]).to_list() == list(range(12, 95))

@@ -15,7 +15,7 @@ from posthaste_lab.cli.show import console, number, percent, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting.levels import factor_of, factor_of_middlewares
-from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law
+from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law, is_at_zero
 from posthaste_lab.fitting.observations import about_clients, left_out
 from posthaste_lab.fitting.prediction import Estimate
 from posthaste_lab.fitting.system import Kind
@@ -61,6 +61,8 @@ def fit(
     """Fit a model to a run: DIR/model.json, and which stage is the bottleneck.
 
     A queue tier must have recorded single requests: record-requests = true in the experiment.
+
+    Example: posthaste-lab fit results/validation
     """
     counts = None if calibrate is None else counts_of(calibrate, "--calibrate")
     run = read_run(directory)
@@ -92,6 +94,8 @@ def predict(
     """What the fitted model answers, with intervals of one further trial. Refuses what the data do not support.
 
     A range is answered at 1, 2, 5, 10, … and its ends, as far as the data carry; name single numbers for others.
+
+    Example: posthaste-lab predict results/validation --clients 1..200 --workers 2
     """
     fitted = fitting.read_model(directory)
     named = levels_of(where)
@@ -222,6 +226,8 @@ def _effect(effect: Effect) -> tuple[str, str, str]:
 def _bounds(bounds: Bounds | None, *, share: bool = False) -> str:
     if bounds is None:
         return "-"
+    if is_at_zero(bounds):
+        return "at its limit, 0"
     write = percent if share else number
     return f"[{write(bounds.low)}, {write(bounds.high)}]"
 

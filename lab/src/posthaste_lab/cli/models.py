@@ -94,7 +94,9 @@ def models(
 
 
 def _parameters(call: Callable[..., Any]) -> str:
-    return ", ".join(p.name for p in inspect.signature(call).parameters.values() if p.kind != p.KEYWORD_ONLY)
+    """Returns the arguments of a model, but those that only refine it: keywords that may be left out."""
+    taken = inspect.signature(call).parameters.values()
+    return ", ".join(p.name for p in taken if p.kind != p.KEYWORD_ONLY or p.default is p.empty)
 
 
 def _pair(text: str) -> tuple[str, str]:

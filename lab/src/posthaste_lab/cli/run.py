@@ -40,7 +40,10 @@ def run(
     quick: Annotated[bool, typer.Option("--quick", help="The short version, to try it; never to quote.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run trials again that failed earlier.")] = False,
 ) -> None:
-    """Run an experiment: every combination of levels, repeated, in a shuffled order, everything recorded."""
+    """Run an experiment: every combination of levels, repeated, in a shuffled order, everything recorded.
+
+    Example: posthaste-lab run experiments/clients.toml --out results/clients
+    """
     whole = load(experiment)
     described = whole.quickly() if quick else whole
     if scratch is not None and not scratch.is_dir():

@@ -58,6 +58,8 @@ def validate(
 
     On average over the clients that were predicted: 5 % of the throughput, 10 % of the mean response time, or the
     measurement's own interval where that is wider. Every combination of the levels of other factors is a row.
+
+    Example: posthaste-lab validate results/validation --calibrate 1,5,28,128
     """
     counts = None if calibrate is None else counts_of(calibrate, "--calibrate")
     wanted = {name: Asked.of(level) for name, level in levels_of(where).items()}

@@ -17,6 +17,7 @@ FORMAT: Literal["posthaste-lab model"] = "posthaste-lab model"
 VERSION: Literal[2] = 2
 FILE = "model.json"
 SCV_GUESSED = 1.5  # above this scv a gamma law is a poor substitute for a distribution that was not measured
+NOTHING = 1e-15  # a figure below it, in seconds or as a share, is 0 but for rounding
 BEYOND = 2  # predictions are given up to this multiple of the most clients measured
 Level = bool | int | float | str
 
@@ -162,6 +163,11 @@ class FittedModel(Whole):
     calibrated_to: list[int] | None = None
     factors: dict[str, FactorNote]
     models: list[Model]
+
+
+def is_at_zero(bounds: Bounds) -> bool:
+    """Returns whether all repetitions put a figure at its limit, 0, so that its interval says nothing."""
+    return max(abs(bounds.low), abs(bounds.high)) < NOTHING
 
 
 def spoken(model: Model) -> str:

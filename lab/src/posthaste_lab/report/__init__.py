@@ -6,6 +6,6 @@
 """
 
 from posthaste_lab.report.page import write_report
-from posthaste_lab.report.summary import write_summary
+from posthaste_lab.report.summary import summary_of, write_summary
 
-__all__ = ["write_report", "write_summary"]
+__all__ = ["summary_of", "write_report", "write_summary"]

@@ -21,15 +21,21 @@ from posthaste_lab.report.verdict import decisions_of, overall
 
 
 def write_summary(directory: Path, to: Path, note: str = "") -> None:
-    """Writes the summary of the run in `directory` to `to`; `note` is an additional sentence on how it was run.
+    """Writes the summary of the run in `directory` to `to`: see `summary_of`."""
+    text = summary_of(directory, note)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(to, text)
+
+
+def summary_of(directory: Path, note: str = "") -> str:
+    """Returns the summary of the run in `directory`; `note` is an additional sentence on how it was run.
 
     Raises BadArgument when there is no run, or none of its trials is over.
     """
     run = read_run(directory)
     if not run.finished:
         raise BadArgument("DIR", str(directory), "holds no finished trial yet, so there is nothing to sum up")
-    to.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(to, "\n\n".join(part for part in _parts(run, note) if part) + "\n")
+    return "\n\n".join(part for part in _parts(run, note) if part) + "\n"
 
 
 def _parts(run: Run, note: str) -> Iterable[str]:

@@ -185,7 +185,7 @@ def trim(
     # 12 % of 100 rows are 12: a rounding error of the product must not make them 13.
     size = len(cast(Sized, frame))
     first, last = math.floor(size * head + 1e-9), math.ceil(size * (1 - tail) - 1e-9)
-    if first >= last:
+    if first >= last or head + tail >= 1:  # shares that overlap leave nothing, though rounding may leave a row
         raise BadArgument("head", head, f"and tail = {tail!r} leave nothing of {size} rows")
     return cast(Frame, rows[first:last])
 

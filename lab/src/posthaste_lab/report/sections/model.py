@@ -14,7 +14,7 @@ from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.fitting import read_model, validate
-from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, FittedModel, Model, guessed_law, spoken
+from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, FittedModel, Model, guessed_law, is_at_zero, spoken
 from posthaste_lab.fitting.observations import Observation, about_clients, observations
 from posthaste_lab.fitting.system import PLAIN, Kind
 from posthaste_lab.fitting.validation import Line, Validation
@@ -25,6 +25,10 @@ from posthaste_lab.report.quantities import PLUS_MINUS, digits, percent, time
 from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, TableItem, few
 
 SHOWN_MAX = 4
+OPEN_MODELS = (
+    " M/M/1 and M/M/m, which stand beside it, are given the predicted throughput and the highest measured one as "
+    "capacity: a closed system seen as an open one."
+)
 WORDS: dict[Kind, str] = {
     "batches": "the clients, the way, handling one request at a time, and a store that takes all who wait at once",
     "workers": "the clients, the way, handling one request at a time, and workers who each take one request at a time",
@@ -90,11 +94,8 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
         section.paragraphs.append(
             f"This is told of {SHOWN_MAX} of the {len(tried)} combinations, {EVENLY}; the tables have all of them."
         )
-    section.paragraphs.append(
-        f"It consists of {WORDS[tried[0].model.kind]}. M/M/1 and M/M/m, which stand beside it, are given the predicted "
-        "throughput and the highest measured one as capacity: a closed system seen as an open one."
-    )
     validated = [each for each in tried if each.validation is not None]
+    section.paragraphs.append(f"It consists of {WORDS[tried[0].model.kind]}.{OPEN_MODELS if validated else ''}")
     if validated:
         shown = few(validated, SHOWN_MAX)
         fits = [_fit(each) for each in shown]
@@ -281,6 +282,8 @@ def _figures_table(tried: list[Tried]) -> TableItem:
             bounds = each.model.intervals.get(name)
             write = time if name.endswith("_s") else digits
             between = "" if bounds is None else f"{write(bounds.low)} to {write(bounds.high)}"
+            if bounds is not None and is_at_zero(bounds):
+                between = "at its limit, 0"
             rows.append([*([each.name] if each.name else []), name, write(value), between])
             low, high = (bounds.low, bounds.high) if bounds is not None else (None, None)
             raw.append(each.model.where | {"figure": name, "value": value, "low": low, "high": high})
