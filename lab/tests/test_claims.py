@@ -13,6 +13,7 @@ from programs import lab
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.tables import Claim, Level
 from posthaste_lab.report.cells import Cell, cells_of
+from posthaste_lab.report.page import warnings
 from posthaste_lab.report.verdict import decide, decisions_of, overall
 
 
@@ -48,6 +49,30 @@ def test_a_decision_by_figures_of_the_generator_says_so() -> None:
         decision = decide(claim, [Cell(1, {"n": 1}, tuple(trials))])
         assert decision.word == "holds"
         assert decision.why.rpartition(" per second")[2] == said
+
+
+def test_an_interval_of_a_time_does_not_go_below_0() -> None:
+    """Student's of two trials would, and says then that it was cut; what was claimed keeps all of its digits."""
+    claim = Claim(says="fast", figure="response_mean_s", where={"n": 1}, at_most=0.0123456)
+    for trials, said in (
+        ((0.0002, 0.0014), "interval 0 ms to 8.424 ms (cut at 0)"),
+        ((0.0010, 0.0011), "414.7 μs to "),
+    ):
+        cell = Cell(1, {"n": 1}, tuple(invented(1, r, response_mean_s=x) for r, x in enumerate(trials, start=1)))
+        decision = decide(claim, [cell])
+        assert decision.word == "holds"
+        assert decision.low >= 0
+        assert said in decision.why
+        assert ("cut at 0" in decision.why) == (decision.low == 0)
+        assert decision.why.endswith("claimed at most 12.3456 ms")
+
+
+def test_two_repetitions_are_few_and_it_is_said(run: Run) -> None:
+    """Their intervals are wide by Student's t alone."""
+    for repetitions, told in ((2, 1), (3, 0)):
+        rules = run.experiment.run.model_copy(update={"repetitions": repetitions})
+        said = warnings(replace(run, experiment=run.experiment.model_copy(update={"run": rules})))
+        assert sum("Student's t is 12.7" in each for each in said) == told
 
 
 def test_a_percentile_of_too_few_requests_decides_nothing() -> None:
@@ -108,7 +133,7 @@ def test_what_a_repetition_does_to_all_its_trials_is_no_chance_of_a_ratio() -> N
     measured = cells([100 * x for x in slower], [200 * x * y for x, y in zip(slower, (1, 1.01, 0.99), strict=True)])
     assert decide(TWICE, measured).word == "holds"
     mean = decide(Claim(says="?", figure="throughput_per_s", where={}, at_least=1), measured)
-    assert mean.low < 0 < mean.value < mean.high
+    assert mean.low == 0 < mean.value < mean.high, "it would reach below"
 
 
 def test_a_claim_weighs_combinations_alike_whatever_failed() -> None:

@@ -24,11 +24,11 @@ from posthaste_lab.experiments.tables import Link, Part
 from posthaste_lab.factorial import analyze
 from posthaste_lab.fitting.model import FittedModel, write_model
 from posthaste_lab.report import write_report, write_summary
-from posthaste_lab.report.cells import Cell, cells_of, is_luck
+from posthaste_lab.report.cells import Cell, Figure, cells_of, is_luck
 from posthaste_lab.report.charts import kinds_chart, load_chart, percentile_panels
 from posthaste_lab.report.charts.style import styled
 from posthaste_lab.report.page import warnings
-from posthaste_lab.report.quantities import digits
+from posthaste_lab.report.quantities import amount, digits, stated, with_interval
 from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.network import link_bits_per_s, network_section
@@ -360,8 +360,25 @@ def test_small_numbers_keep_their_digits() -> None:
         "1.994e\N{MINUS SIGN}06",
         "\N{MINUS SIGN}8.353e\N{MINUS SIGN}04",
         "0.002500",
-        "12,346",
+        "12,350",
     ]
+    assert [digits(x, 2) for x in (747_590.0, 7638.0, 0.996, -47_262.0)] == [
+        "750,000",
+        "7,600",
+        "1.0",
+        "\N{MINUS SIGN}47,000",
+    ]
+
+
+def test_no_more_digits_are_shown_than_are_known() -> None:
+    """A half-width has two; a mean has those down to them, and a count or a limit that somebody chose has all."""
+    assert (
+        with_interval("throughput_per_s", Figure(17_909.0, -29_353.0, 65_171.0, (), ())) == "17,910 ± 47,000 per second"
+    )
+    assert with_interval("throughput_per_s", Figure(99_905.4, 99_893.4, 99_917.4, (), ())) == "99,905 ± 12 per second"
+    assert with_interval("response_mean_s", Figure(7.61e-4, -6.877e-3, 8.399e-3, (), ())) == "761.0 ± 7,600 μs"
+    assert amount("errors", 123_456.0) == "123,456"
+    assert amount("throughput_per_s", 123_456.0, stated(123_456.0)) == "123,456 per second"
 
 
 def test_tables_name_no_percentile_that_is_one_requests_luck(run: Run) -> None:

@@ -129,6 +129,11 @@ def warnings(run: Run) -> list[str]:
         found.append(f"{counted(run.missing, 'trial')} of the plan still to run.")
     if run.experiment.run.repetitions == 1:
         found.append("Each combination was run once, so nothing here can say how much chance is in it.")
+    if run.experiment.run.repetitions == 2:
+        found.append(
+            "Each combination was run twice only: with one degree of freedom Student's t is 12.7, so the intervals are "
+            "several times as wide as those of a third repetition would be."
+        )
     invalid = [result for result in run.finished if result.figures.get("generator_valid") is False]
     if invalid:
         why = invalid[0].figures.get("invalid_because")

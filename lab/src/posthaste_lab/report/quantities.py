@@ -12,22 +12,23 @@ MU = "\N{GREEK SMALL LETTER MU}"
 
 
 def digits(value: float, significant: int = 4) -> str:
-    """Formats a number with this many significant digits, and a separator of thousands."""
+    """Formats a number rounded to this many significant digits, with a separator of thousands."""
     if math.isnan(value):
         return "\N{EN DASH}"
     if math.isinf(value):
         return "\N{INFINITY}" if value > 0 else f"{MINUS}\N{INFINITY}"
     if value == 0:
         return "0"
+    value = round(value, significant - 1 - math.floor(math.log10(abs(value))))
     places = max(0, significant - 1 - math.floor(math.log10(abs(value))))
     written = f"{value:,.{places}f}" if places <= PLACES_MAX else f"{value:.{significant - 1}e}"
     return written.replace("-", MINUS)
 
 
-def time(seconds: float) -> str:
+def time(seconds: float, significant: int = 4) -> str:
     """Formats a time in a suitable unit."""
     factor, unit = time_unit(seconds)
-    return f"{digits(seconds * factor)} {unit}"
+    return f"{digits(seconds * factor, significant)} {unit}"
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -37,22 +38,37 @@ def time_unit(seconds: float) -> tuple[float, str]:
     return (1e3, "ms") if abs(seconds) >= 1e-3 or seconds == 0 else (1e6, f"{MU}s")
 
 
-def amount(name: str, value: float) -> str:
-    """Formats a value with the unit of its figure, whose name is that in trials.csv."""
+def amount(name: str, value: float, significant: int = 4) -> str:
+    """Formats a value with the unit of its figure, whose name is that in trials.csv; a whole count is exact."""
     if name.endswith("_per_s"):
-        return f"{digits(value)} per second"
-    return time(value) if name.endswith("_s") else digits(value)
+        return f"{digits(value, significant)} per second"
+    if name.endswith("_s"):
+        return time(value, significant)
+    return f"{value:,.0f}".replace("-", MINUS) if value == math.floor(value) else digits(value, significant)
+
+
+def stated(value: float) -> int:
+    """Returns as many significant digits as a number needs that somebody chose, such as a limit; at least four."""
+    return max(4, len(f"{abs(value):.12e}".partition("e")[0].replace(".", "").rstrip("0")))
 
 
 def with_interval(name: str, figure: Figure) -> str:
     """Formats mean and half-width of the interval in the same unit; only the mean if there is none, or it is 0."""
     if math.isnan(figure.low) or figure.half_width == 0:
         return amount(name, figure.mean)
+    known = _digits_known(figure)
     if name.endswith("_s") and not name.endswith("_per_s"):
         factor, unit = time_unit(figure.mean)
-        return f"{digits(figure.mean * factor)} {PLUS_MINUS} {digits(figure.half_width * factor, 2)} {unit}"
+        return f"{digits(figure.mean * factor, known)} {PLUS_MINUS} {digits(figure.half_width * factor, 2)} {unit}"
     unit = " per second" if name.endswith("_per_s") else ""
-    return f"{digits(figure.mean)} {PLUS_MINUS} {digits(figure.half_width, 2)}{unit}"
+    return f"{digits(figure.mean, known)} {PLUS_MINUS} {digits(figure.half_width, 2)}{unit}"
+
+
+def _digits_known(figure: Figure) -> int:
+    """Returns the significant digits of a mean down to the second digit of its half-width, at least four."""
+    if not figure.mean or not math.isfinite(figure.half_width):
+        return 4
+    return max(4, 2 + math.floor(math.log10(abs(figure.mean))) - math.floor(math.log10(figure.half_width)))
 
 
 def percent(share: float) -> str:

@@ -34,10 +34,11 @@ from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.experiments.tables import Claim, Level, same_level
 from posthaste_lab.report.cells import BEYOND_LEAST, TOO_FEW, Cell, is_luck
-from posthaste_lab.report.quantities import amount, digits
+from posthaste_lab.report.quantities import amount, digits, stated
 from posthaste_lab.stats import mean_interval
 
 CONFIDENCE = 0.95
+CUT = " (cut at 0)"
 WHOLE_LEAST = {"mean": 2, "ratio": 3}  # fewest complete repetitions for an interval over them
 Word = Literal["holds", "is refuted", "is undecided", "was not measured"]
 
@@ -165,6 +166,18 @@ def _pooled(known: dict[int, list[float]], weights: dict[int, float]) -> tuple[f
     return value, value - half, value + half
 
 
+def _limits(claim: Claim) -> str:
+    """Returns the limits of a claim in words, with all of their digits."""
+
+    def said(limit: float) -> str:
+        known = stated(limit)
+        return digits(limit, known) if claim.than is not None else amount(claim.figure, limit, known)
+
+    limits = [f"at least {said(claim.at_least)}"] if claim.at_least is not None else []
+    limits += [f"at most {said(claim.at_most)}"] if claim.at_most is not None else []
+    return " and ".join(limits)
+
+
 def _conclude(claim: Claim, contrast: Contrast) -> Decision:
     value, low, high, trials = contrast
     least = -math.inf if claim.at_least is None else claim.at_least
@@ -173,17 +186,17 @@ def _conclude(claim: Claim, contrast: Contrast) -> Decision:
     def said(figure: float) -> str:
         return digits(figure, 3) if claim.than is not None else amount(claim.figure, figure)
 
-    limits = [f"at least {said(least)}"] if claim.at_least is not None else []
-    limits += [f"at most {said(most)}"] if claim.at_most is not None else []
-    limit = " and ".join(limits)
+    limit = _limits(claim)
     if math.isnan(low):
         kept = "keeps to" if least <= value <= most else "does not keep to"
         why = f"{said(value)} {kept} {limit}, but one repetition has no interval"
         return Decision(claim, "is undecided", value, low, high, why, trials)
+    cut = low < 0 and claim.than is None and claim.figure.endswith("_s")
+    low = max(0.0, low) if cut else low  # Student's interval does not know that a time or a rate is not below 0
     word: Word = "is undecided"
     if least <= low and high <= most:
         word = "holds"
     elif high < least or low > most:
         word = "is refuted"
-    why = f"measured {said(value)}, interval {said(low)} to {said(high)}; claimed {limit}"
+    why = f"measured {said(value)}, interval {said(low)} to {said(high)}{CUT if cut else ''}; claimed {limit}"
     return Decision(claim, word, value, low, high, why, trials)
