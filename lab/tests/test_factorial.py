@@ -13,15 +13,22 @@ import statsmodels.formula.api as smf
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from scipy import stats as sp
 from statsmodels.stats.anova import anova_lm
 
 from posthaste_lab import factorial
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.design import Signs
+from posthaste_lab.factorial.plots import one_over
 
 DATA = Path(__file__).parent / "data"
 MEMORY_CACHE = [[15, 18, 12], [45, 48, 51], [25, 28, 19], [75, 75, 81]]
+
+
+def places(line: Line2D) -> dict[float, float]:
+    """The points of a line: y by x."""
+    return dict(np.asarray(line.get_xydata(), dtype=np.float64).tolist())
 
 
 def approx(value: object, rel: float = 1e-9) -> object:
@@ -504,8 +511,41 @@ def test_residual_plots_are_drawn_for_every_kind() -> None:
     assert isinstance(figure, Figure)
     assert all(axis.get_title() and axis.get_xlabel() for axis in figure.axes)
     assert "MIPS" in figure.axes[0].get_xlabel()
+    assert figure.axes[2].get_title() == "Cell by cell"
+    turns = [[4, 5, 12], [1, 8, 10], [3, 6, 9], [2, 7, 11]]
+    ran = factorial.plot_residuals(full, "MIPS", turns).axes[2]
+    assert "order of the runs" in ran.get_title()
+    (drawn,) = (line for line in ran.lines if len(places(line)) == full.residuals.size)
+    assert places(drawn) == dict(zip(np.ravel(turns).tolist(), full.residuals.ravel().tolist(), strict=True))
+    drifting = factorial.analyze(factorial.design(1), [[1.0, 11, 21], [2, 12, 22.5]], blocked=True)
+    (_, dots) = factorial.plot_residuals(drifting, "MIPS", [[1, 3, 6], [2, 4, 5]]).axes[2].lines
+    height = places(dots)
+    assert height[6] - height[1] > 19, "a drift from one repetition to the next is seen as well"
+    with pytest.raises(BadArgument, match="turns"):
+        factorial.plot_residuals(full, "MIPS", [1, 2, 3])
     empty = factorial.plot_residuals(factorial.analyze(factorial.design(2), [1, 2, 3, 5.0]))
     assert "no residuals" in empty.axes[0].texts[0].get_text()
+
+
+def test_an_effect_that_is_not_significant_is_an_empty_square() -> None:
+    """In the figure of residuals as in the chart of effects."""
+    found = factorial.analyze(factorial.design(2), [[10.0, 11.0], [20.0, 21.0], [10.0, 11.2], [20.1, 21.0]])
+    assert found.significant == {"I": True, "A": True, "B": False, "A:B": False}
+    effects = factorial.plot_residuals(found).axes[3]
+    faces = {effects.get_yticklabels()[int(*places(line).values())].get_text(): line.get_markerfacecolor()
+             for line in effects.lines if line.get_marker() == "s"}  # fmt: skip
+    assert {name for name, face in faces.items() if face != "white"} == {"A"}
+    assert len(faces) == 3
+
+
+def test_axes_of_effects_have_plain_numbers() -> None:
+    """Separators of thousands, no factor in a corner; one over a rate is a time."""
+    rates = factorial.analyze(factorial.design(1), [[0.01, 0.011], [0.03, 0.031]], transform="reciprocal")
+    figure = factorial.plot_residuals(rates, "requests per μs")
+    assert "(μs per request)" in figure.axes[3].get_xlabel()
+    assert figure.axes[3].xaxis.get_major_formatter()(30_000, 0) == "30,000"
+    assert one_over("ms") == "1 / ms"
+    assert one_over("a b") == "1 / (a b)"
 
 
 def test_the_rows_of_a_design_with_replications_are_analyzed_as_they_come() -> None:

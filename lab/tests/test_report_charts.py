@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from inventions import cells, invented
+from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Text
 
 from posthaste_lab.experiments.results import Run
@@ -130,7 +131,7 @@ def test_a_single_trial_has_no_interval(run: Run) -> None:
         with styled():
             chart = load_chart({"": measured}, "clients", "clients")
         for axis in chart.axes:
-            assert [container.has_yerr for container in axis.containers] == [bool(bars)]
+            assert [isinstance(each, ErrorbarContainer) and each.has_yerr for each in axis.containers] == [bool(bars)]
             assert axis.containers[0].get_label() == "measured" + ", mean and 95 % interval" * bars
         (item,) = (item for item in overview_section(varied, measured).items if item.name == "load")
         assert ("95 % intervals" in item.caption) == bool(bars)

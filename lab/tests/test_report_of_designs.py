@@ -11,7 +11,7 @@ from posthaste_lab.factorial import analyze, design
 from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.quantities import digits
 from posthaste_lab.report.sections.design import design_section
-from posthaste_lab.report.sections.parts import TableItem
+from posthaste_lab.report.sections.parts import ChartItem, TableItem
 from posthaste_lab.report.summary import _parts as summary_parts
 
 
@@ -162,3 +162,23 @@ def test_a_design_with_trials_missing_is_analyzed_by_what_was_run_whole(run: Run
         assert section is not None
         assert not section.items
         assert any(why in paragraph for paragraph in section.paragraphs), section.paragraphs
+
+
+def test_residuals_are_drawn_over_the_run_and_one_over_a_rate_is_a_time(run: Run) -> None:
+    """Each trial at its turn, so that a drift shows as a slope."""
+    rules = {"response": ["throughput_per_s"], "transform": ["reciprocal"]}
+    report = run.experiment.report.model_copy(update=rules)
+    section = design_section(
+        replace(run, experiment=run.experiment.model_copy(update={"report": report})), cells_of(run)
+    )
+    assert section is not None
+    table, effects, residuals = section.items
+    assert "Effects on 1 / throughput_per_s in μs per request" in table.caption
+    assert isinstance(effects, ChartItem)
+    assert isinstance(residuals, ChartItem)
+    assert effects.draw().axes[0].get_xlabel().endswith("(μs per request)")
+    order = residuals.draw().axes[2]
+    assert order.get_xlabel() == "turn"
+    drawn = [np.asarray(line.get_xdata(), dtype=np.float64).tolist() for line in order.lines]
+    places = {place for each in drawn if len(each) == len(run.finished) for place in each}
+    assert places == {float(result.place) for result in run.finished}

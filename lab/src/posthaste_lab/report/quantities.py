@@ -74,8 +74,3 @@ def _digits_known(figure: Figure) -> int:
 def percent(share: float) -> str:
     """Formats a share as percent."""
     return "0 %" if abs(share) < SHARE_LEAST else f"{digits(100 * share, 3)} %"
-
-
-def one_over(unit: str) -> str:
-    """The unit of a reciprocal."""
-    return f"1 / ({unit})" if " " in unit else f"1 / {unit}"

@@ -1,10 +1,12 @@
 """Charts of a 2^k design: effects by size with their intervals, and residuals, which may contradict the model."""
 
+from collections.abc import Sequence
+
 from matplotlib.figure import Figure as Chart
 
 from posthaste_lab.factorial import Effects, plot_residuals
+from posthaste_lab.factorial.plots import numbers, one_over
 from posthaste_lab.report.charts.style import INK, MIDDLE, new_figure
-from posthaste_lab.report.quantities import one_over
 
 SHOWN_MAX = 31
 
@@ -29,10 +31,11 @@ def effects_chart(effects: Effects, unit: str) -> Chart:
     axis.set_yticks(range(len(ranked)), ranked)
     axis.set_ylim(-0.6, len(ranked) - 0.4)
     scale = {"none": unit, "log": "natural logarithm", "reciprocal": one_over(unit)}[effects.transform]
+    numbers(axis.xaxis)
     axis.set_xlabel(f"effect, half of the change from low to high ({scale})")
     return chart
 
 
-def residuals_chart(effects: Effects, unit: str) -> Chart:
-    """Draws residuals against prediction, normal quantiles and order."""
-    return plot_residuals(effects, unit)
+def residuals_chart(effects: Effects, unit: str, turns: Sequence[Sequence[int]]) -> Chart:
+    """Draws residuals against prediction, normal quantiles and the turns of the trials."""
+    return plot_residuals(effects, unit, turns)

@@ -9,12 +9,12 @@ from posthaste_lab.experiments.spans import counted
 from posthaste_lab.experiments.tables import Transform
 from posthaste_lab.factorial import Effects, analyze
 from posthaste_lab.factorial.effects import OTHER_SHARES
-from posthaste_lab.factorial.plots import EFFECTS_SHOWN
+from posthaste_lab.factorial.plots import EFFECTS_SHOWN, RATE, one_over
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import effects_chart, residuals_chart
 from posthaste_lab.report.charts.effects import SHOWN_MAX
 from posthaste_lab.report.charts.style import left_out
-from posthaste_lab.report.quantities import digits, one_over, percent, time_unit
+from posthaste_lab.report.quantities import MU, digits, percent, time_unit
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
 BLOCKED = (
@@ -42,7 +42,8 @@ def design_section(run: Run, cells: list[Cell]) -> Section | None:
         except BadArgument as error:
             section.paragraphs.append(f"Effects on {name} cannot be told ({transform}): {error}.")
             continue
-        _show(section, effects, unit, name, "" if first else f"-{name}", several=len(analyses) > 1)
+        turns = [_turns(cell, whole) for cell in cells]
+        _show(section, effects, unit, name, "" if first else f"-{name}", turns, several=len(analyses) > 1)
     return section
 
 
@@ -79,7 +80,7 @@ def _analyzed(run: Run, cells: list[Cell], name: str, whole: list[int], transfor
     signs = [[1 if cell.levels[f] == factors[f].levels[1] else -1 for f in factors] for cell in cells]
     known = [cell.by_repetition(name) for cell in cells]
     values = [[figures[repetition] for repetition in whole] for figures in known]
-    factor, unit = _unit(name, [value for row in values for value in row])
+    factor, unit = _unit(name, [value for row in values for value in row], transform)
     scaled = [[value * factor for value in row] for row in values]
     return analyze(signs, scaled, list(factors), transform=transform, blocked=True), unit
 
@@ -88,7 +89,22 @@ def _combinations(run: Run) -> int:
     return len({trial["cell"] for trial in run.plan["trials"]})
 
 
-def _show(section: Section, effects: Effects, unit: str, name: str, suffix: str, *, several: bool) -> None:
+def _turns(cell: Cell, whole: list[int]) -> list[int]:
+    """Returns the places of a cell's trials in the order of the run, in these repetitions."""
+    by_repetition = {result.repetition: result.place for result in cell.results}
+    return [by_repetition[repetition] for repetition in whole]
+
+
+def _show(
+    section: Section,
+    effects: Effects,
+    unit: str,
+    name: str,
+    suffix: str,
+    turns: list[list[int]],
+    *,
+    several: bool,
+) -> None:
     """Adds advice, table and charts of one analysis to the section."""
     # The advice is about the figure as measured, whatever transform was requested.
     section.paragraphs.append(f"Advice on the model{f' for {name}' if several else ''}: {effects.advice}.")
@@ -112,15 +128,18 @@ def _show(section: Section, effects: Effects, unit: str, name: str, suffix: str,
             ChartItem(
                 f"residuals{suffix}",
                 f"Residuals{f' of {_measured(effects, name, unit)}' if several else ''}: a funnel on the left asks for "
-                "logarithms, a bend on the right says they are not normal."
+                "logarithms, a bend on the right says they are not normal, a slope below is a drift over the run; "
+                "empty squares are not significant."
                 + left_out(min(count, EFFECTS_SHOWN), count, "effects", "the largest"),
                 source,
-                lambda: residuals_chart(effects, unit),
+                lambda: residuals_chart(effects, unit, turns),
             )
         )
 
 
-def _unit(name: str, values: list[float]) -> tuple[float, str]:
+def _unit(name: str, values: list[float], transform: Transform) -> tuple[float, str]:
+    if name.endswith("_per_s") and transform == "reciprocal":
+        return 1e-6, f"{RATE}{MU}s"  # the reciprocal of thousands per second would be written with exponents
     if name.endswith("_per_s"):
         return 1.0, "requests per second"
     return time_unit(max(values)) if name.endswith("_s") else (1.0, name)
