@@ -28,6 +28,8 @@ mod delayed_flush; // servers that do not know of a delayed flush
 
 mod new_members; // servers that come into a pool which had others
 
+mod in_parallel; // the same work for several servers at once
+
 pub mod handover; // whether all threads have adopted the newest table
 
 pub mod table; // which route, pool and servers a key has

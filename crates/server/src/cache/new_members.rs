@@ -4,8 +4,8 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::thread;
 
+use super::in_parallel::in_parallel;
 use super::layout::{Layout, MemberPlan, PoolPlan};
 use super::memcached_server::Server;
 use super::missed_writes::MissedWrite;
@@ -13,9 +13,6 @@ use super::pool::Pool;
 use super::recovery;
 use super::rules::Writes;
 use super::table::Table;
-
-/// Most servers looked up, or flushed, at the same time, each by a thread.
-const PARALLEL_MAX: usize = 32;
 
 /// Returns the servers that may hold old values for a pool of this layout and must forget what they hold first:
 /// * servers found for a group known already and are not in the pool by the table still in force; one may be in
@@ -118,15 +115,4 @@ pub(super) fn flush_new_members(
         }
     };
     in_parallel(servers, |server| flush(server));
-}
-
-/// Does `work` for each element and returns the results in order. Runs [`PARALLEL_MAX`] threads, since the work is mostly waiting.
-pub(super) fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let run_chunk = |chunk: &[T]| {
-        thread::scope(|scope| {
-            let threads: Vec<_> = chunk.iter().map(|item| scope.spawn(|| work(item))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
-        })
-    };
-    items.chunks(PARALLEL_MAX).flat_map(run_chunk).collect()
 }
