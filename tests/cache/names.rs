@@ -377,6 +377,82 @@ fn a_server_that_another_pool_has_all_the_time_forgets_too_when_it_comes_back_in
     drop(second);
 }
 
+/// A file of pools that share keys over the servers of `a.test` at this port, the first of which takes all keys.
+fn sharded_pools(port: u16, names: &[&str]) -> String {
+    let pool =
+        |name: &&str| format!("[cache.pools.{name}]\nservers = \"dns:a.test:{port}\"\nwrites = \"owner\"\n");
+    let pools: String = names.iter().map(pool).collect();
+    let routes: String = names[1..]
+        .iter()
+        .map(|name| format!("[[cache.routes]]\nprefix = \"{name}:\"\npool = \"{name}\"\n"))
+        .collect();
+    format!("{pools}{routes}[[cache.routes]]\npool = \"{}\"\n", names[0])
+}
+
+/// A router that looks names up at SIGHUP only, and reads such a file.
+fn reloaded_router(names: &NameServer, path: &std::path::Path) -> Server {
+    let arguments = names.arguments();
+    let config = ["--config", path.to_str().expect("a path"), "--resolve-every", "off"];
+    client::start(&[&config[..], &["--threads", "2", &arguments[0], &arguments[1]]].concat())
+}
+
+#[test]
+fn servers_of_a_group_keep_what_they_hold_when_another_pool_names_it_too_and_when_theirs_is_renamed() {
+    let [first] = Memcached::several();
+    let second = first.beside(here(2));
+    let names = NameServer::start();
+    names.says("a.test", Says::Hosts(vec![here(1), here(2)]));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    let write = |pools: &[&str]| {
+        std::fs::write(&path, sharded_pools(first.addr.port(), pools)).expect("a file");
+    };
+    write(&["a"]);
+    let server = reloaded_router(&names, &path);
+    let mut client = Client::to(server.addr());
+    wait_until("both take part", || client.stat("", "servers_live") == 2);
+    for key in 0..20 {
+        assert_eq!(client.ask(&format!("set k{key} 0 0 1\r\nx\r\n")), "STORED\r\n");
+    }
+    for pools in [&["a", "other"][..], &["b"]] {
+        write(pools);
+        server.reload("are read anew");
+        for key in 0..20 {
+            let value = format!("VALUE k{key} 0 1\r\nx\r\nEND\r\n");
+            assert_eq!(client.ask(&format!("get k{key}\r\n")), value, "{pools:?}: {}", server.log());
+        }
+    }
+    drop(second);
+}
+
+#[test]
+fn a_server_that_comes_back_into_a_group_as_its_pool_is_renamed_forgets() {
+    let [first] = Memcached::several();
+    let second = first.beside(here(2));
+    let names = NameServer::start();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    let say = |pool: &str, hosts: &[u8]| {
+        names.says("a.test", Says::Hosts(hosts.iter().copied().map(here).collect()));
+        std::fs::write(&path, sharded_pools(first.addr.port(), &[pool])).expect("a file");
+    };
+    say("a", &[1, 2]);
+    let server = reloaded_router(&names, &path);
+    let mut client = Client::to(server.addr());
+    wait_until("both take part", || client.stat("", "servers_live") == 2);
+    let sets =
+        |value: &str| (0..20).map(|key| format!("set k{key} 0 0 3\r\n{value}\r\n")).collect::<String>();
+    assert_eq!(client.ask(&sets("old")), "STORED\r\n".repeat(20));
+    assert!((0..20).any(|key| held(&second, &format!("k{key}")).is_some()), "it has a part of them");
+    say("a", &[1]);
+    server.reload("are read anew");
+    assert_eq!(client.ask(&sets("new")), "STORED\r\n".repeat(20));
+    say("b", &[1, 2]);
+    server.reload("are read anew");
+    let got = client.ask(&(0..20).map(|key| format!("get k{key}\r\n")).collect::<String>());
+    assert!(got.contains("new") && !got.contains("old"), "{got}");
+}
+
 /// Two replicas, each by a name of its own, which hold `k`.
 struct Two {
     servers: [Memcached; 2],

@@ -2,48 +2,51 @@
 //! earlier has missed what was written since. Perhaps so has any server found for a group: an earlier answer for the
 //! name may have contained it.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::in_parallel::in_parallel;
-use super::layout::{Layout, MemberPlan, PoolPlan};
+use super::layout::{Layout, PoolPlan};
 use super::memcached_server::Server;
 use super::missed_writes::MissedWrite;
 use super::pool::Pool;
+use super::reconfigure::Configured;
 use super::recovery;
 use super::rules::Writes;
 use super::table::Table;
 
 /// Returns the servers that may hold old values for a pool of this layout and must forget what they hold first:
-/// * servers found for a group known already and are not in the pool by the table still in force; one may be in
-///   another pool all the time, and has missed what was written in this one;
+/// * servers found for a group that was named already, by the configuration `before`, and did not have them; one may be
+///   in another pool all the time, and has missed what was written in this one;
 /// * replicas that were in the pool by an earlier table;
 /// * those of a pool whose servers shared keys and are all to hold every key now: what one holds of the others' keys,
 ///   from an earlier time, is old.
 ///
-/// A server that shares keys and comes back keeps what it holds: else all of it would be fetched again from behind the cache.
+/// A server that shares keys and comes back keeps what it holds: else all of it would be fetched again from behind the
+/// cache. So does one whose group or pool is only renamed, or named by another pool too: it has missed nothing.
 pub(super) fn servers_with_old_values<'a>(
     servers: &'a [Arc<Server>],
     layout: &Layout,
-    known: &HashSet<String>,
+    before: &Configured,
     table: &Table,
 ) -> Vec<&'a Arc<Server>> {
-    let is_suspect = |server: &&Arc<Server>| {
-        layout.pools.iter().any(|pool| {
-            let stays = is_in(server, &pool.name, table);
-            let is_known =
-                |member: &MemberPlan| member.group.as_ref().is_some_and(|group| known.contains(group));
-            let is_suspect = |member: &MemberPlan| match stays {
-                true => becomes_replicated(pool, table),
-                false => is_known(member) || was_member_earlier(server, pool, table),
-            };
-            pool.members.iter().any(|member| server.backend.is_named(&member.address) && is_suspect(member))
-        })
-    };
     for pool in layout.pools.iter().filter(|pool| becomes_replicated(pool, table)) {
         tracing::warn!(pool = %pool.name, "its servers shared keys and are to hold every key now: they forget what they hold");
     }
+    let is_suspect = |server: &&Arc<Server>| {
+        layout.pools.iter().any(|pool| may_hold_old_values(server, pool, before, table))
+    };
     servers.iter().filter(is_suspect).collect()
+}
+
+/// Returns whether a server may hold old values for a pool.
+fn may_hold_old_values(server: &Server, pool: &PoolPlan, before: &Configured, table: &Table) -> bool {
+    let mut members = pool.members.iter();
+    let Some(member) = members.find(|member| server.backend.is_named(&member.address)) else { return false };
+    if is_in(server, &pool.name, table) {
+        return becomes_replicated(pool, table);
+    }
+    let joins_group = member.group.as_ref().is_some_and(|group| before.names_without(group, server));
+    joins_group || was_member_earlier(server, pool, table)
 }
 
 /// Returns whether a pool's servers are replicas by this plan and share keys by the table still in force.

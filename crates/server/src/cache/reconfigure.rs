@@ -1,7 +1,7 @@
 //! Puts a configuration in force, whole or not at all: its groups and names are looked up, it is checked, new servers get
 //! slots, and a new table takes the place of the old one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -37,10 +37,12 @@ impl Configured {
         expanded(&self.layout, &self.groups)
     }
 
-    /// The names of the layout's groups, also of those for which no server has been found: an earlier answer may have
-    /// had servers that were written to.
-    fn group_names(&self) -> HashSet<String> {
-        groups(&self.layout).into_iter().map(|group| group.name).collect()
+    /// Returns whether the layout names a group and this server was not found for it. If none was, an earlier answer may
+    /// have had servers that were written to.
+    pub(super) fn names_without(&self, group: &str, server: &Server) -> bool {
+        let is_named = groups(&self.layout).iter().any(|known| known.name == group);
+        let found = self.groups.get(group).map(Vec::as_slice).unwrap_or_default();
+        is_named && !found.iter().any(|found| server.backend.is_named(&found.address))
     }
 }
 
@@ -67,7 +69,7 @@ impl Fleet {
                 (Err(error), None) => unknown.push(error),
             }
         }
-        let done = self.put_in_force(&next.expanded(), &configured.group_names());
+        let done = self.put_in_force(&next.expanded(), &configured);
         // The reason may be that no server of a group is found: then the error says why.
         done.map_err(|error| [vec![error], unknown.clone()].concat().join("; "))?;
         unknown.iter().for_each(|error| tracing::warn!("{error}; it is asked again and again"));
@@ -100,14 +102,14 @@ impl Fleet {
         if next.groups == configured.groups {
             return Ok(false);
         }
-        self.put_in_force(&next.expanded(), &configured.group_names())?;
+        self.put_in_force(&next.expanded(), &configured)?;
         *configured = next;
         Ok(true)
     }
 
-    /// Puts a new table in force. Servers that may hold old values ([`servers_with_old_values`]) are flushed first; `known` are the
-    /// groups of the table before.
-    fn put_in_force(&self, layout: &Layout, known: &HashSet<String>) -> Result<(), String> {
+    /// Puts a new table in force in place of that of the configuration `before`. Servers that may hold old values
+    /// ([`servers_with_old_values`]) are flushed first.
+    fn put_in_force(&self, layout: &Layout, before: &Configured) -> Result<(), String> {
         let mut servers = lock(&self.servers);
         let backends = self.backends(layout)?;
         refuse_if_no_server_is_found(&backends, &servers)?;
@@ -126,7 +128,7 @@ impl Fleet {
         let table = self.table();
         mark_new_replicas(&servers, layout, &table);
         flush_new_members(
-            &servers_with_old_values(&servers, layout, known, &table),
+            &servers_with_old_values(&servers, layout, before, &table),
             table.in_use(),
             |server| self.remind_of_flush_now(server),
         );
