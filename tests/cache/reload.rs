@@ -151,6 +151,38 @@ fn a_replica_that_a_file_leaves_out_for_a_while_serves_nothing_that_it_missed() 
 }
 
 #[test]
+fn a_replica_that_comes_back_serves_nothing_that_it_missed_though_its_pool_was_renamed() {
+    const OTHER: &str = "[cache.pools.b]\nservers = [\"$0\"]\n";
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        for name in ["a", "b", "c"] {
+            let servers = Memcached::several::<2>();
+            let routed = Routed::start(FIRST, &servers, mode);
+            let mut client = routed.client();
+            assert_eq!(client.ask("set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+            routed.rewrite(OTHER, &servers);
+            routed.server.reload(DONE);
+            assert_eq!(client.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n");
+            routed.rewrite(&FIRST.replace("pools.a", &format!("pools.{name}")), &servers);
+            routed.server.reload(DONE);
+            assert_eq!(held(&servers[1], "k"), None, "{mode:?}: a, b, {name}");
+            for _ in 0..4 {
+                assert_eq!(client.ask("get k\r\n"), "VALUE k 0 3\r\nnew\r\nEND\r\n");
+            }
+        }
+    }
+}
+
+#[test]
+fn replicas_whose_pool_is_renamed_keep_what_they_hold() {
+    let servers = Memcached::several::<2>();
+    let routed = Routed::start(FIRST, &servers, &[]);
+    assert_eq!(routed.client().ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    routed.rewrite(&FIRST.replace("pools.a", "pools.b"), &servers);
+    routed.server.reload(DONE);
+    servers.iter().for_each(|server| assert_eq!(held(server, "k").as_deref(), Some("x")));
+}
+
+#[test]
 fn replicas_that_shared_keys_for_a_while_serve_nothing_from_before() {
     let shards = format!("{FIRST}writes = \"owner\"\n");
     for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {

@@ -17,7 +17,8 @@ use super::table::Table;
 /// Returns the servers that may hold old values for a pool of this layout and must forget what they hold first:
 /// * servers found for a group that was named already, by the configuration `before`, and did not have them; one may be
 ///   in another pool all the time, and has missed what was written in this one;
-/// * replicas that were in the pool by an earlier table;
+/// * replicas that were in the pool by an earlier table, or that the table still in force has in no pool: an earlier one
+///   had them, perhaps in this pool under another name;
 /// * those of a pool whose servers shared keys and are all to hold every key now: what one holds of the others' keys,
 ///   from an earlier time, is old.
 ///
@@ -46,7 +47,9 @@ fn may_hold_old_values(server: &Server, pool: &PoolPlan, before: &Configured, ta
         return becomes_replicated(pool, table);
     }
     let joins_group = member.group.as_ref().is_some_and(|group| before.names_without(group, server));
-    joins_group || was_member_earlier(server, pool, table)
+    let is_replica = pool.rules.writes == Writes::All;
+    joins_group
+        || is_replica && (was_member_earlier(server, pool, table) || was_in_use_earlier(server, table))
 }
 
 /// Returns whether a pool's servers are replicas by this plan and share keys by the table still in force.
@@ -56,10 +59,14 @@ fn becomes_replicated(pool: &PoolPlan, table: &Table) -> bool {
     pool.rules.writes == Writes::All && table.pools.iter().any(shared_keys)
 }
 
-/// Returns whether a replica of a pool was in it by a table before the one still in force.
+/// Returns whether a server was in a pool by a table before the one still in force, by which it is not.
 fn was_member_earlier(server: &Server, pool: &PoolPlan, table: &Table) -> bool {
-    let was_in = |old: &Pool| old.name == pool.name && old.former_members.contains(&server.slot);
-    pool.rules.writes == Writes::All && table.pools.iter().any(was_in)
+    table.pools.iter().any(|old| old.name == pool.name && old.former_members.contains(&server.slot))
+}
+
+/// Returns whether the table still in force has a server in no pool, and one before it had.
+fn was_in_use_earlier(server: &Server, table: &Table) -> bool {
+    server.slot < table.servers.len() && !table.in_use().contains(&server.slot)
 }
 
 fn is_in(server: &Server, pool: &str, table: &Table) -> bool {
