@@ -195,6 +195,30 @@ fn servers_that_forget_what_they_hold_as_they_are_received_do_so_again_when_a_fl
     prober.stop();
 }
 
+#[test]
+fn a_server_that_joins_before_a_flush_is_due_forgets_everything_when_it_is() {
+    let (first, second, hand) = (door(), door(), Hand::at_zero());
+    let shared = shared_by(&[&first], Rules::default(), Clock::by_hand(hand, 0));
+    shared.fleet.note_flush(shared.fleet.began_s + 1000);
+    let mut layout = shared.fleet.layout();
+    layout.pools[0].members.push(MemberPlan::of(&second.local_addr().expect("an address").to_string()));
+    let [(told_first, first_heard), (told_second, second_heard)] = [mpsc::channel(), mpsc::channel()];
+    serve(first, move |line| drop(told_first.send(line.to_owned())));
+    serve(second, move |line| drop(told_second.send(line.to_owned())));
+    shared.fleet.load(&layout).expect("it is good");
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
+    let servers = shared.fleet.table().servers.clone();
+    wait_until("they are there", || servers.iter().all(|server| server.health.is_answering()));
+    let flushes =
+        |heard: &mpsc::Receiver<String>| heard.try_iter().filter(|line| line.starts_with("flush")).count();
+    assert_eq!(flushes(&second_heard), 0, "it is not due yet");
+    hand.set(1_000_000_000_000);
+    shared.fleet.watch.wake();
+    wait_for_flushes(&second_heard, 1);
+    prober.stop();
+    assert_eq!(flushes(&first_heard), 0, "it was sent the flush itself");
+}
+
 /// A server comes back beside eight that say nothing; whether one of them is still waited for then.
 fn comes_back_meanwhile() -> bool {
     let silent: Vec<TcpListener> = (0..8).map(|_| door()).collect();

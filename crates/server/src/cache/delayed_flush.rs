@@ -32,7 +32,21 @@ impl Fleet {
 
     /// Does as [`Fleet::remind_of_flush`] at the present time.
     pub(super) fn remind_of_flush_now(&self, server: &Server) {
-        self.remind_of_flush(server, u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        self.remind_of_flush(server, self.now());
+    }
+
+    /// Reminds a server that no pool had until now of a delayed `flush_all`, which it was not sent. If none lies ahead, an
+    /// earlier reminder stays: the server may have left before it was flushed.
+    pub(super) fn remind_of_pending_flush(&self, server: &Server) {
+        let now = self.now();
+        if self.seconds_until_flush(now).is_some() {
+            self.remind_of_flush(server, now);
+        }
+    }
+
+    /// The present time on the program's clock, in nanoseconds.
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Takes a server's reminder once its time has come. Returns true if so: the caller must flush the server.

@@ -133,8 +133,12 @@ impl Fleet {
             |server| self.remind_of_flush_now(server),
         );
         let next = Table::new(layout, servers.clone(), &mut lock(&self.strays)).carrying_over(&table);
+        let joined: Vec<usize> =
+            next.in_use().iter().copied().filter(|slot| !table.in_use().contains(slot)).collect();
         *lock(&self.table) = Arc::new(next);
         self.generation.fetch_add(1, Ordering::SeqCst);
+        // Not earlier: until now a flush went only to the servers of the table before.
+        joined.into_iter().for_each(|slot| self.remind_of_pending_flush(&servers[slot]));
         self.watch.wake();
         Ok(())
     }
