@@ -6,11 +6,11 @@
 //!
 //! Groups that have other servers get a new table. A lookup that fails changes nothing, and is logged once.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use super::groups::{Group, ResolvedGroups, ResolvedServer, groups};
@@ -22,10 +22,9 @@ use crate::front::accept::ListenAddress;
 /// How long to wait before a group that is still unknown is looked up again.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(2);
 
-/// The refresher's thread and the way to stop it.
+/// The way to stop the refresher's thread.
 pub(super) struct NameRefresher {
     stop: Sender<()>,
-    thread: JoinHandle<()>,
 }
 
 impl NameRefresher {
@@ -35,22 +34,20 @@ impl NameRefresher {
     /// The system gives no thread.
     pub(super) fn start(shared: Arc<CacheShared>, every: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let mut rounds = Rounds { shared, every, last: Instant::now(), warned: HashMap::new() };
-        let thread = Builder::new().name("name-refresher".into()).spawn(move || {
+        let (last, warned) = (Instant::now(), HashSet::new());
+        let mut rounds = Rounds { shared, every, last, warned, table_problem: None };
+        Builder::new().name("name-refresher".into()).spawn(move || {
             while stopped.recv_timeout(rounds.wait()) == Err(RecvTimeoutError::Timeout) {
                 rounds.run();
             }
         })?;
-        Ok(Self { stop, thread })
+        Ok(Self { stop })
     }
 
-    /// Stops the refresher. A lookup under way is not waited for: it changes nothing any more.
+    /// Has the refresher stop after the round under way, which is not waited for: name servers may be silent. It may
+    /// still move and flush servers, as it would have a moment earlier.
     pub(super) fn stop(self) {
         drop(self.stop);
-        if self.thread.is_finished() {
-            // A panic there was reported when it happened.
-            let _ = self.thread.join();
-        }
     }
 }
 
@@ -61,8 +58,10 @@ struct Rounds {
     every: Option<Duration>,
     /// When all names were last looked up.
     last: Instant,
-    /// What was last logged of each group and server that could not be looked up or moved.
-    warned: HashMap<String, String>,
+    /// The groups and servers that could not be looked up or moved, by name: that is logged.
+    warned: HashSet<String>,
+    /// What was last logged of a table that could not be put in force.
+    table_problem: Option<String>,
 }
 
 impl Rounds {
@@ -93,7 +92,7 @@ impl Rounds {
                     self.warned.remove(&group.name);
                     resolved.insert(group.name, found);
                 }
-                Err(error) => self.warn_once(group.name, format!("{error}; nothing is changed")),
+                Err(error) => self.warn_once(group.name, &format!("{error}; nothing is changed")),
             }
         }
         let news: Vec<String> = resolved
@@ -109,14 +108,12 @@ impl Rounds {
         self.bring_back_returning(&resolved);
         match self.shared.fleet.update_groups(resolved) {
             Ok(true) => {
-                self.warned.remove(TABLE);
+                self.table_problem = None;
                 news.iter().for_each(|news| tracing::info!("{news}"));
                 self.shared.tell_retry();
             }
             Ok(false) => {}
-            Err(error) => {
-                self.warn_once(TABLE.into(), format!("{}; but {error}: nothing is changed", news.join("; ")))
-            }
+            Err(error) => self.warn_of_table(format!("{}; but {error}: nothing is changed", news.join("; "))),
         }
     }
 
@@ -146,7 +143,7 @@ impl Rounds {
                 // The prober tries again and again, and does not log why it fails.
                 self.warn_once(
                     server.name().to_owned(),
-                    format!("{} stays away: {}", server.name(), recovery::address_taken(other)),
+                    &format!("{} stays away: {}", server.name(), recovery::address_taken(other)),
                 );
             }
         }
@@ -161,12 +158,15 @@ impl Rounds {
         let mut failed = Vec::new();
         for address in addresses {
             match self.move_to(server, &address) {
-                Ok(()) => return drop(self.warned.remove(server.name())),
+                Ok(()) => {
+                    self.warned.remove(server.name());
+                    return;
+                }
                 Err(error) => failed.push(format!("{address}, where it cannot be moved to: {error}")),
             }
         }
         let what = format!("{}: its name leads to {}", server.name(), failed.join("; and to "));
-        self.warn_once(server.name().to_owned(), what);
+        self.warn_once(server.name().to_owned(), &what);
     }
 
     fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
@@ -185,18 +185,21 @@ impl Rounds {
         Ok(())
     }
 
-    /// Logs a problem once, until it is gone; of tables, which may fail for another reason each time, once for each reason.
-    fn warn_once(&mut self, subject: String, problem: String) {
-        let is_logged = |before: &String| subject != TABLE || *before == problem;
-        if !self.warned.get(&subject).is_some_and(is_logged) {
+    /// Logs the problem of a group or server once, until it is gone.
+    fn warn_once(&mut self, subject: String, problem: &str) {
+        if self.warned.insert(subject) {
             tracing::warn!("{problem}");
-            self.warned.insert(subject, problem);
+        }
+    }
+
+    /// Logs why a table cannot be put in force: once for each reason, which may be another one each time.
+    fn warn_of_table(&mut self, problem: String) {
+        if self.table_problem.as_ref() != Some(&problem) {
+            tracing::warn!("{problem}");
+            self.table_problem = Some(problem);
         }
     }
 }
-
-/// The key in `warned` for tables that cannot be put in force.
-const TABLE: &str = "";
 
 /// Describes which servers a group has gained and lost.
 fn difference(name: &str, before: &[ResolvedServer], found: &[ResolvedServer]) -> String {
