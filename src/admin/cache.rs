@@ -142,7 +142,7 @@ fn explain_by_file(key: &str, command: &str, file: &Path) -> Result<Json, Box<dy
         return Err("this is no cache tier".into());
     };
     let layout = cache::layout(&flags).map_err(Misuse)?;
-    let options = FleetOptions { directory: cache::directory(&flags), ..FleetOptions::default() };
+    let options = FleetOptions { resolver: cache::resolver(&flags), ..FleetOptions::default() };
     let fleet =
         Fleet::with_options(&layout, cache::ejection(&flags), options, Events::default()).map_err(Misuse)?;
     let mut explained = explain::explain(&fleet.table(), command, key).map_err(Misuse)?;

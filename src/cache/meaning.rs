@@ -5,12 +5,12 @@ use std::time::Duration;
 use posthaste_measure::Events;
 use posthaste_server::cache::admin::{self, PoolInfo, RouteInfo, StandInInfo};
 use posthaste_server::cache::backend::Backend;
-use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{MemberPlan, PoolPlan, Source, Verbs};
 use posthaste_server::cache::placement::Hash;
+use posthaste_server::cache::resolver::Resolver;
 use posthaste_server::cache::rules::{GetErrors, ReadRepair, Rules, Writes};
 use posthaste_server::cache::server::Options;
 use posthaste_server::cache::server_limits::ServerLimits;
@@ -33,7 +33,7 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
     let table = fleet.table();
     let mut text = String::from("the file is good\n");
     for (pool, info) in fleet.layout().pools.iter().zip(admin::pools(&table)) {
-        text += &self::pool(pool, fleet.directory())?;
+        text += &self::pool(pool, fleet.resolver())?;
         text += &relations(&info, options.ejection);
     }
     text += &routes(&table)?;
@@ -52,13 +52,13 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
 }
 
 /// Describes where the keys of a pool are, on which servers, and how long these are waited for.
-fn pool(pool: &PoolPlan, directory: &Directory) -> Result<String, Misuse> {
+fn pool(pool: &PoolPlan, resolver: &Resolver) -> Result<String, Misuse> {
     let mut text = format!("pool {}: {}\n", pool.name, placing(&pool.rules, pool.members.len()));
     if pool.rules.get_errors == GetErrors::Missed {
         text += "  a get whose server does not answer is a miss\n";
     }
     for member in &pool.members {
-        text += &self::member(member, directory).map_err(Misuse)?;
+        text += &self::member(member, resolver).map_err(Misuse)?;
     }
     if pool.server_limits != ServerLimits::default() {
         let ServerLimits { connect_timeout, answer_timeout, depth } = pool.server_limits;
@@ -91,8 +91,8 @@ fn placing(rules: &Rules, servers: usize) -> String {
 }
 
 /// Describes a server of a pool.
-fn member(member: &MemberPlan, directory: &Directory) -> Result<String, String> {
-    let backend = Backend::parse_by(&member.address, directory)?;
+fn member(member: &MemberPlan, resolver: &Resolver) -> Result<String, String> {
+    let backend = Backend::parse_by(&member.address, resolver)?;
     let mut text = format!("  server {}", backend.name);
     // The address, if it differs from what was written.
     let address = backend.address()?.to_string();

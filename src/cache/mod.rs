@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use posthaste_measure::RunInfo;
 use posthaste_server::cache::backend::Backend;
-use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::fleet::FleetOptions;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan, REQUEST_TIMEOUTS, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
+use posthaste_server::cache::resolver::Resolver;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::cache::server_limits::ServerLimits;
@@ -94,7 +94,7 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         front: common(flags).options(|| run_note(flags))?,
         layout: layout(flags)?,
         ejection: ejection(flags),
-        fleet_options: FleetOptions { trust: server_tls(&flags.server_tls)?, directory: directory(flags) },
+        fleet_options: FleetOptions { trust: server_tls(&flags.server_tls)?, resolver: resolver(flags) },
         resolve_every: flags.resolve_every.0,
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,
@@ -117,8 +117,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         Some((path, text)) => {
             // A check should report a server name that cannot be resolved; a starting tier can do without it.
             let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
-            let defaults =
-                Defaults { rules, server_limits: server_limits(flags), directory: directory(flags) };
+            let defaults = Defaults { rules, server_limits: server_limits(flags), resolver: resolver(flags) };
             pools::layout(text, members, &defaults, names)
                 .map_err(|wrong| wrong.with_line(path.display(), text))?
         }
@@ -162,8 +161,8 @@ pub(crate) fn ejection(flags: &CacheFlags) -> Ejection {
 }
 
 /// Returns where server names are looked up.
-pub(crate) fn directory(flags: &CacheFlags) -> Directory {
-    Directory::asking(flags.name_server.clone())
+pub(crate) fn resolver(flags: &CacheFlags) -> Resolver {
+    Resolver::asking(flags.name_server.clone())
 }
 
 fn server_limits(flags: &CacheFlags) -> ServerLimits {

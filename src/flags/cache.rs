@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use posthaste_server::cache::backend::Backend;
-use posthaste_server::cache::directory::name_server;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rate_limiter::PER_SECOND_MAX;
+use posthaste_server::cache::resolver::name_server;
 use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 
 use super::serving::{FrontFlags, RunFlags, TimeLimit, time_or_off};

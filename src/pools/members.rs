@@ -1,10 +1,10 @@
 //! The servers of a pool in a file: each of them once, and each with keys of its own.
 
 use posthaste_server::cache::backend::Backend;
-use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::groups::Group;
 use posthaste_server::cache::layout::MemberPlan;
 use posthaste_server::cache::placement::Hash;
+use posthaste_server::cache::resolver::Resolver;
 use posthaste_server::cache::rules::Rules;
 
 use super::between;
@@ -19,7 +19,7 @@ const WEIGHT_MAX: u32 = 1000;
 pub(super) fn members(
     fields: &Fields<'_, '_>,
     rules: &Rules,
-    directory: Option<&Directory>,
+    resolver: Option<&Resolver>,
 ) -> Result<Vec<MemberPlan>, FileError> {
     let mut members: Vec<MemberPlan> = Vec::new();
     let mut taken: Vec<(String, Vec<String>)> = Vec::new();
@@ -28,8 +28,7 @@ pub(super) fn members(
         let at = value.span().start;
         let member = member(value, rules.hash)?;
         check_group(&member).map_err(|error| FileError::new(at, error))?;
-        let (name, places) =
-            name_and_places(&member, directory).map_err(|error| FileError::new(at, error))?;
+        let (name, places) = name_and_places(&member, resolver).map_err(|error| FileError::new(at, error))?;
         let is_it = |taken: &&(String, Vec<String>)| {
             taken.0 == name || taken.1.iter().any(|place| places.contains(place))
         };
@@ -68,15 +67,15 @@ pub(super) fn members(
 /// What a server is called, and if somebody is to know it, where it may be. Of a group the servers are no names of one server.
 fn name_and_places(
     member: &MemberPlan,
-    directory: Option<&Directory>,
+    resolver: Option<&Resolver>,
 ) -> Result<(String, Vec<String>), String> {
     let name = Backend::named(&member.address)?;
-    let Some(directory) = directory else { return Ok((name, Vec::new())) };
+    let Some(resolver) = resolver else { return Ok((name, Vec::new())) };
     if let Some(group) = Group::of(&member.address) {
-        group?.resolve(directory)?;
+        group?.resolve(resolver)?;
         return Ok((name, Vec::new()));
     }
-    let backend = Backend::parse_by(&member.address, directory)?;
+    let backend = Backend::parse_by(&member.address, resolver)?;
     backend.address()?;
     let places = backend.places().to_vec();
     Ok((backend.name, places))

@@ -11,8 +11,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use posthaste_server::cache::directory::Directory;
 use posthaste_server::cache::layout::{DEFAULT_POOL, Layout, MemberPlan, PoolPlan, RoutePlan};
+use posthaste_server::cache::resolver::Resolver;
 use posthaste_server::cache::rules::Rules;
 use posthaste_server::cache::server_limits::ServerLimits;
 
@@ -42,7 +42,7 @@ pub(crate) struct Defaults {
     pub(crate) rules: Rules,
     pub(crate) server_limits: ServerLimits,
     /// Who is asked where names are.
-    pub(crate) directory: Directory,
+    pub(crate) resolver: Resolver,
 }
 
 /// Reads the pools and routes of a file's text. `members` are the servers of the flags.

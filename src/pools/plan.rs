@@ -50,8 +50,8 @@ pub(super) fn plan(
     names: Names,
 ) -> Result<PoolPlan, FileError> {
     let rules = rules(fields, &defaults.rules)?;
-    let directory = (names == Names::Known).then_some(&defaults.directory);
-    let members = members(fields, &rules, directory)?;
+    let resolver = (names == Names::Known).then_some(&defaults.resolver);
+    let members = members(fields, &rules, resolver)?;
     let fallbacks = fallbacks(fields, pools)?;
     let is_own = |pool: usize| pools.get(name) == Some(pool);
     if fallbacks.iter().any(|fallback| is_own(fallback.pool)) {

@@ -19,8 +19,8 @@ use rustix::net::{RecvFlags, recv};
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
-use super::directory::Directory;
 use super::groups::Group;
+use super::resolver::Resolver;
 use super::server_limits::ServerLimits;
 use crate::front::accept::{ListenAddress as Address, Socket};
 
@@ -33,7 +33,7 @@ pub struct Backend {
     pub name: String,
     /// Whether the text that was parsed began with `tls:`.
     pub speaks_tls: bool,
-    directory: Directory,
+    resolver: Resolver,
     /// The addresses of the name when it was first looked up.
     places: Vec<String>,
     address: Mutex<Result<Address, String>>,
@@ -59,22 +59,22 @@ impl Backend {
     /// # Errors
     /// A sentence that names the server and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::parse_by(text, &Directory::default())
+        Self::parse_by(text, &Resolver::default())
     }
 
-    /// Does as [`Backend::parse`], with names looked up in `directory`.
+    /// Does as [`Backend::parse`], with names looked up by `resolver`.
     ///
     /// # Errors
     /// As [`Backend::parse`].
-    pub fn parse_by(text: &str, directory: &Directory) -> Result<Self, String> {
+    pub fn parse_by(text: &str, resolver: &Resolver) -> Result<Self, String> {
         let name = Self::named(text)?;
-        let found = resolve(&name, directory);
+        let found = resolve(&name, resolver);
         let places = found.iter().flatten().map(canonical).collect();
         let address = found.and_then(|addresses| next_of(addresses, None).ok_or_else(|| no_address(&name)));
         Ok(Self {
             speaks_tls: text.starts_with("tls:"),
             places,
-            directory: directory.clone(),
+            resolver: resolver.clone(),
             address: Mutex::new(address),
             served: Mutex::default(),
             moves: AtomicU64::new(0),
@@ -222,7 +222,7 @@ impl Backend {
     /// Looks the address up again, because the server does not answer at the one that it had; if this fails, that one stays.
     /// Of several addresses the next one is taken: a name often has two, and the server listens at one of them.
     pub fn resolve_again(&self) {
-        let Ok(addresses) = resolve(&self.name, &self.directory) else { return };
+        let Ok(addresses) = resolve(&self.name, &self.resolver) else { return };
         let mut address = lock(&self.address);
         *address = next_of(addresses, address.as_ref().ok()).ok_or_else(|| no_address(&self.name));
     }
@@ -230,7 +230,7 @@ impl Backend {
     /// How many addresses the server's name has now; 0: the lookup failed.
     #[must_use]
     pub fn addresses(&self) -> usize {
-        resolve(&self.name, &self.directory).map_or(0, |addresses| addresses.len())
+        resolve(&self.name, &self.resolver).map_or(0, |addresses| addresses.len())
     }
 
     /// The addresses of the server's name, if its present address is none of them any more; else none. A server that
@@ -238,14 +238,14 @@ impl Backend {
     #[must_use]
     pub fn moved_to(&self) -> Vec<Address> {
         let Ok(present) = self.address() else { return Vec::new() };
-        let addresses = resolve(&self.name, &self.directory).unwrap_or_default();
+        let addresses = resolve(&self.name, &self.resolver).unwrap_or_default();
         if addresses.contains(&present) { Vec::new() } else { addresses }
     }
 
     /// Returns whether an address is none of the name's any more, as far as is known.
     #[must_use]
     pub fn has_left(&self, place: SocketAddr) -> bool {
-        let (addresses, left) = (resolve(&self.name, &self.directory), canonical(&Address::Tcp(place)));
+        let (addresses, left) = (resolve(&self.name, &self.resolver), canonical(&Address::Tcp(place)));
         addresses.is_ok_and(|addresses| !addresses.iter().any(|address| canonical(address) == left))
     }
 
@@ -277,7 +277,7 @@ impl Backend {
             return false;
         };
         // If the lookup fails, assume so.
-        !resolve(&self.name, &self.directory).is_ok_and(|addresses| addresses.contains(&served))
+        !resolve(&self.name, &self.resolver).is_ok_and(|addresses| addresses.contains(&served))
     }
 }
 
@@ -374,14 +374,14 @@ impl Write for Dialed {
 }
 
 /// All addresses of a name, each once.
-fn resolve(name: &str, directory: &Directory) -> Result<Vec<Address>, String> {
+fn resolve(name: &str, resolver: &Resolver) -> Result<Vec<Address>, String> {
     if Group::of(name).is_some() {
         return Err(format!("{name}: nobody knows a server of it"));
     }
     if let Some(path) = name.strip_prefix("unix:") {
         return Ok(vec![Address::Unix(PathBuf::from(path))]);
     }
-    let found = directory.addresses(name).map_err(|error| wrong(name, &error))?;
+    let found = resolver.addresses(name).map_err(|error| wrong(name, &error))?;
     Ok(found.into_iter().map(Address::Tcp).collect())
 }
 

@@ -15,13 +15,13 @@ use posthaste_measure::{Events, lock};
 use posthaste_tls::{Check, Trust};
 
 use super::claims::Claims;
-use super::directory::Directory;
 use super::flushes::Flushes;
 use super::handover::Handover;
 use super::health::{Ejection, Watch};
 use super::layout::Layout;
 use super::memcached_server::Server;
 use super::reconfigure::Configured;
+use super::resolver::Resolver;
 use super::table::{Strays, Table};
 
 /// Names and values that `stats` adds to the tier's own.
@@ -33,14 +33,14 @@ pub struct FleetOptions {
     /// Which of the servers that speak TLS to trust.
     pub trust: Trust,
     /// Where names are looked up.
-    pub directory: Directory,
+    pub resolver: Resolver,
 }
 
 impl Default for FleetOptions {
     /// The system's certificates and name servers.
     fn default() -> Self {
         let trust = Trust { check: Check::SignerAndName, roots: None, own: None };
-        Self { trust, directory: Directory::default() }
+        Self { trust, resolver: Resolver::default() }
     }
 }
 
@@ -73,7 +73,7 @@ pub struct Fleet {
     pub(super) ejection: Ejection,
     pub(super) trust: Trust,
     pub(super) events: Events,
-    pub(super) directory: Directory,
+    pub(super) resolver: Resolver,
     pub(super) configured: Mutex<Configured>,
     pub(super) servers: Mutex<Vec<Arc<Server>>>,
     pub(super) strays: Mutex<Strays>,
@@ -101,7 +101,7 @@ impl Fleet {
         options: FleetOptions,
         events: Events,
     ) -> Result<Self, String> {
-        let FleetOptions { trust, directory } = options;
+        let FleetOptions { trust, resolver } = options;
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
@@ -119,7 +119,7 @@ impl Fleet {
             ejection,
             trust,
             events,
-            directory,
+            resolver,
             configured: Mutex::default(),
             servers: Mutex::default(),
             strays: Mutex::default(),
@@ -130,10 +130,10 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Returns the directory that names are looked up in.
+    /// Returns what looks names up.
     #[must_use]
-    pub fn directory(&self) -> &Directory {
-        &self.directory
+    pub fn resolver(&self) -> &Resolver {
+        &self.resolver
     }
 
     /// The table in force.

@@ -8,9 +8,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::backend::{Backend, with_port};
-use super::directory::{Directory, Service};
 use super::layout::{Layout, MemberPlan, PoolPlan};
 use super::placement::Hash;
+use super::resolver::{Resolver, SrvRecord};
 
 /// A server found for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,10 +76,10 @@ impl Group {
     ///
     /// # Errors
     /// No server is found; the sentence names the group.
-    pub fn resolve(&self, directory: &Directory) -> Result<Vec<ResolvedServer>, String> {
+    pub fn resolve(&self, resolver: &Resolver) -> Result<Vec<ResolvedServer>, String> {
         let (_, name) = self.name.split_once(':').unwrap_or_default();
         let found = match self.kind {
-            Kind::Hosts => directory.addresses(name).map(|mut addresses| {
+            Kind::Hosts => resolver.addresses(name).map(|mut addresses| {
                 // A host with both kinds of addresses is one server, not two: the IPv4 ones are taken.
                 if addresses.iter().any(|address| address.is_ipv4()) {
                     addresses.retain(|address| address.is_ipv4());
@@ -91,14 +91,13 @@ impl Group {
                 };
                 addresses.into_iter().map(found).collect::<Vec<_>>()
             }),
-            Kind::Services => directory.services(name).map(|mut services| {
-                let first = services.iter().map(|service| service.priority).min();
-                services.retain(|service| Some(service.priority) == first && is_server(service));
-                services.dedup_by_key(|service| (service.host.clone(), service.port));
-                let found = services.into_iter().map(|service| ResolvedServer {
-                    address: address(&service),
-                    weight: Some(service.weight),
-                });
+            Kind::Services => resolver.srv_records(name).map(|mut records| {
+                let first = records.iter().map(|record| record.priority).min();
+                records.retain(|record| Some(record.priority) == first && is_server(record));
+                records.dedup_by_key(|record| (record.host.clone(), record.port));
+                let found = records
+                    .into_iter()
+                    .map(|record| ResolvedServer { address: address(&record), weight: Some(record.weight) });
                 found.collect()
             }),
         };
@@ -110,17 +109,17 @@ impl Group {
 }
 
 /// Returns whether a record names a server. The author of records must not be able to name sockets or groups by them.
-fn is_server(service: &Service) -> bool {
+fn is_server(record: &SrvRecord) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let address = address(service);
-    service.port > 0
-        && service.host.bytes().all(is_plain)
+    let address = address(record);
+    record.port > 0
+        && record.host.bytes().all(is_plain)
         && Group::of(&address).is_none()
         && Backend::named(&address).is_ok_and(|name| name == address && !name.starts_with("unix:"))
 }
 
-fn address(service: &Service) -> String {
-    format!("{}:{}", service.host, service.port)
+fn address(record: &SrvRecord) -> String {
+    format!("{}:{}", record.host, record.port)
 }
 
 /// Returns the groups of a layout, each once.
@@ -223,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_record_names_a_server_and_no_socket_or_group() {
-        let service = |host: &str, port| Service { host: host.into(), port, priority: 0, weight: 0 };
+        let service = |host: &str, port| SrvRecord { host: host.into(), port, priority: 0, weight: 0 };
         for good in ["cache-1.example.org", "_a.b", "10.0.0.1", "dnsx"] {
             assert!(is_server(&service(good, 7)), "{good}");
         }

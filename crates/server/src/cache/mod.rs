@@ -14,7 +14,7 @@ pub mod limits;
 
 pub mod layout; // what a configuration says
 
-pub mod directory; // where names are looked up
+pub mod resolver; // looks names up
 
 pub mod groups; // names that stand for several servers
 

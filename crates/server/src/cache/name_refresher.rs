@@ -87,7 +87,7 @@ impl Rounds {
     fn refresh_groups(&mut self, asked: Vec<Group>, known: &ResolvedGroups) {
         let mut resolved = ResolvedGroups::new();
         for group in asked {
-            match group.resolve(self.shared.fleet.directory()) {
+            match group.resolve(self.shared.fleet.resolver()) {
                 Ok(found) => {
                     self.warned.remove(&group.name);
                     resolved.insert(group.name, found);

@@ -58,7 +58,7 @@ impl Fleet {
         let mut next = Configured { layout: layout.clone(), groups: ResolvedGroups::new() };
         let mut unknown = Vec::new();
         let groups = groups(layout);
-        let resolved = in_parallel(&groups, |group| group.resolve(&self.directory));
+        let resolved = in_parallel(&groups, |group| group.resolve(&self.resolver));
         for (group, resolved) in groups.into_iter().zip(resolved) {
             match (resolved, configured.groups.get(&group.name)) {
                 (Ok(servers), _) => drop(next.groups.insert(group.name, servers)),
@@ -148,7 +148,7 @@ impl Fleet {
         let mut backends = Vec::new();
         for pool in &layout.pools {
             let parsed =
-                in_parallel(&pool.members, |member| Backend::parse_by(&member.address, &self.directory));
+                in_parallel(&pool.members, |member| Backend::parse_by(&member.address, &self.resolver));
             let members = parsed.into_iter().collect::<Result<Vec<_>, _>>()?;
             refuse_second_names(&pool.name, &members)?;
             backends.extend(members);

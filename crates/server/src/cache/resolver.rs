@@ -1,4 +1,4 @@
-//! Where names are looked up: by the system, or at the name servers that the configuration names.
+//! Looks names up: with the system, or at the name servers that the configuration names.
 //!
 //! Host names are asked of the system, as every program does, with its files and its cache. It does not look up
 //! records of services, so those are asked of its name servers by a library. Where name servers are configured,
@@ -8,7 +8,8 @@
 //! each question on a thread of its own: questions are rare, and so the system's `resolv.conf` is always read as it is now.
 
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -20,16 +21,16 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 
 /// How long a configured name server may take for an answer; it is asked once more then.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 const NO_RECORDS: &str = "there are no such records";
 
 /// The port of name servers.
 const PORT: u16 = 53;
 
-/// One record of a service.
+/// One record (SRV) of a service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Service {
+pub struct SrvRecord {
     /// The server's host, without a dot at its end.
     pub host: String,
     /// The server's port.
@@ -42,13 +43,13 @@ pub struct Service {
 
 /// Where to look names up: with the system or at name servers.
 #[derive(Clone, Debug, Default)]
-pub struct Directory {
+pub struct Resolver {
     /// The name servers; empty: the system is asked.
     servers: Arc<[SocketAddr]>,
 }
 
-impl Directory {
-    /// A directory that asks these name servers, or if there are none the system.
+impl Resolver {
+    /// A resolver that asks these name servers, or if there are none the system.
     #[must_use]
     pub fn asking(servers: Vec<SocketAddr>) -> Self {
         Self { servers: servers.into() }
@@ -71,13 +72,13 @@ impl Directory {
     fn all_addresses(&self, name: &str) -> Result<Vec<SocketAddr>, String> {
         let split = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
         match split {
-            Some((host, port)) if !self.servers.is_empty() && !is_address(host) => {
+            Some((host, port)) if !self.servers.is_empty() && bare_address(host).is_none() => {
                 let host = absolute(host)?;
-                self.ask(async |resolver| {
+                self.ask(async |library| {
                     let mut addresses = Vec::new();
                     // Both kinds, or an error: half an answer would look as if the other addresses were gone.
                     for kind in [RecordType::A, RecordType::AAAA] {
-                        match resolver.lookup(host.clone(), kind).await {
+                        match library.lookup(host.clone(), kind).await {
                             Ok(found) => addresses
                                 .extend(found.answers().iter().filter_map(|record| record.data.ip_addr())),
                             Err(error) if error.is_no_records_found() => {}
@@ -98,26 +99,26 @@ impl Directory {
     ///
     /// # Errors
     /// The name is unknown, or there is no answer.
-    pub fn services(&self, name: &str) -> Result<Vec<Service>, String> {
+    pub fn srv_records(&self, name: &str) -> Result<Vec<SrvRecord>, String> {
         let name =
             if self.servers.is_empty() { Name::from_ascii(name).map_err(in_words)? } else { absolute(name)? };
-        let mut services = self.ask(async |resolver| {
-            let found = resolver.lookup(name, RecordType::SRV).await.map_err(of_answer)?;
-            let services = found.answers().iter().filter_map(|record| match &record.data {
-                RData::SRV(service) => Some(Service {
-                    host: service.target.to_ascii().trim_end_matches('.').to_ascii_lowercase(),
-                    port: service.port,
-                    priority: service.priority,
-                    weight: service.weight,
+        let mut records = self.ask(async |library| {
+            let found = library.lookup(name, RecordType::SRV).await.map_err(of_answer)?;
+            let records = found.answers().iter().filter_map(|record| match &record.data {
+                RData::SRV(record) => Some(SrvRecord {
+                    host: record.target.to_ascii().trim_end_matches('.').to_ascii_lowercase(),
+                    port: record.port,
+                    priority: record.priority,
+                    weight: record.weight,
                 }),
                 _ => None,
             });
             // The root as a target says that there is no such service.
-            Ok(services.filter(|service| !service.host.is_empty()).collect::<Vec<_>>())
+            Ok(records.filter(|record| !record.host.is_empty()).collect::<Vec<_>>())
         })?;
-        services.sort_unstable();
-        services.dedup();
-        Ok(services)
+        records.sort_unstable();
+        records.dedup();
+        Ok(records)
     }
 
     /// Asks the library, on a thread of its own.
@@ -128,16 +129,17 @@ impl Directory {
         let ask = || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(in_words)?;
-            runtime.block_on(async { question(self.resolver()?).await })
+            runtime.block_on(async { question(self.library()?).await })
         };
         thread::scope(|scope| {
             let asking =
                 thread::Builder::new().name("names".into()).spawn_scoped(scope, ask).map_err(in_words)?;
-            asking.join().unwrap_or_else(|_| Err("the question failed; please report it".into()))
+            asking.join().unwrap_or_else(|panic| resume_unwind(panic))
         })
     }
 
-    fn resolver(&self) -> Result<TokioResolver, String> {
+    /// Returns the library's own resolver, for the name servers that are to be asked.
+    fn library(&self) -> Result<TokioResolver, String> {
         if self.servers.is_empty() {
             return TokioResolver::builder_tokio().and_then(|builder| builder.build()).map_err(in_words);
         }
@@ -148,7 +150,8 @@ impl Directory {
         };
         let config = ResolverConfig::from_name_servers(self.servers.iter().map(config).collect());
         let mut options = ResolverOpts::default();
-        (options.timeout, options.attempts, options.use_hosts_file) = (PATIENCE, 1, ResolveHosts::Never);
+        (options.timeout, options.attempts, options.use_hosts_file) =
+            (ANSWER_TIMEOUT, 1, ResolveHosts::Never);
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         builder.with_options(options).build().map_err(in_words)
     }
@@ -159,13 +162,16 @@ impl Directory {
 /// # Errors
 /// The text has another form.
 pub fn name_server(text: &str) -> Result<SocketAddr, String> {
-    let bare = || text.trim_matches(['[', ']']).parse().map(|ip: IpAddr| SocketAddr::new(ip, PORT));
-    text.parse().or_else(|_| bare()).map_err(|_| "write an address: IP or IP:PORT".into())
+    let bare = || bare_address(text).map(|ip| SocketAddr::new(ip, PORT));
+    text.parse().ok().or_else(bare).ok_or_else(|| "write an address: IP or IP:PORT".into())
 }
 
-/// Returns whether a host is written as an address.
-fn is_address(host: &str) -> bool {
-    host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+/// Reads an address without a port; one of IPv6 may stand in brackets.
+fn bare_address(text: &str) -> Option<IpAddr> {
+    match text.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?.parse().ok().map(|ip: Ipv6Addr| ip.into()),
+        None => text.parse().ok(),
+    }
 }
 
 /// A name that is looked up as it is, without the system's search domains.
@@ -194,15 +200,17 @@ mod tests {
         assert_eq!(name_server("10.0.0.1:5353").unwrap().to_string(), "10.0.0.1:5353");
         assert_eq!(name_server("[::1]").unwrap(), name_server("::1").unwrap());
         assert_eq!(name_server("[::1]:7").unwrap().port(), 7);
-        assert!(name_server("dns.example").is_err_and(|error| error.contains("IP:PORT")));
+        for wrong in ["dns.example", "[10.0.0.1]", "[[::1]]", "[::1", "::1]", "[[10.0.0.1", ""] {
+            assert!(name_server(wrong).is_err_and(|error| error.contains("IP:PORT")), "{wrong}");
+        }
     }
 
     #[test]
     fn an_address_is_asked_of_nobody() {
         // No name server is there.
-        let directory = Directory::asking(vec![SocketAddr::from(([127, 0, 0, 1], 1))]);
+        let resolver = Resolver::asking(vec![SocketAddr::from(([127, 0, 0, 1], 1))]);
         for name in ["127.0.0.1:7", "[::1]:7"] {
-            assert_eq!(directory.addresses(name), Ok(vec![name.parse().unwrap()]));
+            assert_eq!(resolver.addresses(name), Ok(vec![name.parse().unwrap()]));
         }
     }
 }
