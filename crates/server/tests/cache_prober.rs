@@ -163,7 +163,7 @@ fn a_server_that_was_away_when_a_flush_was_due_is_flushed_before_it_takes_part()
     let shared = shared_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
     let server = Arc::clone(&shared.fleet.table().servers[0]);
     shared.fleet.note_flush(shared.fleet.began_s + 1000);
-    shared.fleet.remind_of_flush(&server, 0);
+    shared.fleet.set_flush_reminder(&server, 0);
     server.health.note_lost_connection(vec![key(0)], None);
     hand.set(1_000_000_000_000);
     let (said, heard) = mpsc::channel();

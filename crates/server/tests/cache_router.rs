@@ -249,9 +249,9 @@ fn when_a_flush_is_due_is_known_until_another_takes_its_place() {
     // Who is to be reminded of it is so once, and not where another has taken its place.
     let table = fleet.table();
     let is_reminded = |now_s: u64| fleet.take_due_reminder(&table.servers[0], now_s * 1_000_000_000);
-    fleet.remind_of_flush(&table.servers[0], 0);
+    fleet.set_flush_reminder(&table.servers[0], 0);
     assert_eq!([5, 6, 7].map(is_reminded), [false, true, false]);
-    fleet.remind_of_flush(&table.servers[0], 0);
+    fleet.set_flush_reminder(&table.servers[0], 0);
     ask(&mut router, "flush_all\r\n");
     assert_eq!([6, 7].map(is_reminded), [false; 2]);
 }

@@ -9,7 +9,8 @@ use super::fleet::Fleet;
 use super::memcached_server::Server;
 
 impl Fleet {
-    /// Notes that a `flush_all` was asked for that is due at this Unix second; it takes the place of the one before.
+    /// Notes that a `flush_all` was asked for that is due at this Unix second, or at once (0); it takes the place of the
+    /// one before.
     pub fn note_flush(&self, due_s: u64) {
         self.flush_due_s.store(due_s, Ordering::Release);
     }
@@ -22,17 +23,17 @@ impl Fleet {
         due_s.checked_sub(self.began_s + now / 1_000_000_000).filter(|rest| *rest > 0)
     }
 
-    /// Marks a server that was flushed, or perhaps started anew, to be flushed once more when a delayed `flush_all`
-    /// is due.
-    pub fn remind_of_flush(&self, server: &Server, now: u64) {
+    /// Sets the reminder of a server that was flushed, or perhaps started anew: it is to be flushed once more when a
+    /// delayed `flush_all` is due. If none lies ahead, it has no reminder any more.
+    pub fn set_flush_reminder(&self, server: &Server, now: u64) {
         let due_s = self.flush_due_s.load(Ordering::Acquire);
         let reminder_s = if self.seconds_until_flush(now).is_some() { due_s } else { 0 };
         server.flush_again_s.store(reminder_s, Ordering::Release);
     }
 
-    /// Does as [`Fleet::remind_of_flush`] at the present time.
-    pub(super) fn remind_of_flush_now(&self, server: &Server) {
-        self.remind_of_flush(server, self.now());
+    /// Does as [`Fleet::set_flush_reminder`] at the present time.
+    pub(super) fn set_flush_reminder_now(&self, server: &Server) {
+        self.set_flush_reminder(server, self.now());
     }
 
     /// Reminds a server that no pool had until now of a delayed `flush_all`, which it was not sent. If none lies ahead, an
@@ -40,7 +41,7 @@ impl Fleet {
     pub(super) fn remind_of_pending_flush(&self, server: &Server) {
         let now = self.now();
         if self.seconds_until_flush(now).is_some() {
-            self.remind_of_flush(server, now);
+            self.set_flush_reminder(server, now);
         }
     }
 
@@ -53,9 +54,12 @@ impl Fleet {
     #[must_use]
     pub fn take_due_reminder(&self, server: &Server, now: u64) -> bool {
         let reminder_s = server.flush_again_s.load(Ordering::Acquire);
+        if reminder_s == 0 {
+            return false;
+        }
         // Another flush has taken its place: the server was told of that one, or it is noted for it as missed.
         let is_replaced = reminder_s != self.flush_due_s.load(Ordering::Acquire);
-        if reminder_s == 0 || !is_replaced && self.seconds_until_flush(now).is_some() {
+        if !is_replaced && self.seconds_until_flush(now).is_some() {
             return false;
         }
         server.flush_again_s.store(0, Ordering::Release);

@@ -134,7 +134,7 @@ pub(super) fn query_run(dialed: &mut Dialed) -> io::Result<Option<Run>> {
 /// has not heard of a delayed flush.
 pub(super) fn note_run(fleet: &Fleet, server: &Server, run: Run) {
     if server.health.detects_restart(run) {
-        fleet.remind_of_flush_now(server);
+        fleet.set_flush_reminder_now(server);
         tracing::warn!(server = %server.name(), "server was started anew, and holds nothing");
     }
 }

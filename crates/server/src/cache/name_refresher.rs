@@ -175,7 +175,7 @@ impl Rounds {
         }
         recovery::flush_server(server, Some(address.clone())).map_err(|error| error.to_string())?;
         server.health.mark_empty();
-        self.shared.fleet.remind_of_flush(server, self.shared.clock.now());
+        self.shared.fleet.set_flush_reminder(server, self.shared.clock.now());
         // Before the move: the run of the server at the old address says nothing of the server at the new one.
         server.health.set_run(None);
         server.backend.move_to(address.clone());

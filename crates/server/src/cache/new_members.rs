@@ -23,7 +23,7 @@ use super::table::Table;
 ///   from an earlier time, is old.
 ///
 /// A server that shares keys and comes back keeps what it holds: else all of it would be fetched again from behind the
-/// cache. So does one whose group or pool is only renamed, or named by another pool too: it has missed nothing.
+/// cache. So does one whose pool is only renamed, or whose group another pool names too: it has missed nothing.
 pub(super) fn servers_with_old_values<'a>(
     servers: &'a [Arc<Server>],
     layout: &Layout,

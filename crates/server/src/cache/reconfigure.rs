@@ -130,7 +130,7 @@ impl Fleet {
         flush_new_members(
             &servers_with_old_values(&servers, layout, before, &table),
             table.in_use(),
-            |server| self.remind_of_flush_now(server),
+            |server| self.set_flush_reminder_now(server),
         );
         let next = Table::new(layout, servers.clone(), &mut lock(&self.strays)).carrying_over(&table);
         let joined: Vec<usize> =

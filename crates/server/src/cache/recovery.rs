@@ -64,7 +64,7 @@ pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBoo
         tracing::debug!(server = %server.name(), "it forgets what it holds: a flush was due meanwhile");
     }
     // A server that was started anew does not know of a delayed flush.
-    shared.fleet.remind_of_flush(server, shared.clock.now());
+    shared.fleet.set_flush_reminder(server, shared.clock.now());
     catch_up(&mut link, server, shared, stop)
 }
 
@@ -168,7 +168,7 @@ pub(super) fn flush_server(server: &Server, address: Option<ListenAddress>) -> i
     ask(&mut link, b"version\r\n", 1, |reply| note_version(server, reply))
 }
 
-/// Flushes a server for a delayed `flush_all`, which it was not sent ([`Fleet::remind_of_flush`](super::fleet::Fleet::remind_of_flush)).
+/// Flushes a server for a delayed `flush_all`, which it was not sent ([`Fleet::set_flush_reminder`](super::fleet::Fleet::set_flush_reminder)).
 pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
     // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
     let (flushes, mut own) = (&shared.fleet.flushes, OwnFlushes::default());
@@ -191,7 +191,7 @@ pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
 /// Flushes a server that comes back, now and, if a delayed `flush_all` is due later, once more then.
 fn flush(link: &mut BufReader<Dialed>, server: &Server, shared: &CacheShared) -> io::Result<()> {
     ask(link, b"flush_all\r\n", 1, |reply| reply.starts_with(b"OK"))?;
-    shared.fleet.remind_of_flush(server, shared.clock.now());
+    shared.fleet.set_flush_reminder(server, shared.clock.now());
     Ok(())
 }
 
