@@ -68,6 +68,17 @@ fn serve_as(version: &'static str, door: TcpListener, mut heard: impl FnMut(&str
     });
 }
 
+/// Says these words to the first who connects and asks something, and closes the connection; then serves as [`serve`] does.
+fn serve_all_but_the_first(door: TcpListener, words: &'static str, heard: impl FnMut(&str) + Send + 'static) {
+    thread::spawn(move || {
+        let mut lines = BufReader::new(door.accept().expect("a connection").0);
+        lines.read_line(&mut String::new()).expect("a line");
+        lines.get_mut().write_all(words.as_bytes()).expect("the prober listens");
+        drop(lines);
+        serve(door, heard);
+    });
+}
+
 fn key(number: usize) -> MissedWrite {
     MissedWrite::Key(MissedKey { key: format!("k{number}").into_bytes(), base64: false })
 }
@@ -217,6 +228,25 @@ fn a_server_that_joins_before_a_flush_is_due_forgets_everything_when_it_is() {
     wait_for_flushes(&second_heard, 1);
     prober.stop();
     assert_eq!(flushes(&first_heard), 0, "it was sent the flush itself");
+}
+
+#[test]
+fn a_server_that_cannot_be_asked_when_a_flush_is_due_is_lost_until_it_is_flushed() {
+    for words in ["", "ERROR Too many open connections\r\n"] {
+        let (door, hand) = (door(), Hand::at_zero());
+        let shared = shared_by(&[&door], Rules::default(), Clock::by_hand(hand, 0));
+        let server = Arc::clone(&shared.fleet.table().servers[0]);
+        server.health.note_answer();
+        shared.fleet.note_flush(shared.fleet.began_s + 1000);
+        shared.fleet.set_flush_reminder(&server, 0);
+        hand.set(1_000_000_000_000);
+        let (said, heard) = mpsc::channel();
+        serve_all_but_the_first(door, words, move |line| drop(said.send(line.to_owned())));
+        let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
+        wait_for_flushes(&heard, 1);
+        wait_until("it is back", || !server.health.is_away());
+        prober.stop();
+    }
 }
 
 /// A server comes back beside eight that say nothing; whether one of them is still waited for then.

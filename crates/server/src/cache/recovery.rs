@@ -10,7 +10,7 @@ use posthaste_wire::memcached::reply::is_error;
 use socket2::{SockRef, Socket};
 
 use super::backend::Dialed;
-use super::control_connection::{LIMITS, TIMEOUT, ask, ask_run, note_version};
+use super::control_connection::{LIMITS, TIMEOUT, ask, ask_run, is_refusal, note_version};
 use super::deletion::Deletion;
 use super::flushes::OwnFlushes;
 use super::memcached_server::Server;
@@ -121,7 +121,7 @@ fn catch_up(
         };
         if let Err(error) = done {
             server.health.put_back_step(step);
-            if error.kind() == ErrorKind::InvalidData && server.health.note_refusal() {
+            if is_refusal(&error) && server.health.note_refusal() {
                 tracing::warn!(server = %server.name(), "server does not forget what it missed, and stays away: {error}");
             }
             return Err(error);
@@ -177,7 +177,7 @@ pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
     flushes.end(&mut own);
     match flushed {
         // A server that refuses has refused it to clients before.
-        Err(error) if error.kind() == ErrorKind::InvalidData => {
+        Err(error) if is_refusal(&error) => {
             tracing::debug!(server = %server.name(), "it does not forget what it holds: {error}");
         }
         Err(error) if server.health.note_unknown_contents() => {
