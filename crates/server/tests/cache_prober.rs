@@ -7,7 +7,7 @@ mod patience;
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -110,13 +110,16 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
     let server = Arc::clone(&shared.fleet.table().servers[0]);
     server.health.note_lost_connection(vec![key(0)], None);
     let (said, heard) = mpsc::channel();
-    let (fleet, its, mut number) = (Arc::clone(&shared), Arc::clone(&server), 0);
+    let (fleet, its, mut number, mut deletions) = (Arc::clone(&shared), Arc::clone(&server), 0, 0);
     serve(door, move |line| {
         let is_paused = fleet.fleet.are_writes_paused();
         let _ = said.send((Instant::now(), is_paused, line.to_owned()));
         if is_paused && line.starts_with("delete") {
-            // 64 of them take as long as they may.
-            thread::sleep(Duration::from_millis(2));
+            deletions += 1;
+            // 64 of them take most of the time that they may.
+            if deletions % 8 == 0 {
+                thread::sleep(Duration::from_millis(16));
+            }
         } else if line.starts_with("delete") {
             number += 1;
             let mut missed = if number < 8 { number..=number } else { 10_000..=20_000 };
@@ -131,6 +134,37 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
     assert!(paused.iter().any(|(_, _, line)| line == "flush_all\r\n"));
     // All of them one after the other would take 20 s.
     assert!(last.0 - first.0 < Duration::from_secs(10), "{:?}", last.0 - first.0);
+}
+
+#[test]
+fn a_server_that_takes_its_time_for_every_deletion_does_not_keep_writes_waiting() {
+    let door = door();
+    let shared = shared(&[&door]);
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
+    server.health.note_lost_connection(vec![key(0)], None);
+    let is_slow = Arc::new(AtomicBool::new(true));
+    let (tier, its, slow, mut number) = (Arc::clone(&shared), Arc::clone(&server), Arc::clone(&is_slow), 0);
+    serve(door, move |line| {
+        if !slow.load(Ordering::SeqCst) || !line.starts_with("delete") {
+            return;
+        }
+        if tier.fleet.are_writes_paused() {
+            // Less than a reply may take then; 64 of them one after the other take 9.6 s.
+            return thread::sleep(Duration::from_millis(150));
+        }
+        number += 1;
+        let mut missed = if number < 8 { number..=number } else { 100..=200 };
+        assert!(missed.all(|number| its.health.note_missed_write(key(number))), "it is away");
+    });
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
+    wait_until("writes wait", || shared.fleet.are_writes_paused());
+    let begun = Instant::now();
+    wait_until("writes go on", || !shared.fleet.are_writes_paused());
+    let took = begun.elapsed();
+    is_slow.store(false, Ordering::SeqCst);
+    wait_until("it is back", || !server.health.is_away());
+    prober.stop();
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 /// Waits until a server was flushed so often; what else it was told of flushes would make it show again what it has hidden.
@@ -277,6 +311,42 @@ fn comes_back_meanwhile() -> bool {
 fn servers_that_say_nothing_keep_no_other_away() {
     // A machine that stands still lets all be given up first.
     assert!((0..20).any(|_| comes_back_meanwhile()));
+}
+
+#[test]
+fn a_server_that_may_still_carry_out_deletions_is_away_until_it_has() {
+    let door = door();
+    let shared = shared(&[&door]);
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
+    server.health.note_lost_connection(vec![key(0)], None);
+    let (held, holder) = mpsc::channel();
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
+    // The first to delete something is not answered, and those after it are.
+    let holding = thread::spawn(move || {
+        for stream in door.incoming().flatten() {
+            let mut lines = BufReader::new(stream);
+            let mut line = String::new();
+            while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && !line.starts_with("delete") {
+                let answer = if line.starts_with("stats") { "END\r\n" } else { "VERSION 1.6.18\r\n" };
+                lines.get_mut().write_all(answer.as_bytes()).expect("the prober listens");
+                line.clear();
+            }
+            if line.starts_with("delete") {
+                held.send(lines).expect("the test waits");
+                return door;
+            }
+        }
+        unreachable!("somebody always comes")
+    });
+    let unread = holder.recv().expect("a connection");
+    let (said, heard) = mpsc::channel();
+    serve(holding.join().expect("it ends"), move |line| drop(said.send(line.to_owned())));
+    wait_until("the next attempt begins", || heard.try_iter().any(|line| line == "version\r\n"));
+    thread::sleep(Duration::from_millis(300));
+    assert!(server.health.is_away());
+    drop(unread);
+    wait_until("it is back", || !server.health.is_away());
+    prober.stop();
 }
 
 #[test]

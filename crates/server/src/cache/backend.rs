@@ -242,11 +242,11 @@ impl Backend {
         if addresses.contains(&present) { Vec::new() } else { addresses }
     }
 
-    /// Returns whether an address is none of the name's any more, as far as is known.
-    #[must_use]
-    pub fn has_left(&self, place: SocketAddr) -> bool {
-        let (addresses, left) = (resolve(&self.name, &self.resolver), canonical(&Address::Tcp(place)));
-        addresses.is_ok_and(|addresses| !addresses.iter().any(|address| canonical(address) == left))
+    /// Looks the name up, and returns what tells whether an address is none of its any more, as far as is known.
+    pub fn has_left(&self) -> impl Fn(SocketAddr) -> bool + use<> {
+        let addresses = resolve(&self.name, &self.resolver);
+        let places = addresses.map(|addresses| addresses.iter().map(canonical).collect::<Vec<String>>());
+        move |place| places.as_ref().is_ok_and(|places| !places.contains(&canonical(&Address::Tcp(place))))
     }
 
     /// Moves the server: connections made from now on lead to this address, and those made before are to be given up

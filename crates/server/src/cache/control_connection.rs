@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Write as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::backend::Dialed;
 use super::dialect;
@@ -45,10 +45,24 @@ pub(super) fn ask(
     lines: usize,
     is_good: impl Fn(&[u8]) -> bool,
 ) -> io::Result<()> {
+    ask_until(link, commands, lines, is_good, None)
+}
+
+/// Does as [`ask`], and waits for all the lines until this moment at most.
+///
+/// # Errors
+/// As [`ask`].
+pub(super) fn ask_until(
+    link: &mut BufReader<Dialed>,
+    commands: &[u8],
+    lines: usize,
+    is_good: impl Fn(&[u8]) -> bool,
+    until: Option<Instant>,
+) -> io::Result<()> {
     link.get_mut().write_all(commands)?;
     link.get_mut().flush()?;
     for _ in 0..lines {
-        let line = read_line(link)?;
+        let line = read_line(link, until)?;
         if !is_good(&line) {
             return Err(io::Error::other(Refusal(String::from_utf8_lossy(&line).trim().to_owned())));
         }
@@ -56,12 +70,29 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// Reads a line.
-fn read_line(link: &mut BufReader<Dialed>) -> io::Result<Vec<u8>> {
+/// Reads a line until this moment at most; None: each read may take [`TIMEOUT`].
+fn read_line(link: &mut BufReader<Dialed>, until: Option<Instant>) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
-    link.read_until(b'\n', &mut line)?;
-    if !line.ends_with(b"\n") {
-        return Err(link::closed());
+    while !line.ends_with(b"\n") {
+        if link.buffer().is_empty() {
+            let left = until.map_or(TIMEOUT, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            // Shorter than a microsecond would mean for ever.
+            link.get_ref().wait_at_most(left.max(Duration::from_millis(1)))?;
+        }
+        let bytes = match link.fill_buf() {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+        if end == 0 {
+            return Err(link::closed());
+        }
+        line.extend_from_slice(&bytes[..end]);
+        link.consume(end);
     }
     // What a server says, whatever it is asked, that accepts no more connections. It closes this one.
     if line.starts_with(b"ERROR Too many open connections") {

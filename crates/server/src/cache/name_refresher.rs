@@ -173,7 +173,7 @@ impl Rounds {
         if let Some(other) = self.shared.fleet.table().other_server_at(server, address) {
             return Err(recovery::address_taken(other));
         }
-        recovery::flush_server(server, Some(address.clone())).map_err(|error| error.to_string())?;
+        recovery::flush_server_at(server, address.clone()).map_err(|error| error.to_string())?;
         server.health.mark_empty();
         self.shared.fleet.set_flush_reminder(server, self.shared.clock.now());
         // Before the move: the run of the server at the old address says nothing of the server at the new one.

@@ -112,7 +112,7 @@ pub(super) fn flush_new_members(
         if server.health.is_away() && server.health.note_missed_write(MissedWrite::AllKeys) {
             return;
         }
-        match recovery::flush_server(server, None) {
+        match recovery::flush_server(server) {
             Ok(()) => {
                 tracing::info!(server = %server.name(), "server forgot what it held, before it takes part");
                 flushed(server);

@@ -2,6 +2,7 @@
 //! what it missed is deleted on it, and then it takes part again.
 
 use std::io::{self, BufReader, ErrorKind, Read as _};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,18 +11,18 @@ use posthaste_wire::memcached::reply::is_error;
 use socket2::{SockRef, Socket};
 
 use super::backend::Dialed;
-use super::control_connection::{LIMITS, TIMEOUT, ask, ask_run, is_refusal, note_version};
+use super::control_connection::{LIMITS, TIMEOUT, ask, ask_run, ask_until, is_refusal, note_version};
 use super::deletion::Deletion;
 use super::flushes::OwnFlushes;
 use super::memcached_server::Server;
 use super::missed_writes::{MissedKey, MissedWrite, RecoveryStep};
-use super::shared::CacheShared;
+use super::shared::{CacheShared, WritePause};
 use crate::front::accept::ListenAddress;
 
 /// Deletions sent at once: few enough that their answers fit any socket's buffers.
-const DELETIONS: usize = 64;
+const DELETIONS_PER_BATCH: usize = 64;
 
-/// How long a server may take for each reply while writes are paused.
+/// How long a server may take, while writes are paused, for what it is sent at once.
 const REPLY_TIMEOUT_PAUSED: Duration = Duration::from_millis(200);
 
 /// Rounds of deletions after which writes are paused for the last one, since keys may be written faster than they are
@@ -32,8 +33,12 @@ const ROUNDS_UNPAUSED: usize = 8;
 /// cold server is the smaller harm.
 const PAUSED_MAX: Duration = Duration::from_secs(1);
 
-/// Most deletions that are still sent after [`PAUSED_MAX`]: at worst each [`DELETIONS`] of them take [`REPLY_TIMEOUT_PAUSED`].
-const FEW_DELETIONS: usize = 8 * DELETIONS;
+/// Most deletions that are still sent after [`PAUSED_MAX`]: at worst each [`DELETIONS_PER_BATCH`] of them take
+/// [`REPLY_TIMEOUT_PAUSED`].
+const DELETIONS_AFTER_PAUSED_MAX: usize = 8 * DELETIONS_PER_BATCH;
+
+/// Length of a pause that is not exceeded, whatever is left to be done: then the server stays away for now.
+const PAUSE_ENDS: Duration = Duration::from_secs(3);
 
 /// Whether a server that answers was brought back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +54,7 @@ pub(super) enum Recovered {
 /// # Errors
 /// The server cannot be asked, another server of its pool is at its address, or it refuses to forget.
 pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBool) -> io::Result<Recovered> {
-    let mut link = connect(server, shared)?;
+    let link = connect(server, shared)?;
     if !server.health.is_away() {
         server.health.note_answer();
         return Ok(Recovered::TakesPart);
@@ -65,7 +70,7 @@ pub(super) fn bring_back(server: &Server, shared: &CacheShared, stop: &AtomicBoo
     }
     // A server that was started anew does not know of a delayed flush.
     shared.fleet.set_flush_reminder(server, shared.clock.now());
-    catch_up(&mut link, server, shared, stop)
+    CatchUp { link, server, shared, pause: None }.run(stop)
 }
 
 /// Connects to a server at the address that its name has now, unless another server of its pool is there. Asks which
@@ -83,57 +88,135 @@ fn connect(server: &Server, shared: &CacheShared) -> io::Result<BufReader<Dialed
     Ok(link)
 }
 
-/// Does what must be done before a server takes part, until nothing is left. Clients go on writing meanwhile, so each
-/// round may bring more; after [`ROUNDS_UNPAUSED`] writes are paused.
-fn catch_up(
-    link: &mut BufReader<Dialed>,
-    server: &Server,
-    shared: &CacheShared,
-    stop: &AtomicBool,
-) -> io::Result<Recovered> {
-    let mut paused = None;
-    for round in 0.. {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        if round >= ROUNDS_UNPAUSED && paused.is_none() {
-            link.get_ref().wait_at_most(REPLY_TIMEOUT_PAUSED)?;
-            paused = Some((shared.pause_writes(), Instant::now() + PAUSED_MAX));
-        }
-        let mut step = server.health.next_recovery_step();
-        let done = match &mut step {
-            RecoveryStep::Done => {
-                server.backend.serves();
-                return Ok(Recovered::TakesPart);
-            }
-            RecoveryStep::Wait => return Ok(Recovered::Waits),
-            RecoveryStep::DrainConnections(sockets) => {
-                paused = None;
-                // What is read at an address that the server has left does not reach it any more.
-                sockets.retain(|socket| !leads_elsewhere(socket, server));
-                drain(sockets)
-            }
-            RecoveryStep::Flush => flush(link, server, shared),
-            RecoveryStep::Delete(keys) => {
-                let until = paused.as_ref().map(|(_, until)| *until);
-                delete_all(link, server, shared, keys, until)
-            }
-        };
-        if let Err(error) = done {
-            server.health.put_back_step(step);
-            if is_refusal(&error) && server.health.note_refusal() {
-                tracing::warn!(server = %server.name(), "server does not forget what it missed, and stays away: {error}");
-            }
-            return Err(error);
-        }
-    }
-    Ok(Recovered::Waits)
+/// A server that catches up: it forgets what it missed, until nothing is left, and then takes part.
+struct CatchUp<'a> {
+    link: BufReader<Dialed>,
+    server: &'a Server,
+    shared: &'a CacheShared,
+    /// The pause of writes, while there is one.
+    pause: Option<Pause<'a>>,
 }
 
-/// Returns whether a connection leads to an address that the server has left.
-fn leads_elsewhere(socket: &OwnedFd, server: &Server) -> bool {
-    let peer = SockRef::from(socket).peer_addr().ok().and_then(|peer| peer.as_socket());
-    peer.is_some_and(|place| server.backend.has_left(place))
+/// A time for which writes wait.
+struct Pause<'a> {
+    _writes: WritePause<'a>,
+    began: Instant,
+}
+
+impl Pause<'_> {
+    /// Until when the server must have answered what it is sent now.
+    fn reply_until(&self) -> Instant {
+        (Instant::now() + REPLY_TIMEOUT_PAUSED).min(self.began + PAUSE_ENDS)
+    }
+}
+
+impl CatchUp<'_> {
+    /// Does what must be done before the server takes part, until nothing is left. Clients go on writing meanwhile, so
+    /// each round may bring more; after [`ROUNDS_UNPAUSED`] writes are paused.
+    fn run(mut self, stop: &AtomicBool) -> io::Result<Recovered> {
+        for round in 0.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if round >= ROUNDS_UNPAUSED && self.pause.is_none() {
+                self.pause = Some(Pause { _writes: self.shared.pause_writes(), began: Instant::now() });
+            }
+            let mut step = self.server.health.next_recovery_step();
+            match self.take_step(&mut step) {
+                Ok(None) => {}
+                Ok(Some(recovered)) => return Ok(recovered),
+                Err(error) => {
+                    self.put_off(step, &error);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Recovered::Waits)
+    }
+
+    /// Leaves a step that has failed to the next attempt.
+    fn put_off(self, step: RecoveryStep, error: &io::Error) {
+        let health = &self.server.health;
+        if matches!(step, RecoveryStep::Flush | RecoveryStep::Delete(_)) {
+            // What the server has not read yet must not undo anything once the server takes part.
+            health.put_back_step(RecoveryStep::DrainConnections(vec![self.link.into_inner().shut()]));
+        }
+        health.put_back_step(step);
+        if is_refusal(error) && health.note_refusal() {
+            tracing::warn!(
+                server = %self.server.name(),
+                "server does not forget what it missed, and stays away: {error}"
+            );
+        }
+    }
+
+    /// Does a step. Returns what came of the attempt if that was the last one. If the step fails, what is left of it
+    /// stays in it.
+    fn take_step(&mut self, step: &mut RecoveryStep) -> io::Result<Option<Recovered>> {
+        match step {
+            RecoveryStep::Done => {
+                self.server.backend.serves();
+                return Ok(Some(Recovered::TakesPart));
+            }
+            RecoveryStep::Wait => return Ok(Some(Recovered::Waits)),
+            RecoveryStep::DrainConnections(sockets) => {
+                self.pause = None;
+                // What is read at an address that the server has left does not reach it any more.
+                let has_left = self.server.backend.has_left();
+                sockets.retain(|socket| !peer(socket).is_some_and(&has_left));
+                drain(sockets)?;
+            }
+            RecoveryStep::Flush => self.flush()?,
+            RecoveryStep::Delete(keys) => self.delete_all(keys)?,
+        }
+        Ok(None)
+    }
+
+    /// Flushes the server, now and, if a delayed `flush_all` is due later, once more then.
+    fn flush(&mut self) -> io::Result<()> {
+        self.ask(b"flush_all\r\n", 1, |reply| reply.starts_with(b"OK"))?;
+        self.shared.fleet.set_flush_reminder(self.server, self.shared.clock.now());
+        Ok(())
+    }
+
+    /// Deletes keys from the end of `keys`; if that fails, the rest stays in it. If many are left when writes have waited
+    /// long enough, flushes the server instead.
+    fn delete_all(&mut self, keys: &mut Vec<MissedKey>) -> io::Result<()> {
+        while !keys.is_empty() {
+            let is_late = self.pause.as_ref().is_some_and(|pause| pause.began.elapsed() >= PAUSED_MAX);
+            if is_late && keys.len() > DELETIONS_AFTER_PAUSED_MAX {
+                return self.flush();
+            }
+            let rest = keys.len().saturating_sub(DELETIONS_PER_BATCH);
+            self.delete(&keys[rest..])?;
+            keys.truncate(rest);
+        }
+        Ok(())
+    }
+
+    /// Deletes those of these keys that a server of the version told may hold.
+    fn delete(&mut self, keys: &[MissedKey]) -> io::Result<()> {
+        let (mut commands, mut lines) = (Vec::new(), 0);
+        for MissedKey { key, base64 } in keys {
+            let deletion = Deletion::of(key, *base64);
+            if deletion.concerns(&self.server.dialect) {
+                deletion.write(&mut commands);
+                lines += 1;
+            }
+        }
+        // Clients choose keys: if the server says that one is none, it holds nothing under it either.
+        self.ask(&commands, lines, |reply| reply.starts_with(b"CLIENT_ERROR") || !is_error(reply))
+    }
+
+    fn ask(&mut self, commands: &[u8], lines: usize, is_good: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+        let until = self.pause.as_ref().map(Pause::reply_until);
+        ask_until(&mut self.link, commands, lines, is_good, until)
+    }
+}
+
+/// The place that a connection leads to, if it is one over TCP.
+fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
+    SockRef::from(socket).peer_addr().ok().and_then(|peer| peer.as_socket())
 }
 
 /// Returns why a server does not move to an address, where `other` is.
@@ -154,16 +237,24 @@ pub(super) fn bring_back_before_return(server: &Server, shared: &CacheShared) {
     }
 }
 
-/// Flushes a server at this address (None: its own). When this returns, the server serves nothing that it held before.
+/// Flushes a server. When this returns, the server serves nothing that it held before.
 ///
 /// # Errors
 /// The server cannot be asked, or refuses.
-pub(super) fn flush_server(server: &Server, address: Option<ListenAddress>) -> io::Result<()> {
-    let dialed = match address {
-        Some(address) => server.backend.dial_at(address, LIMITS),
-        None => server.backend.dial(LIMITS),
-    };
-    let mut link = BufReader::new(dialed?);
+pub(super) fn flush_server(server: &Server) -> io::Result<()> {
+    flush_over(server.backend.dial(LIMITS)?, server)
+}
+
+/// Does as [`flush_server`] at another address.
+///
+/// # Errors
+/// As [`flush_server`].
+pub(super) fn flush_server_at(server: &Server, address: ListenAddress) -> io::Result<()> {
+    flush_over(server.backend.dial_at(address, LIMITS)?, server)
+}
+
+fn flush_over(dialed: Dialed, server: &Server) -> io::Result<()> {
+    let mut link = BufReader::new(dialed);
     ask(&mut link, b"flush_all\r\n", 1, |reply| reply.starts_with(b"OK"))?;
     ask(&mut link, b"version\r\n", 1, |reply| note_version(server, reply))
 }
@@ -173,7 +264,7 @@ pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
     // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
     let (flushes, mut own) = (&shared.fleet.flushes, OwnFlushes::default());
     flushes.begin(&mut own);
-    let flushed = flush_server(server, None);
+    let flushed = flush_server(server);
     flushes.end(&mut own);
     match flushed {
         // A server that refuses has refused it to clients before.
@@ -186,48 +277,6 @@ pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
         }
         _ => {}
     }
-}
-
-/// Flushes a server that comes back, now and, if a delayed `flush_all` is due later, once more then.
-fn flush(link: &mut BufReader<Dialed>, server: &Server, shared: &CacheShared) -> io::Result<()> {
-    ask(link, b"flush_all\r\n", 1, |reply| reply.starts_with(b"OK"))?;
-    shared.fleet.set_flush_reminder(server, shared.clock.now());
-    Ok(())
-}
-
-/// Deletes keys from the end of `keys`; if that fails, the rest stays in it. If many are left after `until`, flushes
-/// the server instead, since writes have waited long enough.
-fn delete_all(
-    link: &mut BufReader<Dialed>,
-    server: &Server,
-    shared: &CacheShared,
-    keys: &mut Vec<MissedKey>,
-    until: Option<Instant>,
-) -> io::Result<()> {
-    while !keys.is_empty() {
-        let is_late = until.is_some_and(|until| until <= Instant::now());
-        if is_late && keys.len() > FEW_DELETIONS {
-            return flush(link, server, shared);
-        }
-        let rest = keys.len().saturating_sub(DELETIONS);
-        delete(link, server, &keys[rest..])?;
-        keys.truncate(rest);
-    }
-    Ok(())
-}
-
-/// Deletes those of these keys that a server of the version told may hold.
-fn delete(link: &mut BufReader<Dialed>, server: &Server, keys: &[MissedKey]) -> io::Result<()> {
-    let (mut commands, mut lines) = (Vec::new(), 0);
-    for MissedKey { key, base64 } in keys {
-        let deletion = Deletion::of(key, *base64);
-        if deletion.concerns(&server.dialect) {
-            deletion.write(&mut commands);
-            lines += 1;
-        }
-    }
-    // Clients choose keys: if the server says that one is none, it holds nothing under it either.
-    ask(link, &commands, lines, |reply| reply.starts_with(b"CLIENT_ERROR") || !is_error(reply))
 }
 
 /// Reads connections to their ends; those whose end has not come yet stay in `sockets`.
