@@ -1,7 +1,7 @@
 //! Which run of a server answers. A memcached that was started anew holds nothing, though it answers at the same
 //! address, and where no connection was open nothing shows that.
 //!
-//! So a server is asked which run it is (`stats`): when it is new, comes back or is looked after, and over every
+//! So a server is asked which run it is (`stats`): when it is new, comes back or is checked, and over every
 //! connection to it before anything else is sent there. If the run is another than before, the server counts as one
 //! that came back with nothing, and what it was to decide goes to the server that decides now. A server that holds
 //! nothing itself, as another router, or does not tell, has no run; then a new start goes unnoticed.

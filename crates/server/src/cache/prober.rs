@@ -9,8 +9,9 @@
 //! back as `recovery` says.
 
 use std::io::{self, BufReader, ErrorKind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use super::identity;
 use super::memcached_server::Server;
 use super::recovery::{Recovered, bring_back, flush_again};
 use super::shared::CacheShared;
+use super::table::Table;
 
 /// The first wait after a loss; each further one is half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
@@ -27,8 +29,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(20);
 /// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a server may be asked nothing before it is looked after.
-const QUIET: Duration = Duration::from_secs(5);
+/// How long a server may be asked nothing before it is checked.
+const IDLE_BEFORE_CHECK: Duration = Duration::from_secs(5);
 
 /// Most tasks at once, each with a thread while it lasts, so that a server that does not answer keeps no other waiting.
 const TASKS_MAX: usize = 32;
@@ -47,8 +49,8 @@ impl Prober {
     /// The system gives no thread.
     pub fn start(shared: Arc<CacheShared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (thread_shared, thread_stop) = (Arc::clone(&shared), Arc::clone(&stop));
-        let thread = Builder::new().name("prober".into()).spawn(move || run(&thread_shared, &thread_stop))?;
+        let probing = Probing::new(Arc::clone(&shared), Arc::clone(&stop));
+        let thread = Builder::new().name("prober".into()).spawn(move || probing.run())?;
         Ok(Self { stop, shared, thread })
     }
 
@@ -56,7 +58,7 @@ impl Prober {
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.shared.fleet.watch.wake();
-        // A panic there was reported when it happened.
+        // Fails only after a panic, which ends the shipped program.
         let _ = self.thread.join();
     }
 }
@@ -67,7 +69,7 @@ enum ProbeTask {
     /// Find out whether a new server is there.
     Introduce,
     /// Find out whether a server that was asked nothing for a while is still there.
-    LookAfter,
+    CheckIdle,
     /// Flush a server since a delayed `flush_all` is due that it does not know of.
     FlushAgain,
     /// Bring a lost server back.
@@ -76,11 +78,11 @@ enum ProbeTask {
 
 /// What came of a task.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ProbeResult {
+enum ProbeOutcome {
     /// The task was done, or has to be done later.
-    Done,
-    /// A server to be brought back could not be asked, or there was no thread to do it.
-    NotAsked,
+    Settled,
+    /// A server to be brought back could not be asked: the next attempt comes later than this one did.
+    RetryWithBackoff,
 }
 
 /// What the prober remembers of one server.
@@ -93,18 +95,18 @@ struct ProbeState {
     wait: Duration,
     /// The number of the server's requests when it was last looked at.
     requests: u64,
-    /// Until when that number may stay the same.
-    quiet_until: Instant,
+    /// When the server is checked if that number is still the same then.
+    check_at: Instant,
 }
 
 impl ProbeState {
     fn new() -> Self {
-        let quiet_until = Instant::now() + QUIET;
-        Self { is_busy: false, next_attempt: None, wait: FIRST_WAIT, requests: 0, quiet_until }
+        let check_at = Instant::now() + IDLE_BEFORE_CHECK;
+        Self { is_busy: false, next_attempt: None, wait: FIRST_WAIT, requests: 0, check_at }
     }
 
-    /// Returns what is to be done about a server now.
-    fn due_task(&mut self, server: &Server, shared: &CacheShared) -> Option<ProbeTask> {
+    /// Returns what is to be done about a server now. The caller must do it: what asked for it is forgotten.
+    fn take_due_task(&mut self, server: &Server, shared: &CacheShared) -> Option<ProbeTask> {
         if server.health.is_untried() {
             return Some(ProbeTask::Introduce);
         }
@@ -113,8 +115,8 @@ impl ProbeState {
         }
         if server.health.is_answering() || server.health.is_taken_out() {
             self.next_attempt = None;
-            let may_be_gone = server.health.is_answering() && self.may_be_gone(server);
-            return may_be_gone.then_some(ProbeTask::LookAfter);
+            let may_be_gone = server.health.is_answering() && self.take_may_be_gone(server);
+            return may_be_gone.then_some(ProbeTask::CheckIdle);
         }
         let next_attempt = *self.next_attempt.get_or_insert_with(|| {
             self.wait = FIRST_WAIT;
@@ -123,23 +125,23 @@ impl ProbeState {
         (next_attempt <= Instant::now()).then_some(ProbeTask::BringBack)
     }
 
-    /// Returns whether a server may be gone unnoticed.
-    fn may_be_gone(&mut self, server: &Server) -> bool {
+    /// Returns whether a server may be gone unnoticed; if so, the caller must check it.
+    fn take_may_be_gone(&mut self, server: &Server) -> bool {
         let requests = server.counts.requests.load(Ordering::Relaxed);
-        let is_quiet = requests == self.requests;
-        let is_due = server.health.take_probe_request() || (is_quiet && self.quiet_until <= Instant::now());
-        if is_due || !is_quiet {
-            (self.requests, self.quiet_until) = (requests, Instant::now() + QUIET);
+        let is_idle = requests == self.requests;
+        let is_due = server.health.take_probe_request() || (is_idle && self.check_at <= Instant::now());
+        if is_due || !is_idle {
+            (self.requests, self.check_at) = (requests, Instant::now() + IDLE_BEFORE_CHECK);
         }
         is_due
     }
 
     /// Notes that a task has ended.
-    fn end_task(&mut self, result: ProbeResult) {
+    fn end_task(&mut self, outcome: ProbeOutcome) {
         self.is_busy = false;
-        let wait = match result {
-            ProbeResult::Done => FIRST_WAIT,
-            ProbeResult::NotAsked => {
+        let wait = match outcome {
+            ProbeOutcome::Settled => FIRST_WAIT,
+            ProbeOutcome::RetryWithBackoff => {
                 self.wait = (self.wait + self.wait / 2).min(LONGEST_WAIT);
                 self.wait
             }
@@ -148,54 +150,90 @@ impl ProbeState {
     }
 }
 
-fn run(shared: &Arc<CacheShared>, stop: &Arc<AtomicBool>) {
-    let fleet = &shared.fleet;
-    let (done, ended) = mpsc::channel::<(usize, ProbeResult)>();
-    let mut states: Vec<ProbeState> = Vec::new();
-    let mut under_way = 0;
-    while !stop.load(Ordering::Relaxed) {
-        for (slot, result) in ended.try_iter() {
-            states[slot].end_task(result);
-            under_way -= 1;
-        }
-        let table = fleet.table();
-        states.resize_with(table.servers.len(), ProbeState::new);
-        for slot in table.in_use() {
-            let (server, state) = (&table.servers[*slot], &mut states[*slot]);
-            if state.is_busy || under_way == TASKS_MAX {
-                continue;
-            }
-            let Some(task) = state.due_task(server, shared) else { continue };
-            (state.is_busy, under_way) = (true, under_way + 1);
-            let (server, shared, stop, done) =
-                (Arc::clone(server), Arc::clone(shared), Arc::clone(stop), done.clone());
-            let go = move || {
-                let result = run_task(task, &server, &shared, &stop);
-                // Fails only if the thread of the prober has panicked.
-                let _ = done.send((server.slot, result));
-                shared.fleet.watch.wake();
-            };
-            if let Err(error) = Builder::new().name("probe".into()).spawn(go) {
-                tracing::warn!("no thread to look after servers: {error}");
-                (state.is_busy, under_way) = (false, under_way - 1);
-                state.end_task(ProbeResult::NotAsked);
-            }
-        }
-        let idle = table.in_use().iter().map(|slot| &states[*slot]).filter(|state| !state.is_busy);
-        let next = idle.filter_map(|state| state.next_attempt).min().filter(|_| under_way < TASKS_MAX);
-        let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
-        let until_flush = fleet.seconds_until_flush(shared.clock.now()).map(Duration::from_secs);
-        fleet.watch.wait(until_flush.map_or(wait, |until| until.min(wait)));
-    }
-    // Waits for the tasks under way, which end soon.
-    drop(done);
-    ended.iter().for_each(drop);
+/// The prober at work: what it remembers, and the tasks under way.
+struct Probing {
+    shared: Arc<CacheShared>,
+    stop: Arc<AtomicBool>,
+    /// By the servers' slots.
+    states: Vec<ProbeState>,
+    under_way: usize,
+    /// How tasks tell that they have ended: with the slot of their server.
+    done: Sender<(usize, ProbeOutcome)>,
+    ended: Receiver<(usize, ProbeOutcome)>,
 }
 
-fn run_task(task: ProbeTask, server: &Server, shared: &CacheShared, stop: &AtomicBool) -> ProbeResult {
+impl Probing {
+    fn new(shared: Arc<CacheShared>, stop: Arc<AtomicBool>) -> Self {
+        let (done, ended) = mpsc::channel();
+        Self { shared, stop, states: Vec::new(), under_way: 0, done, ended }
+    }
+
+    fn run(mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            self.collect_outcomes();
+            let table = self.shared.fleet.table();
+            self.start_due_tasks(&table);
+            self.shared.fleet.watch.wait(self.time_to_next(&table));
+        }
+        // Waits for the tasks under way, which end soon.
+        drop(self.done);
+        self.ended.iter().for_each(drop);
+    }
+
+    fn collect_outcomes(&mut self) {
+        for (slot, outcome) in self.ended.try_iter() {
+            self.states[slot].end_task(outcome);
+            self.under_way -= 1;
+        }
+    }
+
+    fn start_due_tasks(&mut self, table: &Table) {
+        self.states.resize_with(table.servers.len(), ProbeState::new);
+        for slot in table.in_use() {
+            // What is done here, without a thread, takes its time.
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let (server, state) = (&table.servers[*slot], &mut self.states[*slot]);
+            if state.is_busy || self.under_way == TASKS_MAX {
+                continue;
+            }
+            let Some(task) = state.take_due_task(server, &self.shared) else { continue };
+            (state.is_busy, self.under_way) = (true, self.under_way + 1);
+            let (server, shared) = (Arc::clone(server), Arc::clone(&self.shared));
+            let (stop, done) = (Arc::clone(&self.stop), self.done.clone());
+            run_beside(Builder::new().name("probe".into()), move || {
+                let outcome = run_task(task, &server, &shared, &stop);
+                // Fails only after a panic of the prober's thread, which ends the shipped program.
+                let _ = done.send((server.slot, outcome));
+                shared.fleet.watch.wake();
+            });
+        }
+    }
+
+    /// Returns how long it takes until something is due, if nothing happens before.
+    fn time_to_next(&self, table: &Table) -> Duration {
+        let fleet = &self.shared.fleet;
+        let idle = table.in_use().iter().map(|slot| &self.states[*slot]).filter(|state| !state.is_busy);
+        let next = idle.filter_map(|state| state.next_attempt).min().filter(|_| self.under_way < TASKS_MAX);
+        let wait = next.map_or(LONGEST_WAIT, |next| next.saturating_duration_since(Instant::now()));
+        let until_flush = fleet.seconds_until_flush(self.shared.clock.now()).map(Duration::from_secs);
+        until_flush.map_or(wait, |until| until.min(wait))
+    }
+}
+
+/// Does `work` in a thread of its own, or here if there is none: then it takes longer until other servers have their turn.
+fn run_beside(thread: Builder, work: impl FnOnce() + Clone + Send + 'static) {
+    if let Err(error) = thread.spawn(work.clone()) {
+        tracing::warn!("no thread to look after servers, so that is done for one after the other: {error}");
+        work();
+    }
+}
+
+fn run_task(task: ProbeTask, server: &Server, shared: &CacheShared, stop: &AtomicBool) -> ProbeOutcome {
     match task {
         ProbeTask::Introduce => introduce(server, shared),
-        ProbeTask::LookAfter => look_after(server, shared),
+        ProbeTask::CheckIdle => check_idle(server, shared),
         ProbeTask::FlushAgain => flush_again(server, shared),
         ProbeTask::BringBack => match bring_back(server, shared, stop) {
             Ok(Recovered::TakesPart) => tracing::info!(server = %server.name(), "server takes part again"),
@@ -203,11 +241,11 @@ fn run_task(task: ProbeTask, server: &Server, shared: &CacheShared, stop: &Atomi
             Err(error) => {
                 tracing::debug!(server = %server.name(), "still away: {error}");
                 server.backend.resolve_again();
-                return ProbeResult::NotAsked;
+                return ProbeOutcome::RetryWithBackoff;
             }
         },
     }
-    ProbeResult::Done
+    ProbeOutcome::Settled
 }
 
 /// Returns the wait, longer by 5 to 50 %, so that many routers do not ask at the same moment.
@@ -240,7 +278,7 @@ fn introduce(server: &Server, shared: &CacheShared) {
 }
 
 /// Connects to a server that may be gone unnoticed.
-fn look_after(server: &Server, shared: &CacheShared) {
+fn check_idle(server: &Server, shared: &CacheShared) {
     let error = match server.backend.dial(LIMITS) {
         // Another server may have taken its place while nothing was asked.
         Ok(link) => return identify(server, shared, link),
@@ -264,12 +302,27 @@ fn look_after(server: &Server, shared: &CacheShared) {
 }
 
 /// Asks a server for its version, and which run of it answers. A server that does not tell is not lost; it is asked
-/// again when it is looked after.
+/// again later.
 fn identify(server: &Server, shared: &CacheShared, link: Dialed) {
     let mut link = BufReader::new(link);
     if let Err(error) = ask(&mut link, b"version\r\n", 1, |said| note_version(server, said)) {
         tracing::debug!(server = %server.name(), "it does not tell its version: {error}");
     } else if let Some(run) = ask_run(server, link.get_mut()) {
         identity::note_run(&shared.fleet, server, run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_thread_can_be_had_for_is_done_nevertheless() {
+        let (done, ended) = mpsc::channel();
+        // There is not so much memory.
+        let no_thread = Builder::new().stack_size(1 << 50);
+        let here = std::thread::current().id();
+        run_beside(no_thread, move || done.send(std::thread::current().id() == here).unwrap());
+        assert_eq!(ended.recv(), Ok(true));
     }
 }
