@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use cache_by_hand::Thread;
 use patience::wait_until;
 use posthaste_measure::{Clock, Hand};
+use posthaste_server::cache::admin_state::AdminState;
 use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::flushes::OwnFlushes;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
@@ -346,6 +347,22 @@ fn a_server_that_may_still_carry_out_deletions_is_away_until_it_has() {
     assert!(server.health.is_away());
     drop(unread);
     wait_until("it is back", || !server.health.is_away());
+    prober.stop();
+}
+
+#[test]
+fn a_server_that_was_set_up_again_and_is_not_there_is_counted_on_where_none_is_ejected() {
+    let door = door();
+    let shared = shared(&[&door]);
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
+    server.health.note_answer();
+    server.health.set_admin_state(AdminState::Down);
+    drop(door);
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
+    assert!(!server.health.is_in_rotation());
+    server.health.set_admin_state(AdminState::Up);
+    wait_until("it is counted on", || server.health.is_in_rotation());
+    assert!(server.health.is_away());
     prober.stop();
 }
 

@@ -10,7 +10,9 @@
 //! server's users and keep it away until they have closed it.
 //!
 //! A server that is away is also ejected from rotation, so that requests do without it, unless the tier ejects none
-//! ([`Ejection::Never`]): then its part of every answer is an error until it is back. The way back is the same.
+//! ([`Ejection::Never`]): then its part of every answer is an error until it is back. The way back is the same. One that an
+//! operator had taken out is counted on again when the first attempt to bring it back has failed: if it is well, no request
+//! notices that it comes back.
 //!
 //! Whether the server answered when it was last asked is kept too, for the log and for readiness. Operators can also
 //! take a server out (`down`), which is like a loss with the same way back, or have it draining (`drain`).
@@ -296,6 +298,15 @@ impl Health {
         self.watch.wake();
     }
 
+    /// Notes that an attempt to bring the server back has failed. If lost servers are not ejected, requests count on it
+    /// from now on, also if an operator had taken it out before.
+    pub fn note_failed_return(&self) {
+        let _recovery = self.recovery();
+        if !self.is_ejected_when_lost() && !self.is_taken_out() {
+            self.ejected.store(false, Ordering::Release);
+        }
+    }
+
     /// How often the server was lost, each time with the connections of all threads.
     #[must_use]
     pub fn losses(&self) -> u64 {
@@ -558,8 +569,12 @@ mod tests {
                     && health.note_missed_write(key("a"))
             );
             assert!(matches!(health.next_recovery_step(), RecoveryStep::Wait));
+            health.note_failed_return();
+            assert!(!health.is_in_rotation(), "an operator took it out");
             health.set_admin_state(AdminState::Up);
-            assert_eq!(health.state(), ServerState::Away);
+            assert!(health.state() == ServerState::Away && !health.is_in_rotation());
+            health.note_failed_return();
+            assert_eq!(health.is_in_rotation(), ejection == Ejection::Never);
             assert!(matches!(health.next_recovery_step(), RecoveryStep::Delete(_)));
             assert!(matches!(health.next_recovery_step(), RecoveryStep::Done));
             assert_eq!(health.state(), ServerState::Live);

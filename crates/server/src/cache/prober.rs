@@ -240,6 +240,7 @@ fn run_task(task: ProbeTask, server: &Server, shared: &CacheShared, stop: &Atomi
             Ok(Recovered::Waits) => {}
             Err(error) => {
                 tracing::debug!(server = %server.name(), "still away: {error}");
+                server.health.note_failed_return();
                 server.backend.resolve_again();
                 return ProbeOutcome::RetryWithBackoff;
             }
