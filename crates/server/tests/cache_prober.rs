@@ -402,6 +402,26 @@ fn a_server_is_asked_for_its_version_when_it_is_new_and_when_it_comes_back() {
 }
 
 #[test]
+fn a_busy_server_that_did_not_tell_its_version_is_asked_again() {
+    let (known, door) = (door(), door());
+    let shared = shared(&[&known]);
+    // A new one, and no replica, which would be asked again at once.
+    let member = MemberPlan::of(&door.local_addr().expect("an address").to_string());
+    let sharded = Rules { writes: Writes::Owner, ..Rules::default() };
+    shared.fleet.load(&Layout::of_one_pool(vec![member], sharded)).expect("it is good");
+    let server = Arc::clone(&shared.fleet.table().servers[1]);
+    serve_all_but_the_first(door, "ERROR Too many open connections\r\n", |_| {});
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
+    wait_until("it has told its version", || {
+        server.counts.requests.fetch_add(1, Ordering::Relaxed);
+        shared.fleet.watch.wake();
+        server.dialect.is_todays()
+    });
+    prober.stop();
+    assert_eq!(server.health.losses(), 0);
+}
+
+#[test]
 fn a_server_that_knows_no_base64_comes_back_though_keys_were_written_so() {
     let door = door();
     let shared = shared(&[&door]);

@@ -69,6 +69,12 @@ impl Dialect {
         lock(&self.version).clone()
     }
 
+    /// Returns whether the server has reported a version.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.spoken.load(Ordering::Acquire) != Spoken::Unknown as u8
+    }
+
     /// Returns whether the server is known to be older than today's meta commands.
     #[must_use]
     pub fn is_old(&self) -> bool {
@@ -115,7 +121,9 @@ mod tests {
     fn that_a_server_is_old_is_news_once_and_ends_when_another_takes_its_place() {
         let old_servers = Arc::new(AtomicUsize::new(0));
         let dialect = Dialect::new(Arc::clone(&old_servers));
-        assert!(!dialect.note(b"ERROR\r\n") && !dialect.is_todays() && !dialect.is_old());
+        assert!(
+            !dialect.note(b"ERROR\r\n") && !dialect.is_todays() && !dialect.is_old() && !dialect.is_known()
+        );
         assert_eq!(dialect.version(), "");
         assert!(dialect.note(b"VERSION 1.5.6\r\n") && !dialect.note(b"VERSION 1.5.6\r\n"));
         assert_eq!((dialect.is_old(), old_servers.load(Ordering::Relaxed)), (true, 1));

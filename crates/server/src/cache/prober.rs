@@ -4,6 +4,7 @@
 //! A new server is connected to, so that the log and readiness can say at once whether it is there. So is a server that was
 //! asked nothing for a while, or closed an idle connection: it may be gone unnoticed. It is asked for its version too, and
 //! which run of it answers (see `identity.rs`), but need not reply: a server that is slow while nobody needs it is not lost.
+//! One that has not told its version is asked again, however busy it is.
 //!
 //! A server that is away is asked again and again, less and less often, at random moments. When it answers, it comes
 //! back as `recovery` says.
@@ -29,7 +30,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(20);
 /// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a server may be asked nothing before it is checked.
+/// How long a server may be asked nothing before it is checked, and the time between questions for a version that it has
+/// not told.
 const IDLE_BEFORE_CHECK: Duration = Duration::from_secs(5);
 
 /// Most tasks at once, each with a thread while it lasts, so that a server that does not answer keeps no other waiting.
@@ -70,6 +72,8 @@ enum ProbeTask {
     Introduce,
     /// Find out whether a server that was asked nothing for a while is still there.
     CheckIdle,
+    /// Ask a server for its version, which it has not told yet.
+    AskVersion,
     /// Flush a server since a delayed `flush_all` is due that it does not know of.
     FlushAgain,
     /// Bring a lost server back.
@@ -95,7 +99,7 @@ struct ProbeState {
     wait: Duration,
     /// The number of the server's requests when it was last looked at.
     requests: u64,
-    /// When the server is checked if that number is still the same then.
+    /// When the server is checked if that number is still the same then, or its version is not known.
     check_at: Instant,
 }
 
@@ -115,8 +119,7 @@ impl ProbeState {
         }
         if server.health.is_answering() || server.health.is_taken_out() {
             self.next_attempt = None;
-            let may_be_gone = server.health.is_answering() && self.take_may_be_gone(server);
-            return may_be_gone.then_some(ProbeTask::CheckIdle);
+            return if server.health.is_answering() { self.take_due_check(server) } else { None };
         }
         let next_attempt = *self.next_attempt.get_or_insert_with(|| {
             self.wait = FIRST_WAIT;
@@ -125,15 +128,23 @@ impl ProbeState {
         (next_attempt <= Instant::now()).then_some(ProbeTask::BringBack)
     }
 
-    /// Returns whether a server may be gone unnoticed; if so, the caller must check it.
-    fn take_may_be_gone(&mut self, server: &Server) -> bool {
+    /// Returns how a server that takes part is to be checked, if it is time for that.
+    fn take_due_check(&mut self, server: &Server) -> Option<ProbeTask> {
         let requests = server.counts.requests.load(Ordering::Relaxed);
-        let is_idle = requests == self.requests;
-        let is_due = server.health.take_probe_request() || (is_idle && self.check_at <= Instant::now());
-        if is_due || !is_idle {
+        let (is_idle, is_known) = (requests == self.requests, server.dialect.is_known());
+        let is_time = self.check_at <= Instant::now();
+        let task = if server.health.take_probe_request() || (is_idle && is_time) {
+            Some(ProbeTask::CheckIdle)
+        } else if !is_known && is_time {
+            // It answers requests, so it is not lost if it does not answer this.
+            Some(ProbeTask::AskVersion)
+        } else {
+            None
+        };
+        if task.is_some() || (!is_idle && is_known) {
             (self.requests, self.check_at) = (requests, Instant::now() + IDLE_BEFORE_CHECK);
         }
-        is_due
+        task
     }
 
     /// Notes that a task has ended.
@@ -234,6 +245,12 @@ fn run_task(task: ProbeTask, server: &Server, shared: &CacheShared, stop: &Atomi
     match task {
         ProbeTask::Introduce => introduce(server, shared),
         ProbeTask::CheckIdle => check_idle(server, shared),
+        ProbeTask::AskVersion => match server.backend.dial(LIMITS) {
+            Ok(link) => identify(server, shared, link),
+            Err(error) => {
+                tracing::debug!(server = %server.name(), "it cannot be asked for its version: {error}")
+            }
+        },
         ProbeTask::FlushAgain => flush_again(server, shared),
         ProbeTask::BringBack => match bring_back(server, shared, stop) {
             Ok(Recovered::TakesPart) => tracing::info!(server = %server.name(), "server takes part again"),
