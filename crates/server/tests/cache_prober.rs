@@ -315,6 +315,24 @@ fn servers_that_say_nothing_keep_no_other_away() {
 }
 
 #[test]
+fn a_server_is_not_connected_to_while_a_thread_may_have_something_under_way_on_it() {
+    let door = door();
+    let shared = shared(&[&door]);
+    let server = Arc::clone(&shared.fleet.table().servers[0]);
+    server.health.add_user();
+    server.health.note_lost_connection(vec![key(0)], None);
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
+    thread::sleep(Duration::from_millis(300));
+    door.set_nonblocking(true).expect("an option");
+    assert!(door.accept().is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+    door.set_nonblocking(false).expect("an option");
+    serve(door, |_| {});
+    server.health.remove_user();
+    wait_until("it is back", || !server.health.is_away());
+    prober.stop();
+}
+
+#[test]
 fn a_server_that_may_still_carry_out_deletions_is_away_until_it_has() {
     let door = door();
     let shared = shared(&[&door]);

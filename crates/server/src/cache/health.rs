@@ -324,6 +324,12 @@ impl Health {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Returns whether threads may have something under way on the server, which keeps it away if it is.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
+    }
+
     /// Notes that a thread uses the server no more: only connections that it gave up may still be read.
     pub fn remove_user(&self) {
         let users = self.users.fetch_sub(1, Ordering::AcqRel);
@@ -412,7 +418,7 @@ impl Health {
     #[must_use]
     pub fn next_recovery_step(&self) -> RecoveryStep {
         let mut recovery = self.recovery();
-        if self.is_taken_out() || self.users.load(Ordering::Acquire) > 0 {
+        if self.is_taken_out() || self.has_users() {
             return RecoveryStep::Wait;
         }
         if let Some(step) = recovery.take_step() {

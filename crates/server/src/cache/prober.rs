@@ -121,6 +121,11 @@ impl ProbeState {
             self.next_attempt = None;
             return if server.health.is_answering() { self.take_due_check(server) } else { None };
         }
+        if server.health.is_away() && server.health.has_users() {
+            // It could not come back yet. The last user tells (`Health::remove_user`).
+            self.next_attempt = None;
+            return None;
+        }
         let next_attempt = *self.next_attempt.get_or_insert_with(|| {
             self.wait = FIRST_WAIT;
             Instant::now() + jittered(FIRST_WAIT)
