@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use super::admin_state::AdminState;
-use super::fleet::Fleet;
 use super::layout::{Source, Verbs};
 use super::memcached_server::Server;
 use super::pool::Pool;
@@ -284,27 +282,22 @@ pub fn route_info(table: &Table, route: &Route) -> RouteInfo {
     }
 }
 
-/// Sets what an operator wants of a server, which may be called by the name that a pool has for it. The caller must
-/// then tell the threads to look again.
+/// Finds a server that an operator names, perhaps by the name that a pool has for it.
 ///
 /// # Errors
 /// There is no such server, or several; the text names the ones to choose from.
-pub fn set_state(fleet: &Fleet, name: &str, wanted: AdminState) -> Result<(), String> {
-    let table = fleet.table();
+pub fn find_server<'a>(table: &'a Table, name: &str) -> Result<&'a Server, String> {
     let in_use = || table.in_use().iter().map(|slot| &table.servers[*slot]);
-    let labelled = || in_use().filter(|server| labels(&table, server).iter().any(|label| label == name));
+    let labelled = || in_use().filter(|server| labels(table, server).iter().any(|label| label == name));
     let mut found: Vec<_> = in_use().filter(|server| server.backend.is_named(name)).collect();
     if found.is_empty() {
         found.extend(labelled());
     }
     match found.as_slice() {
-        [server] => {
-            server.health.set_admin_state(wanted);
-            Ok(())
-        }
-        [] => Err(format!("there is no server {name}; there are {}", names(&table, in_use()))),
+        [server] => Ok(server),
+        [] => Err(format!("there is no server {name}; there are {}", names(table, in_use()))),
         several => {
-            let several = names(&table, several.iter().copied());
+            let several = names(table, several.iter().copied());
             Err(format!("{name} is the name of several servers: write the address of one, of {several}"))
         }
     }

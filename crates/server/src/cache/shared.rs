@@ -8,6 +8,8 @@ use posthaste_measure::{Clock, Ending, Meter};
 use posthaste_wire::memcached::decode::Limits;
 use tokio::sync::oneshot;
 
+use super::admin::find_server;
+use super::admin_state::AdminState;
 use super::client_rate_limiters::ClientRateLimiters;
 use super::fleet::Fleet;
 use super::worker::Reads;
@@ -104,6 +106,16 @@ impl CacheShared {
     pub fn pause_writes(&self) -> WritePause<'_> {
         self.fleet.pauses.fetch_add(1, Ordering::AcqRel);
         WritePause(self)
+    }
+
+    /// Sets what an operator wants of a server, and has all threads look again.
+    ///
+    /// # Errors
+    /// The name is not that of one server ([`find_server`]).
+    pub fn set_server_state(&self, name: &str, wanted: AdminState) -> Result<(), String> {
+        find_server(&self.fleet.table(), name)?.health.set_admin_state(wanted);
+        self.tell_retry();
+        Ok(())
     }
 
     /// Tells all threads to retry deferred requests ([`Mail::Retry`]).

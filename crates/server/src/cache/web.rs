@@ -114,9 +114,8 @@ struct WantedState {
 async fn set_state(State(shared): Shared, Body(wanted): Body<WantedState>) -> Result<Json<Value>, Problem> {
     let state: AdminState =
         wanted.state.parse().map_err(|error: String| Problem::bad_request(&format!("state: {error}")))?;
-    admin::set_state(&shared.fleet, &wanted.server, state).map_err(|error| Problem::not_found(&error))?;
+    shared.set_server_state(&wanted.server, state).map_err(|error| Problem::not_found(&error))?;
     tracing::info!(server = wanted.server, state = wanted.state, "server's state was set");
-    shared.tell_retry();
     Ok(servers(&shared))
 }
 
