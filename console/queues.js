@@ -95,7 +95,7 @@ function creating(at) {
     h("label", {}, "Name", name),
     limits.map(({ label, input }) => h("label", {}, label, input)),
     h("label", {}, "Dead letters go to", dead),
-    h("label", {}, "after so many deliveries", after),
+    h("label", {}, "after this many deliveries", after),
     switches.map(({ label, input }) => h("label", { class: "switch" }, input, label)),
     h("button", { class: "main" }, "Create")));
 }

@@ -251,7 +251,7 @@ def test_an_audit_does_not_pass_over_what_it_cannot_read(tmp_path: Path, cell: s
     runs.write_text(f"clients,throughput,response_time\n32,4600,0.00695\n32,{cell},0.00695\n", "utf-8")
     said = run("audit", str(runs), code=1)
     assert f'throughput is "{cell.strip(chr(34))}", which is no number' in said
-    assert "1 errors" in said
+    assert "1 error," in said
     runs.write_text("clients,throughput,response_time\n32,4600,0.00695\n32,,0.00695\n64,NaN,0.00695\n", "utf-8")
     assert "0 errors" in run("audit", str(runs))
 

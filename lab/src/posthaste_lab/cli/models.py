@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 MODELS: dict[str, Entry] = {
     "mm1": Entry(queueing.mm1, "one server, random arrivals: how long do requests wait?", "Jain box 31.1"),
     "mmm": Entry(queueing.mmm, "one line before several servers", "Jain box 31.2"),
-    "mmmk": Entry(queueing.mmmk, "the same with room for so many: how many are turned away?", "Jain box 31.3"),
+    "mmmk": Entry(queueing.mmmk, "the same with room for K: how many are turned away?", "Jain box 31.3"),
     "mg1": Entry(queueing.mg1, "one server, service times of any spread", "Pollaczek, Khinchine"),
     "parallel_mm1": Entry(queueing.parallel_mm1, "several queues side by side: what is sharing a line worth?", ""),
     "erlang_b": Entry(queueing.erlang_b, "probability that all servers are busy and a call is lost", "Erlang"),
