@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from programs import lab, run_through, write
+from programs import SMALL, lab, run_through, write
 from simulated import System, write_run
 
 from posthaste_lab.experiments.results import Run
@@ -45,6 +45,15 @@ def test_a_scratch_directory_that_is_none_is_refused_before_anything_runs(tmp_pa
     said = lab("run", write(tmp_path), "--out", tmp_path / "out", "--scratch", tmp_path / "none", code=2).stderr
     assert said == f"posthaste-lab: --scratch = '{tmp_path / 'none'}': is no directory\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_a_durable_store_in_memory_is_said_before_it_is_measured(tmp_path: Path) -> None:
+    """A sync is free there, and the figures look like those of a fast disk."""
+    planned = ("--dry-run", "--scratch", "/dev/shm")  # noqa: S108 - a tmpfs wherever there is Linux
+    said = lab("run", write(tmp_path), *planned).stdout
+    assert "\nread with care: The data of tier lies in memory (tmpfs)" in said
+    forgetful = SMALL.replace("embedded:{dir}/store", "memory:")
+    assert "in memory" not in lab("run", write(tmp_path, forgetful), *planned).stdout
 
 
 def test_a_table_is_read_from_the_file_that_is_named_and_from_no_other(tmp_path: Path) -> None:

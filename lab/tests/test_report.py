@@ -340,6 +340,9 @@ def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
                   "with an error: 3 requests", "own check: 2 answers",
                   f"({first.name}), of {first.name} because it was late."):  # fmt: skip
         assert words in said, words
+    machines = {"local": run.plan["environment"]["hosts"]["local"] | {"file system of the stores": "tmpfs"}}
+    in_memory = replace(run, plan=run.plan | {"environment": run.plan["environment"] | {"hosts": machines}})
+    assert "The data of tier lies in memory (tmpfs)" in " ".join(warnings(in_memory))
     sound = " ".join(warnings(run))
     assert not [words for words in ("failed", "to run", "invalid", "with an error", "own check") if words in sound]
 

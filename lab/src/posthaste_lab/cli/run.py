@@ -13,7 +13,8 @@ from rich.progress import Progress as Bar
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.columns import figure_problems, unused_rules
 from posthaste_lab.experiments.description import Experiment, load
-from posthaste_lab.experiments.hosts import load_hosts, this_machine
+from posthaste_lab.experiments.hosts import Host, hosts_of, load_hosts, this_machine
+from posthaste_lab.experiments.memory import file_system, in_memory
 from posthaste_lab.experiments.part_problems import check_parts
 from posthaste_lab.experiments.plan import aliased, make_plan, options_of
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
@@ -64,6 +65,8 @@ def run(
         raise BadExperiment(str(experiment), problems)
     if dry_run:
         _show_plan(described)
+        if care := in_memory(described, _file_systems(described, machines)):
+            print(f"read with care: {care}")
         return
     directory = out or Path("results") / (experiment.stem + ("-quick" if quick else ""))
     source = experiment.read_text("utf-8")
@@ -135,6 +138,10 @@ def _show_plan(experiment: Experiment) -> None:
         print(f"a fraction of resolution {found.resolution}: I = {' = '.join(found.defining_relation)}")
         for members in found.sets.values():
             print(f"  {' = '.join(members)}")
+
+
+def _file_systems(experiment: Experiment, machines: dict[str, Host]) -> dict[str, str]:
+    return {name: file_system(host) for name, host in hosts_of(experiment, machines).items()}
 
 
 def find_posthaste(named: Path | None) -> Path:

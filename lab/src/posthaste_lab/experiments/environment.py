@@ -13,11 +13,13 @@ from typing import Any
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.hosts import Host, hosts_of, run
 from posthaste_lab.experiments.kinds import kinds, version_of
+from posthaste_lab.experiments.memory import file_system
 from posthaste_lab.experiments.problems import RunFailed
 
 LIBRARIES = ("numpy", "scipy", "polars", "matplotlib", "statsmodels")
 # The memory that a kernel reports differs by some kB from boot to boot; that of another machine differs by more.
 MEMORY, MEMORY_WITHIN = "memory", 0.01
+FILE_SYSTEM = "file system of the stores"
 # Commands that every machine with a POSIX shell can run; the answer is one line, empty where it does not know.
 QUESTIONS = {
     "system": "uname -srm",
@@ -30,11 +32,6 @@ QUESTIONS = {
 }
 # Path of the program under test, given as $0: on another machine it may be a name on PATH.
 PLACE = '"$(command -v "$0")"'
-# `stat -f` would call ext4 ext2/ext3, as they share a number. The last of several mounts on one place is the one seen.
-FILE_SYSTEM = (
-    'place=$(df -P "$0" | sed -n "2s/.* [0-9]*% //p") && PLACE="$place" awk \'{ at = $5; gsub(/\\\\040/, " ", at) } '
-    'at == ENVIRON["PLACE"] { for (i = 7; $i != "-"; i++); type = $(i + 1) } END { print type }\' /proc/self/mountinfo'
-)
 # Answers that differ from one minute to the next.
 PASSING = ("load average at the start",)
 
@@ -68,7 +65,7 @@ def _versions(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
 def machine(host: Host) -> dict[str, str]:
     """Returns the answers of a machine to QUESTIONS, and file system and disk of its scratch directory."""
     answers = {name: _answer(host, ["sh", "-c", question]) for name, question in QUESTIONS.items()}
-    answers["file system of the stores"] = _answer(host, ["sh", "-c", FILE_SYSTEM, host.scratch])
+    answers[FILE_SYSTEM] = file_system(host)
     answers["disk of the stores"] = _answer(host, ["sh", "-c", 'df -P "$0" | sed -n "2s/ .*//p"', host.scratch])
     return {name: answer for name, answer in answers.items() if answer}
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.environment import FILE_SYSTEM
 from posthaste_lab.experiments.journal import write_table
 from posthaste_lab.experiments.links import BY_PAUSE
+from posthaste_lab.experiments.memory import in_memory
 from posthaste_lab.experiments.results import Run, read_run, spoken_levels
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.files import write_whole
@@ -116,6 +118,9 @@ def warnings(run: Run) -> list[str]:
         )
     if run.plan["environment"].get("busy"):
         found.append("The machine was busy with something else when the run began, so its figures may be of both.")
+    machines = run.plan["environment"]["hosts"]
+    if care := in_memory(run.experiment, {name: told.get(FILE_SYSTEM, "") for name, told in machines.items()}):
+        found.append(care)
     failed = [result.name for result in run.results if not result.finished]
     if failed:
         found.append(f"{counted(len(failed), 'trial')} failed ({', '.join(failed)}); their reasons are at the end.")
