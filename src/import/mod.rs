@@ -27,6 +27,8 @@ struct Pool {
     servers: Vec<Server>,
     /// Further fields and their TOML.
     fields: Vec<(&'static str, String)>,
+    /// Fields that name other pools, and these.
+    links: Vec<(&'static str, Vec<String>)>,
     timeouts: Timeouts,
 }
 
@@ -122,6 +124,7 @@ impl Import {
             }
             text += "]\n";
             fields(&mut text, &pool.fields);
+            fields(&mut text, &pool.links());
             fields(&mut text, &pool.timeouts.fields());
         }
         for route in &self.routes {
@@ -139,6 +142,18 @@ impl Import {
             }
         }
         text
+    }
+}
+
+impl Pool {
+    /// Returns the fields that name other pools, and their TOML.
+    fn links(&self) -> Vec<(&'static str, String)> {
+        let names = |pools: &[String]| pools.iter().map(|pool| quoted(pool)).collect::<Vec<_>>().join(", ");
+        let toml = |field, pools: &[String]| match field {
+            "failover" | "deletes-to" => format!("[{}]", names(pools)),
+            _ => names(pools),
+        };
+        self.links.iter().map(|(field, pools)| (*field, toml(field, pools))).collect()
     }
 }
 

@@ -6,11 +6,14 @@ use posthaste_server::cache::placement::Hash;
 use serde_json::{Map, Value as Json};
 
 use super::yaml;
-use super::{Import, Pool, Route, Server, Timeouts, quoted};
+use super::{Import, Pool, Route, Server, quoted};
 use crate::flags::MAX_CLIENTS;
 
+/// Where the first pool serves HTTP, which is the default of `--http`; each further one has the next port.
+const HTTP_PORT: usize = 7481;
+
 /// Fields of a pool that are understood, or make no difference here.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "listen",
     "hash",
     "distribution",
@@ -23,6 +26,7 @@ const KNOWN: [&str; 12] = [
     "backlog",
     "preconnect",
     "tcpkeepalive",
+    "server_connections",
 ];
 
 pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Import, String> {
@@ -48,6 +52,11 @@ pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Import, String> {
     }
     let mut import = Import::default();
     pool(&mut import, name, fields)?;
+    if names.len() > 1 {
+        // The others are for processes beside this one, which cannot all serve HTTP at the default.
+        let position = names.iter().position(|known| known == name).unwrap_or_default();
+        import.options.push(("http", quoted(&format!("127.0.0.1:{}", HTTP_PORT + position))));
+    }
     import.routes.push(Route { pool: (*name).to_owned(), ..Route::default() });
     Ok(import)
 }
@@ -96,7 +105,7 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
     for strange in yaml.keys().filter(|field| !KNOWN.contains(&field.as_str())) {
         import.leave_out(format!("{strange}: it has no counterpart"));
     }
-    import.pools.push(Pool { name: name.to_owned(), servers, fields, timeouts: Timeouts::default() });
+    import.pools.push(Pool { name: name.to_owned(), servers, fields, ..Pool::default() });
     Ok(())
 }
 
@@ -131,8 +140,10 @@ fn placement(import: &mut Import, hash: &str, distribution: &str, servers: &mut 
             "modulo-crc32"
         }
         _ => {
+            let weights =
+                if (distribution, hash) == ("modula", "crc32a") { " and weights other than 1" } else { "" };
             import.leave_out(format!(
-                "hash {hash} with distribution {distribution}: keys move, by hash twemproxy"
+                "hash {hash} with distribution {distribution}{weights}: keys move, by hash twemproxy"
             ));
             "twemproxy"
         }

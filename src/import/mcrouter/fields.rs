@@ -31,6 +31,11 @@ fn of_handle(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
+/// Returns whether handles of this type have a counterpart.
+pub(super) fn are_known_of(kind: &str) -> bool {
+    of_handle(kind).is_some()
+}
+
 impl Reader {
     /// Reports the fields of a handle that are not read.
     pub(super) fn report_unknown_of_handle(&mut self, route: &Json) {

@@ -3,6 +3,8 @@
 
 mod fields;
 mod hash;
+mod others;
+mod pools;
 mod shadow;
 
 use std::collections::HashMap;
@@ -39,7 +41,7 @@ pub(super) fn without_comments(text: &str) -> String {
 pub(super) fn read(text: &str) -> Result<Import, String> {
     let file: Json = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     let mut reader =
-        Reader { pools: file["pools"].as_object().cloned().unwrap_or_default(), import: Import::default() };
+        Reader { pools: file["pools"].as_object().cloned().unwrap_or_default(), ..Reader::default() };
     let route = match (&file["route"], file["routes"].as_array().map(Vec::as_slice)) {
         (Json::Null, Some([first, others @ ..])) => {
             if !others.is_empty() {
@@ -51,6 +53,7 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
         (route, _) => route,
     };
     reader.routes("", &Verbs::ALL.names(), route)?;
+    reader.drop_unused();
     reader.agree_on_timeouts();
     for field in file.as_object().into_iter().flat_map(Map::keys) {
         if !["pools", "route", "routes"].contains(&field.as_str()) {
@@ -72,9 +75,12 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
     Ok(reader.import)
 }
 
+#[derive(Default)]
 struct Reader {
     pools: Map<String, Json>,
     import: Import,
+    /// For each of our pools the name that it has unless another one has that.
+    bases: HashMap<String, String>,
 }
 
 /// Returns a handle's type, and the handle's argument in the short form `"PoolRoute|main"`.
@@ -113,6 +119,10 @@ impl Reader {
                 }
                 self.shadowed(prefix, commands, &bare, &route["shadows"])
             }
+            kind if !fields::are_known_of(kind) => match self.under(route) {
+                Some(first) => self.routes(prefix, commands, &first),
+                None => Ok(()),
+            },
             _ => {
                 if let Some(pool) = self.pool(route)? {
                     self.add_route(prefix, commands, pool);
@@ -182,14 +192,14 @@ impl Reader {
         let own = self.sharded(default, kind(default).1)?;
         let mut others = Vec::new();
         for child in children.into_iter().filter(|child| name(child) != name(default)) {
-            others.push(quoted(&self.sharded(child, kind(child).1)?));
+            others.push(self.sharded(child, kind(child).1)?);
         }
         if of != "AllInitialRoute" {
             self.import.leave_out(format!(
                 "{of} for delete: its answer is that of pool {own}; the other pools are told, and nobody waits for them"
             ));
         }
-        Ok(Some(self.derived(&own, vec![("deletes-to", format!("[{}]", others.join(", ")))])))
+        Ok(Some(self.derived(&own, Vec::new(), ("deletes-to", others))))
     }
 
     /// Returns the pool that a handle becomes. None: it has no counterpart, which was reported.
@@ -209,8 +219,12 @@ impl Reader {
             return self.replicated(kind, answer, &under);
         }
         match kind {
-            "PoolRoute" | "Pool" | "HashRoute" => self.sharded(route, short).map(Some),
-            "FailoverRoute" => self.failover(&route["children"], None),
+            "HashRoute" if others::hashes_over_handles(route) => {
+                self.under(route).map_or(Ok(None), |first| self.pool(&first))
+            }
+            "PoolRoute" | "HashRoute" => self.sharded(route, short).map(Some),
+            "Pool" => self.servers_as_handles(route, short).map(Some),
+            "FailoverRoute" => self.failover(&short.map_or(route["children"].clone(), Json::from), None),
             "FailoverWithExptimeRoute" => {
                 let mut children = vec![route["normal"].clone()];
                 children.extend(list(&route["failover"]).into_iter().cloned());
@@ -221,21 +235,9 @@ impl Reader {
                 else {
                     return Ok(None);
                 };
-                Ok(Some(self.derived(&cold, vec![("warm-from", quoted(&warm))])))
+                Ok(Some(self.derived(&cold, Vec::new(), ("warm-from", vec![warm]))))
             }
-            kind => {
-                let under = ["child", "target", "children"].map(|field| &route[field]);
-                let under = under.into_iter().find(|under| !under.is_null());
-                self.import.leave_out(format!(
-                    "{kind}: it has no counterpart{}",
-                    match under {
-                        Some(_) => "; what is under it is taken",
-                        None => "",
-                    }
-                ));
-                let first = under.map(|under| list(under).into_iter().next().cloned().unwrap_or_default());
-                first.map_or(Ok(None), |first| self.pool(&first))
-            }
+            _ => self.under(route).map_or(Ok(None), |first| self.pool(&first)),
         }
     }
 
@@ -256,7 +258,20 @@ impl Reader {
         }
         let fields = vec![("writes", quoted("owner"))];
         let timeouts = self.timeouts(&name, &route["pool"]);
-        Ok(self.add(&name, servers, [fields, hashing.fields].concat(), timeouts))
+        let fields = [fields, hashing.fields].concat();
+        Ok(self.add(Pool { name, servers, fields, timeouts, ..Pool::default() }))
+    }
+
+    /// Adds a pool for a handle that has each server of a pool as a child, where no key has a server of its own.
+    fn servers_as_handles(&mut self, route: &Json, short: Option<&str>) -> Result<String, String> {
+        let name = self.sharded(route, short)?;
+        if self.import.pools.iter().any(|pool| pool.name == name && pool.servers.len() > 1) {
+            self.import.leave_out(format!(
+                "the servers of pool {} as children of a handle: keys move, as they share the keys here",
+                pool_name(route, short)
+            ));
+        }
+        Ok(name)
     }
 
     /// Adds a pool for a route that asks all of its children: `Pool` stands for each of its servers,
@@ -289,8 +304,9 @@ impl Reader {
                 if timeouts.iter().any(|its| !its.equals(timeouts[0])) {
                     self.report_longest(&names);
                 }
-                let longest = timeouts.into_iter().reduce(Timeouts::longest).unwrap_or_default();
-                Ok(Some(self.add(&names.join("-"), servers, fields, longest)))
+                let timeouts = timeouts.into_iter().reduce(Timeouts::longest).unwrap_or_default();
+                let name = names.join("-");
+                Ok(Some(self.add(Pool { name, servers, fields, timeouts, ..Pool::default() })))
             }
             (true, [all]) => self.pool(all),
             (true, [first, second]) => self.doubled(of, answer, first, second).map(Some),
@@ -310,10 +326,11 @@ impl Reader {
             "{of} over pools {first} and {second}, for what is no plain write: gets ask {second} for what {first} \
              misses, and {second} decides about add, cas, incr and their like"
         ));
-        let pool = self.import.pools.iter().find(|pool| pool.name == first).cloned().unwrap_or_default();
-        let more = vec![("below", quoted(&second)), ("answer", quoted(answer))];
-        let name = format!("{first}-{second}");
-        Ok(self.add(&name, pool.servers, [pool.fields, more].concat(), pool.timeouts))
+        let mut pool = self.import.pools.iter().find(|pool| pool.name == first).cloned().unwrap_or_default();
+        pool.name = format!("{first}-{second}");
+        pool.fields.push(("answer", quoted(answer)));
+        pool.links.push(("below", vec![second]));
+        Ok(self.add(pool))
     }
 
     /// Adds a pool with other ones that stand in for it.
@@ -323,20 +340,18 @@ impl Reader {
             pools.extend(self.pool(child)?);
         }
         let [first, others @ ..] = pools.as_slice() else { return Ok(None) };
-        let fields = match (expiry_s, others) {
-            (_, []) => return Ok(Some(first.clone())),
+        let pool = match (expiry_s, others) {
+            (_, []) => first.clone(),
             (Some(expiry), [gutter, rest @ ..]) => {
                 if !rest.is_empty() {
                     self.import.leave_out("failover with a short expiry: all pools but the first");
                 }
-                vec![("gutter", quoted(gutter)), ("gutter-expiry", quoted(&format!("{}s", expiry.max(1))))]
+                let expiry = ("gutter-expiry", quoted(&format!("{}s", expiry.max(1))));
+                self.derived(first, vec![expiry], ("gutter", vec![gutter.clone()]))
             }
-            (None, others) => {
-                let names: Vec<String> = others.iter().map(|name| quoted(name)).collect();
-                vec![("failover", format!("[{}]", names.join(", ")))]
-            }
+            (None, others) => self.derived(first, Vec::new(), ("failover", others.to_vec())),
         };
-        Ok(Some(self.derived(first, fields)))
+        Ok(Some(pool))
     }
 
     /// Returns the timeouts of a pool's servers, if it has any; mcrouter's are in milliseconds.
@@ -412,38 +427,14 @@ impl Reader {
         }
         Ok(Server { address: format!("{tls}{address}"), name: None, weight: None })
     }
-
-    /// Returns the name of a pool with these fields: an existing one or a new one.
-    fn add(
-        &mut self,
-        name: &str,
-        servers: Vec<Server>,
-        fields: Vec<(&'static str, String)>,
-        timeouts: Timeouts,
-    ) -> String {
-        let same =
-            |pool: &&Pool| pool.servers == servers && pool.fields == fields && pool.timeouts == timeouts;
-        if let Some(pool) = self.import.pools.iter().find(same) {
-            return pool.name.clone();
-        }
-        let is_taken = |name: &str| self.import.pools.iter().any(|pool| pool.name == name);
-        let mut names =
-            std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
-        let name = names.find(|name| !is_taken(name)).unwrap_or_default();
-        self.import.pools.push(Pool { name: name.clone(), servers, fields, timeouts });
-        name
-    }
-
-    /// Adds a pool with the servers of another one and more fields, and returns its name.
-    fn derived(&mut self, of: &str, more: Vec<(&'static str, String)>) -> String {
-        let pool = self.import.pools.iter().find(|pool| pool.name == of).cloned().unwrap_or_default();
-        self.add(of, pool.servers, [pool.fields, more].concat(), pool.timeouts)
-    }
 }
 
 /// Returns the name of the pool that a handle leads to.
 fn pool_name<'a>(route: &'a Json, short: Option<&'a str>) -> &'a str {
-    let under = || route["children"].as_str().and_then(|handle| handle.strip_prefix("Pool|"));
+    // `HashRoute|Pool|main`: what is hashed over is the list of a pool's servers.
+    let bare = |handle: &'a str| handle.strip_prefix("Pool|");
+    let short = short.map(|name| bare(name).unwrap_or(name));
+    let under = || list(&route["children"]).first()?.as_str().and_then(bare);
     let named = short.or(route["pool"].as_str()).or(route["pool"]["name"].as_str());
     named.or_else(under).unwrap_or("main")
 }

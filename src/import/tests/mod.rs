@@ -1,5 +1,7 @@
 //! Translations of mcrouter's and twemproxy's files: each is checked as `posthaste cache --check` would.
 
+mod handles;
+
 use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
@@ -93,6 +95,8 @@ fn what_would_move_keys_is_said() {
                   - 10.0.0.3:11212:1\n   - 10.0.0.1:11211:1\n";
     let (toml, left_out) = imported(modula);
     assert!(left_out.is_empty() && toml.contains("modulo-crc32"), "{left_out:?}");
+    let (_, left_out) = imported(&modula.replace("11212:1", "11212:2"));
+    assert!(left_out[0].contains("modula and weights other than 1: keys move"), "{left_out:?}");
     // twemproxy sorts servers by name, shorter names first.
     assert!(toml.find("10.0.0.1") < toml.find("10.0.0.3"), "{toml}");
 }
@@ -103,6 +107,14 @@ fn pools_of_twemproxy_that_listen_by_themselves_are_chosen() {
     assert!(read(text, None).unwrap_err().contains("--pool"));
     assert_eq!(read(text, Some("b")).unwrap().pools[0].servers[0].address, "127.0.0.1:2");
     assert!(read(text, Some("c")).unwrap_err().contains("a, b"));
+    // Their processes run side by side.
+    for (pool, http) in [("a", "http = \"127.0.0.1:7481\"\n"), ("b", "http = \"127.0.0.1:7482\"\n")] {
+        let (toml, _) = translate(text, Some(pool), "x").unwrap();
+        assert!(toml.contains(http), "{toml}");
+    }
+    let one = "a:\n  server_connections: 2\n  servers:\n   - 127.0.0.1:1:1\n";
+    let (toml, left_out) = imported(one);
+    assert!(!toml.contains("http = ") && left_out.is_empty(), "{left_out:?} in {toml}");
     assert!(read("a:\n  redis: true\n  servers:\n   - 127.0.0.1:1:1\n", None).unwrap_err().contains("redis"));
 }
 
