@@ -2,12 +2,14 @@
 //!
 //! A name is here only if it means what it means in memtier_benchmark. Where memtier counts differently (its clients
 //! are per thread, the gets of its ratio are keys when it reads several at once), so does the name. What this program
-//! does not do is refused with the option to use instead. Names that both have, such as --ratio, need no alias.
+//! does not do is refused with the option to use instead. Names that both have, such as --ratio, need no alias; only
+//! --clients counts differently under the same name, so it is refused where other names show that memtier's is meant.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{ArgAction, Args, value_parser};
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, Command, Error as ClapError, FromArgMatches, value_parser};
 
 use crate::address::Address;
 use crate::cache::keys::KeyDistribution;
@@ -77,7 +79,7 @@ pub struct MemtierOptions {
     /// Exponent of --key-pattern Z:Z
     #[arg(long, value_name = "EXPONENT", requires = "key_pattern")]
     key_zipf_exp: Option<f64>,
-    /// Gets read up to so many keys at once, and the gets of --ratio count keys
+    /// Gets read up to this many keys at once, and the gets of --ratio count keys
     #[arg(long, value_name = "N", conflicts_with = "multiget", value_parser = value_parser!(u32).range(1..=100_000))]
     multi_key_get: Option<u32>,
     /// As --rate-per-client
@@ -106,6 +108,31 @@ pub struct MemtierOptions {
     run_count: Option<u32>,
 }
 
+/// Whether --clients is on the command line itself. A variable or a file says what it means here: memtier has neither.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientsGiven(bool);
+
+impl Args for ClientsGiven {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for ClientsGiven {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, ClapError> {
+        Ok(Self(matches.value_source("clients") == Some(ValueSource::CommandLine)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), ClapError> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
 impl CacheBench {
     /// Translates the options under memtier's names into ours.
     ///
@@ -113,7 +140,7 @@ impl CacheBench {
     /// An option is not supported; the error says what to use instead.
     pub fn translated(mut self) -> Result<Self, LoadError> {
         let memtier = std::mem::take(&mut self.memtier);
-        memtier.refuse()?;
+        memtier.refuse(self.clients_given)?;
         self.connect = memtier.address().map_or(self.connect, |address| vec![address]);
         memtier.load(&mut self)?;
         memtier.data(&mut self)?;
@@ -122,8 +149,14 @@ impl CacheBench {
 }
 
 impl MemtierOptions {
-    fn refuse(&self) -> Result<(), LoadError> {
+    fn refuse(&self, clients_given: ClientsGiven) -> Result<(), LoadError> {
         let refused = |text: &str| Err(LoadError::Usage(text.to_owned()));
+        if let Some(name) = self.load_name().filter(|_| clients_given.0) {
+            return refused(&format!(
+                "--clients beside {name} would be those of each thread in memtier_benchmark, and are all of them here: \
+                 write -c N for those of each thread, or our names for the rest (--connect, --threads, --requests, --duration)"
+            ));
+        }
         if let Some(other) = self.protocol.as_deref().filter(|protocol| *protocol != "memcache_text") {
             return refused(&format!(
                 "bench cache speaks memcache_text, not {other}; queues over RESP are loaded with bench queue"
@@ -148,6 +181,21 @@ impl MemtierOptions {
             );
         }
         Ok(())
+    }
+
+    /// Returns one of memtier's own names on the line, of those that stand on nearly every line of it.
+    fn load_name(&self) -> Option<&'static str> {
+        [
+            (self.server.is_some(), "-s"),
+            (self.port.is_some(), "-p"),
+            (self.unix_socket.is_some(), "-S"),
+            (self.protocol.is_some(), "-P"),
+            (self.threads_short.is_some(), "-t"),
+            (self.requests_short.is_some(), "-n"),
+            (self.test_time.is_some(), "--test-time"),
+        ]
+        .into_iter()
+        .find_map(|(is_there, name)| is_there.then_some(name))
     }
 
     fn address(&self) -> Option<Address> {
@@ -310,6 +358,16 @@ mod tests {
             let refusal = parse(words).and_then(|bench| bench.validate()).expect_err(words);
             assert!(refusal.is_usage() && refusal.to_string().contains(about), "{words}: {refusal}");
         }
+    }
+
+    #[test]
+    fn clients_are_not_counted_in_two_ways_on_one_line() {
+        for words in ["-s h", "-p 1", "-S /s", "-P memcache_text", "-t 2", "-n 5", "--test-time 5"] {
+            let refusal = parse(&format!("{words} --clients 3")).expect_err(words);
+            assert!(refusal.is_usage() && refusal.to_string().contains("write -c N"), "{words}: {refusal}");
+            assert!(parse(&format!("{words} -c 3")).is_ok(), "{words}");
+        }
+        assert!(parse("--connect h:1 --clients 3 --threads 2 --requests 5").is_ok());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::address::Address;
 use crate::cache::cycle::{Cycle, Ratio};
 use crate::cache::keys::{KEY_BYTES_MAX, KeyDistribution, KeySpace};
-use crate::cache::memtier::MemtierOptions;
+use crate::cache::memtier::{ClientsGiven, MemtierOptions};
 use crate::error::LoadError;
 use crate::numbers::Numbers;
 use crate::run_options::{CLIENTS_MAX, RunOptions};
@@ -39,6 +39,11 @@ pub struct CacheBench {
     /// Server, host:port or unix:PATH; repeat it to spread the clients evenly over several
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7412", value_delimiter = ',')]
     pub connect: Vec<Address>,
+
+    /// Before --clients is read, which takes it out of the line
+    #[command(flatten)]
+    #[serde(skip)]
+    pub clients_given: ClientsGiven,
 
     /// Those of every run
     #[command(flatten)]
@@ -90,7 +95,7 @@ pub struct CacheBench {
     #[serde(skip)]
     pub memtier: MemtierOptions,
 
-    /// With memtier's --multi-key-get: the gets of the ratio count keys, so many in a request
+    /// With memtier's --multi-key-get: the gets of the ratio count keys, this many in a request
     #[arg(skip)]
     pub keys_per_get: Option<u32>,
 }
