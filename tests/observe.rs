@@ -333,10 +333,22 @@ fn the_doctor_names_what_is_wrong_and_fails() {
     let server = Server::start_with_http(&embedded, &["--max-clients", "10"]);
     let output = admin(&["doctor", "--http", &server.http().to_string(), "--json"]);
     let report: Json = serde_json::from_slice(&output.stdout).expect("JSON");
-    let about: Vec<_> =
-        report["findings"].as_array().into_iter().flatten().map(|row| &row["about"]).collect();
-    // The disk of the machine may be nearly full, and nobody may set its clock.
-    assert!(about.iter().all(|about| **about == "disk" || **about == "clock"), "{report}");
+    // The disk of the machine may be nearly full or none, and nobody may set its clock.
+    let is_of_machine = |row: &Json| {
+        ["disk", "clock"].iter().any(|about| row["about"] == *about)
+            || row["text"].as_str().is_some_and(|text| text.contains("is in memory"))
+    };
+    assert!(report["findings"].as_array().into_iter().flatten().all(is_of_machine), "{report}");
+}
+
+#[test]
+fn a_store_in_memory_that_calls_itself_durable_is_a_problem() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let server = Server::start_with_http(&format!("embedded:{}", dir.path().display()), &[]);
+    let output = admin(&["doctor", "--http", &server.http().to_string()]);
+    let said = text(&output.stdout);
+    assert!(said.contains("problem store: the store's directory is in memory"), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
 }
 
 #[test]

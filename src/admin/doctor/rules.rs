@@ -198,6 +198,7 @@ pub(crate) fn on_queue(figures: &Figures, store: &str, database_is_examined: boo
     let may = [
         durable,
         disk(figures),
+        disk_of_memory(figures),
         full(figures),
         memory(figures),
         log_files(figures),
@@ -251,6 +252,14 @@ fn disk(figures: &Figures) -> Option<Finding> {
         );
         Finding::problem("disk", text)
     })
+}
+
+/// Checks that what the store syncs comes to a disk.
+fn disk_of_memory(figures: &Figures) -> Option<Finding> {
+    figures.get("posthaste_disk_is_memory").filter(|is| *is > 0.0)?;
+    let text = "the store's directory is in memory (tmpfs, ramfs): what is sent survives the process, and is gone when the \
+                machine restarts; give --store embedded:DIR a directory on a disk (df DIR)";
+    Some(Finding::problem("store", text))
 }
 
 fn memory(figures: &Figures) -> Option<Finding> {
@@ -392,6 +401,7 @@ mod tests {
             ("posthaste_connections 19000", "--max-clients"),
             ("posthaste_line_requests 40000", "BUSY"),
             ("posthaste_disk_free_bytes 5000000000", "purge"),
+            ("posthaste_disk_is_memory 1", "a directory on a disk"),
             ("posthaste_store_state_bytes 950000000", "950.0 of 1000.0 MB"),
             ("posthaste_store_full 1", "quota"),
             ("posthaste_store_unreadable_segments 1", "the log names the file"),

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use rustix::fs::{StatVfs, statvfs};
+use rustix::fs::{StatVfs, statfs, statvfs};
 
 use super::{Kind, Metric, Page, SingleValue, admission, process, queues, requests, store};
 use crate::queue_shared::QueueShared;
 
-static SINGLE_VALUES: [SingleValue<QueueShared>; 7] = [
+static SINGLE_VALUES: [SingleValue<QueueShared>; 8] = [
     SingleValue {
         metric: Metric::unlabeled("posthaste_line_requests", Kind::Gauge, "Requests that wait for a worker."),
         read: |shared| Some(shared.line.len() as f64),
@@ -64,7 +64,25 @@ static SINGLE_VALUES: [SingleValue<QueueShared>; 7] = [
             filesystem(shared.store_dir.as_deref()).map(|fs| fs.f_blocks as f64 * fs.f_frsize as f64)
         },
     },
+    SingleValue {
+        metric: Metric::unlabeled(
+            "posthaste_disk_is_memory",
+            Kind::Gauge,
+            "1 if the directory of an embedded store is in a file system that is lost when the machine restarts (tmpfs, ramfs).",
+        ),
+        read: |shared| is_in_memory(shared.store_dir.as_deref()?).map(|is| f64::from(u8::from(is))),
+    },
 ];
+
+/// Types of file systems that keep files in memory and nowhere else, as statfs(2) says them.
+const TMPFS: u32 = 0x0102_1994;
+const RAMFS: u32 = 0x8584_58f6;
+
+/// Returns whether a directory lies in memory, where a sync waits for nothing.
+fn is_in_memory(dir: &Path) -> Option<bool> {
+    // The number has 32 bits, in a field whose width and sign differ from system to system.
+    statfs(dir).ok().map(|fs| [TMPFS, RAMFS].contains(&(fs.f_type as u32)))
+}
 
 fn filesystem(dir: Option<&Path>) -> Option<StatVfs> {
     statvfs(dir?).ok()
@@ -91,4 +109,16 @@ pub fn page(shared: &QueueShared) -> Page {
     store::write(&mut page, &shared.store.figures());
     requests::write(&mut page, &shared.meter);
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_memory_is_told_from_one_on_a_disk() {
+        assert_eq!(is_in_memory(Path::new("/dev/shm")), Some(true));
+        assert_eq!(is_in_memory(Path::new("/proc")), Some(false));
+        assert_eq!(is_in_memory(Path::new("/nowhere")), None);
+    }
 }

@@ -61,7 +61,7 @@ static ROWS: [Row; 26] = [
         "state_limit_bytes",
         "posthaste_store_state_limit_bytes",
         Kind::Gauge,
-        "Beyond so many what adds something gets FULL (--memory-limit); absent without it. Embedded, memory.",
+        "Beyond this many, what adds something gets FULL (--memory-limit); absent without it. Embedded, memory.",
     ),
     row("log_bytes", "posthaste_store_log_bytes", Kind::Gauge, "Bytes in the log. Embedded."),
     row(
