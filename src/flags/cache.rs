@@ -62,7 +62,7 @@ pub(crate) struct CacheFlags {
     /// either way it then serves nothing that it missed [default: on; off with --workers N]
     #[arg(long, value_name = "on|off")]
     pub(crate) eject: Option<Switch>,
-    /// pipelined: network threads share connections to servers among their clients; N: so many workers, each with
+    /// pipelined: network threads share connections to servers among their clients; N: this many workers, each with
     /// connections of its own and one request at a time, and --eject off unless told otherwise
     #[arg(long, value_name = "pipelined|N", default_value = "pipelined", value_parser = workers)]
     pub(crate) workers: Workers,

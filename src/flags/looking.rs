@@ -37,7 +37,7 @@ pub(crate) struct TopFlags {
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     pub(crate) every: Duration,
-    /// End after so many looks [default: when it is interrupted]
+    /// End after this many looks [default: when it is interrupted]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     /// Queues, clients and servers shown

@@ -32,7 +32,7 @@ pub struct RunOptions {
     #[serde(rename = "duration_s", serialize_with = "timespan::seconds")]
     pub duration: Duration,
 
-    /// Each client sends so many requests, and all of them are measured, instead of a --duration
+    /// Each client sends this many requests, and all of them are measured, instead of a --duration
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), conflicts_with_all = ["duration", "warmup", "cooldown", "find_max_rate"])]
     pub requests: Option<u64>,
 
@@ -51,7 +51,7 @@ pub struct RunOptions {
     #[serde(flatten)]
     pub think: Think,
 
-    /// Open loop: so many requests per second are due in all, however fast the server answers; response times count from
+    /// Open loop: this many requests per second are due in all, however fast the server answers; response times count from
     /// then
     #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with = "rate_per_client")]
     pub rate: Option<f64>,
