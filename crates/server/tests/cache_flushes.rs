@@ -1,13 +1,18 @@
 //! What is flushed while a key is written: two routers without sockets before two replicas.
 
+#[path = "support/cache_steps.rs"]
+mod steps;
+
 use std::sync::Arc;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{Layout, MemberPlan};
+use posthaste_server::cache::missed_writes::MissedKey;
 use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::Rules;
 use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+use steps::Scene;
 
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 100_000 };
 const CLIENT: usize = 0;
@@ -135,4 +140,41 @@ fn what_a_thread_sends_to_all_at_once_before_and_behind_its_own_flush_stays_as_i
     }
     assert_eq!(sent_to_both(&mut router), ["", ""]);
     assert_eq!(answered(&mut router), "STORED\r\nOK\r\nSTORED\r\n");
+}
+
+#[test]
+fn what_was_brought_to_a_replica_beside_a_flush_is_deleted_though_that_replica_is_away_by_then() {
+    let missed = [MissedKey { key: b"k".to_vec(), base64: false }];
+    for is_lost in [false, true] {
+        let members = ["10.0.0.1:11211", "10.0.0.2:11211"].map(MemberPlan::of);
+        let mut scene = Scene::new(&Layout::of_one_pool(members.into(), Rules::default()));
+        scene.router.servers()[0].health.mark_empty();
+        // One of the two is read by turns: the one that is empty, then the other one.
+        loop {
+            scene.ask("get k\r\n");
+            let is_cold = scene.router.expected(0) > 0;
+            scene.sent(usize::from(!is_cold));
+            scene.says(usize::from(!is_cold), "END\r\n");
+            if is_cold {
+                break;
+            }
+        }
+        scene.exchange(1, "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+        assert_eq!(scene.sent(1), "mg k v f t c\r\n");
+        scene.ask("flush_all\r\n");
+        assert_eq!([scene.sent(0), scene.sent(1)], ["flush_all\r\n"; 2]);
+        scene.says(1, "VA 1 f0 t-1 c7\r\nx\r\nOK\r\n");
+        assert_eq!(scene.sent(0), "ms k 1 F0 ME\r\nx\r\n");
+        if is_lost {
+            scene.says(0, "OK\r\nHD\r\n");
+            assert_eq!([scene.sent(0), scene.sent(1)], [DELETION; 2]);
+            // Nobody knows whether it did that.
+            scene.router.lose(0, None);
+        } else {
+            scene.take_out(0);
+            scene.says(0, "OK\r\nHD\r\n");
+            assert_eq!([scene.sent(0).as_str(), &scene.sent(1)], ["", DELETION]);
+        }
+        assert_eq!(scene.take_back(0), missed, "lost: {is_lost}");
+    }
 }

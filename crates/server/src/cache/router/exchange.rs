@@ -277,6 +277,10 @@ impl Exchange {
 
     /// Returns whether the request changes what servers hold under its key.
     pub(super) fn changes(&self) -> bool {
+        // Of the router's own exchanges only fills have claims. After the fetch they store the value, or delete it.
+        if self.is_own && self.claim.is_some() && self.plan == Plan::Drain {
+            return true;
+        }
         let writes = |request: Request| {
             self.meta_get.creates && self.claim.is_some() || super::writes::is_write(&request)
         };

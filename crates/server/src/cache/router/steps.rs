@@ -29,11 +29,11 @@ impl Router {
                 Plan::Decide => self.end_decision(id),
                 Plan::Follow => self.end_following(id),
                 Plan::Relay | Plan::ConfirmCreated | Plan::Drain | Plan::Fetch => {
-                    // After a flush meanwhile, the key is deleted first.
+                    // After a flush meanwhile, the key is deleted first, also on servers that come back later.
+                    self.exchanges[id].plan = Plan::Drain;
                     if !self.delete_if_flushed(id) {
                         return self.end(id);
                     }
-                    self.exchanges[id].plan = Plan::Drain;
                 }
             }
         }
