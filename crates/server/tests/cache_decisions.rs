@@ -170,3 +170,14 @@ fn what_the_one_that_decides_did_not_do_nobody_needs_to_follow() {
     assert_eq!(scene.answered(), "NOT_STORED\r\n");
     assert_eq!([1, 2, 3].map(|server| scene.sent(server)), [const { String::new() }; 3]);
 }
+
+#[test]
+fn what_is_stored_only_where_nothing_is_deletes_nothing_elsewhere_however_it_is_written() {
+    // Some versions read only the first letter of the mode.
+    for mode in ["ME", "MEx"] {
+        let mut scene = Scene::new(&three_replicas(Answer::All));
+        decide(&mut scene, &format!("ms k 2 {mode}\r\nhi\r\n"), "NS\r\n");
+        assert_eq!([1, 2, 3].map(|server| scene.sent(server)), [const { String::new() }; 3], "{mode}");
+        assert_eq!(scene.answered(), "NS\r\n");
+    }
+}

@@ -156,9 +156,10 @@ pub(super) fn has_flag(request: &Request, bytes: &[u8], letter: u8) -> bool {
     flags(request, bytes).any(|flag| flag[0] == letter)
 }
 
-/// Returns whether an `ms` stores only where there is nothing.
+/// Returns whether an `ms` stores only where there is nothing. Of a mode some versions of memcached read the first letter
+/// only, the others refuse it.
 pub(super) fn adds(request: &Request, bytes: &[u8]) -> bool {
-    flags(request, bytes).any(|flag| flag == b"ME")
+    flags(request, bytes).any(|flag| flag.starts_with(b"ME"))
 }
 
 /// The flags of a meta command.
