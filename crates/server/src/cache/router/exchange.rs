@@ -60,6 +60,8 @@ pub(super) struct Share {
     pub(super) expiry_s: Option<u32>,
     /// In a lookup elsewhere: which servers missed these keys, or could not be asked for them.
     pub(super) missed_by: Option<MissedBy>,
+    /// How many servers were asked before, one after the other, and did not answer.
+    pub(super) tries: u16,
     /// Bytes that the share's keys take in a command line, with the space before each.
     pub(super) bytes: u32,
 }
@@ -214,7 +216,7 @@ pub(super) struct Exchange {
     pub(super) plan: Plan,
     /// Replies that are to come.
     pub(super) pending: u32,
-    /// How often parts of the request were sent to another server.
+    /// How often the request was sent to another server (`Plan::Relay`; shares of a get count for themselves).
     pub(super) tries: usize,
     /// Whether no server but the first that was asked may answer the request.
     pub(super) is_bound: bool,

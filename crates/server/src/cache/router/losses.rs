@@ -131,7 +131,6 @@ impl Router {
             return;
         }
         if let Some(others) = self.stand_ins(id, failed, &places, verb) {
-            self.exchanges[id].tries += 1;
             return self.ask_others(id, &places, &others);
         }
         let pool = usize::from(failed.pool);
@@ -152,7 +151,8 @@ impl Router {
     /// Returns where else each key of a share can be asked for; `None` if there is no other server for some key.
     fn stand_ins(&self, id: u32, failed: Share, places: &[u32], verb: Verb) -> Option<Vec<Share>> {
         let exchange = &self.exchanges[id];
-        if exchange.tries >= self.lanes.len() || !self.fleet.ejects() || failed.missed_by.is_some() {
+        if usize::from(failed.tries) >= self.lanes.len() || !self.fleet.ejects() || failed.missed_by.is_some()
+        {
             return None;
         }
         let table = self.table_of(id);
@@ -161,9 +161,9 @@ impl Router {
         let other = |place: &u32| {
             let key = renaming.server_key(exchange.get.keys[*place as usize].of(&exchange.bytes));
             let share = owner_share(table, route, pool, &key, verb, self.now);
-            let (failed, server) = (usize::from(failed.server), usize::from(share.server));
-            let other = self.alternative_to(failed, server, &table.pools[usize::from(share.pool)], decides);
-            other.map(|other| Share { server: other as u16, ..share })
+            let (asked, server) = (usize::from(failed.server), usize::from(share.server));
+            let other = self.alternative_to(asked, server, &table.pools[usize::from(share.pool)], decides);
+            other.map(|other| Share { server: other as u16, tries: failed.tries + 1, ..share })
         };
         places.iter().map(other).collect()
     }

@@ -82,7 +82,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         let Some(request) = exchange.request else { return };
         let from = exchange.get.gather.assigned();
-        (exchange.since, exchange.tries) = (self.now, 0);
+        exchange.since = self.now;
         let keys = (exchange.get.keys.len() - from).min(limits::KEYS_PER_STEP);
         exchange.get.shares.clear();
         exchange.get.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
@@ -163,6 +163,7 @@ impl Router {
             pool: pool as u16,
             expiry_s: None,
             missed_by: None,
+            tries: 0,
             bytes: 0,
         };
         if places.len() > 1 && self.splits(id, pool, places.len()) {
@@ -467,6 +468,7 @@ pub(super) fn owner_share(
         pool: serving.pool as u16,
         expiry_s: serving.expiry_s,
         missed_by: None,
+        tries: 0,
         bytes: 0,
     }
 }
