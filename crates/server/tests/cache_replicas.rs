@@ -4,6 +4,7 @@
 mod steps;
 
 use posthaste_server::cache::layout::{Layout, MemberPlan};
+use posthaste_server::cache::router::Admission;
 use posthaste_server::cache::rules::{Multiget, Rules};
 use steps::Scene;
 
@@ -11,6 +12,18 @@ use steps::Scene;
 fn replicas(servers: u16) -> Layout {
     let members = (1..=servers).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
     Layout::of_one_pool(members, Rules::default())
+}
+
+/// Two replicas, each of which may owe one reply at most; one does, so that it is full: its number.
+fn one_of_two_is_full() -> (Scene, usize) {
+    let mut layout = replicas(2);
+    layout.pools[0].server_limits.depth = 1;
+    let mut scene = Scene::new(&layout);
+    scene.router.add_client(1, 2);
+    assert_eq!(scene.try_ask_as(1, "get hold\r\n"), Admission::Accepted);
+    let full = usize::from(scene.router.expected(1) > 0);
+    scene.sent(full);
+    (scene, full)
 }
 
 #[test]
@@ -49,4 +62,38 @@ fn a_get_of_many_parts_is_answered_by_the_server_that_is_left() {
         scene.says(4, "END\r\n");
     }
     assert_eq!(scene.answered(), "END\r\n");
+}
+
+#[test]
+fn a_new_expiry_reaches_a_replica_that_another_one_was_asked_in_place_of() {
+    // The replicas take turns, so one of the two requests is meant for the full one.
+    for is_first in [true, false] {
+        let (mut scene, full) = one_of_two_is_full();
+        if !is_first {
+            scene.ask("get other\r\n");
+            scene.sent(1 - full);
+            scene.says(1 - full, "END\r\n");
+            scene.answered();
+        }
+        scene.ask("mg k v T5\r\n");
+        assert_eq!([scene.sent(full), scene.sent(1 - full)], ["mg k T5\r\n", "mg k v T5\r\n"]);
+        scene.says(full, "END\r\nHD\r\n");
+        scene.says(1 - full, "VA 1\r\nx\r\n");
+        assert_eq!(scene.answered(), "VA 1\r\nx\r\n");
+    }
+}
+
+#[test]
+fn what_nobody_was_asked_for_changes_no_expiry() {
+    let mut layout = replicas(2);
+    layout.pools[0].server_limits.depth = 1;
+    let mut scene = Scene::new(&layout);
+    for client in 1..=2 {
+        scene.router.add_client(client, 1 + client as u64);
+        assert_eq!(scene.try_ask_as(client, "get hold\r\n"), Admission::Accepted);
+    }
+    [0, 1].iter().for_each(|server| drop(scene.sent(*server)));
+    scene.ask("mg k v T5\r\n");
+    assert_eq!([0, 1].map(|server| scene.sent(server)), [const { String::new() }; 2]);
+    assert!(scene.answered().contains("has too many requests under way"));
 }

@@ -159,6 +159,8 @@ pub(super) struct MetaGet {
     pub(super) falls_through: bool,
     /// In a lookup elsewhere: where the key was missed. Of a fetch: where the value is to be stored.
     pub(super) missed_by: Option<MissedBy>,
+    /// The server that was sent the request last; `None`: none yet.
+    pub(super) asked: Option<u16>,
 }
 
 /// The part of an exchange that only a write uses: `Plan::FanOut`, or `Plan::Decide` and then `Plan::Follow`.

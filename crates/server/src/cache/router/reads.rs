@@ -389,17 +389,21 @@ impl Router {
         self.exchanges[id].meta_get.falls_through = falls_through;
         self.enqueue(id);
         self.send_whole(id, server);
-        if request.verb == Verb::MetaGet && self.table_of(id).has_several(serving.pool) {
-            self.meta_touch_others(id, server);
+        if touches && request.verb == Verb::MetaGet {
+            self.meta_touch_others(id);
         }
         self.advance(id);
         Admission::Accepted
     }
 
-    /// Sends the time to live that an `mg` sets on one server to the others from which the key may be read.
-    fn meta_touch_others(&mut self, id: u32, server: usize) {
+    /// Sends the time to live that an `mg` sets on one server to the others from which the key may be read. A server
+    /// that is away is among these: the key is noted for it. If no server could be asked, nothing is changed anywhere.
+    fn meta_touch_others(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
-        let Some(request) = exchange.request else { return };
+        let (Some(request), Some(asked)) = (exchange.request, exchange.meta_get.asked) else { return };
+        if !self.table_of(id).has_several(usize::from(exchange.destination.pool)) {
+            return;
+        }
         let Some(expiry) = new_expiry(&request, &exchange.bytes) else { return };
         let expiry = capped(&expiry.of(&exchange.bytes)[1..], self.max_life(exchange.destination.expiry_s));
         let base64 = request.base64_flag();
@@ -409,8 +413,7 @@ impl Router {
         let mut others = Vec::new();
         self.each_copy(id, |_, other| others.push(other));
         self.each_old(id, |_, other| others.push(other));
-        // A server that is away was not asked: the key is noted for it.
-        others.retain(|other| *other != server || self.servers[server].health.is_away());
+        others.retain(|other| *other != usize::from(asked));
         self.touch(id, &others, &touch, Shape::Meta, &missed);
     }
 
@@ -428,6 +431,7 @@ impl Router {
             writes::write_command(&request, &exchange.bytes, max_life, &mut self.lanes[server].output);
         if matches!(request.verb, Verb::MetaGet | Verb::MetaDebug) {
             self.servers[server].counts.keys.fetch_add(1, Ordering::Relaxed);
+            self.exchanges[id].meta_get.asked = Some(server as u16);
         }
         self.expect(id, server, Purpose::Request, shape);
         true
