@@ -227,6 +227,44 @@ fn a_pool_that_gets_a_second_server_is_written_to_when_nobody_writes_to_one_alon
 }
 
 #[test]
+fn what_is_to_have_one_copy_is_written_when_nothing_is_done_any_more_that_was_decided_for_two() {
+    for write in ["set KEY 0 0 1\r\n2\r\n", "delete KEY\r\n"] {
+        let (fleet, [mut old, mut new]) = pair(&one_that_grows(2));
+        // A key for which the second server decides.
+        let key = (0..)
+            .map(|number| format!("k{number}"))
+            .find(|key| fleet.table().decider(0, key.as_bytes()).slot == 1);
+        let key = key.expect("one of them");
+        let write = write.replace("KEY", &key);
+        assert_eq!(ask(&mut old, &format!("incr {key} 1\r\n")), Admission::Accepted);
+        sent(&mut old, 1);
+        fleet.load(&one_that_grows(1)).expect("it is good");
+        new.adopt_table();
+        assert_eq!(
+            ask(&mut new, &write),
+            Admission::RetryLater,
+            "the first server is to have the number yet"
+        );
+        // Other keys do not wait.
+        assert_eq!(ask(&mut new, "set other 0 0 1\r\n1\r\n"), Admission::Accepted);
+        assert_eq!(sent(&mut new, 0), "set other 0 0 1\r\n1\r\n");
+        new.feed(0, b"STORED\r\n").expect("an answer");
+        old.adopt_table();
+        assert_eq!(ask(&mut new, &write), Admission::RetryLater);
+        old.feed(1, b"11\r\nVA 2 f0 t-1 c7\r\n11\r\n").expect("an answer");
+        assert_eq!(sent(&mut old, 0), format!("ms {key} 2 F0\r\n11\r\n"));
+        assert_eq!(ask(&mut new, &write), Admission::RetryLater);
+        old.feed(0, b"HD\r\n").expect("an answer");
+        assert!(old.claim_released, "others have waited for it");
+        assert_eq!(ask(&mut new, &write), Admission::Accepted);
+        assert_eq!(sent(&mut new, 0), write);
+        // From now on nothing is claimed.
+        let unclaimed = (0..8192).filter(|place| fleet.claims.claim_if_free(*place, 9, 0).is_some()).count();
+        assert_eq!(unclaimed, 8192);
+    }
+}
+
+#[test]
 fn when_a_flush_is_due_is_known_until_another_takes_its_place() {
     let (fleet, mut router) = alone(&one_pool(&Rules::default()));
     let date = fleet.began_s + 5_000_000;

@@ -15,7 +15,8 @@ impl Router {
     /// Asks the decider whether it still holds what an `mg` has created there. Does nothing while another request has
     /// claimed the key, since all copies get what that one writes.
     pub(super) fn create_elsewhere(&mut self, id: u32, decider: usize) {
-        if !self.is_handed_over() {
+        // Who goes by a newer table may rely on it that no more keys are claimed by an earlier one.
+        if self.exchanges[id].table != self.current || !self.is_handed_over() {
             return;
         }
         let exchange = &self.exchanges[id];
@@ -23,8 +24,8 @@ impl Router {
         let hash = plain_key(&request, &exchange.bytes, hash);
         let Some(claim) = self.fleet.claims.claim_if_free(hash, self.number, self.now) else { return };
         let shape = follow::ask_size(&request, &exchange.bytes, &mut self.lanes[decider].output);
-        let exchange = &mut self.exchanges[id];
-        (exchange.claim, exchange.plan) = (Some(claim), Plan::ConfirmCreated);
+        self.exchanges[id].plan = Plan::ConfirmCreated;
+        self.hold_claim(id, claim);
         self.note_mark(id, ClaimMode::Exclusive);
         self.expect(id, decider, Purpose::Outcome, shape);
     }

@@ -278,9 +278,8 @@ impl Router {
         }
         let exchange = &self.exchanges[id];
         let (key, destination) = (request.key.of(&exchange.bytes).to_vec(), exchange.destination);
-        let exchange = &mut self.exchanges[id];
-        if let Some(mark) = exchange.mark.take()
-            && let Some(claim) = exchange.claim.take()
+        if let Some(mark) = self.exchanges[id].mark.take()
+            && let Some(claim) = self.take_claim(id)
         {
             let fill = Fill { destination, source, missed_by };
             self.fetch(fetch_request(&key, request.base64), &key, fill, claim, mark);
@@ -325,9 +324,9 @@ impl Router {
     /// Fetches a claimed key from its source, to be stored where it was missed.
     fn fetch(&mut self, request: Request, key: &[u8], fill: Fill, claim: Claim, mark: Mark) {
         let id = self.begin_own(Plan::Fetch);
+        self.hold_claim(id, claim);
         let exchange = &mut self.exchanges[id];
-        (exchange.claim, exchange.destination, exchange.request) =
-            (Some(claim), fill.destination, Some(request));
+        (exchange.destination, exchange.request) = (fill.destination, Some(request));
         (exchange.meta_get.missed_by, exchange.mark) = (Some(fill.missed_by), Some(mark));
         exchange.bytes.extend_from_slice(key);
         self.fills += 1;

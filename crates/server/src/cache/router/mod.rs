@@ -136,6 +136,8 @@ pub struct Router {
     handover: Participant,
     /// The number of the last table that all routers are known to have adopted.
     handed_over: u64,
+    /// The number of the last table of which no router is known to hold a claim by an earlier one.
+    claims_handed_over: u64,
     /// Whether the router accepts no request before the next `adopt_table`.
     is_idle: bool,
     /// All servers, by slot.
@@ -182,6 +184,7 @@ impl Router {
             generation: 0,
             handover,
             handed_over: 0,
+            claims_handed_over: 0,
             is_idle: true,
             servers: Vec::new(),
             tables: Vec::new(),
@@ -365,7 +368,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         exchange.is_over = true;
         let (has_no_client, is_own) = (exchange.client == NO_CLIENT, exchange.is_own);
-        if let Some(claim) = exchange.claim.take() {
+        if let Some(claim) = self.take_claim(id) {
             // Of the router's own exchanges only fills have claims.
             self.fills -= usize::from(is_own);
             self.claim_released |= self.fleet.claims.release(claim, self.now);

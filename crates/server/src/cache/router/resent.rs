@@ -65,14 +65,15 @@ impl Router {
         }
         let (claim, destination) = if exchange.claim.is_some() {
             (None, self.destination(route, &request, command))
+        } else if !self.is_handed_over() {
+            return false;
         } else {
             self.claim(route, &request, command, mode)
                 .map_or((None, None), |(claim, destination)| (Some(claim), Some(destination)))
         };
         let Some(destination) = destination else { return false };
-        let exchange = &mut self.exchanges[id];
-        if claim.is_some() {
-            exchange.claim = claim;
+        if let Some(claim) = claim {
+            self.hold_claim(id, claim);
             self.note_mark(id, mode);
         }
         let exchange = &mut self.exchanges[id];

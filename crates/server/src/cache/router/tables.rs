@@ -1,12 +1,13 @@
 //! The tables in use by a router: new requests go by the one that was adopted last, earlier ones by theirs to the end.
 //!
-//! A router publishes to the others the oldest of these tables by which keys may still be written without a claim, see
-//! [`handover`](crate::cache::handover).
+//! A router publishes to the others the oldest of these tables by which keys may still be written, without a claim and with one,
+//! see [`handover`](crate::cache::handover).
 
 use std::sync::Arc;
 
 use super::Router;
 use super::lane::Lane;
+use crate::cache::claims::Claim;
 use crate::cache::table::Table;
 
 /// A table, and how many exchanges go by it.
@@ -18,6 +19,8 @@ pub(super) struct TableInUse {
     pub(super) exchanges: usize,
     /// How many of those exchanges are writes without a claim.
     pub(super) unclaimed: usize,
+    /// How many of those exchanges hold a claim.
+    claimed: usize,
 }
 
 impl Router {
@@ -59,13 +62,35 @@ impl Router {
         self.publish_oldest();
     }
 
-    /// Publishes to the other routers the oldest table by which keys may be written here without a claim.
+    /// Publishes to the other routers the oldest tables by which keys may be written here, without a claim and with one.
     fn publish_oldest(&self) {
-        let is_written_by = |(place, used): &(usize, &TableInUse)| {
-            used.unclaimed > 0 || !self.is_idle && *place == usize::from(self.current)
+        let oldest = |is_written_by: fn(&TableInUse) -> bool| {
+            let may_write = |(place, used): &(usize, &TableInUse)| {
+                is_written_by(used) || !self.is_idle && *place == usize::from(self.current)
+            };
+            self.tables.iter().enumerate().filter(may_write).map(|(_, used)| used.generation).min()
         };
-        let tables = self.tables.iter().enumerate().filter(is_written_by);
-        self.handover.publish(tables.map(|(_, used)| used.generation).min());
+        self.handover.publish(oldest(|used| used.unclaimed > 0), oldest(|used| used.claimed > 0));
+    }
+
+    /// Has an exchange hold a claim.
+    pub(super) fn hold_claim(&mut self, id: u32, claim: Claim) {
+        let exchange = &mut self.exchanges[id];
+        exchange.claim = Some(claim);
+        self.tables[usize::from(exchange.table)].claimed += 1;
+    }
+
+    /// Takes from an exchange the claim that it holds, if any.
+    pub(super) fn take_claim(&mut self, id: u32) -> Option<Claim> {
+        let exchange = &mut self.exchanges[id];
+        let claim = exchange.claim.take()?;
+        let table = exchange.table;
+        let used = &mut self.tables[usize::from(table)];
+        used.claimed -= 1;
+        if table != self.current && used.claimed == 0 {
+            self.publish_oldest();
+        }
+        Some(claim)
     }
 
     /// Notes the end of a write without a claim. Other threads may wait for the last one by an earlier table.
@@ -85,6 +110,15 @@ impl Router {
             self.handed_over = self.generation;
         }
         self.handed_over == self.generation
+    }
+
+    /// Returns whether no router holds a claim by an earlier table: a key of which there is one copy need not be claimed.
+    pub(super) fn are_earlier_claims_over(&mut self) -> bool {
+        if self.claims_handed_over != self.generation && self.fleet.handover.are_claims_past(self.generation)
+        {
+            self.claims_handed_over = self.generation;
+        }
+        self.claims_handed_over == self.generation
     }
 
     /// Returns whether some pool of the current table has this server.

@@ -30,8 +30,12 @@ impl Router {
         let Incoming { request, input, .. } = *incoming;
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         let stands_in = plain_key(request, input, |key| table.stand_in(pool, key).is_some());
-        if !stands_in && table.is_simple(pool, self.now) {
+        let is_simple = !stands_in && table.is_simple(pool, self.now);
+        if is_simple && self.are_earlier_claims_over() {
             return self.write_to_one(route, incoming);
+        }
+        if !is_simple && !self.is_handed_over() {
+            return Admission::RetryLater;
         }
         let mode = claim_mode(request, input);
         let Some((claim, destination)) = self.claim(route, request, input, mode) else {
@@ -39,7 +43,8 @@ impl Router {
         };
         let kept = kept(request, mode);
         let id = self.begin(incoming, &input[..kept]);
-        (self.exchanges[id].claim, self.exchanges[id].destination) = (Some(claim), destination);
+        self.hold_claim(id, claim);
+        self.exchanges[id].destination = destination;
         self.note_mark(id, mode);
         self.enqueue(id);
         self.send_write(id, request, input, mode);
@@ -76,12 +81,16 @@ impl Router {
     /// Refuses a request whose value is too large, and deletes its key wherever it may be.
     pub(super) fn refuse_and_delete(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let line = incoming.line();
+        if !self.is_handed_over() {
+            return Admission::RetryLater;
+        }
         let Some((claim, destination)) = self.claim(route, incoming.request, line, ClaimMode::Shared) else {
             return Admission::RetryLater;
         };
         let id = self.begin(incoming, line);
+        self.hold_claim(id, claim);
         let exchange = &mut self.exchanges[id];
-        (exchange.claim, exchange.destination, exchange.plan) = (Some(claim), destination, Plan::Drain);
+        (exchange.destination, exchange.plan) = (destination, Plan::Drain);
         exchange.error.extend_from_slice(TOO_LARGE);
         self.enqueue(id);
         self.each_copy(id, |router, server| router.delete(id, server));
@@ -92,7 +101,8 @@ impl Router {
     }
 
     /// Claims the key of a write, and finds the pool that takes it; `None`: not now. A key with one copy is claimed too
-    /// if two pools may hold it: the one that stands in may give it back at any time.
+    /// if two pools may hold it (the one that stands in may give it back at any time), and while keys are claimed by an
+    /// earlier table, by which it may have had more copies.
     pub(super) fn claim(
         &mut self,
         route: usize,
@@ -102,7 +112,7 @@ impl Router {
     ) -> Option<(Claim, Destination)> {
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
-        if is_held_up || self.fleet.are_writes_paused() || !self.is_handed_over() {
+        if is_held_up || self.fleet.are_writes_paused() {
             return None;
         }
         let claim = self.fleet.claims.claim(plain_key(request, input, hash), self.number, mode, self.now)?;
