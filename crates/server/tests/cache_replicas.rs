@@ -8,6 +8,9 @@ use posthaste_server::cache::router::Admission;
 use posthaste_server::cache::rules::{Multiget, Rules};
 use steps::Scene;
 
+const SET: &str = "set k 0 0 1\r\nx\r\n";
+const DELETION: &str = "delete k\r\n";
+
 /// A pool of so many replicas.
 fn replicas(servers: u16) -> Layout {
     let members = (1..=servers).map(|port| MemberPlan::of(&format!("127.0.0.1:{port}"))).collect();
@@ -96,4 +99,29 @@ fn what_nobody_was_asked_for_changes_no_expiry() {
     scene.ask("mg k v T5\r\n");
     assert_eq!([0, 1].map(|server| scene.sent(server)), [const { String::new() }; 2]);
     assert!(scene.answered().contains("has too many requests under way"));
+}
+
+#[test]
+fn a_set_that_one_replica_refuses_is_deleted_where_it_was_not_sent() {
+    let refused = "SERVER_ERROR object too large for cache\r\n";
+    let (mut scene, full) = one_of_two_is_full();
+    scene.ask(SET);
+    assert_eq!([scene.sent(full).as_str(), &scene.sent(1 - full)], ["", SET]);
+    scene.says(1 - full, refused);
+    // The one that refused has dropped what it had.
+    assert_eq!([scene.sent(full), scene.sent(1 - full)], [DELETION, DELETION]);
+    scene.says(full, "END\r\nDELETED\r\n");
+    scene.says(1 - full, "NOT_FOUND\r\n");
+    assert!(scene.answered().starts_with("SERVER_ERROR"));
+    // Where nobody was sent anything, nothing has changed.
+    let mut layout = replicas(2);
+    layout.pools[0].server_limits.depth = 1;
+    let mut scene = Scene::new(&layout);
+    for client in 1..=2 {
+        scene.router.add_client(client, 1 + client as u64);
+        assert_eq!(scene.try_ask_as(client, "get hold\r\n"), Admission::Accepted);
+    }
+    [0, 1].iter().for_each(|server| drop(scene.sent(*server)));
+    scene.ask(SET);
+    assert_eq!([0, 1].map(|server| scene.sent(server)), [const { String::new() }; 2]);
 }

@@ -172,6 +172,8 @@ pub(super) struct Write {
     pub(super) first_asked: u16,
     /// Of a decision: how many other copies must still do the same before it is answered; `None`: all that take part.
     pub(super) followers_needed: Option<u16>,
+    /// How many servers said themselves that they failed, after which they may have dropped what they had under the key.
+    pub(super) failed: u16,
     /// The replies so far; the first one to a decision is the decider's.
     pub(super) replies: Vec<Reply>,
     pub(super) reply_bytes: Vec<u8>,
@@ -181,7 +183,7 @@ impl Write {
     fn clear(&mut self) {
         self.replies.clear();
         clear_buffer(&mut self.reply_bytes);
-        (self.copies, self.first_asked, self.followers_needed) = (0, 0, None);
+        (self.copies, self.first_asked, self.followers_needed, self.failed) = (0, 0, None, 0);
     }
 
     /// Adds a server's reply.

@@ -248,7 +248,9 @@ impl Router {
             Plan::Fetch => self.store_fetched(id, server, bytes),
             Plan::Follow => self.handle_follower(id, server, bytes),
             _ => {
-                self.exchanges[id].write.note_reply(server, verdict(bytes), bytes);
+                let write = &mut self.exchanges[id].write;
+                write.failed += u16::from(bytes.starts_with(b"SERVER_ERROR"));
+                write.note_reply(server, verdict(bytes), bytes);
                 self.try_answer(id);
             }
         }

@@ -100,13 +100,16 @@ impl Router {
         self.finish(id);
     }
 
-    /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted.
+    /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted: also
+    /// if none stored it, but one failed and dropped the value that others, which were not sent the new one, still have.
     fn end_fan_out(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Drain;
         let (was_answered, is_refused) = (exchange.is_answered, exchange.ending == Some(Ending::Error));
         let any = |verdict: Verdict| exchange.write.replies.iter().any(|reply| reply.verdict == verdict);
-        let (is_done, mut differ) = (any(Verdict::Done), any(Verdict::Error) && any(Verdict::Done));
+        let is_done = any(Verdict::Done);
+        let have_some_failed = (1..exchange.write.copies).contains(&exchange.write.failed);
+        let mut differ = any(Verdict::Error) && is_done || have_some_failed;
         let stores = exchange.request.is_some_and(|request| stores(&request));
         if !was_answered {
             match self.last_answer(id) {
