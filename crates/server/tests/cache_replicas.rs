@@ -102,6 +102,32 @@ fn what_nobody_was_asked_for_changes_no_expiry() {
 }
 
 #[test]
+fn a_meta_get_that_is_refused_changes_no_expiry() {
+    let refused = "CLIENT_ERROR duplicate flag\r\n";
+    for (asked, said, told) in [
+        ("mg k v T30\r\n", "VA 1\r\nx\r\n", "mg k T30\r\n"),
+        ("mg k T30 T30\r\n", refused, ""),
+        ("mg k v v T30\r\n", refused, ""),
+        // Whether a server knows this flag, or this number, it says itself.
+        ("mg k ? T30\r\n", refused, ""),
+        ("mg k ? T30\r\n", "HD\r\n", "mg k T30\r\n"),
+        ("mg k ? T30\r\n", "EN\r\n", ""),
+    ] {
+        let mut scene = Scene::new(&replicas(2));
+        scene.ask(asked);
+        let sent = [0, 1].map(|server| scene.sent(server));
+        let server = usize::from(sent[1] == asked);
+        scene.says(server, said);
+        let other = sent[1 - server].clone() + &scene.sent(1 - server);
+        assert_eq!(other, told, "{asked:?}, {said:?}");
+        if !told.is_empty() {
+            scene.says(1 - server, "HD\r\n");
+        }
+        assert_eq!(scene.answered(), said);
+    }
+}
+
+#[test]
 fn a_set_that_one_replica_refuses_is_deleted_where_it_was_not_sent() {
     let refused = "SERVER_ERROR object too large for cache\r\n";
     let (mut scene, full) = one_of_two_is_full();

@@ -161,6 +161,8 @@ pub(super) struct MetaGet {
     pub(super) missed_by: Option<MissedBy>,
     /// The server that was sent the request last; `None`: none yet.
     pub(super) asked: Option<u16>,
+    /// Whether other servers get the new time to live only once the one that is asked has set it.
+    pub(super) touches_later: bool,
 }
 
 /// The part of an exchange that only a write uses: `Plan::FanOut`, or `Plan::Decide` and then `Plan::Follow`.

@@ -17,6 +17,9 @@ use crate::cache::pool::plain_key;
 use crate::cache::rules::Multiget;
 use crate::cache::table::{Access, Table};
 
+/// Longest flag `O` that memcached takes, in bytes.
+const OPAQUE_BYTES_MAX: usize = 32;
+
 impl Router {
     /// Takes a `get`, `gets`, `gat` or `gats` of any number of keys.
     pub(super) fn get(&mut self, incoming: &Incoming<'_>) -> Admission {
@@ -390,7 +393,11 @@ impl Router {
         self.enqueue(id);
         self.send_whole(id, server);
         if touches && request.verb == Verb::MetaGet {
-            self.meta_touch_others(id);
+            if is_surely_understood(request, input) {
+                self.meta_touch_others(id);
+            } else {
+                self.exchanges[id].meta_get.touches_later = true;
+            }
         }
         self.advance(id);
         Admission::Accepted
@@ -398,7 +405,7 @@ impl Router {
 
     /// Sends the time to live that an `mg` sets on one server to the others from which the key may be read. A server
     /// that is away is among these: the key is noted for it. If no server could be asked, nothing is changed anywhere.
-    fn meta_touch_others(&mut self, id: u32) {
+    pub(super) fn meta_touch_others(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
         let (Some(request), Some(asked)) = (exchange.request, exchange.meta_get.asked) else { return };
         if !self.table_of(id).has_several(usize::from(exchange.destination.pool)) {
@@ -436,6 +443,22 @@ impl Router {
         self.expect(id, server, Purpose::Request, shape);
         true
     }
+}
+
+/// Returns whether every memcached that knows meta commands understands this `mg`, so that none of them refuses it: each flag is
+/// known, and there once. (It refuses a time to live that is no number in the command to the other servers too.)
+fn is_surely_understood(request: &Request, bytes: &[u8]) -> bool {
+    let mut seen = 0_u64;
+    request.words_after_key(bytes).map(|word| word.of(bytes)).all(|flag| {
+        let is_known = match flag[0] {
+            b'O' => flag.len() <= OPAQUE_BYTES_MAX,
+            letter => b"bcfhklqstvT".contains(&letter),
+        };
+        let bit = 1 << (flag[0] % 64);
+        let is_first = seen & bit == 0;
+        seen |= bit;
+        is_known && is_first
+    })
 }
 
 /// The flag by which an `mg` sets a new time to live.

@@ -9,7 +9,7 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::Router;
 use super::creating::is_new;
-use super::exchange::{NO_CLIENT, Plan, Reply, Share, Verdict};
+use super::exchange::{MetaGet, NO_CLIENT, Plan, Reply, Share, Verdict};
 use super::lane::{Expected, Purpose, Shape};
 use crate::cache::limits;
 use crate::front::buffers::clear_and_shrink;
@@ -260,13 +260,17 @@ impl Router {
     fn handle_relayed(&mut self, id: u32, server: usize, bytes: &[u8]) {
         let exchange = &mut self.exchanges[id];
         exchange.ending = Some(ending(bytes));
-        let (client, creates) = (exchange.client, exchange.meta_get.creates);
+        let MetaGet { creates, touches_later, .. } = exchange.meta_get;
+        let client = exchange.client;
         if client != NO_CLIENT && bytes.starts_with(b"VA ") {
             self.answers.note_value(client, bytes.len());
         }
         self.reply_to_client(id, bytes);
         if bytes.starts_with(b"VA ") || bytes.starts_with(b"HD") {
             self.fill_whole(id, server);
+            if touches_later {
+                self.meta_touch_others(id);
+            }
             if creates && is_new(bytes) {
                 self.create_elsewhere(id, server);
             }
