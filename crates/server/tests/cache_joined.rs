@@ -227,3 +227,16 @@ fn what_was_not_asked_breaks_the_connection() {
         assert!(router.feed(0, said.as_bytes()).is_err(), "{said}");
     }
 }
+
+#[test]
+fn a_get_goes_before_no_write_of_its_key_however_that_is_spelled() {
+    // Of a key in base64 servers skip what has no meaning there.
+    for key in ["foo", "Zm9v", "Zm9v!", "Z-m9v"] {
+        let mut router = router(2);
+        let base64 = if key == "foo" { "" } else { " b" };
+        let write = format!("ms {key} 1{base64}\r\nx\r\n");
+        ask(&mut router, 0, &write);
+        ask(&mut router, 1, "get foo\r\n");
+        assert_eq!(sent(&mut router), write + "get foo\r\n", "{key}");
+    }
+}

@@ -66,7 +66,8 @@ mod tests {
             ("YSBi", true, "md YSBi b\r\n"),
             ("YQpi", true, "md YQpi b\r\n"),
             ("YQBi", true, "md YQBi b\r\n"),
-            ("no base64", true, "md no base64 b\r\n"),
+            ("no base", true, "md no base b\r\n"),
+            ("Zm9v!", true, "delete foo\r\n"),
         ] {
             let mut output = Vec::new();
             Deletion::of(key.as_bytes(), base64).write(&mut output);
