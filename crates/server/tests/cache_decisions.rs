@@ -33,7 +33,7 @@ fn decide(scene: &mut Scene, command: &str, said: &str) -> Vec<usize> {
     let sent = scene.sent(decider);
     assert!(sent.starts_with(command), "{sent:?}");
     scene.says(decider, said);
-    if sent.ends_with("mg k v f t c\r\n") {
+    if sent.ends_with("mg k v f t c k\r\n") {
         scene.says(decider, "VA 2 f0 t-1 c7\r\n42\r\n");
     }
     (1..=3).filter(|server| *server != decider).collect()
@@ -160,7 +160,7 @@ fn who_lacks_what_is_changed_counts_among_those_that_follow_since_it_gets_it() {
         scene.exchange(other, "append k 0 0 1\r\ny\r\n", "NOT_STORED\r\n");
     }
     assert_eq!(scene.answered(), "STORED\r\n");
-    assert!((1..=3).any(|server| scene.sent(server) == "mg k v f t c\r\n"));
+    assert!((1..=3).any(|server| scene.sent(server) == "mg k v f t c k\r\n"));
 }
 
 #[test]

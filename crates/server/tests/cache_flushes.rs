@@ -160,7 +160,7 @@ fn what_was_brought_to_a_replica_beside_a_flush_is_deleted_though_that_replica_i
             }
         }
         scene.exchange(1, "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
-        assert_eq!(scene.sent(1), "mg k v f t c\r\n");
+        assert_eq!(scene.sent(1), "mg k v f t c k\r\n");
         scene.ask("flush_all\r\n");
         assert_eq!([scene.sent(0), scene.sent(1)], ["flush_all\r\n"; 2]);
         scene.says(1, "VA 1 f0 t-1 c7\r\nx\r\nOK\r\n");

@@ -47,7 +47,7 @@ fn what_a_cold_replica_of_a_second_pool_misses_is_looked_up_on_another_and_broug
                 assert_eq!(scene.answered(), "", "{source:?}, {read:?}");
                 scene.exchange(other, read, found);
                 assert_eq!(scene.answered(), found, "{source:?}, {read:?}");
-                scene.exchange(other, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
+                scene.exchange(other, "mg k v f t c k\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
                 assert_eq!([scene.sent(0).as_str(), &scene.sent(cold)], ["", "ms k 1 F0 ME\r\nx\r\n"]);
                 // What the other one misses too is missed.
                 let (mut scene, _) = ask_replicas(&layout, cold, begin);
@@ -79,7 +79,7 @@ fn what_a_cold_replica_misses_where_it_stands_in_is_looked_up_on_another_and_for
             scene.exchange(cold, read, missed);
             scene.exchange(other, read, found);
             assert_eq!(scene.answered(), found, "{read:?}");
-            scene.exchange(other, "mg k v f t c\r\n", "VA 1 f0 t9 c7\r\nx\r\n");
+            scene.exchange(other, "mg k v f t c k\r\n", "VA 1 f0 t9 c7\r\nx\r\n");
             scene.exchange(cold, "ms k 1 F0 T9 ME\r\nx\r\n", "HD\r\n");
             scene.take_back(0);
             scene.router.now = 5 * SECOND;

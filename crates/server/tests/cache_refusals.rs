@@ -72,7 +72,7 @@ fn what_is_found_by_old_routes_is_brought_to_nobody() {
         scene.fleet.load(&layout).expect("it is good");
         scene.router.adopt_table();
         if is_fetched {
-            scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
+            scene.exchange(1, "mg k v f t c k\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
         } else {
             scene.exchange(1, "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
         }
@@ -388,7 +388,7 @@ fn what_is_found_is_brought_to_nobody_who_has_too_much_to_be_sent() {
     while scene.try_ask(&format!("get{keys}\r\n")) == Admission::Accepted {
         gets += 1;
     }
-    scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
+    scene.exchange(1, "mg k v f t c k\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
     let sent = scene.sent(0);
     assert!(gets > 0 && sent.starts_with("get ") && !sent.contains("ms k "), "{gets} were taken");
 }
@@ -397,7 +397,7 @@ fn what_is_found_is_brought_to_nobody_who_has_too_much_to_be_sent() {
 fn what_a_server_says_to_data_that_it_took_for_commands_is_nobodys_answer() {
     let mut scene = Scene::new(&warmed());
     find(&mut scene);
-    scene.exchange(1, "mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
+    scene.exchange(1, "mg k v f t c k\r\n", "VA 1 f0 t-1 c7\r\nx\r\n");
     scene.router.add_client(1, 2);
     assert_eq!(scene.try_ask_as(1, "incr n 1\r\n"), Admission::Accepted);
     assert_eq!(scene.sent(0), "ms k 1 F0 ME\r\nx\r\nincr n 1\r\n");

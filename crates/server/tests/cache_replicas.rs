@@ -151,3 +151,19 @@ fn a_set_that_one_replica_refuses_is_deleted_where_it_was_not_sent() {
     scene.ask(SET);
     assert_eq!([0, 1].map(|server| scene.sent(server)), [const { String::new() }; 2]);
 }
+
+#[test]
+fn a_counter_keeps_the_spelling_of_its_key_on_every_replica() {
+    for (stored, followed) in [
+        ("kfoo", "ms foo 1 F0\r\n8\r\n"),
+        ("kZm9v b", "ms Zm9v 1 F0 b\r\n8\r\n"),
+        ("", "ms foo 1 F0\r\n8\r\n"),
+    ] {
+        let mut scene = Scene::new(&replicas(2));
+        scene.ask("incr foo 1\r\n");
+        let decider = usize::from(scene.router.expected(1) > 0);
+        let is = format!("8\r\nVA 1 f0 t-1 c7 {stored}\r\n8\r\n");
+        scene.exchange(decider, "incr foo 1\r\nmg foo v f t c k\r\n", &is);
+        assert_eq!(scene.sent(1 - decider), followed, "{stored:?}");
+    }
+}

@@ -146,7 +146,7 @@ fn a_value_that_is_too_large_waits_until_its_key_is_filled() {
     assert_eq!(router.feed(0, b"EN\r\n"), Ok(4));
     assert_eq!(sent(&mut router, 1), "mg k v\r\n");
     assert_eq!(router.feed(1, b"VA 1\r\nx\r\n"), Ok(9));
-    assert_eq!(sent(&mut router, 1), "mg k v f t c\r\n");
+    assert_eq!(sent(&mut router, 1), "mg k v f t c k\r\n");
     assert_eq!(ask(&mut router, "set k 0 0 999\r\n"), Admission::RetryLater);
     assert_eq!(router.feed(1, b"VA 1 f0 t-1\r\nx\r\n"), Ok(16));
     assert_eq!(sent(&mut router, 0), "ms k 1 F0 ME\r\nx\r\n");
@@ -201,7 +201,7 @@ fn nothing_is_brought_to_a_new_pool_while_a_write_by_the_routes_before_it_is_und
     assert_eq!(ask(&mut new, "set k 0 0 1\r\n3\r\n"), Admission::RetryLater);
     old.feed(2, b"STORED\r\n").expect("an answer");
     assert!(old.claim_released, "others have waited for it");
-    assert_eq!(look_up(&mut new, after), "mg k v f t c\r\n");
+    assert_eq!(look_up(&mut new, after), "mg k v f t c k\r\n");
 }
 
 #[test]

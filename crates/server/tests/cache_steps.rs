@@ -191,7 +191,7 @@ fn what_is_stale_in_the_pool_below_is_brought_to_nobody_and_whoever_asks_next_is
         scene.ask("get k\r\n");
         scene.exchange(0, "get k\r\n", "END\r\n");
         scene.exchange(1, "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
-        scene.exchange(1, "mg k v f t c\r\n", &format!("VA 1 f0 t-1 {flags}\r\nx\r\n"));
+        scene.exchange(1, "mg k v f t c k\r\n", &format!("VA 1 f0 t-1 {flags}\r\nx\r\n"));
         assert_eq!([scene.sent(0), scene.sent(1)], [String::new(), given_back.to_owned()]);
     }
 }
@@ -287,7 +287,7 @@ fn values_that_follow_decisions_do_not_pile_up_before_a_server_that_takes_nothin
 
 #[test]
 fn what_came_of_a_decision_is_asked_for_where_the_answer_does_not_tell() {
-    let asks = |command: &str| format!("{command}mg k v f t c\r\n");
+    let asks = |command: &str| format!("{command}mg k v f t c k\r\n");
     for (command, decided, outcome, given_back, followed) in [
         // Created, or not: who knows what the other one has.
         ("ms k 2 MA N60\r\na,\r\n", "HD\r\n", "VA 4 f0 t60 c7\r\nb,a,\r\n", "", "ms k 4 F0 T60\r\nb,a,\r\n"),
@@ -395,8 +395,8 @@ fn where_the_one_that_decides_has_nothing_the_others_forget_what_they_have() {
         scene.ask(command);
         let (decider, other) = if scene.router.expected(1) > 0 { (1, 2) } else { (2, 1) };
         let (asks, outcome) = match command {
-            "incr k 5\r\n" if forgotten.is_empty() => ("mg k v f t c\r\n", "VA 1 f0 t-1 c7\r\nx\r\n"),
-            "incr k 5\r\n" | "ma k O7\r\n" => ("mg k v f t c\r\n", "EN\r\n"),
+            "incr k 5\r\n" if forgotten.is_empty() => ("mg k v f t c k\r\n", "VA 1 f0 t-1 c7\r\nx\r\n"),
+            "incr k 5\r\n" | "ma k O7\r\n" => ("mg k v f t c k\r\n", "EN\r\n"),
             _ => ("", ""),
         };
         scene.exchange(decider, &format!("{command}{asks}"), &format!("{said}{outcome}"));
@@ -515,7 +515,7 @@ fn above_one_of_its_own() -> Layout {
 #[test]
 fn a_server_of_two_pools_is_told_once_what_was_decided() {
     let append = "append KEY 0 0 1\r\ny\r\n";
-    let (asks, is, set) = ("mg KEY v f t c\r\n", "VA 1 f0 t-1 c7\r\n7\r\n", "ms KEY 1 F0\r\n7\r\n");
+    let (asks, is, set) = ("mg KEY v f t c k\r\n", "VA 1 f0 t-1 c7\r\n7\r\n", "ms KEY 1 F0\r\n7\r\n");
     let mut deciders = [0; 2];
     for number in 0..20 {
         for (change, asks, said, is, told, done) in [

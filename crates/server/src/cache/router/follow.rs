@@ -4,7 +4,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::expiry::MaxLife;
 use super::lane::Shape;
-use super::lookup::value_to_store;
+use super::lookup::{Spelling, value_to_store};
 use crate::cache::deletion::Deletion;
 
 /// What the decider holds after its decision.
@@ -43,8 +43,8 @@ pub(super) fn follow(
         _ if has_hidden_outcome(request, bytes) => {
             match outcome.and_then(|outcome| value_to_store(outcome.reply, outcome.now_s)) {
                 Some(value) => {
-                    let base64 = request.base64_flag();
-                    [b"ms ", request.key.of(bytes), &value.words, base64, b"\r\n", value.data]
+                    let Spelling { key, base64 } = value.spelling(request, bytes);
+                    [b"ms ", key, &value.words, base64, b"\r\n", value.data]
                         .iter()
                         .for_each(|part| output.extend_from_slice(part));
                     Shape::Meta
@@ -104,9 +104,10 @@ pub(super) fn ask_size(request: &Request, bytes: &[u8], output: &mut Vec<u8>) ->
     Shape::Meta
 }
 
-/// Writes the `mg` that asks for all that another server needs to store: value, flags, time to live; and for the token.
+/// Writes the `mg` that asks for all that another server needs to store: value, flags, time to live, spelling of the key; and for
+/// the token.
 pub(super) fn fetch(request: &Request, bytes: &[u8], output: &mut Vec<u8>) {
-    [b"mg ", request.key.of(bytes), request.base64_flag(), b" v f t c\r\n"]
+    [b"mg ", request.key.of(bytes), request.base64_flag(), b" v f t c k\r\n"]
         .iter()
         .for_each(|part| output.extend_from_slice(part));
 }

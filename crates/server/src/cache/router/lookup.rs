@@ -42,6 +42,32 @@ pub(super) struct ValueToStore<'a> {
     pub(super) words: Vec<u8>,
     /// The data with its line end.
     pub(super) data: &'a [u8],
+    /// The key, if the server has told how it was stored.
+    stored_as: Option<Spelling<'a>>,
+}
+
+/// A key as it is written in a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spelling<'a> {
+    pub(super) key: &'a [u8],
+    /// The flag ` b` if it is written in base64.
+    pub(super) base64: &'static [u8],
+}
+
+impl<'a> ValueToStore<'a> {
+    /// Returns how the key is written, so that the copy tells it to clients as the original does: as it was stored, if that is
+    /// the key of this request in whatever spelling, or as in the request.
+    pub(super) fn spelling<'b>(&self, request: &Request, bytes: &'b [u8]) -> Spelling<'b>
+    where
+        'a: 'b,
+    {
+        let is_same = |stored: &Spelling<'a>| {
+            let other = fetch_request(stored.key, !stored.base64.is_empty());
+            plain_key(&other, stored.key, |other| plain_key(request, bytes, |key| key == other))
+        };
+        let requested = Spelling { key: request.key.of(bytes), base64: request.base64_flag() };
+        self.stored_as.filter(is_same).unwrap_or(requested)
+    }
 }
 
 impl Router {
@@ -357,9 +383,8 @@ impl Router {
         table.prolong(home, ServingPool { pool, expiry_s: None }, self.now);
         for server in self.receivers(table, exchange.destination, missed_by, &request, &exchange.bytes) {
             let output = &mut self.lanes[server].output;
-            let base64 = request.base64_flag();
-            let key = &self.exchanges[id].bytes;
-            [b"ms ", &key[..], &value.words, base64, b" ME\r\n", value.data]
+            let Spelling { key, base64 } = value.spelling(&request, &self.exchanges[id].bytes);
+            [b"ms ", key, &value.words, base64, b" ME\r\n", value.data]
                 .iter()
                 .for_each(|part| output.extend_from_slice(part));
             self.expect(id, server, Purpose::Unused, Shape::Meta);
@@ -425,18 +450,21 @@ pub(super) fn value_to_store(reply: &[u8], now_s: u64) -> Option<ValueToStore<'_
     }
     let length = words.next()?;
     let mut value_words = [b" ", length].concat();
+    let mut stored_as = None;
     for word in words {
         match word {
             [b'f', flags @ ..] => value_words.extend([b" F", flags].concat()),
             [b't', b'0'] | b"X" => return None,
             b"Z" if length == b"0" => return None,
+            [b'k', key @ ..] => stored_as = Some(Spelling { key, base64: b"" }),
+            b"b" => stored_as = stored_as.map(|spelling| Spelling { base64: b" b", ..spelling }),
             // It never expires.
             [b't', b'-', ..] => {}
             [b't', seconds @ ..] => value_words.extend([b" T", &*lasting(seconds, now_s)].concat()),
             _ => {}
         }
     }
-    Some(ValueToStore { words: value_words, data: &reply[end + 2..] })
+    Some(ValueToStore { words: value_words, data: &reply[end + 2..], stored_as })
 }
 
 #[cfg(test)]
@@ -464,6 +492,27 @@ mod tests {
         assert_eq!(text("VA 0 f0 t30 c7 Z\r\n\r\n"), None);
         assert_eq!(text("VA 2 f0 t30 c7 Z\r\nhi\r\n").as_deref(), Some(" 2 F0 T30hi\r\n"));
         assert_eq!(text("EN\r\n"), None);
+    }
+
+    #[test]
+    fn what_is_stored_has_the_key_spelled_as_it_was() {
+        for (request, stored, spelled) in [
+            ("foo", "kfoo", "foo"),
+            ("foo", "kZm9v b", "Zm9v b"),
+            ("Zm9v b", "kfoo", "foo"),
+            ("Zm9v! b", "kZm9v b", "Zm9v b"),
+            // It did not tell, or told of another one.
+            ("Zm9v b", "c7", "Zm9v b"),
+            ("foo", "kbar", "foo"),
+            ("foo", "kZm9v", "foo"),
+        ] {
+            let (key, base64) = request.split_once(' ').unwrap_or((request, ""));
+            let reply = format!("VA 2 f7 t30 {stored}\r\nhi\r\n");
+            let value = value_to_store(reply.as_bytes(), 0).expect("a value");
+            let asked = fetch_request(key.as_bytes(), !base64.is_empty());
+            let Spelling { key, base64 } = value.spelling(&asked, key.as_bytes());
+            assert_eq!([key, base64].concat(), spelled.as_bytes(), "{request}, {stored}");
+        }
     }
 
     #[test]
