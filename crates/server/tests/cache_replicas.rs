@@ -4,7 +4,7 @@
 mod steps;
 
 use posthaste_server::cache::layout::{Layout, MemberPlan};
-use posthaste_server::cache::router::Admission;
+use posthaste_server::cache::router::{Admission, Broken};
 use posthaste_server::cache::rules::{Multiget, Rules};
 use steps::Scene;
 
@@ -165,5 +165,40 @@ fn a_counter_keeps_the_spelling_of_its_key_on_every_replica() {
         let is = format!("8\r\nVA 1 f0 t-1 c7 {stored}\r\n8\r\n");
         scene.exchange(decider, "incr foo 1\r\nmg foo v f t c k\r\n", &is);
         assert_eq!(scene.sent(1 - decider), followed, "{stored:?}");
+    }
+}
+
+#[test]
+fn a_reply_to_another_command_is_nobodys_answer() {
+    let all =
+        ["STORED\r\n", "DELETED\r\n", "TOUCHED\r\n", "7\r\n", "OK\r\n", "HD\r\n", "END\r\n", "what\r\n"];
+    for (request, possible) in [
+        (SET, &["STORED\r\n", "NOT_STORED\r\n", "SERVER_ERROR out of memory\r\n"][..]),
+        ("cas k 0 0 1 7\r\nx\r\n", &["STORED\r\n", "EXISTS\r\n", "NOT_FOUND\r\n"]),
+        (DELETION, &["DELETED\r\n", "NOT_FOUND\r\n"]),
+        ("touch k 5\r\n", &["TOUCHED\r\n", "NOT_FOUND\r\n"]),
+        (
+            "incr k 5\r\n",
+            &["7\r\n", "NOT_FOUND\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"],
+        ),
+        ("flush_all\r\n", &["OK\r\n"]),
+        ("mg k v\r\n", &["EN\r\n", "VA 1\r\nx\r\n", "HD\r\n"]),
+        ("md k q\r\n", &["NF\r\n", "HD\r\n", "MN\r\n"]),
+        ("me k\r\n", &["EN\r\n", "ME k exp=-1\r\n"]),
+    ] {
+        for said in all.iter().chain(possible) {
+            let mut scene = Scene::new(&replicas(1));
+            scene.ask(request);
+            scene.sent(0);
+            let taken = scene.router.feed(0, said.as_bytes());
+            // Two letters are a reply to some meta command.
+            let is_meta = request.starts_with('m') && said.find([' ', '\r']) == Some(2);
+            let is_possible = possible.contains(said) || is_meta;
+            assert_eq!(
+                taken,
+                if is_possible { Ok(said.len()) } else { Err(Broken) },
+                "{request:?}: {said:?}"
+            );
+        }
     }
 }

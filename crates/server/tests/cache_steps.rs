@@ -311,7 +311,7 @@ fn what_came_of_a_decision_is_asked_for_where_the_answer_does_not_tell() {
         if !given_back.is_empty() {
             scene.says(decider, "HD\r\n");
         }
-        scene.says(other, "HD\r\n");
+        scene.says(other, if followed.starts_with("delete") { "DELETED\r\n" } else { "HD\r\n" });
         assert_eq!(scene.answered(), decided);
     }
 }

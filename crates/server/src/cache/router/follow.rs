@@ -3,7 +3,7 @@
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::expiry::MaxLife;
-use super::lane::Shape;
+use super::lane::{Shape, Words};
 use super::lookup::{Spelling, value_to_store};
 use crate::cache::deletion::Deletion;
 
@@ -38,7 +38,7 @@ pub(super) fn follow(
             }
             output.extend_from_slice(b"\r\n");
             output.extend_from_slice(request.data.of(bytes));
-            Shape::Line
+            Shape::Line(Words::Stored)
         }
         _ if has_hidden_outcome(request, bytes) => {
             match outcome.and_then(|outcome| value_to_store(outcome.reply, outcome.now_s)) {
@@ -177,7 +177,7 @@ pub(super) fn delete(request: &Request, bytes: &[u8], output: &mut Vec<u8>) -> S
 /// Writes a deletion. Returns the shape of its reply.
 pub(super) fn write_deletion(deletion: &Deletion<'_>, output: &mut Vec<u8>) -> Shape {
     deletion.write(output);
-    if matches!(deletion, Deletion::Meta(_)) { Shape::Meta } else { Shape::Line }
+    if matches!(deletion, Deletion::Meta(_)) { Shape::Meta } else { Shape::Line(Words::Deleted) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use posthaste_wire::memcached::request::Verb;
+
 use super::joined::{Gets, Keys, note_keys};
 use super::{Router, follow};
 use crate::cache::deletion::Deletion;
@@ -15,8 +17,8 @@ use crate::front::buffers::clear_and_shrink;
 /// What the reply to a command looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One line.
-    Line,
+    /// One line, of these words or an error.
+    Line(Words),
     /// Values and END.
     Values,
     /// Values without an END: the next expected reply belongs to the same command, see `joined.rs`.
@@ -25,6 +27,47 @@ pub(super) enum Shape {
     Meta,
     /// A line, a value or nothing, and then MN: a quiet command has an `mn` sent after it.
     Quiet,
+}
+
+/// The words of which a command's reply is one, if it is no error: any other line answers another command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    /// To commands that store.
+    Stored,
+    /// To a deletion.
+    Deleted,
+    /// To a new expiry.
+    Touched,
+    /// To arithmetic.
+    Number,
+    /// To a flush.
+    Done,
+}
+
+impl Words {
+    /// The words for a command with this classic verb.
+    pub(super) fn of(verb: Verb) -> Self {
+        match verb {
+            Verb::Delete => Self::Deleted,
+            Verb::Touch => Self::Touched,
+            Verb::Incr | Verb::Decr => Self::Number,
+            Verb::FlushAll => Self::Done,
+            _ => Self::Stored,
+        }
+    }
+
+    /// Returns whether a line is one of them.
+    pub(super) fn contain(self, line: &[u8]) -> bool {
+        match self {
+            Self::Stored => {
+                matches!(line, b"STORED\r\n" | b"NOT_STORED\r\n" | b"EXISTS\r\n" | b"NOT_FOUND\r\n")
+            }
+            Self::Deleted => matches!(line, b"DELETED\r\n" | b"NOT_FOUND\r\n"),
+            Self::Touched => matches!(line, b"TOUCHED\r\n" | b"NOT_FOUND\r\n"),
+            Self::Number => matches!(line, [b'0'..=b'9', ..] | b"NOT_FOUND\r\n"),
+            Self::Done => line == b"OK\r\n",
+        }
+    }
 }
 
 /// What the reply to a command is for.

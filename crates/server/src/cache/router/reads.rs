@@ -8,7 +8,7 @@ use posthaste_wire::span::Span;
 use super::exchange::{Destination, MissedBy, Plan, Share};
 use super::expiry::capped;
 use super::incoming::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
-use super::lane::{Purpose, Shape};
+use super::lane::{Purpose, Shape, Words};
 use super::{Admission, Router, follow, writes};
 use crate::cache::costs::Spread;
 use crate::cache::limits;
@@ -311,7 +311,7 @@ impl Router {
             table.each_copy(pool, &key, &mut |other| others.push(other.slot));
             table.each_old(pool, &key, &mut |other| others.push(other.slot));
             others.retain(|other| *other != server);
-            self.touch(id, &others, &touch, Shape::Line, &missed);
+            self.touch(id, &others, &touch, Shape::Line(Words::Touched), &missed);
         }
     }
 

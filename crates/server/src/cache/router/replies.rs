@@ -59,7 +59,7 @@ impl Router {
                 self.handle_get_piece(server, expected, share, piece, bytes)?
             }
             (Shape::Values | Shape::Joined, _) => is_end_of_values(piece, bytes)?,
-            (Shape::Line | Shape::Meta | Shape::Quiet, _) => {
+            (Shape::Line(_) | Shape::Meta | Shape::Quiet, _) => {
                 self.handle_reply_piece(server, expected, piece, bytes)?
             }
         };
@@ -108,9 +108,10 @@ impl Router {
         bytes: &[u8],
     ) -> Result<bool, Broken> {
         let is_possible = match (expected.shape, piece) {
-            (Shape::Line, Piece::Value { .. }) => false,
+            (Shape::Line(_), Piece::Value { .. }) => false,
+            (Shape::Line(words), _) => words.contain(bytes) || reply::is_error(bytes),
             (_, Piece::Value { .. }) => bytes.starts_with(b"VA "),
-            _ => true,
+            _ => is_meta_word(bytes) || reply::is_error(bytes),
         };
         if !is_possible {
             return Err(Broken);
@@ -361,6 +362,11 @@ fn is_end_of_values(piece: Piece, bytes: &[u8]) -> Result<bool, Broken> {
         _ if bytes == b"END\r\n" || reply::is_error(bytes) => Ok(true),
         _ => Err(Broken),
     }
+}
+
+/// Returns whether a line begins as replies to meta commands do: with a word of two capital letters.
+fn is_meta_word(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'A'..=b'Z', b'A'..=b'Z', b' ' | b'\r', ..])
 }
 
 /// Returns the outcome of a write, by a reply.

@@ -15,7 +15,7 @@ use super::agree::too_few;
 use super::exchange::{Destination, NO_CLIENT, Plan};
 use super::expiry::{self, MaxLife};
 use super::incoming::Incoming;
-use super::lane::{Purpose, Shape};
+use super::lane::{Purpose, Shape, Words};
 use super::{Admission, Router, follow};
 use crate::cache::claims::{Claim, ClaimMode};
 use crate::cache::limits;
@@ -457,7 +457,7 @@ pub(super) fn write_command(
     output.extend_from_slice(b"\r\n");
     output.extend_from_slice(request.data.of(bytes));
     match request.verb {
-        verb if !verb.is_meta() => Shape::Line,
+        verb if !verb.is_meta() => Shape::Line(Words::of(verb)),
         _ if request.quiet => {
             output.extend_from_slice(b"mn\r\n");
             Shape::Quiet
