@@ -280,6 +280,22 @@ fn those_who_wait_are_served_in_several_commits_and_before_anybody_else() {
     assert_eq!(served[..11], waiting);
 }
 
+/// The commit that brings them is full, so the news of them is left for the next.
+#[test]
+fn messages_of_one_kind_that_fill_a_commit_go_to_all_who_wait_for_them() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut desk = Desk::of(Embedded::open(home.path(), EmbeddedOptions::default()).expect("a new store"));
+    desk.ask("ann", "QCREATE q");
+    for _ in 0..2 {
+        assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), []);
+    }
+    let bodies = [(); 5].map(|()| "x".repeat(14 << 20));
+    let sent = desk.ask("ann", &format!("SENDMANY q {}", bodies.join(" ")));
+    assert_eq!(sent.len(), 1, "nobody is served in that commit");
+    let served: Vec<u64> = desk.run().into_iter().map(|(client, _)| client).collect();
+    assert_eq!(served, [2, 3]);
+}
+
 #[test]
 fn the_time_that_a_pop_is_parked_is_in_none_of_its_stages() {
     let mut desk = Desk::new();

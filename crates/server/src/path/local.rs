@@ -268,8 +268,10 @@ impl<R: Rules> BatchRun<'_, R> {
             let mut last: Option<Served> = None;
             while let Some(call) = calls.pop_first() {
                 if self.rules.is_heavy() {
-                    let left = calls.iter().chain([&call]);
-                    return self.news.extend(left.map(|call| news[call.news_index]));
+                    // Twice, so that the next commit takes none of it for the news of a single message.
+                    let times = message_count.min(2);
+                    let left = calls.iter().chain([&call]).map(|call| news[call.news_index]);
+                    return self.news.extend(left.flat_map(|news| std::iter::repeat_n(news, times)));
                 }
                 let served = match last {
                     Some(served) if served.ticket == call.ticket => served,
