@@ -58,6 +58,34 @@ fn readers_have_as_much_memory_again_for_leases_and_no_more() {
 }
 
 #[test]
+fn messages_that_came_back_are_leased_again_at_any_limit() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut world = World::new(open_limited(home.path()));
+    world.ask("a", "QCREATE q");
+    while world.ask("a", "SEND q x") != full() {}
+    let refused = |got: &Got| matches!(got, Got::Error(text) if text.starts_with("FULL what is leased"));
+    let leased = (0..1000).take_while(|_| !refused(&world.ask("a", "POP QUEUE q LEASE 1000"))).count();
+    world.run_out(1000);
+    let again = world.ask("a", "POP QUEUE q LEASE 1000");
+    assert!(matches!(again, Got::Map(_)), "as much is kept of it as if it was leased: {again:?}");
+    // Of the rest too, but not of any other.
+    let rest = world.ask("a", "POP QUEUE q LEASE 1000 COUNT 1000");
+    assert_eq!(rest.items().len(), leased - 1);
+    assert!(refused(&world.ask("a", "POP QUEUE q LEASE 1000")), "what was never leased is left");
+    world.run_out(1000);
+    assert!(refused(&world.ask("a", "POP QUEUE q LEASE 1000 REQID k")), "the answer would be kept");
+    let mut world = world.reopen(|| open_limited(home.path()));
+    let mut taken = 0;
+    while let Got::Map(message) = world.ask("a", "POP QUEUE q LEASE 1000") {
+        let Got::Text(receipt) = &message["receipt"] else { panic!("{message:?}") };
+        assert_eq!(world.ask("a", &format!("ACK {receipt}")), Got::Integer(1));
+        taken += 1;
+    }
+    assert!(taken > leased, "all of them can be worked off");
+    assert_eq!(world.ask("a", "POP QUEUE q"), Got::Null);
+}
+
+#[test]
 fn a_login_by_a_new_name_beyond_the_memory_limit_is_refused() {
     fn refuses(world: &mut World<impl Rules>) {
         let login = |number: usize| format!("LOGIN name{number}");

@@ -84,8 +84,8 @@ pub(crate) fn out_of_memory(limit: u64, of_names: u64, of_answers: u64) -> Fault
 /// What the store remembers for readers needs far more memory than it may.
 pub(crate) fn much_remembered(limit: u64) -> Fault {
     let text = format!(
-        "what is leased, and answers kept for a REQID, need more than twice the {limit} bytes of --memory-limit; acknowledge \
-         some, or pop without LEASE and REQID"
+        "what is leased, or was and came back, dead letters, and answers kept for a REQID need more than twice the {limit} bytes of \
+         --memory-limit; acknowledge some, read or purge dead letters, or pop without LEASE and REQID"
     );
     Fault::about(Word::Full, text)
 }

@@ -90,6 +90,11 @@ impl Found {
         self.ends.clear();
     }
 
+    /// Leaves out all chosen messages but the first `count`.
+    pub(super) fn keep_first(&mut self, count: usize) {
+        self.picks.truncate(count);
+    }
+
     pub(super) fn picks(&self) -> &[Pick] {
         &self.picks
     }

@@ -8,6 +8,7 @@ use crate::queue::answer::Answer;
 use crate::queue::bounds::REMEMBERED_MS;
 use crate::queue::embedded::effect::{Copies, Effect, HandedOut};
 use crate::queue::embedded::log::Purpose;
+use crate::queue::embedded::merge::Pick;
 use crate::queue::embedded::message::{Lease, Message, State};
 use crate::queue::embedded::remembered::{KeyKind, RememberedAnswer, RequestKey};
 use crate::queue::embedded::{Embedded, REQUEST_BYTES, store_fault};
@@ -48,11 +49,25 @@ impl Embedded {
             return Ok(Flow::Done(nothing(select, answer)));
         }
         if pop.lease_ms.is_some() || key.is_some() {
-            self.has_memory_to_remember()?;
+            self.keep_to_memory(key.as_ref())?;
         }
         self.load(ask, select, queue)?;
         self.make_room_for(key.as_ref())?;
         Ok(Flow::Done(self.hand_out(ask.account, pop, key, answer)))
+    }
+
+    /// Checks the memory limit for the messages that were found, which are to be leased, or kept as the
+    /// answer to a key. Beyond it only those are leased of which as much is kept already, as they were leased before:
+    /// otherwise messages that came back would keep all others from being leased, and themselves.
+    fn keep_to_memory(&mut self, key: Option<&RequestKey>) -> Result<(), Fault> {
+        let Err(fault) = self.has_memory_to_remember() else { return Ok(()) };
+        let is_kept = |pick: &&Pick| self.stock.special(pick.place.id()).is_some();
+        let kept = self.found.picks().iter().take_while(is_kept).count();
+        if key.is_some() || kept == 0 {
+            return Err(fault);
+        }
+        self.found.keep_first(kept);
+        Ok(())
     }
 
     /// Hands out the messages that were found and read.
