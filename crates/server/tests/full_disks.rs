@@ -55,6 +55,9 @@ const STEPS: u64 = 1000;
 /// Messages in such a life that nobody removes.
 const KEPT: usize = 500;
 
+/// Messages that are shorter than what is written when they are taken.
+const SHORT: usize = 300;
+
 fn small_disk() -> SmallDisk {
     SmallDisk::of(6 * SEGMENT_BYTES + 3_000)
 }
@@ -89,16 +92,26 @@ fn fill(world: &mut World<Embedded>) -> usize {
     }
 }
 
-/// Leases a message and gives it back until there is no space even for that.
+/// Sends what `exhaust` takes.
+fn send_short(world: &mut World<Embedded>) {
+    world.ask("a", "QCREATE short");
+    world.ask("a", &format!("SENDMANY short{}", " x".repeat(SHORT)));
+}
+
+/// Leases a message and gives it back until there is no space for that, then takes others until there is none even for
+/// that.
 fn exhaust(world: &mut World<Embedded>) {
-    for _ in 0..100_000 {
+    let is_refused = (0..100_000).any(|_| {
         let leased = world.ask("b", "POP QUEUE bulk LEASE 100000");
         if is_full(&leased) {
-            return;
+            return true;
         }
         world.ask("b", &format!("NACK {}", leased.text("receipt")));
-    }
-    panic!("there is always space for more");
+        false
+    });
+    assert!(is_refused, "there is always space for more");
+    let taken = (0..SHORT).take_while(|_| !is_full(&world.ask("b", "POP QUEUE short"))).count();
+    assert!((1..SHORT).contains(&taken), "{taken} can be taken for good");
 }
 
 /// Sends and takes more than a segment holds. Whoever is refused waits and tries again, longer than answers are
@@ -125,6 +138,7 @@ fn what_readers_use_of_the_last_space_leaves_enough_to_reclaim_the_rest() {
     for queue in ["keep", "bulk", "q"] {
         world.ask("a", &format!("QCREATE {queue}"));
     }
+    send_short(world);
     let kept = fill(world);
     exhaust(world);
     let purged = world.ask("a", "QPURGE bulk");
@@ -154,6 +168,7 @@ fn space_that_comes_from_outside_is_noticed_at_once() {
     for queue in ["keep", "bulk", "q"] {
         world.ask("a", &format!("QCREATE {queue}"));
     }
+    send_short(world);
     let log = heard(|| {
         fill(world);
         exhaust(world);
@@ -175,6 +190,70 @@ fn space_that_comes_from_outside_is_noticed_at_once() {
     let told: Vec<_> = events.take().into_iter().map(|event| event.kind).collect();
     assert!(told.iter().any(|kind| kind == "disk became full"), "{told:?}");
     assert_eq!(told.last().map(|kind| &**kind), Some("disk full"), "{told:?}");
+}
+
+#[test]
+fn a_store_that_can_take_nothing_out_either_says_what_helps() {
+    let world = &mut World::new(open(&small_disk()));
+    for queue in ["keep", "bulk"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    send_short(world);
+    fill(world);
+    assert_eq!(world.store.trouble(), None, "messages can be taken");
+    exhaust(world);
+    let refused =
+        |got: Got, says: &str| assert!(matches!(&got, Got::Error(text) if text.ends_with(says)), "{got:?}");
+    refused(world.ask("a", "SEND bulk x"), "; remove messages or free space on that disk");
+    refused(
+        world.ask("b", "POP QUEUE bulk LEASE 1"),
+        "; POP without LEASE and REQID, or free space on that disk",
+    );
+    refused(
+        world.ask("b", "POP QUEUE bulk REQID k"),
+        "; POP without LEASE and REQID, or free space on that disk",
+    );
+    refused(world.ask("b", "POP QUEUE bulk"), "; QPURGE or QDELETE a queue, or free space on that disk");
+    assert!(world.store.figures().contains(&("store_stuck", 1)));
+    let trouble = world.store.trouble().expect("nothing can be taken");
+    assert!(trouble.ends_with("QPURGE or QDELETE a queue, or free space on that disk"), "{trouble}");
+    world.ask("a", "QPURGE bulk");
+    world.wait(PAUSE_MS);
+    assert_eq!(world.store.trouble(), None);
+    assert!(world.store.figures().contains(&("store_stuck", 0)));
+}
+
+/// Short messages are less than what is written when they are leased and acknowledged; an answer that is kept is as much
+/// as its message.
+#[test]
+fn what_leases_and_remembered_answers_use_leaves_enough_to_take_everything_out() {
+    for (bytes, many, pop) in [(30, 20, "LEASE 100000"), (2000, 1, "REQID")] {
+        let body = "x".repeat(bytes);
+        let world = &mut World::new(open(&small_disk()));
+        world.ask("a", "QCREATE q");
+        let sends = format!("SENDMANY q{}", format!(" {body}").repeat(many));
+        while !is_full(&world.ask("a", &sends)) {}
+        for number in 0..100_000 {
+            let key = if pop == "REQID" { number.to_string() } else { String::new() };
+            let taken = world.ask("b", format!("POP QUEUE q COUNT {many} {pop} {key}").trim_end());
+            if is_full(&taken) || taken == Got::List(Vec::new()) {
+                break;
+            }
+            if pop != "REQID" {
+                let receipts: Vec<_> = taken.items().iter().map(|one| one.text("receipt")).collect();
+                let done = world.ask("b", &format!("ACK {}", receipts.join(" ")));
+                assert_eq!(done, Got::Integer(receipts.len() as i64));
+            }
+        }
+        let pop = format!("POP QUEUE q COUNT {many}");
+        let rest = (0..100_000).find_map(|_| match world.ask("b", &pop) {
+            Got::List(taken) if !taken.is_empty() => None,
+            other => Some(other),
+        });
+        assert_eq!(rest, Some(Got::List(Vec::new())), "of {bytes} bytes each");
+        world.wait(11 * 60_000);
+        flows(world);
+    }
 }
 
 #[test]
@@ -200,6 +279,7 @@ fn a_name_without_space_is_refused_until_there_is_some() {
     for queue in ["keep", "bulk", "q"] {
         world.ask("a", &format!("QCREATE {queue}"));
     }
+    send_short(world);
     fill(world);
     exhaust(world);
     // As when they come into the accounts file one after the other.
@@ -227,6 +307,7 @@ fn a_lease_whose_end_finds_no_space_holds_up_nothing_else() {
     for queue in ["bulk TTL 60000", "q"] {
         world.ask("a", &format!("QCREATE {queue}"));
     }
+    send_short(&mut world);
     world.send("a", "q leased");
     world.ask("b", "POP QUEUE q LEASE 10000");
     world.ask("a", "SEND q delayed DELAY 20000");

@@ -17,13 +17,19 @@ const fn row(figure: &'static str, name: &'static str, kind: Kind, help: &'stati
     Row { figure, per_unit: 1.0, metric: Metric::unlabeled(name, kind, help) }
 }
 
-static ROWS: [Row; 26] = [
+static ROWS: [Row; 27] = [
     row("store_failed", "posthaste_store_failed", Kind::Gauge, "1 while the store refuses changes."),
     row(
         "store_full",
         "posthaste_store_full",
         Kind::Gauge,
         "1 while the disk has no space for another file of the log: what adds something is refused, messages can be taken.",
+    ),
+    row(
+        "store_stuck",
+        "posthaste_store_stuck",
+        Kind::Gauge,
+        "1 while the disk has no space even to take messages: only QPURGE, QDELETE or more space helps. Embedded.",
     ),
     row("queues", "posthaste_store_queues", Kind::Gauge, "Queues."),
     row(

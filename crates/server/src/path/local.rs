@@ -162,6 +162,10 @@ impl<R: Rules> Store for Local<R> {
         R::REPORTED_TIME
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.rules().trouble()
+    }
+
     fn figures(&self) -> Vec<(&'static str, u64)> {
         let mut figures = self.rules().figures();
         figures.push(("blocked_clients", self.waiters().len() as u64));

@@ -191,6 +191,11 @@ pub trait Rules: Send {
     /// `STORE`: the name is new and cannot be recorded now. Nothing was changed.
     fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault>;
 
+    /// Returns why nothing is accepted at present, not even what would help, with what does; None: something is.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// Returns figures for INFO and the record, each with its name (unit included) and value.
     fn figures(&self) -> Vec<(&'static str, u64)>;
 }

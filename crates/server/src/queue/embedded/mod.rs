@@ -49,6 +49,7 @@ use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 
 use self::changes::Changes;
+use self::decide::take::RECORD_BYTES;
 use self::effect::Effect;
 use self::found::Found;
 pub use self::log::OpenError;
@@ -242,14 +243,23 @@ impl Embedded {
         if let Some(refused) = self.refused.as_ref().filter(|refused| is_add && bytes >= refused.bytes_min) {
             return Err(refused.fault.clone());
         }
-        self.log.reserve(bytes, purpose).map_err(|error| store_fault(&error)).inspect_err(|fault| {
-            if is_add {
-                let bytes_min = if self.log.has_no_space(purpose) { 0 } else { bytes };
-                self.refused = Some(RefusedReservation { bytes_min, fault: fault.clone() });
-            }
-        })?;
+        self.log.reserve(bytes, purpose).map_err(|error| no_reservation(&error, purpose)).inspect_err(
+            |fault| {
+                if is_add {
+                    let bytes_min = if self.log.has_no_space(0, purpose) { 0 } else { bytes };
+                    self.refused = Some(RefusedReservation { bytes_min, fault: fault.clone() });
+                }
+            },
+        )?;
         (self.reserved_bytes, self.reserved_for) = (bytes, purpose);
         Ok(())
+    }
+
+    /// Returns why even messages cannot be taken, with what helps; None: they can be taken.
+    fn stuck(&self) -> Option<String> {
+        self.log.last_space()?;
+        let is_stuck = self.log.has_no_space(RECORD_BYTES, Purpose::Remove);
+        is_stuck.then(|| format!("the disk is full: {}free space on that disk", remedy(Purpose::Remove)))
     }
 
     /// Logs when the disk becomes full and when it has space again, and records an event for each.
@@ -285,6 +295,25 @@ fn reserved_at_most(requests: usize, request_bytes: usize) -> u64 {
 
 fn store_fault(error: &LogError) -> Fault {
     Fault::about(Word::Store, error.to_string())
+}
+
+/// Returns the fault for a reservation that failed. Where there is no space even to remove something, to advise that
+/// would not help.
+fn no_reservation(error: &LogError, purpose: Purpose) -> Fault {
+    match error {
+        LogError::Full { path } => Fault::about(Word::Store, log::no_space(path, remedy(purpose))),
+        _ => store_fault(error),
+    }
+}
+
+/// Returns what helps beside more space if there is none for this purpose.
+fn remedy(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Add => "remove messages or ",
+        Purpose::Lend => "POP without LEASE and REQID, or ",
+        Purpose::Remove => "QPURGE or QDELETE a queue, or ",
+        Purpose::Empty | Purpose::Reclaim => "",
+    }
 }
 
 impl Rules for Embedded {
@@ -392,10 +421,16 @@ impl Rules for Embedded {
         Ok(self.log_in(name))
     }
 
+    fn trouble(&self) -> Option<String> {
+        let failed = self.failed.as_ref().map(|_| "the store failed: see the log, then restart".into());
+        failed.or_else(|| self.stuck())
+    }
+
     fn figures(&self) -> Vec<(&'static str, u64)> {
         let mut figures = vec![
             ("store_failed", u64::from(self.failed.is_some())),
             ("store_full", u64::from(self.full_since.is_some())),
+            ("store_stuck", u64::from(self.stuck().is_some())),
             ("queues", self.stock.queues.len() as u64),
             ("messages", self.stock.queues.messages()),
             ("message_bytes", self.stock.queues.bytes()),

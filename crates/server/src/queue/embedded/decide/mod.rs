@@ -8,7 +8,7 @@ mod lease;
 mod manage;
 mod send;
 mod show;
-mod take;
+pub(super) mod take;
 
 use std::sync::Arc;
 

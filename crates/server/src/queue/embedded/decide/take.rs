@@ -15,7 +15,7 @@ use crate::queue::embedded::{Embedded, REQUEST_BYTES, store_fault};
 use crate::queue::rules::{AccountId, Ask, Flow, Millis, Outcome, after};
 
 /// Most bytes of the record of a message handed out.
-const RECORD_BYTES: u64 = 80;
+pub(in crate::queue::embedded) const RECORD_BYTES: u64 = 80;
 
 /// Most bytes of a copy of a message beyond its record: a lease, and the names of two queues.
 const COPY_BYTES: u64 = 640;
@@ -52,7 +52,7 @@ impl Embedded {
             self.keep_to_memory(key.as_ref())?;
         }
         self.load(ask, select, queue)?;
-        self.make_room_for(key.as_ref())?;
+        self.make_room_for(key.as_ref(), pop.lease_ms.is_some())?;
         Ok(Flow::Done(self.hand_out(ask.account, pop, key, answer)))
     }
 
@@ -132,11 +132,12 @@ impl Embedded {
     }
 
     /// Reserves disk space for handing out what was found.
-    fn make_room_for(&mut self, key: Option<&RequestKey>) -> Result<(), Fault> {
+    fn make_room_for(&mut self, key: Option<&RequestKey>, is_lease: bool) -> Result<(), Fault> {
         let count = self.found.len() as u64;
         let copies = key
             .map_or(0, |key| REQUEST_BYTES + key.text.len() as u64 + self.found.bytes() + count * COPY_BYTES);
-        self.reserve(count * RECORD_BYTES + copies, Purpose::Remove)
+        let purpose = if is_lease || key.is_some() { Purpose::Lend } else { Purpose::Remove };
+        self.reserve(count * RECORD_BYTES + copies, purpose)
     }
 }
 

@@ -59,14 +59,16 @@ impl LogError {
     }
 }
 
+/// Returns the text for a full disk, with what would help beside more space.
+#[must_use]
+pub fn no_space(path: &Path, remedy: &str) -> String {
+    format!("the disk has no space for another segment ({}); {remedy}free space on that disk", path.display())
+}
+
 impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full { path } => write!(
-                f,
-                "the disk has no space for another segment ({}); remove messages or free space on that disk",
-                path.display()
-            ),
+            Self::Full { path } => f.write_str(&no_space(path, "remove messages or ")),
             Self::Failed { cause } => {
                 write!(f, "the log takes no more changes ({cause}); check the disk, then restart")
             }

@@ -52,7 +52,7 @@ use sweep::{Oldest, Sealed};
 use tail::{FrameWrite, Seal, Tail};
 
 pub use copy::{Copied, CopyError, copy};
-pub use error::{LogError, OpenError};
+pub use error::{LogError, OpenError, no_space};
 pub use prepare::Awaited;
 pub use recovery::{Owner, Progress};
 pub use sweep::{Sweep, SweepStep, Swept, SweptRecord};
@@ -87,7 +87,9 @@ impl Default for Options {
 pub enum Purpose {
     /// To add something: leaves the last spare segment.
     Add,
-    /// To remove or return something: leaves a quarter of the last segment.
+    /// To lease something or to keep an answer, which frees nothing: leaves half of the last segment.
+    Lend,
+    /// To remove or return something: leaves a quarter of it.
     Remove,
     /// To remove much at once: leaves an eighth of it.
     Empty,
@@ -104,6 +106,7 @@ impl Purpose {
     /// Returns how many bytes must stay free in a segment behind which none is ready.
     fn spare_bytes(self, segment_bytes: u64) -> u64 {
         match self {
+            Self::Lend => segment_bytes / 2,
             Self::Remove => segment_bytes / 4,
             Self::Empty => segment_bytes / 8,
             Self::Add | Self::Reclaim => 0,
@@ -188,10 +191,12 @@ impl Log {
         self.preparer.awaited(purpose.spare_segments() + usize::from(moves_on))
     }
 
-    /// Returns whether even the smallest reservation for this purpose would fail at present.
+    /// Returns whether a reservation of so many bytes for this purpose would fail unless another segment is made ready.
     #[must_use]
-    pub fn has_no_space(&self, purpose: Purpose) -> bool {
-        !self.preparer.has(purpose.spare_segments())
+    pub fn has_no_space(&self, bytes: u64, purpose: Purpose) -> bool {
+        let left = purpose.spare_segments();
+        let size = self.active.size_for(bytes) + purpose.spare_bytes(self.preparer.segment_bytes());
+        !self.preparer.has(left + usize::from(size > self.active.segment.capacity))
     }
 
     /// Returns how many bytes of records still fit into one segment; None unless the disk has no space for another.
