@@ -106,7 +106,8 @@ fn exhaust(world: &mut World<Embedded>) {
         if is_full(&leased) {
             return true;
         }
-        world.ask("b", &format!("NACK {}", leased.text("receipt")));
+        let returned = world.ask("b", &format!("NACK {}", leased.text("receipt")));
+        assert_eq!(returned, Got::Integer(1), "what is leased can be given back");
         false
     });
     assert!(is_refused, "there is always space for more");

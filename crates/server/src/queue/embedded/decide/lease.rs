@@ -4,14 +4,14 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Handle, Handles};
 
 use crate::queue::answer::Answer;
+use crate::queue::embedded::Embedded;
 use crate::queue::embedded::alarms::Alarm;
 use crate::queue::embedded::effect::{DeathNote, Effect};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, Place, Reason, State};
-use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId, after};
 
-/// Most bytes of a record about one leased message, which is a removal or another lease.
+/// Most bytes of a record about one leased message, but for the name of a dead letter's first queue.
 const RECORD_BYTES: u64 = 80;
 
 impl Embedded {
@@ -40,10 +40,9 @@ impl Embedded {
         answer: &mut Answer<'_>,
         news: &mut Vec<News>,
     ) -> Result<Outcome, Fault> {
-        let Some(place) = self.held(account, handle).map(|message| message.place) else {
-            return Ok(answer.integer(0));
-        };
-        self.reserve(REQUEST_BYTES, Purpose::Remove)?;
+        let held = self.held(account, handle).map(|message| (message.place, self.end_bytes(message)));
+        let Some((place, bytes)) = held else { return Ok(answer.integer(0)) };
+        self.reserve(bytes, Purpose::Remove)?;
         let until = (delay_ms > 0).then(|| after(self.clock, delay_ms));
         news.extend(self.give_back(&place, Reason::Nack, self.clock, until));
         Ok(answer.integer(1))
@@ -73,28 +72,41 @@ impl Embedded {
     /// and late messages before early ones. An alarm costs less than the request that set it, so that is noticed only
     /// where very many were set for one moment, or came due while the store was closed.
     pub(in crate::queue::embedded) fn ring_alarms(&mut self, news: &mut Vec<News>) {
-        while let Some((at, place)) = self.stock.held_up().map(|(at, message)| (at, message.place)) {
-            if !self.can_end_lease() {
+        while let Some((at, message)) = self.stock.held_up() {
+            let (place, bytes) = (message.place, self.end_bytes(message));
+            if !self.can_end_lease(bytes) {
                 break;
             }
             news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
         }
         while let Some((at, message)) = self.stock.due_alarm(self.clock) {
-            let (place, is_leased) = (message.place, message.lease().is_some());
-            if !is_leased {
-                news.extend(self.stock.ripen(&place, at));
-            } else if self.can_end_lease() {
-                news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
-            } else {
-                self.stock.hold_up(Alarm { at, message: place.id() });
+            let (place, end_bytes) = (message.place, message.lease().map(|_| self.end_bytes(message)));
+            match end_bytes {
+                None => news.extend(self.stock.ripen(&place, at)),
+                Some(bytes) if self.can_end_lease(bytes) => {
+                    news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
+                }
+                Some(_) => self.stock.hold_up(Alarm { at, message: place.id() }),
             }
         }
     }
 
-    /// Returns whether there is space to record the end of a lease. Once there was none, the next batch tries again.
-    fn can_end_lease(&mut self) -> bool {
-        self.stalled = self.stalled || self.reserve(REQUEST_BYTES, Purpose::Remove).is_err();
+    /// Returns whether there are so many bytes to record the end of a lease. Once there were not, the next batch tries
+    /// again.
+    fn can_end_lease(&mut self, bytes: u64) -> bool {
+        self.stalled = self.stalled || self.reserve(bytes, Purpose::Remove).is_err();
         !self.stalled
+    }
+
+    /// Returns the most bytes of the record of the end of this message's lease: no more than that, or a lease might be
+    /// granted on a full disk whose end finds no space.
+    fn end_bytes(&self, message: &Message) -> u64 {
+        let first_queue = match (&message.death, self.dead_letter_queue(message)) {
+            (_, None) => 0,
+            (Some(death), _) => death.first_queue.len(),
+            (None, _) => self.stock.queues.name(message.place.lane.queue).len(),
+        };
+        RECORD_BYTES + first_queue as u64
     }
 
     /// Returns the message whose lease the handle names: by its receipt, whichever account shows it, or by the id
