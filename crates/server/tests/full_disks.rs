@@ -257,6 +257,34 @@ fn what_leases_and_remembered_answers_use_leaves_enough_to_take_everything_out()
     }
 }
 
+/// Sends until there is no space for another file, which is before anything is refused.
+fn fill_all_but_one_file(world: &mut World<Embedded>) {
+    let send = format!("SEND bulk {}", "x".repeat(1000));
+    while world.store.figures().contains(&("store_full", 0)) {
+        assert!(!is_full(&world.ask("a", &send)));
+    }
+}
+
+#[test]
+fn space_that_comes_while_nothing_asks_for_it_is_noticed_soon() {
+    for is_all_full in [false, true] {
+        let disk = small_disk();
+        let world = &mut World::new(open(&disk));
+        for queue in ["keep", "bulk"] {
+            world.ask("a", &format!("QCREATE {queue}"));
+        }
+        fill_all_but_one_file(world);
+        if is_all_full {
+            fill(world);
+        }
+        disk.grow_to(16 * SEGMENT_BYTES);
+        let due = world.store.deadline().filter(|at| *at <= world.now + PAUSE_MS).expect("it is tried again");
+        world.wait(due.saturating_sub(world.now));
+        assert!(world.store.figures().contains(&("store_full", 0)), "{is_all_full}");
+        assert_eq!(world.store.deadline(), None, "and then there is nothing to do");
+    }
+}
+
 #[test]
 fn what_is_too_large_for_the_disk_is_refused_alone() {
     let disk = small_disk();

@@ -123,6 +123,8 @@ pub struct Embedded {
     events: Events,
     /// Since when the disk has been full, on the clock of the events; None: it has space.
     full_since: Option<u64>,
+    /// When another try is made to have a file ready; None: there is one.
+    file_due: Option<Millis>,
     head: Vec<u8>,
     found: Found,
 }
@@ -208,6 +210,7 @@ impl Embedded {
             reclaim: Reclaim::new(options.segment_bytes),
             events: options.events,
             full_since: None,
+            file_due: None,
             head: Vec::new(),
             found: Found::default(),
             stock,
@@ -262,9 +265,18 @@ impl Embedded {
         is_stuck.then(|| format!("the disk is full: {}free space on that disk", remedy(Purpose::Remove)))
     }
 
+    /// Tries once in a while to have another file of the log ready, if there was no space for it.
+    fn retry_file(&mut self) {
+        if self.file_due.is_some_and(|at| at <= self.clock) {
+            self.file_due = Some(self.clock + RETRY_MS);
+            self.log.retry();
+        }
+    }
+
     /// Logs when the disk becomes full and when it has space again, and records an event for each.
     fn log_disk_space(&mut self) {
         let is_full = self.log.last_space().is_some();
+        self.file_due = is_full.then(|| self.file_due.unwrap_or(self.clock + RETRY_MS));
         match self.full_since {
             None if is_full => {
                 self.full_since = Some(self.events.now());
@@ -359,6 +371,7 @@ impl Rules for Embedded {
         self.clock = self.clock.max(now);
         self.stock.forget(self.clock);
         if self.failed.is_none() {
+            self.retry_file();
             self.ring_alarms(news);
         }
     }
@@ -370,7 +383,7 @@ impl Rules for Embedded {
         let retry = self.clock + RETRY_MS;
         let held_up = self.stock.held_up().map(|_| retry);
         let reclaim = self.next_reclaim().map(|at| if self.stalled { at.max(retry) } else { at });
-        self.stock.next_alarm().into_iter().chain(held_up).chain(reclaim).min()
+        self.stock.next_alarm().into_iter().chain(held_up).chain(reclaim).chain(self.file_due).min()
     }
 
     fn seal(&mut self) -> Option<EmbeddedCommit> {

@@ -206,6 +206,12 @@ impl Log {
         Some(behind.max(self.active.segment.capacity.saturating_sub(self.active.size_for(0))))
     }
 
+    /// Tries once more to have another segment ready, if the last try failed: what space there is may last for long, and
+    /// nothing else would notice that there is more again.
+    pub fn retry(&self) {
+        self.preparer.retry();
+    }
+
     /// Adds a record to the frame being built. It can be read at once and is durable with the commit it goes into.
     /// Without a reservation the disk may turn out full when the frame is written, which ends the log's use.
     ///

@@ -49,7 +49,7 @@ struct State {
     next: u32,
     /// Numbers of unused files.
     retired: Vec<u32>,
-    /// Why the last try failed; there is no other until a segment is asked for or a file is retired.
+    /// Why the last try failed; there is no other until a segment is asked for, a file is retired, or the owner wants one.
     failure: Option<LogError>,
     /// Whether the last try to make a segment ready found no space, and fewer than [`READY`] have been ready since.
     is_short: bool,
@@ -139,6 +139,14 @@ impl Preparer {
     /// Size of a new file.
     pub(super) fn segment_bytes(&self) -> u64 {
         self.shared.spec.capacity
+    }
+
+    /// Tries once more to make a segment ready, if the last try failed.
+    pub(super) fn retry(&self) {
+        let failure = self.shared.lock().failure.take();
+        if failure.is_some() {
+            self.nudge();
+        }
     }
 
     /// Returns how many bytes of records fit into the next segment, 0 without one; None if another may be made ready.
