@@ -28,6 +28,10 @@ mod disk {
             self.0.set_capacity(bytes);
         }
 
+        pub(crate) fn refuse_files(&self, refuses: bool) {
+            self.0.refuse_files(refuses);
+        }
+
         pub(crate) fn in_use(&self) -> std::sync::Arc<dyn Disk> {
             std::sync::Arc::new(self.0.clone())
         }
@@ -283,6 +287,38 @@ fn space_that_comes_while_nothing_asks_for_it_is_noticed_soon() {
         assert!(world.store.figures().contains(&("store_full", 0)), "{is_all_full}");
         assert_eq!(world.store.deadline(), None, "and then there is nothing to do");
     }
+}
+
+/// Of a disk without space for another file it is said that it is full. Here something else is wrong.
+#[test]
+fn a_store_that_can_make_no_file_says_so_until_it_can() {
+    let disk = SmallDisk::of(1 << 30);
+    let mut world = World::new(open(&disk));
+    world.ask("a", "QCREATE q");
+    disk.refuse_files(true);
+    let send = format!("SEND q {}", "x".repeat(1000));
+    let log = heard(|| {
+        let refused = (0..1000).find_map(|_| match world.ask("a", &send) {
+            Got::Error(refused) => Some(refused),
+            _ => None,
+        });
+        assert!(refused.is_some_and(|text| text.starts_with("STORE cannot prepare")));
+        assert!(matches!(world.ask("a", &send), Got::Error(_)));
+        world.wait(PAUSE_MS);
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].starts_with("WARN cannot prepare simulated/"), "{log:?}");
+    let figures = world.store.figures();
+    assert!(figures.contains(&("store_stuck", 1)) && figures.contains(&("store_full", 0)), "{figures:?}");
+    let trouble = world.store.trouble().expect("changes are refused");
+    assert!(trouble.contains("too many open files"), "{trouble}");
+    disk.refuse_files(false);
+    let due = world.store.deadline().filter(|at| *at <= world.now + PAUSE_MS).expect("it is tried again");
+    let log = heard(|| world.wait(due.saturating_sub(world.now)));
+    assert_eq!(log, ["INFO the store can make files of the log again"]);
+    assert!(world.store.figures().contains(&("store_stuck", 0)));
+    assert_eq!(world.store.trouble(), None);
+    assert!(matches!(world.ask("a", &send), Got::Integer(_)));
 }
 
 #[test]

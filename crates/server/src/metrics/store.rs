@@ -29,7 +29,8 @@ static ROWS: [Row; 27] = [
         "store_stuck",
         "posthaste_store_stuck",
         Kind::Gauge,
-        "1 while the disk has no space even to take messages: only QPURGE, QDELETE or more space helps. Embedded.",
+        "1 while the disk has no space even to take messages, so that only QPURGE, QDELETE or more space helps; or while \
+         messages are refused because a file of the log cannot be made for another reason: /readyz says which. Embedded.",
     ),
     row("queues", "posthaste_store_queues", Kind::Gauge, "Queues."),
     row(

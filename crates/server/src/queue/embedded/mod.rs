@@ -123,6 +123,8 @@ pub struct Embedded {
     events: Events,
     /// Since when the disk has been full, on the clock of the events; None: it has space.
     full_since: Option<u64>,
+    /// Whether a file could not be made for another reason, which was logged.
+    is_hindered: bool,
     /// When another try is made to have a file ready; None: there is one.
     file_due: Option<Millis>,
     head: Vec<u8>,
@@ -210,6 +212,7 @@ impl Embedded {
             reclaim: Reclaim::new(options.segment_bytes),
             events: options.events,
             full_since: None,
+            is_hindered: false,
             file_due: None,
             head: Vec::new(),
             found: Found::default(),
@@ -258,14 +261,19 @@ impl Embedded {
         Ok(())
     }
 
-    /// Returns why even messages cannot be taken, with what helps; None: they can be taken.
+    /// Returns why even messages cannot be taken, or why none can be sent although the disk has space, with what helps;
+    /// None: neither is so.
     fn stuck(&self) -> Option<String> {
-        self.log.last_space()?;
-        let is_stuck = self.log.has_no_space(RECORD_BYTES, Purpose::Remove);
-        is_stuck.then(|| format!("the disk is full: {}free space on that disk", remedy(Purpose::Remove)))
+        match self.log.lack()? {
+            LogError::Full { .. } => self
+                .log
+                .has_no_space(RECORD_BYTES, Purpose::Remove)
+                .then(|| format!("the disk is full: {}free space on that disk", remedy(Purpose::Remove))),
+            other => self.log.has_no_space(2 * REQUEST_BYTES, Purpose::Add).then(|| other.to_string()),
+        }
     }
 
-    /// Tries once in a while to have another file of the log ready, if there was no space for it.
+    /// Tries once in a while to have another file of the log ready, if it could not be made.
     fn retry_file(&mut self) {
         if self.file_due.is_some_and(|at| at <= self.clock) {
             self.file_due = Some(self.clock + RETRY_MS);
@@ -273,10 +281,12 @@ impl Embedded {
         }
     }
 
-    /// Logs when the disk becomes full and when it has space again, and records an event for each.
+    /// Logs when the disk becomes full and when it has space again, and records an event for each. And logs when files
+    /// cannot be made for another reason, and when they can.
     fn log_disk_space(&mut self) {
-        let is_full = self.log.last_space().is_some();
-        self.file_due = is_full.then(|| self.file_due.unwrap_or(self.clock + RETRY_MS));
+        let lack = self.log.lack();
+        let is_full = matches!(lack, Some(LogError::Full { .. }));
+        self.file_due = lack.is_some().then(|| self.file_due.unwrap_or(self.clock + RETRY_MS));
         match self.full_since {
             None if is_full => {
                 self.full_since = Some(self.events.now());
@@ -291,6 +301,14 @@ impl Embedded {
                 self.events.since(since, EVENT_SOURCE, "disk full");
                 tracing::info!("the disk has space for the log again");
             }
+            _ => {}
+        }
+        let hindrance = lack.filter(|_| !is_full);
+        match (&hindrance, std::mem::replace(&mut self.is_hindered, hindrance.is_some())) {
+            (Some(error), false) => tracing::warn!(
+                "{error}; what adds something is refused once the files of the log that there are have been filled"
+            ),
+            (None, true) => tracing::info!("the store can make files of the log again"),
             _ => {}
         }
     }

@@ -199,6 +199,12 @@ impl Log {
         !self.preparer.has(left + usize::from(size > self.active.segment.capacity))
     }
 
+    /// Returns why another segment could not be made ready; None: there is one, or it is on its way.
+    #[must_use]
+    pub fn lack(&self) -> Option<LogError> {
+        self.preparer.lack()
+    }
+
     /// Returns how many bytes of records still fit into one segment; None unless the disk has no space for another.
     #[must_use]
     pub fn last_space(&self) -> Option<u64> {

@@ -51,8 +51,8 @@ struct State {
     retired: Vec<u32>,
     /// Why the last try failed; there is no other until a segment is asked for, a file is retired, or the owner wants one.
     failure: Option<LogError>,
-    /// Whether the last try to make a segment ready found no space, and fewer than [`READY`] have been ready since.
-    is_short: bool,
+    /// Why the last segment that was tried could not be made ready; None: [`READY`] have been ready since.
+    lack: Option<LogError>,
     stop: bool,
 }
 
@@ -89,7 +89,7 @@ impl Preparer {
         next: u32,
         threaded: bool,
     ) -> Self {
-        let state = State { ready, next, retired, failure: None, is_short: false, stop: false };
+        let state = State { ready, next, retired, failure: None, lack: None, stop: false };
         let shared = Arc::new(Shared { disk, spec, state: Mutex::new(state), changed: Condvar::new() });
         let worker = Arc::clone(&shared);
         let thread = threaded.then(|| {
@@ -149,11 +149,17 @@ impl Preparer {
         }
     }
 
+    /// Returns why fewer segments are ready than there should be; None: there are enough, or another is on its way.
+    pub(super) fn lack(&self) -> Option<LogError> {
+        self.shared.lock().lack.clone()
+    }
+
     /// Returns how many bytes of records fit into the next segment, 0 without one; None if another may be made ready.
     pub(super) fn last_space(&self) -> Option<u64> {
         let state = self.shared.lock();
         let used = FIRST_FRAME as u64 + Tail::overhead();
-        state.is_short.then(|| state.ready.front().map_or(0, |next| next.capacity.saturating_sub(used)))
+        let is_short = matches!(state.lack, Some(LogError::Full { .. }));
+        is_short.then(|| state.ready.front().map_or(0, |next| next.capacity.saturating_sub(used)))
     }
 
     /// Bytes of files that hold no records: those ready and those kept.
@@ -243,11 +249,13 @@ impl Shared {
             }
             Ok(None) => {}
             Err(failure) => {
-                state.is_short = matches!(failure, LogError::Full { .. });
+                state.lack = Some(failure.clone());
                 state.failure = Some(failure);
             }
         }
-        state.is_short &= state.ready.len() < READY;
+        if state.ready.len() >= READY {
+            state.lack = None;
+        }
         self.changed.notify_all();
         state
     }

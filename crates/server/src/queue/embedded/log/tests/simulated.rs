@@ -30,6 +30,7 @@ struct State {
     changes_left: Option<u64>,
     fail_next_sync: bool,
     refuses_writes: bool,
+    refuses_files: bool,
 }
 
 #[derive(Clone, Default)]
@@ -58,6 +59,7 @@ impl SimulatedDisk {
             changes_left: None,
             fail_next_sync: false,
             refuses_writes: false,
+            refuses_files: false,
         };
         Self { state: Arc::new(Mutex::new(state)) }
     }
@@ -84,6 +86,11 @@ impl SimulatedDisk {
     /// Makes every write fail for lack of space until a restart, even where something was written before.
     pub(super) fn refuse_writes(&self) {
         self.lock().refuses_writes = true;
+    }
+
+    /// Sets whether making a file fails, but not for lack of space.
+    pub(super) fn refuse_files(&self, refuses: bool) {
+        self.lock().refuses_files = refuses;
     }
 
     /// Cuts the power after that many changes.
@@ -238,6 +245,9 @@ impl Disk for SimulatedDisk {
 
     fn create(&self, name: &str) -> io::Result<Handle> {
         let mut state = self.change()?;
+        if state.refuses_files {
+            return Err(io::Error::other("too many open files"));
+        }
         state.files.push(Contents::default());
         let id = state.files.len() - 1;
         state.rename(None, Some((name, id)));

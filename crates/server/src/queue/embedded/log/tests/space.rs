@@ -79,6 +79,25 @@ fn a_disk_that_fails_otherwise_is_not_taken_for_full() {
 }
 
 #[test]
+fn what_keeps_a_segment_from_being_made_is_told_until_one_is_ready() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    disk.refuse_files(true);
+    let failed = loop {
+        if let Err(failed) = log.reserve(1016, Purpose::Add) {
+            break failed;
+        }
+        log.append(&[1; 1000]);
+        commit(&mut log).unwrap();
+    };
+    assert_eq!(log.lack(), Some(failed));
+    disk.refuse_files(false);
+    log.retry();
+    assert_eq!(log.lack(), None);
+    log.reserve(1016, Purpose::Add).unwrap();
+}
+
+#[test]
 fn a_reservation_larger_than_a_segment_gets_one_of_its_own_size_or_nothing() {
     let disk = SimulatedDisk::new();
     disk.set_capacity(10 * SMALL.segment_bytes);
