@@ -86,6 +86,22 @@ fn messages_that_came_back_are_leased_again_at_any_limit() {
 }
 
 #[test]
+fn a_queue_that_exists_is_changed_at_any_limit() {
+    fn changes(world: &mut World<impl Rules>) {
+        world.ask("a", "QCREATE q");
+        while world.ask("a", "SEND q x") != full() {}
+        for options in ["", " MAXMSGS 5", " DEADLETTER r AFTER 1"] {
+            let made = world.ask("a", &format!("QCREATE q{options}"));
+            let is_made = matches!(made, Got::Integer(_));
+            assert_eq!(is_made, !options.contains(" r "), "QCREATE q{options}: {made:?}");
+        }
+    }
+    let home = tempfile::tempdir().expect("a temporary directory");
+    changes(&mut World::new(open_limited(home.path())));
+    changes(&mut World::new(Memory::new(1).limited(Some(LIMIT))));
+}
+
+#[test]
 fn a_login_by_a_new_name_beyond_the_memory_limit_is_refused() {
     fn refuses(world: &mut World<impl Rules>) {
         let login = |number: usize| format!("LOGIN name{number}");

@@ -34,7 +34,8 @@ impl Memory {
         if dead_letters.as_deref() == Some(&name) {
             return Err(faults::own_dead_letters(&name));
         }
-        if options.is_some() || self.stock.queue_id(&name).is_none() {
+        let is_new = |name: &[u8]| self.stock.queue_id(name).is_none();
+        if is_new(&name) || dead_letters.as_deref().is_some_and(is_new) {
             self.has_memory()?;
         }
         let id = self.find_or_add_queue(id, &name);

@@ -45,11 +45,15 @@ impl Embedded {
         if dead_letters.as_deref() == Some(&name) {
             return Err(faults::own_dead_letters(&name));
         }
-        self.has_memory()?;
+        let is_known = |name: &Arc<[u8]>| self.stock.queues.find(name).is_some();
+        let dead_letters = dead_letters.filter(|name| !is_known(name));
+        if found.is_none() || dead_letters.is_some() {
+            self.has_memory()?;
+        }
         self.reserve(2 * REQUEST_BYTES, Purpose::Add)?;
         let id = found.unwrap_or(new_id);
         self.record(&Effect::Queue { id, name: &name, options });
-        if let Some(name) = dead_letters.filter(|name| self.stock.queues.find(name).is_none()) {
+        if let Some(name) = dead_letters {
             let id = self.stock.queues.last_id() + 1;
             self.record(&Effect::Queue { id, name: &name, options: Options::default() });
         }
