@@ -89,6 +89,8 @@ fn answers_that_nobody_wants_are_counted() {
         (b"CLIENT REPLY OFF\r\nCLIENT REPLY SKIP\r\nPING\r\nPING\r\nCLIENT REPLY ON\r\nPING\r\n", 2),
         (b"CLIENT REPLY SKIP\r\nHELLO 3 AUTH a b\r\nPING\r\n", 1),
         (b"CLIENT REPLY SKIP\r\nPOP QUEUE q\r\nPING\r\n*x\r\nPING\r\n", 2),
+        (b"CLIENT REPLY SKIP\r\nRESET\r\nPING\r\n", 1),
+        (b"CLIENT REPLY OFF\r\nRESET\r\nPING\r\n", 2),
         (b"PING\r\nQUIT\r\nPING\r\n", 2),
     ] {
         assert_eq!(Expected::of(said).answers, answers, "{}", String::from_utf8_lossy(said));

@@ -174,7 +174,12 @@ impl Session {
                 return self.begin_login(LoginReply::Id, account.of(bytes), secret);
             }
             Command::Reset => {
+                // As with Redis, this is the answer that a skip is about, while OFF ends here.
+                let is_skipped = self.reply_mode == ReplyMode::SkipNext;
                 *self = Self::new(shared.default_account());
+                if is_skipped {
+                    self.reply_mode = ReplyMode::SkipNext;
+                }
                 *client.details() = ClientDetails {
                     protocol: 2,
                     account: self.name_without_login(),

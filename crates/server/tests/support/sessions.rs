@@ -108,7 +108,7 @@ impl Expected {
                 };
             }
             Some(Command::Session(Session::Reset)) => {
-                self.answers += 1;
+                self.answers += usize::from(mute != Mute::Once);
                 return Mute::No;
             }
             Some(Command::Session(Session::ClientKill(_))) => self.kills = true,
