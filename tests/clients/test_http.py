@@ -266,9 +266,8 @@ def test_headers_of_one_name_are_all_kept(web: Tier) -> None:
 def test_null_is_as_good_as_no_field(web: Tier) -> None:
     """Whoever writes optional fields in any case writes null."""
     ask(web, "POST", "/v1/queues", {"name": "q"})
-    nothing = dict.fromkeys(
-        ("body_base64", "bodies", "to", "delay_ms", "ttl_ms", "priority", "dedup", "headers", "headers_base64")
-    )
+    optional = ("to", "delay_ms", "ttl_ms", "priority", "dedup", "headers", "headers_base64")
+    nothing = dict.fromkeys(("body_base64", "bodies", *optional))
     assert ask(web, "POST", "/v1/queues/q/messages", {"body": "x", **nothing}) == (201, {"id": 1})
     ask(web, "POST", "/v1/queues/q/pop", {"lease_ms": 60000, "count": None, "from": None})
     assert ask(web, "POST", "/v1/queues/q/ack", {"ids": None, "id": 1}) == (200, {"acknowledged": 1})
