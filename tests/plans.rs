@@ -346,10 +346,10 @@ impl Place {
 
     /// The plans of what was done meanwhile.
     fn watched(&self, done: impl FnOnce()) -> Vec<Plan> {
-        let before = self.postgres.log().len();
+        let before = self.postgres.log_bytes();
         done();
-        // The keeper may be in the midst of a line.
-        let log = self.postgres.log()[before..].to_owned();
+        // The keeper may be in the midst of a line. Of a log of hundreds of megabytes only the end is read.
+        let log = self.postgres.log_after(before);
         let whole = log.rfind("\n\t}\n").map_or(0, |end| end + 4);
         plans(&log[..whole])
     }

@@ -8,7 +8,7 @@
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -194,6 +194,20 @@ impl Postgres {
     /// What it wrote to its log so far.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.dir.join("log")).unwrap_or_default()).into_owned()
+    }
+
+    /// How long its log is.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        fs::metadata(self.dir.join("log")).map_or(0, |log| log.len())
+    }
+
+    /// What it wrote to its log behind these bytes.
+    pub(crate) fn log_after(&self, bytes: u64) -> String {
+        let mut log = File::open(self.dir.join("log")).expect("a log");
+        log.seek(SeekFrom::Start(bytes)).expect("it is a file");
+        let mut text = Vec::new();
+        log.read_to_end(&mut text).expect("it can be read");
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// A fresh database with nothing in it.
