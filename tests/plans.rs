@@ -46,7 +46,7 @@ const EXEMPT: [&str; 12] = [
     // Once in a connection, of the server's settings: whether the session is ours.
     "SELECT count(*) = 2 FROM pg_settings",
     // turn_ring counts what is left in the part it wants to empty, up to 20,000.
-    "SELECT count(*), (array_agg(row_at))[1]",
+    "SELECT count(*), sum(octet_length(body)), (array_agg(row_at))[1]",
     // And sets some of it aside, all at once, when its time has come: whenever that is. Then it looks for the next.
     "WITH gone AS (",
     "SELECT place FROM message_",
