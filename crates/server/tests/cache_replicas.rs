@@ -86,8 +86,8 @@ fn a_new_expiry_reaches_a_replica_that_another_one_was_asked_in_place_of() {
     }
 }
 
-#[test]
-fn what_nobody_was_asked_for_changes_no_expiry() {
+/// Two replicas, each with as many requests under way as it may have.
+fn both_are_full() -> Scene {
     let mut layout = replicas(2);
     layout.pools[0].server_limits.depth = 1;
     let mut scene = Scene::new(&layout);
@@ -96,6 +96,12 @@ fn what_nobody_was_asked_for_changes_no_expiry() {
         assert_eq!(scene.try_ask_as(client, "get hold\r\n"), Admission::Accepted);
     }
     [0, 1].iter().for_each(|server| drop(scene.sent(*server)));
+    scene
+}
+
+#[test]
+fn what_nobody_was_asked_for_changes_no_expiry() {
+    let mut scene = both_are_full();
     scene.ask("mg k v T5\r\n");
     assert_eq!([0, 1].map(|server| scene.sent(server)), [const { String::new() }; 2]);
     assert!(scene.answered().contains("has too many requests under way"));
@@ -140,14 +146,7 @@ fn a_set_that_one_replica_refuses_is_deleted_where_it_was_not_sent() {
     scene.says(1 - full, "NOT_FOUND\r\n");
     assert!(scene.answered().starts_with("SERVER_ERROR"));
     // Where nobody was sent anything, nothing has changed.
-    let mut layout = replicas(2);
-    layout.pools[0].server_limits.depth = 1;
-    let mut scene = Scene::new(&layout);
-    for client in 1..=2 {
-        scene.router.add_client(client, 1 + client as u64);
-        assert_eq!(scene.try_ask_as(client, "get hold\r\n"), Admission::Accepted);
-    }
-    [0, 1].iter().for_each(|server| drop(scene.sent(*server)));
+    let mut scene = both_are_full();
     scene.ask(SET);
     assert_eq!([0, 1].map(|server| scene.sent(server)), [const { String::new() }; 2]);
 }
