@@ -113,15 +113,16 @@ impl Postgres {
         assert_eq!(self.psql("postgres", "SELECT pg_promote()"), "t");
     }
 
-    /// Stops every process of it where it stands; `SIGCONT` as the other word lets them go on.
+    /// Stops every process of it where it stands (`STOP`), lets them go on (`CONT`), or kills them (`KILL`).
     pub(crate) fn signal_all(&self, signal: Signal) {
-        let send = |pid: u32| {
+        let send = |pid: u32, signal: Signal| {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
             let _ = kill_process(pid, signal); // it may have ended by itself
         };
-        // First the one that starts others.
-        send(self.pid());
-        self.children().into_iter().for_each(send);
+        // One that stands still starts no others, and those it has started stay its own until all have been found.
+        send(self.pid(), Signal::STOP);
+        self.children().into_iter().for_each(|pid| send(pid, signal));
+        send(self.pid(), signal);
     }
 
     /// The processes that its postmaster has started.
@@ -484,8 +485,8 @@ pub(crate) fn unprivileged() -> Option<(String, String)> {
     Some(numbers("postgres").or_else(|| numbers("nobody")).expect("a user postgres or nobody"))
 }
 
-/// A program of the version that stands in the directory which `POSTGRES_BIN` names; else, and what is not there, that of the
-/// newest installed version, or whatever stands on the PATH.
+/// A program of the version that stands in the directory which `POSTGRES_BIN` names; else, and what is not there, that
+/// of the newest installed version, or whatever stands on the PATH.
 fn program(name: &str) -> PathBuf {
     let named = std::env::var_os("POSTGRES_BIN").map(|directory| Path::new(&directory).join(name));
     if let Some(program) = named.filter(|program| program.is_file()) {

@@ -1,10 +1,10 @@
 //! Finds out whether servers are there, and brings back those that were lost: one prober for the process, so that a
 //! server that recovers is asked once and not by every thread.
 //!
-//! A new server is connected to, so that the log and readiness can say at once whether it is there. So is a server that was
-//! asked nothing for a while, or closed an idle connection: it may be gone unnoticed. It is asked for its version too, and
-//! which run of it answers (see `identity.rs`), but need not reply: a server that is slow while nobody needs it is not lost.
-//! One that has not told its version is asked again, however busy it is.
+//! A new server is connected to, so that the log and readiness can say at once whether it is there. So is a server that
+//! was asked nothing for a while, or closed an idle connection: it may be gone unnoticed. It is asked for its version
+//! too, and which run of it answers (see `identity.rs`), but need not reply: a server that is slow while nobody needs
+//! it is not lost. One that has not told its version is asked again, however busy it is.
 //!
 //! A server that is away is asked again and again, less and less often, at random moments. When it answers, it comes
 //! back as `recovery` says.
@@ -238,7 +238,8 @@ impl Probing {
     }
 }
 
-/// Does `work` in a thread of its own, or here if there is none: then it takes longer until other servers have their turn.
+/// Does `work` in a thread of its own, or here if there is none: then it takes longer until other servers have their
+/// turn.
 fn run_beside(thread: Builder, work: impl FnOnce() + Clone + Send + 'static) {
     if let Err(error) = thread.spawn(work.clone()) {
         tracing::warn!("no thread to look after servers, so that is done for one after the other: {error}");
@@ -289,8 +290,9 @@ fn introduce(server: &Server, shared: &CacheShared) {
         Ok(link) => {
             server.health.note_answer();
             server.backend.serves();
-            tracing::info!(server = %server.name(), "server takes connections");
             identify(server, shared, link);
+            // From here on a new start is noticed.
+            tracing::info!(server = %server.name(), "server takes connections");
         }
         Err(error) => {
             if server.health.note_absent() {
