@@ -1,5 +1,5 @@
-//! `posthaste admin backup` beside a server that is hard at work: a server on the copy has what was acknowledged before, and nothing
-//! that was taken before.
+//! `posthaste admin backup` beside a server that is hard at work: a server on the copy has what was acknowledged
+//! before, and nothing that was taken before.
 
 #[path = "support/client.rs"]
 mod client;
@@ -40,7 +40,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Sends large messages to itself and takes each again, so that the log goes round; each twentieth stays, in another queue.
+/// Sends large messages to itself and takes each again, so that the log goes round; each twentieth stays, in another
+/// queue.
 fn work(server: std::net::SocketAddr, name: &str, told: &Told, kept: &Told, stop: &AtomicBool) {
     let mut client = Client::login(server, name).expect("it runs");
     let padding = "x".repeat(30_000);

@@ -1,10 +1,10 @@
 //! `kill -9` in a loop: whatever the server had acknowledged is still true after it.
 //!
-//! Clients send, pop, lease and acknowledge, create and delete queues while the server is killed and started again
-//! on the same store. Every client keeps a journal, and the history checker decides in the end whether every promise was
-//! kept. On the queue `exact` a request cut off by a kill is repeated under its DEDUP or REQID key until it is answered, so
-//! nothing is left in doubt there. On `plain` nothing is repeated: a message may be missing only for each pop whose answer
-//! was cut off.
+//! Clients send, pop, lease and acknowledge, create and delete queues while the server is killed and started again on
+//! the same store. Every client keeps a journal, and the history checker decides in the end whether every promise was
+//! kept. On the queue `exact` a request cut off by a kill is repeated under its DEDUP or REQID key until it is
+//! answered, so nothing is left in doubt there. On `plain` nothing is repeated: a message may be missing only for each
+//! pop whose answer was cut off.
 //!
 //! `KILLS=n` sets the number of kills, `CRASH_SECONDS=n` a time after which no further kill is begun.
 

@@ -114,7 +114,8 @@ fn work(
         for request in &asked {
             let answer = client.answer().expect("it runs");
             if let Answer::Error(text) = &answer {
-                // Where others keep the machine busy a batch may hold messages for longer than who empties a queue waits for them.
+                // Where others keep the machine busy a batch may hold messages for longer than who empties a queue
+                // waits for them.
                 let is_late = request.starts_with("QPURGE") || request.starts_with("QDELETE");
                 assert!(
                     text.starts_with("NOQUEUE") || is_late && text.starts_with("BUSY"),
@@ -163,8 +164,8 @@ fn nobody_ever_waits_in_a_circle() {
         assert!(!server.log().contains("refused"), "{}", server.log());
     }
     let log = postgres.log();
-    // Where others keep the machine busy a batch may take the second for which a name is waited for. A circle would not come to
-    // that: PostgreSQL looks for one long before.
+    // Where others keep the machine busy a batch may take the second for which a name is waited for. A circle would not
+    // come to that: PostgreSQL looks for one long before.
     let (slow, errors): (Vec<_>, Vec<_>) = log
         .lines()
         .filter(|line| line.contains("ERROR"))

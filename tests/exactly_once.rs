@@ -1,5 +1,5 @@
-//! Thirty-two senders and thirty-two poppers on one queue: the history checker finds each message with exactly one of them,
-//! in the order sent, and every null honest.
+//! Thirty-two senders and thirty-two poppers on one queue: the history checker finds each message with exactly one of
+//! them, in the order sent, and every null honest.
 
 mod support;
 

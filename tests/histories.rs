@@ -1,11 +1,12 @@
 //! Clients that ask for everything at random, all at once, and the history checker as the judge.
 //!
-//! The other tests try one promise each. Here options meet that nobody would pair: a lease that runs out while its queue is
-//! purged, a repeated POP by sender behind a send with a time to live, in one pipeline, at two middlewares, with the server
-//! killed in between. What is right then nobody has written down case by case; the rules decide it from the journals.
+//! The other tests try one promise each. Here options meet that nobody would pair: a lease that runs out while its
+//! queue is purged, a repeated POP by sender behind a send with a time to live, in one pipeline, at two middlewares,
+//! with the server killed in between. What is right then nobody has written down case by case; the rules decide it from
+//! the journals.
 //!
-//! `HISTORY_SECONDS=n` is how long each history lasts (else some thousand requests), `HISTORY_SEED=n` which one it is: the
-//! clients' draws, not the timing.
+//! `HISTORY_SECONDS=n` is how long each history lasts (else some thousand requests), `HISTORY_SEED=n` which one it is:
+//! the clients' draws, not the timing.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Over PostgreSQL a large body is read when it is given to somebody, and not because it stands in a queue that is looked at.
+//! Over PostgreSQL a large body is read when it is given to somebody, and not because it stands in a queue that is
+//! looked at.
 
 #[path = "support/postgres.rs"]
 mod postgres;

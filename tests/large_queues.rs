@@ -1,5 +1,6 @@
-//! QPURGE, QDELETE and QREDRIVE of large queues over PostgreSQL: in several transactions, while others use the queue and the tier, with
-//! requests of the same pipeline before and behind; and what is answered when it cannot be done to the end.
+//! QPURGE, QDELETE and QREDRIVE of large queues over PostgreSQL: in several transactions, while others use the queue
+//! and the tier, with requests of the same pipeline before and behind; and what is answered when it cannot be done to
+//! the end.
 
 #[path = "support/client.rs"]
 mod client;
@@ -44,8 +45,8 @@ impl Place {
         self.postgres.psql(&self.database, sql)
     }
 
-    /// So many messages for a queue: ready ones in every part of the table, from and to several accounts, and leased ones. Every
-    /// 37th is part of the aside, every 41st is leased.
+    /// So many messages for a queue: ready ones in every part of the table, from and to several accounts, and leased
+    /// ones. Every 37th is part of the aside, every 41st is leased.
     fn fill(&self, queue: &str, messages: i64) {
         self.sql(&format!(
             "INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,

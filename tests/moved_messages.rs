@@ -1,4 +1,5 @@
-//! Messages that are moved, set aside or changed while others look for them: nobody misses one that is there all the time.
+//! Messages that are moved, set aside or changed while others look for them: nobody misses one that is there all the
+//! time.
 
 #[path = "support/client.rs"]
 mod client;

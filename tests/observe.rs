@@ -69,8 +69,8 @@ fn a_slow_request_is_told_with_whose_it_was_and_where_its_time_went() {
     assert_eq!(peeked["request"], id.replace("-3", "-4"), "{peeked}");
 }
 
-/// Has a pop wait, ends its wait, and says what the log tells of it. Its time may be anything, on a machine that is busy, but
-/// together with a part of the wait it is less than has passed.
+/// Has a pop wait, ends its wait, and says what the log tells of it. Its time may be anything, on a machine that is
+/// busy, but together with a part of the wait it is less than has passed.
 fn told_of_a_wait(store: &str, ending: &str, end: impl FnOnce(&Server, Client)) {
     const WAIT: Duration = Duration::from_millis(500);
     let server = Server::start(store, &["--slow", "0ms", "--log-format", "json"]);

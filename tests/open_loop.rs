@@ -1,4 +1,5 @@
-//! A server that stalls once: an open loop shows what everybody would have felt, or that it cannot, and a closed one hides it.
+//! A server that stalls once: an open loop shows what everybody would have felt, or that it cannot, and a closed one
+//! hides it.
 
 mod support;
 
@@ -40,8 +41,8 @@ fn start_with(server: &Server, json: &Path, pace: &[&str], length: &[&str]) -> C
     bench.arg("--json").arg(json).args(pace).stdout(Stdio::null()).spawn().expect("the program runs")
 }
 
-/// What a run reports that may show something else where the machine stands still meanwhile: it has ten tries, and what is
-/// wrong with the program is wrong in each.
+/// What a run reports that may show something else where the machine stands still meanwhile: it has ten tries, and what
+/// is wrong with the program is wrong in each.
 fn undisturbed(mut run: impl FnMut() -> Option<Value>, is_as_known: impl Fn(&Value) -> bool) -> Value {
     let mut found = None;
     for _ in 0..10 {
@@ -99,8 +100,8 @@ fn an_open_loop_is_not_valid_where_the_server_does_not_keep_up() {
 fn an_open_loop_whose_server_stands_still_at_the_end_is_not_valid() {
     let dir = tempfile::tempdir().expect("a directory");
     let json = dir.path().join("report.json");
-    // Some 700 of 1000 requests are due while it stands still, each to a client that is free. What is measured ends in the
-    // middle of that, and all are answered afterwards.
+    // Some 700 of 1000 requests are due while it stands still, each to a client that is free. What is measured ends in
+    // the middle of that, and all are answered afterwards.
     let run = || {
         let server = Server::start("mock:200", &[]);
         let length = ["--duration", "2s", "--cooldown", "4s"];

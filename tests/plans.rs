@@ -65,8 +65,8 @@ const EXEMPT: [&str; 12] = [
 ];
 
 /// One million: 900,000 in the part of the ring that is read, 30,000 in the one appended to, the rest aside, some of
-/// them leased or delayed, far from due. Every 16th has a recipient, every 8th an expiry. What leaves is noted, as it is while a
-/// queue is full.
+/// them leased or delayed, far from due. Every 16th has a recipient, every 8th an expiry. What leaves is noted, as it
+/// is while a queue is full.
 const LOAD: &str = "
     INSERT INTO posthaste.account SELECT n, 'account ' || n, true FROM generate_series(1, 256) n;
     INSERT INTO posthaste.queue (id, name) SELECT n, 'queue ' || n FROM generate_series(1, 1000) n;
@@ -494,8 +494,8 @@ fn every_function_reads_by_index_seeks_at_a_million_messages() {
     check_the_check(&place);
 }
 
-/// A transaction that meets accounts leaves rows behind that nobody sees, and vacuum may not remove them while somebody keeps a
-/// snapshot.
+/// A transaction that meets accounts leaves rows behind that nobody sees, and vacuum may not remove them while somebody
+/// keeps a snapshot.
 #[test]
 fn meeting_an_account_walks_nothing_that_others_have_left_behind() {
     let place = Place::new();

@@ -32,16 +32,16 @@ use session::Session;
 use support::Server;
 use support::patience::wait_for;
 
-/// Requests that get `STORE` in so short a time that none of them waits for the database to be tried again, which is once a
-/// second.
+/// Requests that get `STORE` in so short a time that none of them waits for the database to be tried again, which is
+/// once a second.
 const REFUSED: usize = 60;
 const REFUSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a pop on an empty queue waits: longer than any client here waits for an answer.
 const BLOCK: &str = "600000";
 
-/// How often something is done anew because a pop that waits was just looking for itself, as it does once a second. If it is
-/// cut off then, nobody knows what it got.
+/// How often something is done anew because a pop that waits was just looking for itself, as it does once a second. If
+/// it is cut off then, nobody knows what it got.
 const TRIES: usize = 5;
 
 /// Asks once over a connection of its own.

@@ -1,5 +1,6 @@
-//! A PostgreSQL that flushes no commit loses the last moments when one of its processes is killed, and whoever was met in them: the next
-//! one is given his number, and must not get what is for him. The same happens when a database is replaced by a dump of it.
+//! A PostgreSQL that flushes no commit loses the last moments when one of its processes is killed, and whoever was met
+//! in them: the next one is given his number, and must not get what is for him. The same happens when a database is
+//! replaced by a dump of it.
 
 mod support;
 

@@ -107,8 +107,8 @@ fn whoever_asks_is_told_that_writes_wait_for_a_standby() {
     }
 }
 
-/// Somebody who wants to go on without a standby may end the wait for it: what was written then is on this server alone, and gone
-/// after a failover.
+/// Somebody who wants to go on without a standby may end the wait for it: what was written then is on this server
+/// alone, and gone after a failover.
 #[test]
 fn the_outcome_of_a_write_that_no_standby_has_confirmed_is_said_to_be_unknown() {
     let primary = primary();

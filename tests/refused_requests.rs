@@ -1,5 +1,5 @@
-//! A request that PostgreSQL itself refuses, with an error where the rules have an answer for everything: it fails alone, and
-//! the rest of its batch is done as if it had never been there.
+//! A request that PostgreSQL itself refuses, with an error where the rules have an answer for everything: it fails
+//! alone, and the rest of its batch is done as if it had never been there.
 
 mod support;
 
@@ -27,7 +27,8 @@ use support::patience::wait_until;
 /// Clients whose requests go together: no power of two, so that halves differ.
 const CLIENTS: usize = 7;
 
-/// Stands for whatever a database may have against one row and no other: a damaged page, say. And for what is more than it can do.
+/// Stands for whatever a database may have against one row and no other: a damaged page, say. And for what is more than
+/// it can do.
 const REFUSES_POISON: &str = "
     CREATE FUNCTION refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -253,7 +254,8 @@ fn a_queue_that_is_kept_locked_holds_up_its_batch_once() {
     }
 }
 
-/// Each of them is waited for a second; were they told one by one, nobody of the batch would be answered for as many seconds.
+/// Each of them is waited for a second; were they told one by one, nobody of the batch would be answered for as many
+/// seconds.
 #[test]
 fn queues_that_are_kept_locked_together_hold_up_their_batch_once() {
     let place = Place::new();

@@ -24,8 +24,8 @@ use session::Session;
 use support::Server;
 use support::patience::wait_until;
 
-/// Turns that each load must bring about for the test to mean anything, and in how many goes: on a slow machine little passes
-/// through the ring in one.
+/// Turns that each load must bring about for the test to mean anything, and in how many goes: on a slow machine little
+/// passes through the ring in one.
 const TURNS: i64 = 3;
 const GOES: usize = 30;
 /// Of the ring with its indexes; what passes through it is several times as much.
@@ -249,8 +249,8 @@ fn a_large_stock_in_a_ring_that_cannot_turn_is_counted_piece_by_piece() {
     assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
 }
 
-/// Whoever brings no floor along, because it has just connected, or looks by the rules, or is an SQL client, walks what is left and
-/// not what is gone.
+/// Whoever brings no floor along, because it has just connected, or looks by the rules, or is an SQL client, walks what
+/// is left and not what is gone.
 #[test]
 fn a_ring_that_cannot_turn_is_walked_by_nobody() {
     const WALKED_MAX: i64 = 20_000;
@@ -291,7 +291,8 @@ fn a_ring_that_cannot_turn_is_walked_by_nobody() {
     assert!(read - passing < WALKED_MAX, "{read} entries were read, {passing} by one pass alone");
 }
 
-/// A vacuum keeps the index by place from being summarized, so all that came since it began would be read for every question.
+/// A vacuum keeps the index by place from being summarized, so all that came since it began would be read for every
+/// question.
 #[test]
 fn a_ring_that_cannot_turn_is_not_read_by_place_while_it_is_vacuumed() {
     let mut stuck = Stuck::new();

@@ -77,8 +77,8 @@ impl Place {
         }
     }
 
-    /// Fills it, and sends until what leaves it is noted and relied on. Then takes a message away behind everybody's back: from now
-    /// on a count would find room for one more.
+    /// Fills it, and sends until what leaves it is noted and relied on. Then takes a message away behind everybody's
+    /// back: from now on a count would find room for one more.
     fn is_full_and_noted(&mut self) {
         self.hold(LARGE);
         wait_until("what leaves is relied on, a second after it was full", || {

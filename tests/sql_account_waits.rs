@@ -1,4 +1,5 @@
-//! Who waits for the end of an application's transaction that has logged an account in for the first time, and who must not.
+//! Who waits for the end of an application's transaction that has logged an account in for the first time, and who must
+//! not.
 
 #[path = "support/client.rs"]
 mod client;
@@ -19,8 +20,8 @@ use place::{Place, ask, login, pop, together};
 use posthaste_server::accounts::AccountsFile;
 use support::patience::wait_until;
 
-/// More connections than a middleware has workers name accounts that a transaction has logged in for the first time; others are served
-/// all the while, and those in the same batches too.
+/// More connections than a middleware has workers name accounts that a transaction has logged in for the first time;
+/// others are served all the while, and those in the same batches too.
 #[test]
 fn a_transaction_that_logs_somebody_in_keeps_nobody_waiting() {
     const THOSE: usize = 12;
@@ -65,8 +66,8 @@ fn a_transaction_that_logs_somebody_in_keeps_nobody_waiting() {
     assert!(ask(&mut bob, &["SEND", "q", "x", "TO", "kept_too"]).integer().is_some());
 }
 
-/// Of the accounts in a file, those that a transaction has logged in for the first time are registered at its end, and the
-/// others at the start, which does not wait for it.
+/// Of the accounts in a file, those that a transaction has logged in for the first time are registered at its end, and
+/// the others at the start, which does not wait for it.
 #[test]
 fn a_transaction_that_logs_somebody_in_keeps_no_middleware_from_starting() {
     let place = Place::new();

@@ -255,8 +255,8 @@ fn who_repeats_a_pop_of_all_queues_has_the_lock_of_its_key_before_it_looks() {
     assert_eq!(bob.answer().expect("it runs").body(), Some("1"));
 }
 
-/// What stands first is taken by a transaction that has not ended, so the pop has to look further: at what its own connection has
-/// just sent.
+/// What stands first is taken by a transaction that has not ended, so the pop has to look further: at what its own
+/// connection has just sent.
 #[test]
 fn a_pop_finds_what_was_sent_before_it_behind_what_somebody_has_taken() {
     let place = Place::new();
@@ -284,8 +284,8 @@ fn a_pop_finds_what_was_sent_before_it_behind_what_somebody_has_taken() {
     );
 }
 
-/// What stands first is taken by a transaction that has not ended. The first pop gets what comes next, and not what is left when the
-/// others have theirs.
+/// What stands first is taken by a transaction that has not ended. The first pop gets what comes next, and not what is
+/// left when the others have theirs.
 #[test]
 fn pops_that_are_sent_together_keep_their_order_behind_what_somebody_has_taken() {
     let place = Place::new();

@@ -44,7 +44,8 @@ fn whoever_waits_for_a_transaction_keeps_nobody_else_waiting() {
     assert!(bob.answer().expect("it runs").is_error("NOQUEUE"));
 }
 
-/// More connections than a middleware has workers ask for a queue whose row a transaction keeps; others are served all the while.
+/// More connections than a middleware has workers ask for a queue whose row a transaction keeps; others are served all
+/// the while.
 #[test]
 fn a_transaction_that_is_left_open_keeps_only_those_waiting_who_ask_for_its_queue() {
     const THOSE: usize = 12;
@@ -92,7 +93,8 @@ fn a_transaction_that_is_left_open_keeps_only_those_waiting_who_ask_for_its_queu
 fn who_holds_leases_that_a_transaction_keeps_has_others_wait_for_that_once() {
     const HOLDERS: usize = 32;
     const ROUNDS: usize = 3;
-    // What waits with the first of them waits as long; after that nothing does. All of them one after the other take a minute.
+    // What waits with the first of them waits as long; after that nothing does. All of them one after the other take a
+    // minute.
     const WAITS: Duration = Duration::from_secs(8);
     let place = Place::new();
     let (server, mut app) = (place.middleware(&[]), place.app());

@@ -104,7 +104,8 @@ fn a_tick_says_when_there_may_be_more_than_it_does() {
     }
 }
 
-/// As it is where a transaction elsewhere keeps what was removed in the indexes by time: a second for an hour that is gone through.
+/// As it is where a transaction elsewhere keeps what was removed in the indexes by time: a second for an hour that is
+/// gone through.
 const SLOW_PAST: &str = "
     ALTER FUNCTION posthaste.upkeep(bigint, bigint, int) RENAME TO upkeep_without_it;
     CREATE FUNCTION posthaste.upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF posthaste.answer

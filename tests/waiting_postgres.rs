@@ -1,5 +1,5 @@
-//! Pops that wait over PostgreSQL, with several workers: served in the order they came, and told when their queue is gone,
-//! whatever comes right behind.
+//! Pops that wait over PostgreSQL, with several workers: served in the order they came, and told when their queue is
+//! gone, whatever comes right behind.
 
 #[path = "support/client.rs"]
 mod client;
@@ -64,7 +64,8 @@ fn who_waits_longer_is_served_before_however_fast_messages_come() {
         place.wait("q");
         let bodies: Vec<String> =
             (0..place.waiters.len()).map(|number| format!("{round} {number}")).collect();
-        // Each acknowledged before the next; by two clients at once in every other round, who send the second half together.
+        // Each acknowledged before the next; by two clients at once in every other round, who send the second half
+        // together.
         let (one_by_one, together) =
             bodies.split_at(if round % 2 == 0 { bodies.len() } else { bodies.len() / 2 });
         for body in one_by_one {

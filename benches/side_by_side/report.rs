@@ -1,4 +1,5 @@
-//! Tables for the terminal and the same as Markdown, to be pasted into docs/performance.md and docs/performance/tables.md.
+//! Tables for the terminal and the same as Markdown, to be pasted into docs/performance.md and
+//! docs/performance/tables.md.
 
 use std::fmt::Write as _;
 use std::fs;

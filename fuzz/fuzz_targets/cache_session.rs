@@ -1,5 +1,6 @@
-//! Whatever clients of the cache tier send over several connections, in any pieces, with servers that answer in any pieces:
-//! each gets what it would get alone, servers are asked what is well-formed, and of those who leave nothing is left.
+//! Whatever clients of the cache tier send over several connections, in any pieces, with servers that answer in any
+//! pieces: each gets what it would get alone, servers are asked what is well-formed, and of those who leave nothing is
+//! left.
 
 #![no_main]
 

@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
             for pool in &layout.pools {
                 assert!(
                     !pool.members.is_empty()
-                        && pool.fallbacks.iter().all(|other| other.pool < layout.pools.len())
+                        && pool.stand_ins.iter().all(|other| other.pool < layout.pools.len())
                 );
                 assert!(pool.source.is_none_or(|source| source.pool() < layout.pools.len()));
             }

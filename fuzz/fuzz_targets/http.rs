@@ -1,5 +1,5 @@
-//! Any bytes over an HTTP connection to the queue tier, or behind a `!` to the cache tier, in any pieces: the answers are whole,
-//! none says that we failed, those in JSON are JSON, and of the client nothing is left.
+//! Any bytes over an HTTP connection to the queue tier, or behind a `!` to the cache tier, in any pieces: the answers
+//! are whole, none says that we failed, those in JSON are JSON, and of the client nothing is left.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any text as a configuration of mcrouter or twemproxy: a file of ours that we read, with every word of theirs that was left
-//! out in a line of its own; or an error in one line.
+//! Any text as a configuration of mcrouter or twemproxy: a file of ours that we read, with every word of theirs that
+//! was left out in a line of its own; or an error in one line.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Any bytes as the records of two load generators: a report, or an error in one line. The files of a record, and the two
-//! records, are parted by a byte that none of them needs; the last is a log of histograms, of which a line that begins with
-//! `~` is packed as the log wants it.
+//! Any bytes as the records of two load generators: a report, or an error in one line. The files of a record, and the
+//! two records, are parted by a byte that none of them needs; the last is a log of histograms, of which a line that
+//! begins with `~` is packed as the log wants it.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any story of requests, replies cut anywhere, servers that are late, end and come back: every request has one answer of its
-//! own, nobody reads what was replaced, and replicas hold nothing that the others do not.
+//! Any story of requests, replies cut anywhere, servers that are late, end and come back: every request has one answer
+//! of its own, nobody reads what was replaced, and replicas hold nothing that the others do not.
 
 #![no_main]
 

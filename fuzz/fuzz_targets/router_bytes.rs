@@ -1,5 +1,5 @@
-//! Any bytes from clients and from servers, in any order, over pools and routes of every kind: the router does not panic, and
-//! when everybody is gone it holds nothing.
+//! Any bytes from clients and from servers, in any order, over pools and routes of every kind: the router does not
+//! panic, and when everybody is gone it holds nothing.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Whatever clients of the queue tier send over several connections, in any pieces: each request has one answer in its place,
-//! one connection's answers are the same however its bytes are cut, and of those who leave nothing is left.
+//! Whatever clients of the queue tier send over several connections, in any pieces: each request has one answer in its
+//! place, one connection's answers are the same however its bytes are cut, and of those who leave nothing is left.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Short texts of command lines, files and headers, each read by whatever understands it: what is understood is shown as
-//! something that means the same; of a URL no error and nothing shown tells the password; patterns of grants match what they
-//! should.
+//! Short texts of command lines, files and headers, each read by whatever understands it: what is understood is shown
+//! as something that means the same; of a URL no error and nothing shown tells the password; patterns of grants match
+//! what they should.
 
 #![no_main]
 
@@ -79,8 +79,8 @@ fn same<T: FromStr + Display + PartialEq + Debug>(text: &str) {
     assert_eq!(meant.to_string().parse::<T>().ok(), Some(meant), "{text:?}");
 }
 
-/// The same of what is shown without its secrets, or without a weight that is the only one, or cannot be compared: it is shown
-/// alike.
+/// The same of what is shown without its secrets, or without a weight that is the only one, or cannot be compared: it
+/// is shown alike.
 fn alike<T: FromStr + Display>(text: &str) {
     let Ok(meant) = text.parse::<T>() else { return };
     let shown = meant.to_string();

@@ -8,13 +8,14 @@ use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::explain::explain;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
-use posthaste_server::cache::layout::{MemberPlan, PoolPlan, Source, Verbs};
+use posthaste_server::cache::layout::{MemberPlan, PoolPlan, Source};
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::resolver::Resolver;
 use posthaste_server::cache::rules::{GetErrors, ReadRepair, Rules, Writes};
 use posthaste_server::cache::server::Options;
 use posthaste_server::cache::server_limits::ServerLimits;
 use posthaste_server::cache::table::{Route, Table};
+use posthaste_server::cache::verbs::Verbs;
 
 use crate::config::Misuse;
 
@@ -54,7 +55,7 @@ pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
 /// Describes where the keys of a pool are, on which servers, and how long these are waited for.
 fn pool(pool: &PoolPlan, resolver: &Resolver) -> Result<String, Misuse> {
     let mut text = format!("pool {}: {}\n", pool.name, placing(&pool.rules, pool.members.len()));
-    if pool.rules.get_errors == GetErrors::Missed {
+    if pool.rules.get_errors == GetErrors::Miss {
         text += "  a get whose server does not answer is a miss\n";
     }
     for member in &pool.members {
@@ -198,8 +199,8 @@ fn routes(table: &Table) -> Result<String, Misuse> {
 fn left_out(table: &Table) -> String {
     let mut text = String::new();
     let of_all_keys = table.routes.iter().filter(|route| route.prefix.is_empty());
-    let taken = of_all_keys.fold(Verbs::NONE, |taken, route| taken.with(route.verbs));
-    let (missing, all) = (taken.others().names(), Verbs::ALL.names());
+    let taken = of_all_keys.fold(Verbs::NONE, |taken, route| taken.union(route.verbs));
+    let (missing, all) = (taken.complement().names(), Verbs::ALL.names());
     if missing.len() == all.len() {
         text += "other keys: no route takes them, and the answer is an error\n";
     } else if !missing.is_empty() {

@@ -11,7 +11,7 @@ use posthaste_measure::RunInfo;
 use posthaste_server::cache::backend::Backend;
 use posthaste_server::cache::fleet::FleetOptions;
 use posthaste_server::cache::health::Ejection;
-use posthaste_server::cache::layout::{Layout, MemberPlan, REQUEST_TIMEOUTS, Settings};
+use posthaste_server::cache::layout::{Layout, MemberPlan, SERVER_TIMEOUTS_PER_REQUEST, Settings};
 use posthaste_server::cache::limits::SERVERS_MAX;
 use posthaste_server::cache::resolver::Resolver;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
@@ -172,7 +172,7 @@ fn server_limits(flags: &CacheFlags) -> ServerLimits {
 }
 
 fn request_timeout(flags: &CacheFlags) -> Duration {
-    flags.request_timeout.unwrap_or(flags.server_timeout.saturating_mul(REQUEST_TIMEOUTS))
+    flags.request_timeout.unwrap_or(flags.server_timeout.saturating_mul(SERVER_TIMEOUTS_PER_REQUEST))
 }
 
 /// Reads the servers of the flags, each of which must be named once.

@@ -47,7 +47,8 @@ pub(crate) struct CacheFlags {
     /// all: to every server, they are replicas; owner: to the key's owner, they share the keys
     #[arg(long, value_name = "all|owner", default_value_t)]
     pub(crate) writes: Writes,
-    /// Which replica a read goes to: round-robin, random, nearest (fewest requests under way), two-choices (the better one of two) or owner [default: round-robin; owner with --writes owner]
+    /// Which replica a read goes to: round-robin, random, nearest (fewest requests under way), two-choices (the better
+    /// one of two) or owner [default: round-robin; owner with --writes owner]
     #[arg(long, value_name = "RULE")]
     pub(crate) reads: Option<Reads>,
     /// Several keys from replicas: whole (one server), split (evenly over all) or auto (what costs less, as measured)
@@ -58,8 +59,8 @@ pub(crate) struct CacheFlags {
     /// mcrouter-weighted, mcrouter-rendezvous, mcrouter-weighted-rendezvous, mcrouter-crc32, mcrouter-shard
     #[arg(long, value_name = "RULE", default_value_t)]
     pub(crate) hash: Hash,
-    /// on: a server that is lost is left out until it is well again; off: requests that would ask it get an error until then;
-    /// either way it then serves nothing that it missed [default: on; off with --workers N]
+    /// on: a server that is lost is left out until it is well again; off: requests that would ask it get an error until
+    /// then; either way it then serves nothing that it missed [default: on; off with --workers N]
     #[arg(long, value_name = "on|off")]
     pub(crate) eject: Option<Switch>,
     /// pipelined: network threads share connections to servers among their clients; N: this many workers, each with
@@ -90,7 +91,8 @@ pub(crate) struct CacheFlags {
     /// Largest value in bytes; larger ones are refused as memcached refuses them
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     pub(crate) max_value: usize,
-    /// Maximum number of requests per second from one address, each key of a multi-get counted; beyond it they get errors [default: no limit]
+    /// Maximum number of requests per second from one address, each key of a multi-get counted; beyond it they get
+    /// errors [default: no limit]
     #[arg(long, value_name = "REQUESTS", value_parser = requests_per_second)]
     pub(crate) client_limit: Option<u32>,
     /// Maximum bytes held for all clients together; beyond it the client that holds most is disconnected

@@ -13,7 +13,8 @@ use super::{account, duration, some_time};
 /// How to reach a tier over HTTP.
 #[derive(Args, Debug)]
 pub(crate) struct WebReach {
-    /// Where the tier serves HTTP (its --http): 127.0.0.1:7480 for queues, 127.0.0.1:7481 for caches; https://HOST:PORT speaks TLS
+    /// Where the tier serves HTTP (its --http): 127.0.0.1:7480 for queues, 127.0.0.1:7481 for caches; https://HOST:PORT
+    /// speaks TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
     pub(crate) http: String,
     /// Log in as this account

@@ -10,7 +10,8 @@ pub(crate) struct PoppingFlags {
     /// delete-retry, for-update, repeatable-read or mark-update
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) pop_strategy: Option<PopStrategy>,
-    /// What a pop does when a faster one took its message: none (tries again at once) or exponential (pauses before it does)
+    /// What a pop does when a faster one took its message: none (tries again at once) or exponential (pauses before it
+    /// does)
     #[arg(long, value_name = "BACKOFF", default_value_t)]
     pub(crate) pop_backoff: Backoff,
 }

@@ -50,8 +50,8 @@ pub(crate) struct QueueFlags {
     /// Request kinds that wait in a line of their own and go first, for example peek,readable
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = kind)]
     pub(crate) priority_line: Vec<Kind>,
-    /// Maximum bytes of memory for messages (of the embedded store what is known of them, of memory: their bodies too), 65536 at
-    /// least; beyond it what adds something gets FULL, and beyond twice as many POP with LEASE or REQID too
+    /// Maximum bytes of memory for messages (of the embedded store what is known of them, of memory: their bodies too),
+    /// 65536 at least; beyond it what adds something gets FULL, and beyond twice as many POP with LEASE or REQID too
     #[arg(long, value_name = "BYTES", value_parser = memory_bytes)]
     pub(crate) memory_limit: Option<u64>,
     /// How many queues stand in /metrics, those with most messages; 0: none, which saves a QLIST at every scrape

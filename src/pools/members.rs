@@ -64,7 +64,8 @@ pub(super) fn members(
     Ok(members)
 }
 
-/// What a server is called, and if somebody is to know it, where it may be. Of a group the servers are no names of one server.
+/// What a server is called, and if somebody is to know it, where it may be. Of a group the servers are no names of one
+/// server.
 fn name_and_places(
     member: &MemberPlan,
     resolver: Option<&Resolver>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_server::cache::layout::{Fallback, PoolPlan, Source};
+use posthaste_server::cache::layout::{PoolPlan, Source, StandInPlan};
 use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
 use posthaste_server::cache::server_limits::ServerLimits;
 
@@ -52,19 +52,19 @@ pub(super) fn plan(
     let rules = rules(fields, &defaults.rules)?;
     let resolver = (names == Names::Known).then_some(&defaults.resolver);
     let members = members(fields, &rules, resolver)?;
-    let fallbacks = fallbacks(fields, pools)?;
+    let stand_ins = stand_ins(fields, pools)?;
     let is_own = |pool: usize| pools.get(name) == Some(pool);
-    if fallbacks.iter().any(|fallback| is_own(fallback.pool)) {
+    if stand_ins.iter().any(|other| is_own(other.pool)) {
         let at = fields.place(if fields.get("gutter").is_some() { "gutter" } else { "failover" });
         return Err(FileError::new(at, format!("pool {name} cannot stand in for itself")));
     }
     let source = source(fields, pools)?;
-    if source.is_some() && !fallbacks.is_empty() {
+    if source.is_some() && !stand_ins.is_empty() {
         let at = fields.place(if fields.get("below").is_some() { "below" } else { "warm-from" });
         let what = "a pool has either a second one for what it misses (below, warm-from) or others that stand in (failover, gutter)";
         return Err(FileError::new(at, what));
     }
-    let failover_limit = failover_limit(fields, &fallbacks)?;
+    let failover_limit = failover_limit(fields, &stand_ins)?;
     let server_limits = server_limits(fields, defaults.server_limits)?;
     let deletes_to = pools.list(fields, "deletes-to")?;
     if let Some((_, at)) = deletes_to.iter().find(|(pool, _)| is_own(*pool)) {
@@ -72,23 +72,23 @@ pub(super) fn plan(
     }
     let deletes_to = deletes_to.into_iter().map(|(pool, _)| pool).collect();
     let name = name.to_owned();
-    Ok(PoolPlan { name, members, rules, fallbacks, failover_limit, source, deletes_to, server_limits })
+    Ok(PoolPlan { name, members, rules, stand_ins, failover_limit, source, deletes_to, server_limits })
 }
 
 /// The pools that stand in for this one, the gutter last.
-fn fallbacks(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<Vec<Fallback>, FileError> {
+fn stand_ins(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<Vec<StandInPlan>, FileError> {
     let others = pools.list(fields, "failover")?.into_iter();
-    let mut fallbacks: Vec<_> = others.map(|(pool, _)| Fallback { pool, expiry: None }).collect();
+    let mut stand_ins: Vec<_> = others.map(|(pool, _)| StandInPlan { pool, expiry: None }).collect();
     let expiry = fields.read("gutter-expiry", gutter_expiry)?;
     match pools.field(fields, "gutter")? {
-        Some(pool) => fallbacks.push(Fallback { pool, expiry: Some(expiry.unwrap_or(GUTTER_EXPIRY)) }),
+        Some(pool) => stand_ins.push(StandInPlan { pool, expiry: Some(expiry.unwrap_or(GUTTER_EXPIRY)) }),
         None if expiry.is_some() => {
             let what = "gutter-expiry is for a gutter: name the pool";
             return Err(FileError::new(fields.place("gutter-expiry"), what));
         }
         None => {}
     }
-    Ok(fallbacks)
+    Ok(stand_ins)
 }
 
 fn gutter_expiry(text: &str) -> Result<Duration, String> {
@@ -111,17 +111,17 @@ fn source(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<Option<Source>, 
     }
 }
 
-fn failover_limit(fields: &Fields<'_, '_>, fallbacks: &[Fallback]) -> Result<Option<u32>, FileError> {
+fn failover_limit(fields: &Fields<'_, '_>, stand_ins: &[StandInPlan]) -> Result<Option<u32>, FileError> {
     let limit = fields.read("failover-limit", |text| at_least_one(text, u32::MAX))?;
-    if limit.is_some() && fallbacks.is_empty() {
+    if limit.is_some() && stand_ins.is_empty() {
         let what = "failover-limit: it limits failover or gutter, and this pool has neither";
         return Err(FileError::new(fields.place("failover-limit"), what));
     }
     Ok(limit)
 }
 
-/// How long servers are waited for, and for how much at once. A pool that says how long they may take to answer says so of
-/// connections too, unless it has another time for them.
+/// How long servers are waited for, and for how much at once. A pool that says how long they may take to answer says so
+/// of connections too, unless it has another time for them.
 fn server_limits(fields: &Fields<'_, '_>, defaults: ServerLimits) -> Result<ServerLimits, FileError> {
     let answer_timeout = fields.read("server-timeout", some_time)?;
     let connect_timeout = fields.read("connect-timeout", some_time)?;

@@ -1,7 +1,8 @@
 //! The routes of a file: which keys and commands go to which pool.
 
-use posthaste_server::cache::layout::{DEFAULT_POOL, RateLimit, RoutePlan, ShadowPlan, Verbs};
+use posthaste_server::cache::layout::{DEFAULT_POOL, RateLimit, RoutePlan, ShadowPlan};
 use posthaste_server::cache::rate_limiter::PER_SECOND_MAX;
+use posthaste_server::cache::verbs::Verbs;
 
 use super::names::PoolNames;
 use super::{at_least_one, catch_all};
@@ -24,7 +25,8 @@ const ROUTE_FIELDS: [&str; 10] = [
 /// Longest name that is put before keys: servers take keys of 250 bytes, and something is to be left for clients.
 const ADDED_BYTES_MAX: usize = 200;
 
-/// The routes of the file, and behind them one to the pool that is named [`DEFAULT_POOL`], unless the file has one for all keys.
+/// The routes of the file, and behind them one to the pool that is named [`DEFAULT_POOL`], unless the file has one for
+/// all keys.
 pub(super) fn routes(value: &Placed<'_>, pools: &PoolNames) -> Result<Vec<RoutePlan>, FileError> {
     let wrong = || FileError::new(value.span().start, "write [[cache.routes]], once for each route");
     let tables = value.get_ref().as_array().ok_or_else(wrong)?;
@@ -34,7 +36,7 @@ pub(super) fn routes(value: &Placed<'_>, pools: &PoolNames) -> Result<Vec<RouteP
         let route = route(&fields, pools)?;
         let clash = routes.iter().find(|other| {
             let is_all = |route: &RoutePlan| route.verbs == Verbs::ALL;
-            let overlap = other.verbs.common(route.verbs).is_some();
+            let overlap = !other.verbs.intersection(route.verbs).is_empty();
             other.prefix == route.prefix && overlap && is_all(other) == is_all(&route)
         });
         if clash.is_some() {
@@ -70,7 +72,7 @@ fn route(fields: &Fields<'_, '_>, pools: &PoolNames) -> Result<RoutePlan, FileEr
     }
     for (word, at) in words {
         let named = Verbs::named(word).map_err(|error| FileError::new(at, format!("commands: {error}")))?;
-        verbs = Some(verbs.map_or(named, |verbs| verbs.with(named)));
+        verbs = Some(verbs.map_or(named, |verbs| verbs.union(named)));
     }
     let share = fields.read("shadow-share", share)?;
     let shadow = match pools.field(fields, "shadow")? {

@@ -31,7 +31,7 @@ pub(super) fn rules(fields: &Fields<'_, '_>, defaults: &Rules) -> Result<Rules, 
             return Err(FileError::new(fields.place("hash-stop"), "hash-stop: write what ends the part"));
         }
         (Some(tag), None) => match tag.as_bytes() {
-            [open, close] => KeyPart::Tag(*open, *close),
+            [open, close] => KeyPart::Tag { open: *open, close: *close },
             _ => {
                 return Err(FileError::new(
                     fields.place("hash-tag"),
@@ -99,8 +99,8 @@ pub(super) fn check_answer(
     Err(FileError::new(fields.place("answer"), what))
 }
 
-/// How many servers hold any key of a pool, with the one below it. A server of both counts once, also where it has only some of the
-/// keys: there are some then that it has for both. None: nobody knows.
+/// How many servers hold any key of a pool, with the one below it. A server of both counts once, also where it has only
+/// some of the keys: there are some then that it has for both. None: nobody knows.
 fn holders(own: &PoolPlan, below: Option<&PoolPlan>) -> Option<usize> {
     let Some(below) = below else { return copies(own) };
     let is_shared = |member: &&MemberPlan| below.members.iter().any(|other| other.address == member.address);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_server::cache::layout::{Fallback, RateLimit, ShadowPlan};
+use posthaste_server::cache::layout::{RateLimit, ShadowPlan, StandInPlan};
 use posthaste_server::cache::rules::{Answer, GetErrors, KeyPart, ReadRepair, Reads, Writes};
 
 use super::*;
@@ -69,9 +69,9 @@ fn a_file_means_what_it_says() {
         }
     );
     assert_eq!((users.rules.writes, users.rules.reads), (Writes::Owner, Reads::Owner));
-    assert_eq!(users.rules.key_part, KeyPart::Tag(b'{', b'}'));
-    assert_eq!((users.failover_limit, users.fallbacks.len()), (Some(1000), 2));
-    assert_eq!(users.fallbacks[1], Fallback { pool: 3, expiry: Some(Duration::from_secs(30)) });
+    assert_eq!(users.rules.key_part, KeyPart::Tag { open: b'{', close: b'}' });
+    assert_eq!((users.failover_limit, users.stand_ins.len()), (Some(1000), 2));
+    assert_eq!(users.stand_ins[1], StandInPlan { pool: 3, expiry: Some(Duration::from_secs(30)) });
     let times = [0, 1, 2].map(|pool| {
         let limits = layout.pools[pool].server_limits;
         (limits.connect_timeout.as_millis(), limits.answer_timeout.as_millis())
@@ -85,7 +85,7 @@ fn a_file_means_what_it_says() {
     assert_eq!(layout.routes[0].timeout, Some(Duration::from_millis(20)));
     assert_eq!(layout.pools[2].rules.answer, Answer::Majority);
     assert_eq!(layout.pools[2].rules.read_repair, ReadRepair::Always);
-    assert_eq!([1, 2].map(|pool| layout.pools[pool].rules.get_errors), [GetErrors::Told, GetErrors::Missed]);
+    assert_eq!([1, 2].map(|pool| layout.pools[pool].rules.get_errors), [GetErrors::Error, GetErrors::Miss]);
     assert_eq!(layout.routes.len(), 3, "the one of the flags takes what no route takes");
     assert_eq!(layout.routes[0].shadow, Some(ShadowPlan { pool: 2, share: 0.25 }));
     assert_eq!(layout.routes[1].verbs.names(), ["touch", "delete", "md"]);

@@ -1,5 +1,5 @@
-//! What a file or an option bounds or bends beside the rules of pools: how long requests take, how many are under way, which
-//! replicas are read, and where else keys are deleted.
+//! What a file or an option bounds or bends beside the rules of pools: how long requests take, how many are under way,
+//! which replicas are read, and where else keys are deleted.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};

@@ -68,7 +68,8 @@ pub(crate) fn router(servers: &[&str], arguments: &[&str]) -> Server {
     start(&servers.chain(arguments.iter().copied()).collect::<Vec<_>>())
 }
 
-/// A router with these arguments. Unless they say otherwise it gives up no server that a busy machine keeps from answering.
+/// A router with these arguments. Unless they say otherwise it gives up no server that a busy machine keeps from
+/// answering.
 pub(crate) fn start(arguments: &[&str]) -> Server {
     let patience: &[&str] =
         if arguments.contains(&"--server-timeout") { &[] } else { &["--server-timeout", "20s"] };

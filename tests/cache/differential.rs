@@ -2,9 +2,9 @@
 //! one, and every answer compared.
 //!
 //! Left out is what must differ: what servers count about themselves, short expiries (two processes' clocks tick at
-//! different moments: of these only is held that they end), and what memcached 1.6.18 does to a pipeline in which a get has
-//! a key that is too long or that ends in a hang-up, namely to drop the answers before it. And what is left of numbers that
-//! become shorter: whether spaces stay behind them depends on who else looks at the item in that moment.
+//! different moments: of these only is held that they end), and what memcached 1.6.18 does to a pipeline in which a get
+//! has a key that is too long or that ends in a hang-up, namely to drop the answers before it. And what is left of
+//! numbers that become shorter: whether spaces stay behind them depends on who else looks at the item in that moment.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -99,8 +99,8 @@ fn compare(arguments: &[&str], seed: u64, steps: usize, together: usize) {
     }
 }
 
-/// The same without what depends on when a server's clock ticks: seconds to come are rounded up to hundreds, those that are past
-/// down.
+/// The same without what depends on when a server's clock ticks: seconds to come are rounded up to hundreds, those that
+/// are past down.
 fn without_seconds(answer: &[u8]) -> Vec<u8> {
     let rounded = |word: &[u8]| {
         let word = std::str::from_utf8(word).ok()?;
@@ -181,8 +181,8 @@ impl Side {
         End::Marker
     }
 
-    /// What was heard, and how it ended. Whoever waits for more is told that none comes, and hangs up: then they have done what they
-    /// were asked, before anything else is asked.
+    /// What was heard, and how it ended. Whoever waits for more is told that none comes, and hangs up: then they have
+    /// done what they were asked, before anything else is asked.
     fn finish(&mut self, end: End) -> Vec<u8> {
         let heard = std::mem::take(&mut self.heard);
         match end {
@@ -217,8 +217,8 @@ fn key(rng: &mut Rng, may_be_too_long: bool) -> String {
     }
 }
 
-/// A key that is counted up and down. Of others servers remember whether they were read: counting may make a new item of one,
-/// which depends on who else looks at it in that moment.
+/// A key that is counted up and down. Of others servers remember whether they were read: counting may make a new item
+/// of one, which depends on who else looks at it in that moment.
 fn counter(rng: &mut Rng, may_be_too_long: bool) -> String {
     let key = key(rng, may_be_too_long);
     if key.starts_with('r') { "n".into() } else { key }

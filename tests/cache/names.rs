@@ -25,8 +25,8 @@ fn router(names: &NameServer, servers: &[&str], arguments: &[&str]) -> Server {
     client::start(&[&all[..], &["--threads", "2"]].concat())
 }
 
-/// Clients that set and get keys of their own while something is done. Every answer must be the one that a cache gives: what was
-/// stored last, or with `may_miss` nothing. How often it was nothing.
+/// Clients that set and get keys of their own while something is done. Every answer must be the one that a cache gives:
+/// what was stored last, or with `may_miss` nothing. How often it was nothing.
 fn at_work(server: &Server, may_miss: bool, meanwhile: impl FnOnce()) -> u64 {
     let (stop, missed) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The record of a run: every request with whose it was, its lengths, its stamps, and its reads from servers; what its servers
-//! went through.
+//! The record of a run: every request with whose it was, its lengths, its stamps, and its reads from servers; what its
+//! servers went through.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -189,8 +189,8 @@ fn locks_and_counters_that_nobody_reads_outlive_a_restart_of_one_replica() {
 #[test]
 fn a_restart_that_nobody_sees_loses_no_lock_and_no_counter() {
     let threads = ["--threads", "2"];
-    // With workers nobody looks at connections that are idle; without, servers may have closed them before; and what stands between
-    // may take connections for a server that is gone.
+    // With workers nobody looks at connections that are idle; without, servers may have closed them before; and what
+    // stands between may take connections for a server that is gone.
     for (mode, arguments, is_between) in [
         (&["--workers", "2"][..], &[][..], false),
         (&["--workers", "2", "--eject", "on"], &[], false),

@@ -34,7 +34,8 @@ impl Campaign {
         if is_over { 0 } else { most.min(self.wanted.saturating_sub(self.done)) }
     }
 
-    /// The same for clients that others may keep from the processor: more than were asked for as long as no read could be judged.
+    /// The same for clients that others may keep from the processor: more than were asked for as long as no read could
+    /// be judged.
     pub(crate) fn more_until_judged(&self, most: u64) -> u64 {
         const TIMES: u64 = 10;
         match self.more(most) {

@@ -1,5 +1,5 @@
-//! A campaign that finds nothing may be blind; this one must find something. A PostgreSQL that answers before it has synced
-//! loses at a crash what it had acknowledged, and whoever pops again gets what was popped before.
+//! A campaign that finds nothing may be blind; this one must find something. A PostgreSQL that answers before it has
+//! synced loses at a crash what it had acknowledged, and whoever pops again gets what was popped before.
 
 use std::thread::sleep;
 use std::time::Duration;

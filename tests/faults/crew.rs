@@ -143,7 +143,8 @@ impl Crew {
         Self { setting: setting.clone(), queues, over, members, faults: Vec::new() }
     }
 
-    /// Clients were without service for at most so long, and nobody let time pass: leases that were over meanwhile end then.
+    /// Clients were without service for at most so long, and nobody let time pass: leases that were over meanwhile end
+    /// then.
     fn was_without_service(&mut self, away: Duration) {
         self.setting.timers_late += away;
     }

@@ -22,7 +22,8 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// Allows for as much as the machine itself was late: with time that has to pass, and with transactions that have to end.
+    /// Allows for as much as the machine itself was late: with time that has to pass, and with transactions that have
+    /// to end.
     pub(crate) fn allow_for(&mut self, stalls: &[(u64, u64)]) {
         let late = stalls::lateness(stalls);
         self.timers_late += late;
@@ -102,7 +103,8 @@ impl Evidence {
     }
 }
 
-/// Not a test: `KEPT=DIRECTORY cargo test --test faults judge_again -- --ignored --nocapture` judges a round that was kept.
+/// Not a test: `KEPT=DIRECTORY cargo test --test faults judge_again -- --ignored --nocapture` judges a round that was
+/// kept.
 #[test]
 #[ignore = "for a round that was kept"]
 fn judge_again() {
@@ -140,7 +142,8 @@ fn a_broken_round_is_kept() {
     assert_eq!(check(&read.history()).to_string(), *verdict);
 }
 
-/// A lease that ran out while the machine stood still is given back when it goes on, and who asks before that finds nothing.
+/// A lease that ran out while the machine stood still is given back when it goes on, and who asks before that finds
+/// nothing.
 #[test]
 fn a_stall_of_the_machine_is_no_broken_promise() {
     let (second, body) = (1_000_000_000, Body::of(b"leased"));

@@ -1,9 +1,9 @@
 //! One client of a campaign: works through every outage and writes down what it asked and what became of it.
 //!
 //! On the queue `exact` a request without a certain answer is repeated under its DEDUP or REQID key until it has one, a
-//! pop until it has a message: there not one message may be missing or have come twice. On `plain` nothing is repeated: a message may be missing
-//! for a pop whose answer was lost. There messages have recipients and priorities, pops take several, lease, acknowledge,
-//! give back and forget.
+//! pop until it has a message: there not one message may be missing or have come twice. On `plain` nothing is repeated:
+//! a message may be missing for a pop whose answer was lost. There messages have recipients and priorities, pops take
+//! several, lease, acknowledge, give back and forget.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;

@@ -193,8 +193,8 @@ impl Mixer {
     }
 }
 
-/// The rules say nothing of refusals, so a server that refused what it should answer would keep them all: here only the queue
-/// that comes and goes may be missing, and only a store that is busy or in trouble may say so.
+/// The rules say nothing of refusals, so a server that refused what it should answer would keep them all: here only the
+/// queue that comes and goes may be missing, and only a store that is busy or in trouble may say so.
 fn check_refusal(words: &[String], answer: &Answer) {
     let Answer::Error(text) = answer else { return };
     let has_reason = match text.split(' ').next() {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// How long anything may take that is certain to come. Machines that are shared stand still at times.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How long a store may take to be back after a crash: how soon PostgreSQL has recovered is its own affair, and the disk's.
+/// How long a store may take to be back after a crash: how soon PostgreSQL has recovered is its own affair, and the
+/// disk's.
 pub(crate) const RECOVERY: Duration = Duration::from_secs(300);
 
 /// How long until it is looked again.

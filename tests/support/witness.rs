@@ -63,7 +63,8 @@ impl Witness {
         answer
     }
 
-    /// Asks several requests at once and writes down. With the connection gone nobody knows how those without an answer end.
+    /// Asks several requests at once and writes down. With the connection gone nobody knows how those without an answer
+    /// end.
     pub(crate) fn ask_all(&mut self, requests: &[Vec<String>]) -> Result<Vec<Answer>, Broken> {
         let requests: Vec<Vec<&str>> =
             requests.iter().map(|words| words.iter().map(String::as_str).collect()).collect();

@@ -1,5 +1,5 @@
-//! A queue table under churn, with a transaction of somebody else held open meanwhile, and then a dump: does throughput hold,
-//! do tables and indexes stay small?
+//! A queue table under churn, with a transaction of somebody else held open meanwhile, and then a dump: does throughput
+//! hold, do tables and indexes stay small?
 //!
 //! Everything happens in one long run, so its figures are those of one machine at one time, not of rounds.
 

@@ -51,8 +51,8 @@ pub struct RunOptions {
     #[serde(flatten)]
     pub think: Think,
 
-    /// Open loop: this many requests per second are due in all, however fast the server answers; response times count from
-    /// then
+    /// Open loop: this many requests per second are due in all, however fast the server answers; response times count
+    /// from then
     #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with = "rate_per_client")]
     pub rate: Option<f64>,
 

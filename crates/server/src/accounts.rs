@@ -340,8 +340,8 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces the file and syncs its directory. Its server may run as another user than the one who changes accounts, and must
-/// still be able to read it.
+/// Replaces the file and syncs its directory. Its server may run as another user than the one who changes accounts, and
+/// must still be able to read it.
 fn replace(path: &Path, accounts: &Accounts, directory: &File) -> io::Result<()> {
     // Created under a name that nobody can have prepared, readable by its owner alone.
     let mut file = NamedTempFile::new_in(directory_of(path))?;

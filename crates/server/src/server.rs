@@ -191,11 +191,11 @@ fn refuse_unguarded(options: &Options) -> Result<(), StartError> {
     }
 }
 
-/// Returns the account of connections without a login. An application's open transaction may keep it in a database: this
-/// waits for its end.
+/// Returns the account of connections without a login, which count as such only once somebody logs in as it. An
+/// application's open transaction may keep it in a database: this waits for its end.
 fn default_account(store: &dyn Store) -> Result<u32, Fault> {
     loop {
-        match store.account(b"default") {
+        match store.meet_account(b"default") {
             Err(fault) if store.is_far() => {
                 tracing::warn!("the account default cannot be made, trying again: {}", fault.text);
                 std::thread::sleep(Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! What one server decides for all copies of a key, step by step: which one does, and what is answered when others are not there or
-//! do not follow.
+//! What one server decides for all copies of a key, step by step: which one does, and what is answered when others are
+//! not there or do not follow.
 
 #[path = "support/cache_steps.rs"]
 mod steps;

@@ -1,5 +1,5 @@
-//! When a server is late: when it says nothing, or comes to no end, and not when it has much to say or we did not listen. And
-//! when a request is, whoever's fault that is. The clock is the test's.
+//! When a server is late: when it says nothing, or comes to no end, and not when it has much to say or we did not
+//! listen. And when a request is, whoever's fault that is. The clock is the test's.
 
 #[path = "support/cache_by_hand.rs"]
 mod cache_by_hand;
@@ -177,7 +177,7 @@ fn a_late_answer_is_nobodys_and_the_next_request_gets_its_own() {
 fn whatever_is_late_is_answered_once() {
     let missing = |layout: &mut Layout| {
         hurried(layout);
-        layout.pools[0].rules.get_errors = GetErrors::Missed;
+        layout.pools[0].rules.get_errors = GetErrors::Miss;
     };
     type Change = fn(&mut Layout);
     let changes: [(&str, &str, &str, Change); 8] = [
@@ -335,7 +335,7 @@ fn a_get_that_was_put_off_for_too_long_is_a_miss_where_errors_are() {
     for (request, answer) in [("gat 5 a b\r\n", "END\r\n"), ("mg a T5 k Oo\r\n", "EN ka Oo\r\n")] {
         let mut scene = put_off(request, |layout| {
             layout.settings.request_timeout = Duration::from_secs(2);
-            layout.pools[0].rules.get_errors = GetErrors::Missed;
+            layout.pools[0].rules.get_errors = GetErrors::Miss;
         });
         scene.pass(Duration::from_millis(2_001));
         assert_eq!(scene.heard(answer.len()), answer);

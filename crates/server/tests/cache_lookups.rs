@@ -5,7 +5,7 @@ mod steps;
 
 use std::time::Duration;
 
-use posthaste_server::cache::layout::{Fallback, Layout, Source};
+use posthaste_server::cache::layout::{Layout, Source, StandInPlan};
 use steps::{Scene, two_pools};
 
 const SECOND: u64 = 1_000_000_000;
@@ -64,7 +64,7 @@ fn what_a_cold_replica_of_a_second_pool_misses_is_looked_up_on_another_and_broug
 #[test]
 fn what_a_cold_replica_misses_where_it_stands_in_is_looked_up_on_another_and_forgotten_there_later() {
     let mut layout = two_pools(2);
-    layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: Some(Duration::from_secs(10)) }];
+    layout.pools[0].stand_ins = vec![StandInPlan { pool: 1, expiry: Some(Duration::from_secs(10)) }];
     for (read, missed, found) in READS {
         let mut times = 0;
         for cold in [1, 2] {

@@ -69,7 +69,8 @@ fn serve_as(version: &'static str, door: TcpListener, mut heard: impl FnMut(&str
     });
 }
 
-/// Says these words to the first who connects and asks something, and closes the connection; then serves as [`serve`] does.
+/// Says these words to the first who connects and asks something, and closes the connection; then serves as [`serve`]
+/// does.
 fn serve_all_but_the_first(door: TcpListener, words: &'static str, heard: impl FnMut(&str) + Send + 'static) {
     thread::spawn(move || {
         let mut lines = BufReader::new(door.accept().expect("a connection").0);
@@ -168,7 +169,8 @@ fn a_server_that_takes_its_time_for_every_deletion_does_not_keep_writes_waiting(
     assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
-/// Waits until a server was flushed so often; what else it was told of flushes would make it show again what it has hidden.
+/// Waits until a server was flushed so often; what else it was told of flushes would make it show again what it has
+/// hidden.
 fn wait_for_flushes(heard: &mpsc::Receiver<String>, times: usize) {
     let mut flushes = Vec::new();
     wait_until("it is flushed", || {
@@ -433,7 +435,7 @@ fn a_busy_server_that_did_not_tell_its_version_is_asked_again() {
     wait_until("it has told its version", || {
         server.counts.requests.fetch_add(1, Ordering::Relaxed);
         shared.fleet.watch.wake();
-        server.dialect.is_todays()
+        server.dialect.is_current()
     });
     prober.stop();
     assert_eq!(server.health.losses(), 0);

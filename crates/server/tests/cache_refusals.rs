@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use posthaste_measure::Ending;
 use posthaste_server::cache::layout::{
-    Fallback, Layout, MemberPlan, RateLimit, RoutePlan, ShadowPlan, Source,
+    Layout, MemberPlan, RateLimit, RoutePlan, ShadowPlan, Source, StandInPlan,
 };
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Admission, Broken};
@@ -94,7 +94,7 @@ fn a_token_comes_from_who_decides_though_the_first_who_did_is_gone() {
 #[test]
 fn what_every_server_is_told_is_told_to_each_once() {
     let mut layout = two_pools(1);
-    layout.pools[0].fallbacks.push(Fallback { pool: 1, expiry: Some(Duration::from_secs(10)) });
+    layout.pools[0].stand_ins.push(StandInPlan { pool: 1, expiry: Some(Duration::from_secs(10)) });
     let mut scene = Scene::new(&layout);
     scene.ask("flush_all\r\n");
     scene.router.lose(0, None);
@@ -135,14 +135,14 @@ fn the_words_of_an_error_are_no_keys() {
 #[test]
 fn a_get_whose_server_is_gone_is_a_miss_where_the_file_says_so() {
     let mut layout = replicas(1);
-    for get_errors in [GetErrors::Told, GetErrors::Missed] {
+    for get_errors in [GetErrors::Error, GetErrors::Miss] {
         layout.pools[0].rules.get_errors = get_errors;
         let mut scene = Scene::new(&layout);
         scene.take_out(0);
         let error = "SERVER_ERROR server 127.0.0.1:1 does not answer\r\n";
         let (end, en, repeated, nothing) = match get_errors {
-            GetErrors::Told => (error, error, error, error),
-            GetErrors::Missed => ("END\r\n", "EN\r\n", "EN O7 kZm8= b\r\n", ""),
+            GetErrors::Error => (error, error, error, error),
+            GetErrors::Miss => ("END\r\n", "EN\r\n", "EN O7 kZm8= b\r\n", ""),
         };
         for (request, answer) in [
             ("get a b\r\n", end),
@@ -157,7 +157,7 @@ fn a_get_whose_server_is_gone_is_a_miss_where_the_file_says_so() {
             assert_eq!(scene.answered(), answer, "{request:?}, {get_errors:?}");
         }
         // Of the gets, as the client was told.
-        let misses = if get_errors == GetErrors::Told { 0 } else { 4 };
+        let misses = if get_errors == GetErrors::Error { 0 } else { 4 };
         assert_eq!(scene.fleet.misses.load(Ordering::Relaxed), misses, "{get_errors:?}");
     }
 }
@@ -165,16 +165,16 @@ fn a_get_whose_server_is_gone_is_a_miss_where_the_file_says_so() {
 #[test]
 fn what_neither_pool_could_be_asked_for_is_no_miss_unless_the_file_says_so() {
     for (get_errors, source) in [
-        (GetErrors::Told, Source::Below(1)),
-        (GetErrors::Told, Source::Old(1)),
-        (GetErrors::Missed, Source::Below(1)),
+        (GetErrors::Error, Source::Below(1)),
+        (GetErrors::Error, Source::Old(1)),
+        (GetErrors::Miss, Source::Below(1)),
     ] {
         let mut layout = two_pools(1);
         (layout.pools[0].rules.get_errors, layout.pools[0].source) = (get_errors, Some(source));
         let mut scene = Scene::new(&layout);
         let told = |missed: &'static str| match get_errors {
-            GetErrors::Told => "SERVER_ERROR server 127.0.0.1:2 does not answer\r\n",
-            GetErrors::Missed => missed,
+            GetErrors::Error => "SERVER_ERROR server 127.0.0.1:2 does not answer\r\n",
+            GetErrors::Miss => missed,
         };
         // They are lost one after the other, each as it is asked.
         scene.ask("get a b\r\n");
@@ -311,7 +311,7 @@ fn a_long_get_goes_on_elsewhere_in_each_of_its_steps() {
 #[test]
 fn whether_a_late_get_is_a_miss_is_said_by_the_pools_that_are_late() {
     let mut layout = two_pools(1);
-    layout.pools[1].rules.get_errors = GetErrors::Missed;
+    layout.pools[1].rules.get_errors = GetErrors::Miss;
     layout.routes.push(RoutePlan { prefix: b"b".to_vec(), pool: 1, ..RoutePlan::default() });
     let late = "SERVER_ERROR no answer in time\r\n";
     for (request, in_time, answer) in
@@ -525,7 +525,7 @@ fn what_was_written_in_base64_is_deleted_where_that_is_not_known() {
 fn a_meta_command_that_never_left_goes_to_nobody_who_would_not_understand_it() {
     for (version, sent) in [("1.6.18", "ms k 2 T10\r\nhi\r\n"), ("1.6.9", "")] {
         let mut layout = two_pools(1);
-        layout.pools[0].fallbacks.push(Fallback { pool: 1, expiry: Some(Duration::from_secs(10)) });
+        layout.pools[0].stand_ins.push(StandInPlan { pool: 1, expiry: Some(Duration::from_secs(10)) });
         let mut scene = Scene::new(&layout);
         scene.tell_version(1, version);
         scene.ask("ms k 2\r\nhi\r\n");

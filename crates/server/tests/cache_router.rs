@@ -1,6 +1,6 @@
-//! The router without sockets: whatever order replies come in, however they are cut, and whichever server is lost and comes
-//! back, every request is answered once, in its client's order, with nothing that belongs to another; and no replica is left
-//! with what was replaced elsewhere.
+//! The router without sockets: whatever order replies come in, however they are cut, and whichever server is lost and
+//! comes back, every request is answered once, in its client's order, with nothing that belongs to another; and no
+//! replica is left with what was replaced elsewhere.
 
 #[path = "support/noise.rs"]
 mod noise;
@@ -15,7 +15,7 @@ use posthaste_server::cache::admin_state::AdminState;
 use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
-use posthaste_server::cache::layout::{Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, Source};
+use posthaste_server::cache::layout::{Layout, MemberPlan, PoolPlan, RoutePlan, Source, StandInPlan};
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Admission, Router};
 use posthaste_server::cache::rules::{ReadRepair, Reads, Rules, Writes};
@@ -36,11 +36,11 @@ fn tell(world: &mut World, story: Vec<[u8; 3]>, with_losses: bool) {
 }
 
 /// Two servers that share keys, and the third behind them in this way.
-fn two_pools(source: Option<Source>, fallbacks: Vec<Fallback>) -> Layout {
+fn two_pools(source: Option<Source>, stand_ins: Vec<StandInPlan>) -> Layout {
     let rules = Rules { writes: Writes::Owner, reads: Reads::Owner, ..Rules::default() };
     let members = NAMES[..2].iter().map(|name| MemberPlan::of(name)).collect();
     let mut layout = Layout::of_one_pool(members, rules.clone());
-    (layout.pools[0].source, layout.pools[0].fallbacks) = (source, fallbacks);
+    (layout.pools[0].source, layout.pools[0].stand_ins) = (source, stand_ins);
     layout.pools.push(PoolPlan {
         name: "second".to_owned(),
         members: vec![MemberPlan::of(NAMES[2])],
@@ -69,8 +69,8 @@ fn two_pools_of_any_kind() -> impl Strategy<Value = Layout> {
     prop_oneof![
         Just(two_pools(Some(Source::Below(1)), Vec::new())),
         Just(two_pools(Some(Source::Old(1)), Vec::new())),
-        Just(two_pools(None, vec![Fallback { pool: 1, expiry }])),
-        Just(two_pools(None, vec![Fallback { pool: 1, expiry: None }])),
+        Just(two_pools(None, vec![StandInPlan { pool: 1, expiry }])),
+        Just(two_pools(None, vec![StandInPlan { pool: 1, expiry: None }])),
     ]
 }
 
@@ -296,7 +296,7 @@ fn when_a_flush_is_due_is_known_until_another_takes_its_place() {
 
 #[test]
 fn a_write_that_waits_is_counted_once_as_taken_by_another_pool() {
-    let mut layout = two_pools(None, vec![Fallback { pool: 1, expiry: None }]);
+    let mut layout = two_pools(None, vec![StandInPlan { pool: 1, expiry: None }]);
     layout.pools[0].failover_limit = Some(5);
     let (fleet, mut router) = alone(&layout);
     let table = fleet.table();

@@ -6,7 +6,7 @@ mod steps;
 use std::time::Duration;
 
 use posthaste_server::cache::layout::{
-    Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
+    Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source, StandInPlan,
 };
 use posthaste_server::cache::missed_writes::MissedKey;
 use posthaste_server::cache::router::Admission;
@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 /// With another pool that stands in, where everything lives at most 10 s.
 fn spared(others: u16) -> Scene {
     let mut layout = two_pools(others);
-    layout.pools[0].fallbacks.push(Fallback { pool: 1, expiry: Some(Duration::from_secs(10)) });
+    layout.pools[0].stand_ins.push(StandInPlan { pool: 1, expiry: Some(Duration::from_secs(10)) });
     Scene::new(&layout)
 }
 
@@ -52,7 +52,7 @@ fn what_the_first_pool_took_that_stood_in_is_forgotten_when_another_one_takes_wh
             members: vec![MemberPlan::of("127.0.0.1:3")],
             ..PoolPlan::default()
         });
-        layout.pools[0].fallbacks = [1, 2].map(|pool| Fallback { pool, expiry: None }).to_vec();
+        layout.pools[0].stand_ins = [1, 2].map(|pool| StandInPlan { pool, expiry: None }).to_vec();
         let mut scene = Scene::new(&layout);
         scene.take_out(0);
         scene.ask("set k 0 0 2\r\nv1\r\n");
@@ -71,13 +71,13 @@ fn what_the_first_pool_took_that_stood_in_is_forgotten_when_another_one_takes_wh
 #[test]
 fn what_was_taken_by_a_pool_that_no_longer_stands_in_is_deleted_there_all_the_same() {
     let mut layout = two_pools(1);
-    layout.pools[0].fallbacks.push(Fallback { pool: 1, expiry: None });
+    layout.pools[0].stand_ins.push(StandInPlan { pool: 1, expiry: None });
     let mut scene = Scene::new(&layout);
     scene.take_out(0);
     scene.ask("set k 0 0 1\r\nx\r\n");
     scene.exchange(1, "set k 0 0 1\r\nx\r\n", "STORED\r\n");
     scene.take_back(0);
-    layout.pools[0].fallbacks.clear();
+    layout.pools[0].stand_ins.clear();
     scene.fleet.load(&layout).expect("it is good");
     scene.router.adopt_table();
     scene.ask("set k 0 0 1\r\ny\r\n");
@@ -142,7 +142,7 @@ fn what_stood_in_for_the_pool_behind_by_an_earlier_file_is_made_to_forget_too() 
             members: vec![MemberPlan::of("127.0.0.1:3")],
             ..PoolPlan::default()
         });
-        layout.pools[1].fallbacks = vec![Fallback { pool: 2, expiry: None }];
+        layout.pools[1].stand_ins = vec![StandInPlan { pool: 2, expiry: None }];
         layout.routes[0].pool = 1;
         let mut scene = Scene::new(&layout);
         scene.take_out(1);
@@ -487,7 +487,7 @@ fn what_is_deleted_elsewhere_too_is_deleted_wherever_it_is_looked_for_there() {
     }
     layout.pools[0].deletes_to = vec![1, 4];
     layout.pools[1].source = Some(Source::Old(2));
-    layout.pools[4].fallbacks = vec![Fallback { pool: 3, expiry: Some(Duration::from_secs(10)) }];
+    layout.pools[4].stand_ins = vec![StandInPlan { pool: 3, expiry: Some(Duration::from_secs(10)) }];
     layout.routes.push(RoutePlan { prefix: b"f:".to_vec(), strip: true, pool: 4, ..RoutePlan::default() });
     let mut scene = Scene::new(&layout);
     let deleted = |scene: &mut Scene| {

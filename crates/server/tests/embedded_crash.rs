@@ -179,8 +179,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// A read beside the commits: when it is answered, then with the truth, which a crash now would not change. When nothing
-    /// is under way it is.
+    /// A read beside the commits: when it is answered, then with the truth, which a crash now would not change. When
+    /// nothing is under way it is.
     fn read(&mut self, account: AccountId, request: &str) -> Result<(), String> {
         let got = shown(self.store(), account, request);
         let expected = shown(&mut self.truth, account, request);

@@ -1,6 +1,7 @@
 //! Whoever waits for a store that takes long to be read is told how far it is.
 //!
-//! Its disk is the simulated one of the log's own tests, on which opening a file takes three seconds of a clock driven by hand.
+//! Its disk is the simulated one of the log's own tests, on which opening a file takes three seconds of a clock driven
+//! by hand.
 
 #[path = "support/heard.rs"]
 mod heard;

@@ -1,5 +1,5 @@
-//! A closed tier whose disk has failed: whoever has an account still gets in, reads what is durable, and is told what is wrong,
-//! over HTTP too. Nobody has logged in there before.
+//! A closed tier whose disk has failed: whoever has an account still gets in, reads what is durable, and is told what
+//! is wrong, over HTTP too. Nobody has logged in there before.
 
 #[path = "support/by_hand.rs"]
 mod by_hand;

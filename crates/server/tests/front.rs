@@ -1,5 +1,5 @@
-//! The front alone, with the smallest tier there can be: it says every line again, and `quit` ends the connection. Behind `wait`
-//! nothing more is taken, until news comes by mail; `out` is who has logged out, until `in`.
+//! The front alone, with the smallest tier there can be: it says every line again, and `quit` ends the connection.
+//! Behind `wait` nothing more is taken, until news comes by mail; `out` is who has logged out, until `in`.
 
 #[path = "../../../tests/support/patience.rs"]
 mod patience;

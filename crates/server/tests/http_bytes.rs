@@ -1,5 +1,5 @@
-//! HTTP in one thread: requests in any pieces, well made and not, are answered as they are when they come whole, and no bytes
-//! make the server say that it failed.
+//! HTTP in one thread: requests in any pieces, well made and not, are answered as they are when they come whole, and no
+//! bytes make the server say that it failed.
 
 #[path = "support/by_hand.rs"]
 mod by_hand;

@@ -228,6 +228,10 @@ impl Rules for Defective {
         self.store.account(name)
     }
 
+    fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        self.store.meet_account(name)
+    }
+
     fn figures(&self) -> Vec<(&'static str, u64)> {
         self.store.figures()
     }

@@ -395,6 +395,10 @@ impl Rules for Hindered {
         self.memory.account(name)
     }
 
+    fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        self.memory.meet_account(name)
+    }
+
     fn figures(&self) -> Vec<(&'static str, u64)> {
         self.memory.figures()
     }

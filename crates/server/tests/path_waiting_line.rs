@@ -125,7 +125,8 @@ fn those_who_come_back_are_taken_with_those_who_wait() {
     assert_eq!(line.try_take(10, None, &mut batch).expect("they do not come"), Taken::Batch);
 }
 
-/// One that is called to watch how long others wait may take them instead: then nobody watches, and the next one is called.
+/// One that is called to watch how long others wait may take them instead: then nobody watches, and the next one is
+/// called.
 #[test]
 fn somebody_watches_whenever_somebody_waits() {
     let hand = Hand::at_zero();

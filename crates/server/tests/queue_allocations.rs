@@ -30,7 +30,8 @@ const DEEP: usize = 1000;
 /// What a client asks next, given the receipt of what it was handed last.
 type Next = fn(&mut Vec<u8>, Option<&str>);
 
-/// Requests asked in turn by every client, and what further ones allocate on a durable store: at most so many, in hundredths.
+/// Requests asked in turn by every client, and what further ones allocate on a durable store: at most so many, in
+/// hundredths.
 struct Load {
     name: &'static str,
     /// What stands in the queue while they run.
@@ -136,8 +137,8 @@ const LOADS: [Load; 8] = [
     Load { name: "SEND, POP LEASE, ACK", waiting: 0, steps: &[SEND, LEASE, ACK], hundredths: 40 },
 ];
 
-/// What requests of this load allocate, in hundredths of an allocation per request: the difference between a run and one twice
-/// as long.
+/// What requests of this load allocate, in hundredths of an allocation per request: the difference between a run and
+/// one twice as long.
 fn allocated(load: &Load, clients: usize, times: usize, open: &dyn Fn(Clock) -> Arc<dyn Store>) -> u64 {
     let clock = Clock::start();
     let mut tier = Tier::new(open(clock), clock, clients);

@@ -123,8 +123,8 @@ fn names_and_numbers_belong_to_each_other() {
     }
 }
 
-/// What was recorded again because its segment was to go is counted once. Another with its number would be taken for it, and one of
-/// them would stay in the counts for ever.
+/// What was recorded again because its segment was to go is counted once. Another with its number would be taken for
+/// it, and one of them would stay in the counts for ever.
 #[test]
 fn a_number_is_one_message_and_stays_where_it_was() {
     let ([first, _], [addressed, _], [second, gone]) = (message(1, 0), message(1, 1), message(2, 0));

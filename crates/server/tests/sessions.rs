@@ -1,5 +1,5 @@
-//! Sessions over the real network thread and worker, in one thread: whatever clients send, and however it is cut, each request
-//! has one answer in its place.
+//! Sessions over the real network thread and worker, in one thread: whatever clients send, and however it is cut, each
+//! request has one answer in its place.
 
 #[path = "support/by_hand.rs"]
 mod by_hand;

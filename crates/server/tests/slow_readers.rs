@@ -1,5 +1,5 @@
-//! A client that is always a little behind with reading makes neither tier hold what it has read: the network thread of each,
-//! over a socket pair, turned by hand.
+//! A client that is always a little behind with reading makes neither tier hold what it has read: the network thread of
+//! each, over a socket pair, turned by hand.
 
 #[path = "support/by_hand.rs"]
 mod by_hand;
@@ -20,7 +20,8 @@ const STEP: usize = 48 * 1024;
 const STEPS_BEHIND: usize = 16;
 /// 48 MiB in all.
 const ROUNDS: usize = 1024;
-/// What a thread may come to hold for that: a buffer may be twice as long as what is in it, and grows by twice while it moves.
+/// What a thread may come to hold for that: a buffer may be twice as long as what is in it, and grows by twice while it
+/// moves.
 const MOST: u64 = 8 * (STEPS_BEHIND * STEP) as u64;
 
 /// What the thread that `turn` turns comes to hold while a client asks on. Each request is answered by so many bytes.

@@ -9,7 +9,8 @@ mod shadow;
 
 use std::collections::HashMap;
 
-use posthaste_server::cache::layout::{DEFAULT_POOL, Verbs};
+use posthaste_server::cache::layout::DEFAULT_POOL;
+use posthaste_server::cache::verbs::Verbs;
 use serde_json::{Map, Value as Json};
 
 use super::{Import, Pool, Route, Server, Timeouts, quoted};

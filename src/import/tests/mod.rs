@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
-use posthaste_server::cache::layout::{Source, Verbs};
+use posthaste_server::cache::layout::Source;
 use posthaste_server::cache::rules::{GetErrors, Writes};
 use posthaste_server::cache::server_limits::ServerLimits;
+use posthaste_server::cache::verbs::Verbs;
 
 use super::*;
 
@@ -186,8 +187,8 @@ fn mcrouters_routes_are_translated_as_far_as_they_have_counterparts() {
         routes.map(|route| layout.pools[route.pool].name.as_str()).collect::<Vec<_>>()
     };
     let users = route("user:");
-    assert_eq!(pool(users[0]).fallbacks.len(), 1);
-    assert_eq!(pool(users[0]).fallbacks[0].expiry, Some(Duration::from_secs(30)));
+    assert_eq!(pool(users[0]).stand_ins.len(), 1);
+    assert_eq!(pool(users[0]).stand_ins[0].expiry, Some(Duration::from_secs(30)));
     assert_eq!(pool("copies").rules.answer.to_string(), "majority");
     let (answer_timeout, connect_timeout) = (Duration::from_millis(50), Duration::from_millis(20));
     assert_eq!(
@@ -197,7 +198,7 @@ fn mcrouters_routes_are_translated_as_far_as_they_have_counterparts() {
     assert!(left_out.iter().any(|what| what.contains("rates of pool main")), "{left_out:?}");
     assert_eq!(route("copy:"), ["main", "copies"]);
     assert_eq!(route("odd:"), ["main"]);
-    assert!(layout.pools.iter().all(|pool| pool.rules.get_errors == GetErrors::Missed), "{toml}");
+    assert!(layout.pools.iter().all(|pool| pool.rules.get_errors == GetErrors::Miss), "{toml}");
     assert_eq!(route(""), ["main"]);
     assert!(toml.contains("shadow = \"trial\"\nshadow-share = 0.1"), "{toml}");
     assert_eq!(pool("main").rules.hash, posthaste_server::cache::placement::Hash::Mcrouter);

@@ -13,9 +13,9 @@ use crate::run_options::RunOptions;
 
 /// Put load on a queue tier and measure it.
 ///
-/// A closed loop: each client sends its next request when the answer to one before it has come (and the
-/// think time is over). With --rate an open loop: requests are due by the clock. Clients log in as accounts 1, 2, …; they use queues 1, 2, …, which are created when
-/// they do not exist. Queues, accounts and what was not popped stay on the server.
+/// A closed loop: each client sends its next request when the answer to one before it has come (and the think time is
+/// over). With --rate an open loop: requests are due by the clock. Clients log in as accounts 1, 2, …; they use queues
+/// 1, 2, …, which are created when they do not exist. Queues, accounts and what was not popped stay on the server.
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(after_help = "Examples:
   posthaste bench queue --clients 64 --duration 10s

@@ -94,8 +94,8 @@ fn growth<const N: usize>(before: Option<[u64; N]>, after: Option<[u64; N]>) -> 
     Some(std::array::from_fn(|i| after[i].saturating_sub(before[i])))
 }
 
-/// Returns each part's share of the sum, rounded to ten-thousandths; `None` if nothing was counted, as in a time shorter than
-/// the system's ticks.
+/// Returns each part's share of the sum, rounded to ten-thousandths; `None` if nothing was counted, as in a time
+/// shorter than the system's ticks.
 fn shares(parts: [u64; 5]) -> Option<[f64; 5]> {
     let sum = parts.iter().sum::<u64>();
     (sum > 0).then(|| parts.map(|part| (part as f64 / sum as f64 * 1e4).round() / 1e4))

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::front::newcomers::limit_key;
 use crate::path::bundle::Address;
 
-/// Most checks that may wait; beyond it a login is refused, and may be tried again. Nearly as many as one address may have
-/// connections that have not logged in: all may arrive while the first secret of an account is checked, and succeed at
-/// once when it was right.
+/// Most checks that may wait; beyond it a login is refused, and may be tried again. Nearly as many as one address may
+/// have connections that have not logged in: all may arrive while the first secret of an account is checked, and
+/// succeed at once when it was right.
 const CHECKS_MAX: usize = 4096;
 
 /// How long a check may wait: less than a newcomer may take to log in (60 s), so that the client is answered before its

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use super::layout::{Source, Verbs};
+use super::layout::Source;
 use super::memcached_server::Server;
 use super::pool::Pool;
 use super::rules::KeyPart;
 use super::table::{Route, Table};
+use super::verbs::Verbs;
 
 /// One server, as shown to operators.
 #[derive(Clone, Debug, Serialize)]
@@ -247,7 +248,7 @@ fn pool_info(table: &Table, pool: &Pool) -> PoolInfo {
 fn key_part(part: &KeyPart) -> Option<String> {
     match part {
         KeyPart::Whole => None,
-        KeyPart::Tag(open, close) => {
+        KeyPart::Tag { open, close } => {
             Some(format!("what stands between {} and {}", char::from(*open), char::from(*close)))
         }
         KeyPart::Before(stop) => Some(format!("what stands before {}", String::from_utf8_lossy(stop))),
@@ -265,9 +266,9 @@ pub fn routes(table: &Table) -> Vec<RouteInfo> {
 pub fn route_info(table: &Table, route: &Route) -> RouteInfo {
     RouteInfo {
         prefix: String::from_utf8_lossy(&route.prefix).into_owned(),
-        strip: !route.renaming.taken.is_empty(),
-        add_prefix: (!route.renaming.added.is_empty())
-            .then(|| String::from_utf8_lossy(&route.renaming.added).into_owned()),
+        strip: !route.renaming.removed_prefix.is_empty(),
+        add_prefix: (!route.renaming.added_prefix.is_empty())
+            .then(|| String::from_utf8_lossy(&route.renaming.added_prefix).into_owned()),
         commands: (route.verbs != Verbs::ALL).then(|| route.verbs.names()),
         pool: table.pools[route.pool].name.clone(),
         shadow: route.shadow.map(|shadow| table.pools[shadow.pool].name.clone()),

@@ -196,7 +196,8 @@ impl Answers {
         self.clients[slot].written > 0
     }
 
-    /// Notes that this many more bytes of a client's output were written. Once all are, its buffer may serve another client.
+    /// Notes that this many more bytes of a client's output were written. Once all are, its buffer may serve another
+    /// client.
     pub fn written(&mut self, slot: usize, bytes: usize) {
         let client = &mut self.clients[slot];
         client.written += bytes;

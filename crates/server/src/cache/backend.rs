@@ -203,7 +203,8 @@ impl Backend {
         lock(&self.address).clone()
     }
 
-    /// The addresses of the name when it was first looked up, written the same for all names of one server; empty: not found.
+    /// The addresses of the name when it was first looked up, written the same for all names of one server; empty: not
+    /// found.
     #[must_use]
     pub fn places(&self) -> &[String] {
         &self.places
@@ -219,8 +220,8 @@ impl Backend {
         self.address().map_err(|error| io::Error::new(ErrorKind::NotFound, error))
     }
 
-    /// Looks the address up again, because the server does not answer at the one that it had; if this fails, that one stays.
-    /// Of several addresses the next one is taken: a name often has two, and the server listens at one of them.
+    /// Looks the address up again, because the server does not answer at the one that it had; if this fails, that one
+    /// stays. Of several addresses the next one is taken: a name often has two, and the server listens at one of them.
     pub fn resolve_again(&self) {
         let Ok(addresses) = resolve(&self.name, &self.resolver) else { return };
         let mut address = lock(&self.address);
@@ -281,8 +282,9 @@ impl Backend {
     }
 }
 
-/// Has the system give up a connection whose peer is gone. Bytes that the peer has not acknowledged must not reach it when it
-/// is back, and a connection with nothing to send is probed now and then. A system without these options does without.
+/// Has the system give up a connection whose peer is gone. Bytes that the peer has not acknowledged must not reach it
+/// when it is back, and a connection with nothing to send is probed now and then. A system without these options does
+/// without.
 fn notice_loss(socket: SockRef<'_>, limits: ServerLimits) {
     let _ = socket.set_tcp_user_timeout(Some(limits.longest_timeout()));
     let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(1));

@@ -1,9 +1,10 @@
 //! Which thread may write a key now.
 //!
-//! Two writes of one key that reach two replicas in different orders leave them different for good. Writes that one thread
-//! sends over its own connections arrive everywhere in the order in which it sent them. So a write that goes to several
-//! servers first claims its key for its thread: other writes of the thread may join, those of other threads wait until the
-//! last of them is answered. A write that one server decides before the others get it claims the key for itself alone.
+//! Two writes of one key that reach two replicas in different orders leave them different for good. Writes that one
+//! thread sends over its own connections arrive everywhere in the order in which it sent them. So a write that goes to
+//! several servers first claims its key for its thread: other writes of the thread may join, those of other threads
+//! wait until the last of them is answered. A write that one server decides before the others get it claims the key for
+//! itself alone.
 //!
 //! A claim that is released while another thread waits for it is reserved for the other threads for a moment: otherwise
 //! the thread that released it would claim it again each time, since its next request is ready before the others have
@@ -114,7 +115,8 @@ impl Claims {
         is_claimed.then_some(Claim { slot })
     }
 
-    /// Releases a claim, at this time. Returns whether a request waits for it: then all threads must be told to try again.
+    /// Releases a claim, at this time. Returns whether a request waits for it: then all threads must be told to try
+    /// again.
     #[must_use]
     pub fn release(&self, claim: Claim, now: u64) -> bool {
         let change = |state: u64| {

@@ -36,8 +36,8 @@ impl Fleet {
         self.set_flush_reminder(server, self.now());
     }
 
-    /// Reminds a server that no pool had until now of a delayed `flush_all`, which it was not sent. If none lies ahead, an
-    /// earlier reminder stays: the server may have left before it was flushed.
+    /// Reminds a server that no pool had until now of a delayed `flush_all`, which it was not sent. If none lies ahead,
+    /// an earlier reminder stays: the server may have left before it was flushed.
     pub(super) fn remind_of_pending_flush(&self, server: &Server) {
         let now = self.now();
         if self.seconds_until_flush(now).is_some() {

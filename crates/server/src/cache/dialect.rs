@@ -13,8 +13,9 @@ use posthaste_measure::lock;
 pub const FIRST: &str = "1.6.10";
 const FIRST_NUMBERS: [u32; 3] = [1, 6, 10];
 
-/// The version that this router tells. First comes the memcached whose answers it reproduces byte for byte: clients read from
-/// that number what they may ask, and libmemcached accepts no version that begins with 0. Then comes the router's own.
+/// The version that this router tells. First comes the memcached whose answers it reproduces byte for byte: clients
+/// read from that number what they may ask, and libmemcached accepts no version that begins with 0. Then comes the
+/// router's own.
 pub const OURS: &str = concat!("1.6.18 posthaste-", env!("CARGO_PKG_VERSION"));
 
 /// Which meta commands a server has, as it is kept in [`Dialect::spoken`].
@@ -26,7 +27,7 @@ enum Spoken {
     /// Other ones than today's, or none.
     Old,
     /// Today's.
-    Todays,
+    Current,
 }
 
 /// The meta commands that one server speaks.
@@ -53,7 +54,7 @@ impl Dialect {
         let version = String::from_utf8_lossy(version.trim_ascii()).into_owned();
         let is_old = is_old(&version);
         *lock(&self.version) = version;
-        let spoken = if is_old { Spoken::Old } else { Spoken::Todays };
+        let spoken = if is_old { Spoken::Old } else { Spoken::Current };
         let was_old = self.spoken.swap(spoken as u8, Ordering::AcqRel) == Spoken::Old as u8;
         if is_old && !was_old {
             self.old_servers.fetch_add(1, Ordering::AcqRel);
@@ -83,12 +84,13 @@ impl Dialect {
 
     /// Returns whether the server is known to have today's meta commands.
     #[must_use]
-    pub fn is_todays(&self) -> bool {
-        self.spoken.load(Ordering::Acquire) == Spoken::Todays as u8
+    pub fn is_current(&self) -> bool {
+        self.spoken.load(Ordering::Acquire) == Spoken::Current as u8
     }
 }
 
-/// Returns whether a memcached of this version is older than today's meta commands. A version in another form counts as new.
+/// Returns whether a memcached of this version is older than today's meta commands. A version in another form counts as
+/// new.
 #[must_use]
 pub fn is_old(version: &str) -> bool {
     let word = version.split_whitespace().next().unwrap_or_default();
@@ -122,12 +124,12 @@ mod tests {
         let old_servers = Arc::new(AtomicUsize::new(0));
         let dialect = Dialect::new(Arc::clone(&old_servers));
         assert!(
-            !dialect.note(b"ERROR\r\n") && !dialect.is_todays() && !dialect.is_old() && !dialect.is_known()
+            !dialect.note(b"ERROR\r\n") && !dialect.is_current() && !dialect.is_old() && !dialect.is_known()
         );
         assert_eq!(dialect.version(), "");
         assert!(dialect.note(b"VERSION 1.5.6\r\n") && !dialect.note(b"VERSION 1.5.6\r\n"));
         assert_eq!((dialect.is_old(), old_servers.load(Ordering::Relaxed)), (true, 1));
-        assert!(!dialect.note(b"VERSION 1.6.18\r\n") && dialect.is_todays());
+        assert!(!dialect.note(b"VERSION 1.6.18\r\n") && dialect.is_current());
         assert_eq!(dialect.version(), "1.6.18");
         assert_eq!(old_servers.load(Ordering::Relaxed), 0);
     }

@@ -1,4 +1,5 @@
-//! The interface between a network thread and what carries out its requests: the router itself, or the line to the workers.
+//! The interface between a network thread and what carries out its requests: the router itself, or the line to the
+//! workers.
 
 use std::time::Duration;
 
@@ -69,8 +70,8 @@ pub trait Engine {
     /// Returns how long the thread may wait for events at most; None: until there is one.
     fn poll_timeout(&self) -> Option<Duration>;
 
-    /// Number of requests that wait for replies, if several servers are connected; otherwise 0: replies of a single server
-    /// arrive together anyway.
+    /// Number of requests that wait for replies, if several servers are connected; otherwise 0: replies of a single
+    /// server arrive together anyway.
     fn waiting_on_several(&self) -> usize {
         0
     }

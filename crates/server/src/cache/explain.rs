@@ -6,11 +6,12 @@ use posthaste_wire::memcached::request::Verb;
 use serde::Serialize;
 
 use super::admin::{self, RouteInfo};
-use super::layout::{RateLimit, Source, Verbs};
+use super::layout::{RateLimit, Source};
 use super::memcached_server::Server;
 use super::router::shadows_key;
 use super::rules::Writes;
 use super::table::{Route, Table};
+use super::verbs::Verbs;
 
 /// All that becomes of a key.
 #[derive(Clone, Debug, Serialize)]
@@ -66,7 +67,6 @@ pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, S
 }
 
 fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &mut Explanation) {
-    let reads = Verbs::named("reads").is_ok_and(|reads| reads.has(verb));
     let own = &table.pools[route.pool];
     let stand_in = table.stand_in(route.pool, key.as_bytes());
     let pool = stand_in.map_or(route.pool, |other| other.pool);
@@ -75,8 +75,11 @@ fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &m
     let prefix = String::from_utf8_lossy(&route.prefix);
     let which =
         if prefix.is_empty() { "all keys".to_owned() } else { format!("keys that begin with {prefix}") };
-    let seen =
-        if route.renaming.is_none() { String::new() } else { format!("; servers see the key as {key:?}") };
+    let seen = if route.renaming.is_identity() {
+        String::new()
+    } else {
+        format!("; servers see the key as {key:?}")
+    };
     say(format!("the route for {which} leads to pool {}{seen}", own.name));
     if let Some(RateLimit { per_second, burst }) = route.rate_limiter.as_ref().map(|limiter| limiter.limit) {
         say(format!("it takes at most {per_second} requests a second, {burst} at once; more are errors"));
@@ -93,7 +96,7 @@ fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &m
     if let Some(expiry) = stand_in.and_then(|other| other.expiry_s) {
         say(format!("what is stored there lives at most {expiry} s"));
     }
-    let (servers, sentence) = asked(table, pool, verb, reads, key.as_bytes());
+    let (servers, sentence) = asked(table, pool, verb, key.as_bytes());
     say(sentence);
     explanation.servers = servers;
     explanation.sentences.extend(beside(table, route, verb, key));
@@ -110,7 +113,7 @@ fn asks_decider(verb: Verb) -> bool {
 }
 
 /// The servers that a pool asks for a key, and why these.
-fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Vec<String>, String) {
+fn asked(table: &Table, pool: usize, verb: Verb, key: &[u8]) -> (Vec<String>, String) {
     use Verb::{Add, Append, Cas, Decr, Incr, MetaArithmetic, Prepend, Replace};
     let (serving, mut servers) = (&table.pools[pool], Vec::new());
     let show = |server: &Server| format!("{} ({})", server.name(), server.health.state());
@@ -120,7 +123,7 @@ fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Ve
         let sentence = format!("it is read from the server that decides{why}: {decider}");
         return (vec![decider], sentence);
     }
-    if reads && serving.is_replicated() && !serving.reads_owner() {
+    if Verbs::is_read(verb) && serving.is_replicated() && !serving.reads_owner() {
         servers.extend(serving.members.iter().map(|member| show(&member.server)));
         let mut sentence =
             format!("one of its replicas is read ({}): {}", serving.rules.reads, servers.join(", "));
@@ -135,7 +138,7 @@ fn asked(table: &Table, pool: usize, verb: Verb, reads: bool, key: &[u8]) -> (Ve
         }
         return (servers, sentence);
     }
-    if reads {
+    if Verbs::is_read(verb) {
         servers.push(show(serving.owner_to_read(key)));
         let sentence = format!("it is read from {}", servers.join(", "));
         return (servers, sentence);
@@ -198,7 +201,7 @@ fn beside(table: &Table, route: &Route, verb: Verb, key: &str) -> Vec<String> {
 mod tests {
     use super::super::admin_state::AdminState;
     use super::super::fleet::Fleet;
-    use super::super::layout::{Fallback, Layout, MemberPlan, PoolPlan};
+    use super::super::layout::{Layout, MemberPlan, PoolPlan, StandInPlan};
     use super::super::rules::Rules;
     use super::*;
     use crate::cache::health::Ejection;
@@ -255,7 +258,7 @@ mod tests {
     #[test]
     fn who_stands_in_is_told_for_what_it_does() {
         let mut layout = with_second();
-        layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: None }];
+        layout.pools[0].stand_ins = vec![StandInPlan { pool: 1, expiry: None }];
         for (ejection, when) in
             [(Ejection::OnLoss, "is away, this"), (Ejection::Never, "is taken out (down; one that is lost")]
         {
@@ -267,7 +270,7 @@ mod tests {
     #[test]
     fn a_server_that_is_to_be_spared_still_decides() {
         let mut layout = with_second();
-        layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry: None }];
+        layout.pools[0].stand_ins = vec![StandInPlan { pool: 1, expiry: None }];
         let table = Fleet::new(&layout, Ejection::OnLoss).unwrap().table();
         (0..3).for_each(|server| table.servers[server].health.set_admin_state(AdminState::Drain));
         for command in ["gets", "gats", "me"] {

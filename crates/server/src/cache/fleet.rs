@@ -66,7 +66,8 @@ pub struct Fleet {
     pub(super) began: Instant,
     /// How many callers want writes to wait.
     pub pauses: AtomicUsize,
-    /// When the delayed `flush_all` that was asked for last is due, in Unix seconds; 0: none was, or one without a delay since.
+    /// When the delayed `flush_all` that was asked for last is due, in Unix seconds; 0: none was, or one without a
+    /// delay since.
     pub(super) flush_due_s: AtomicU64,
     /// How many of the servers are older than today's meta commands.
     pub(super) old_servers: Arc<AtomicUsize>,

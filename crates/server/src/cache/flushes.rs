@@ -1,11 +1,12 @@
 //! Flushes under way, for the writes beside them.
 //!
-//! A `flush_all` claims no key. So it may come before a write of another thread on one replica and after it on the next, and
-//! then only one of them has the value. So before a thread releases a claim, it checks whether a flush was under way since
-//! then. If so the key is deleted on all servers that hold it, and the write counts as one from before the flush.
+//! A `flush_all` claims no key. So it may come before a write of another thread on one replica and after it on the
+//! next, and then only one of them has the value. So before a thread releases a claim, it checks whether a flush was
+//! under way since then. If so the key is deleted on all servers that hold it, and the write counts as one from before
+//! the flush.
 //!
-//! A thread's own flushes and writes reach every server in one order, except for writes that one server decides before the
-//! others get them. So a thread's own flushes are counted apart: what a client writes behind its flush stays.
+//! A thread's own flushes and writes reach every server in one order, except for writes that one server decides before
+//! the others get them. So a thread's own flushes are counted apart: what a client writes behind its flush stays.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

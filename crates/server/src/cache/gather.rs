@@ -4,8 +4,8 @@
 //! it in that share were missed. Values whose turn it is are passed on at once; values that came too early are held.
 //! Keys are distinguished by their place, not by their name: a client that asks for one key twice is answered twice.
 //!
-//! Keys that one server missed may be asked of another: a share can collect its misses. Then they belong to no share until
-//! they are assigned to one again, and values behind them wait.
+//! Keys that one server missed may be asked of another: a share can collect its misses. Then they belong to no share
+//! until they are assigned to one again, and values behind them wait.
 
 use std::collections::VecDeque;
 

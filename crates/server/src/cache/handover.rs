@@ -1,18 +1,18 @@
 //! Whether all routers write by the newest table.
 //!
-//! A write that concerns several servers is claimed, and a claim holds whatever table a request goes by. A write to the only
-//! server that is to hold a key claims nothing, which keeps it cheap. By the next table that key may have more copies, or be
-//! looked for in a second pool, and an unclaimed write by the old one could leave them different. So a router on a new table
-//! neither writes to several servers nor brings values from one to another until all routers have adopted it and are done
-//! with unclaimed writes by earlier ones: a turn of each thread and a round trip later.
+//! A write that concerns several servers is claimed, and a claim holds whatever table a request goes by. A write to the
+//! only server that is to hold a key claims nothing, which keeps it cheap. By the next table that key may have more
+//! copies, or be looked for in a second pool, and an unclaimed write by the old one could leave them different. So a
+//! router on a new table neither writes to several servers nor brings values from one to another until all routers have
+//! adopted it and are done with unclaimed writes by earlier ones: a turn of each thread and a round trip later.
 //!
-//! The reverse holds too. By the next table a key may have a single copy, and something that was decided for several by an
-//! earlier one may still be on its way there. So writes to a single copy claim their keys as well until all that was
+//! The reverse holds too. By the next table a key may have a single copy, and something that was decided for several by
+//! an earlier one may still be on its way there. So writes to a single copy claim their keys as well until all that was
 //! claimed by earlier tables is done. They need not wait, except for such a claim on their key.
 //!
-//! Each router publishes the oldest tables by which it may still write without a claim and hold one, and reads what the others
-//! publish only until all have come to the newest. To count these writes where every thread sees it would cost each of them
-//! as much as a claim.
+//! Each router publishes the oldest tables by which it may still write without a claim and hold one, and reads what the
+//! others publish only until all have come to the newest. To count these writes where every thread sees it would cost
+//! each of them as much as a claim.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -67,9 +67,9 @@ impl Handover {
 }
 
 impl Participant {
-    /// Publishes the oldest tables by which this router may write without a claim, and hold one; `None`: it does so by no
-    /// table. The router must check afterwards whether there is a newer table, and adopt it: the thread that put it in force
-    /// may have checked this router before.
+    /// Publishes the oldest tables by which this router may write without a claim, and hold one; `None`: it does so by
+    /// no table. The router must check afterwards whether there is a newer table, and adopt it: the thread that put it
+    /// in force may have checked this router before.
     pub fn publish(&self, unclaimed: Option<u64>, claimed: Option<u64>) {
         self.0.unclaimed.store(unclaimed.unwrap_or(NO_TABLE), Ordering::SeqCst);
         self.0.claimed.store(claimed.unwrap_or(NO_TABLE), Ordering::SeqCst);

@@ -10,9 +10,9 @@
 //! server's users and keep it away until they have closed it.
 //!
 //! A server that is away is also ejected from rotation, so that requests do without it, unless the tier ejects none
-//! ([`Ejection::Never`]): then its part of every answer is an error until it is back. The way back is the same. One that an
-//! operator had taken out is counted on again when the first attempt to bring it back has failed: if it is well, no request
-//! notices that it comes back.
+//! ([`Ejection::Never`]): then its part of every answer is an error until it is back. The way back is the same. One
+//! that an operator had taken out is counted on again when the first attempt to bring it back has failed: if it is
+//! well, no request notices that it comes back.
 //!
 //! Whether the server answered when it was last asked is kept too, for the log and for readiness. Operators can also
 //! take a server out (`down`), which is like a loss with the same way back, or have it draining (`drain`).
@@ -218,7 +218,8 @@ impl Health {
         self.recovery().run.is_some()
     }
 
-    /// Notes the run that answers. Returns whether it is another one than before: the server was restarted and holds nothing.
+    /// Notes the run that answers. Returns whether it is another one than before: the server was restarted and holds
+    /// nothing.
     #[must_use]
     pub fn detects_restart(&self, run: Run) -> bool {
         let mut recovery = self.recovery();
@@ -238,8 +239,8 @@ impl Health {
         self.recovery().run = run;
     }
 
-    /// For the prober: sets the run that becomes the current one as soon as the server takes part again, not earlier. Threads
-    /// that still have something for the run before must not send it to this one.
+    /// For the prober: sets the run that becomes the current one as soon as the server takes part again, not earlier.
+    /// Threads that still have something for the run before must not send it to this one.
     pub fn set_next_run(&self, run: Option<Run>) {
         self.recovery().next_run = run;
     }

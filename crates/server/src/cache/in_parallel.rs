@@ -1,4 +1,5 @@
-//! The same work for several things at once, by threads that end with it: looking up and flushing servers is mostly waiting.
+//! The same work for several things at once, by threads that end with it: looking up and flushing servers is mostly
+//! waiting.
 
 use std::panic::resume_unwind;
 use std::thread::{self, Builder};
@@ -6,7 +7,8 @@ use std::thread::{self, Builder};
 /// Most threads at the same time.
 const PARALLEL_MAX: usize = 32;
 
-/// Does `work` for each element and returns the results in order. Where the system gives no thread, the caller's does the work.
+/// Does `work` for each element and returns the results in order. Where the system gives no thread, the caller's does
+/// the work.
 pub(super) fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     in_threads_of(Builder::new, items, work)
 }

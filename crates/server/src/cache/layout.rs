@@ -5,16 +5,15 @@
 
 use std::time::Duration;
 
-use posthaste_wire::memcached::request::Verb;
-
 use super::rules::Rules;
 use super::server_limits::ServerLimits;
+use super::verbs::Verbs;
 
 /// The pool that `--server` makes.
 pub const DEFAULT_POOL: &str = "default";
 
 /// The default request timeout, as a multiple of the server timeout.
-pub const REQUEST_TIMEOUTS: u32 = 10;
+pub const SERVER_TIMEOUTS_PER_REQUEST: u32 = 10;
 
 /// A server of a pool as configured, or a group of servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ impl MemberPlan {
 
 /// Another pool that takes a pool's keys when that cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fallback {
+pub struct StandInPlan {
     /// The other pool, as its place in the layout.
     pub pool: usize,
     /// How long a value stored there lives at most; None: as long as the client says.
@@ -77,7 +76,7 @@ pub struct PoolPlan {
     /// How requests are spread over the servers.
     pub rules: Rules,
     /// Other pools that stand in for this one, in the order in which they are tried.
-    pub fallbacks: Vec<Fallback>,
+    pub stand_ins: Vec<StandInPlan>,
     /// Most requests in a second that stand-ins may take; None: no limit.
     pub failover_limit: Option<u32>,
     /// Where the pool looks for keys that it does not have.
@@ -143,7 +142,7 @@ impl Default for Settings {
         Self {
             flush_all: true,
             mock: None,
-            request_timeout: REQUEST_TIMEOUTS * ServerLimits::default().answer_timeout,
+            request_timeout: SERVER_TIMEOUTS_PER_REQUEST * ServerLimits::default().answer_timeout,
         }
     }
 }
@@ -174,128 +173,5 @@ impl Layout {
     pub fn of_one_pool(members: Vec<MemberPlan>, rules: Rules) -> Self {
         let pool = PoolPlan { name: DEFAULT_POOL.into(), members, rules, ..PoolPlan::default() };
         Self { pools: vec![pool], routes: vec![RoutePlan::default()], ..Self::default() }
-    }
-}
-
-/// A set of commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verbs(u32);
-
-/// The commands that have keys, by their words.
-const WORDS: [(&str, Verb); 19] = [
-    ("get", Verb::Get),
-    ("gets", Verb::Gets),
-    ("gat", Verb::Gat),
-    ("gats", Verb::Gats),
-    ("mg", Verb::MetaGet),
-    ("me", Verb::MetaDebug),
-    ("set", Verb::Set),
-    ("add", Verb::Add),
-    ("replace", Verb::Replace),
-    ("append", Verb::Append),
-    ("prepend", Verb::Prepend),
-    ("cas", Verb::Cas),
-    ("incr", Verb::Incr),
-    ("decr", Verb::Decr),
-    ("touch", Verb::Touch),
-    ("ms", Verb::MetaSet),
-    ("ma", Verb::MetaArithmetic),
-    ("delete", Verb::Delete),
-    ("md", Verb::MetaDelete),
-];
-
-/// How many of [`WORDS`] read (the first ones), and how many delete (the last ones); all but the first write.
-const READS: usize = 6;
-const DELETES: usize = 2;
-
-impl Verbs {
-    /// Every command.
-    pub const ALL: Self = Self(u32::MAX);
-
-    /// No command.
-    pub const NONE: Self = Self(0);
-
-    /// The set that a word names: a command, or one of the groups `reads`, `writes` (deletions included) and
-    /// `deletes`.
-    ///
-    /// # Errors
-    /// What could be written instead.
-    pub fn named(word: &str) -> Result<Self, String> {
-        let group = |words: &[(&str, Verb)]| Self(words.iter().fold(0, |set, (_, verb)| set | bit(*verb)));
-        match word {
-            "reads" => return Ok(group(&WORDS[..READS])),
-            "writes" => return Ok(group(&WORDS[READS..])),
-            "deletes" => return Ok(group(&WORDS[WORDS.len() - DELETES..])),
-            _ => {}
-        }
-        let found = WORDS.iter().find(|(name, _)| *name == word);
-        let all = WORDS.map(|(name, _)| name).join(", ");
-        found.map(|(_, verb)| Self(bit(*verb))).ok_or_else(|| {
-            format!("there is no command {word:?} for keys; write reads, writes, deletes, or any of {all}")
-        })
-    }
-
-    /// The command of this name.
-    #[must_use]
-    pub fn verb(word: &str) -> Option<Verb> {
-        WORDS.iter().find(|(name, _)| *name == word).map(|(_, verb)| *verb)
-    }
-
-    /// All commands of both sets.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// All commands that are not in the set.
-    #[must_use]
-    pub fn others(self) -> Self {
-        Self(!self.0)
-    }
-
-    /// The commands that both sets have; None: there are none.
-    #[must_use]
-    pub fn common(self, other: Self) -> Option<Self> {
-        let common = self.0 & other.0;
-        (common != 0).then_some(Self(common))
-    }
-
-    /// Returns whether a command is in the set.
-    #[must_use]
-    pub fn has(self, verb: Verb) -> bool {
-        self.0 & bit(verb) != 0
-    }
-
-    /// The names of the set's commands.
-    #[must_use]
-    pub fn names(self) -> Vec<&'static str> {
-        WORDS.iter().filter(|(_, verb)| self.has(*verb)).map(|(name, _)| *name).collect()
-    }
-}
-
-impl Default for Verbs {
-    fn default() -> Self {
-        Self::ALL
-    }
-}
-
-fn bit(verb: Verb) -> u32 {
-    1 << verb as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_of_commands_are_those_that_read_write_and_delete() {
-        let set = |word| Verbs::named(word).unwrap();
-        assert!(set("reads").has(Verb::Gat) && !set("reads").has(Verb::Set));
-        assert!(set("writes").has(Verb::MetaSet) && set("writes").has(Verb::Delete));
-        assert_eq!(set("deletes").names(), ["delete", "md"]);
-        assert_eq!(set("reads").common(set("writes")), None);
-        assert_eq!(set("reads").with(set("writes")).names().len(), WORDS.len());
-        assert_eq!(set("reads").others().names(), set("writes").names());
-        assert!(Verbs::named("fetch").unwrap_err().contains("fetch"));
     }
 }

@@ -45,8 +45,8 @@ pub const GAT_BYTES_MAX: usize = 1800;
 /// Unsent bytes for a server above which requests for it are not taken: its clients wait, unread.
 pub const LANE_BYTES_PAUSE: usize = 4 * 1024 * 1024;
 
-/// Time after which requests that were put off are retried without any event: no thread is notified when a server is back. As
-/// long, a released claim is reserved for other threads.
+/// Time after which requests that were put off are retried without any event: no thread is notified when a server is
+/// back. As long, a released claim is reserved for other threads.
 pub const RETRY_EVERY: Duration = Duration::from_millis(5);
 
 /// Values that a thread brings from one pool to another at the same time; further ones stay where they are.

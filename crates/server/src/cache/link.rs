@@ -109,7 +109,8 @@ impl Link {
         token: Token,
         registry: &Registry,
     ) -> io::Result<()> {
-        // Before the address is read: a move in between then costs a connection, while the other order would keep an old one.
+        // Before the address is read: a move in between then costs a connection, while the other order would keep an
+        // old one.
         let moves = backend.moves();
         let mut socket = backend.open(server_limits)?;
         let interests = Interest::READABLE | Interest::WRITABLE;

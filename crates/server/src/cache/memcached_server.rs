@@ -35,8 +35,8 @@ pub struct Server {
     pub dialect: Dialect,
     /// The server's counters.
     pub counts: ServerCounts,
-    /// When the delayed `flush_all` is due for which the server is to be flushed once more (see [`super::delayed_flush`]), in
-    /// Unix seconds; 0: there is none.
+    /// When the delayed `flush_all` is due for which the server is to be flushed once more (see
+    /// [`super::delayed_flush`]), in Unix seconds; 0: there is none.
     pub(super) flush_again_s: AtomicU64,
 }
 

@@ -14,6 +14,8 @@ pub mod limits;
 
 pub mod layout; // what a configuration says
 
+pub mod verbs; // sets of commands
+
 pub mod resolver; // looks names up
 
 pub mod groups; // names that stand for several servers

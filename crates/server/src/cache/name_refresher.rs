@@ -1,8 +1,9 @@
 //! Looks names up again, in one thread for the process, so that no other has to wait for name servers.
 //!
-//! A server whose name leads elsewhere while it is well is moved: it is connected to at the new address and flushed there,
-//! and then new connections are made there, while those to the old address end when nothing is under way on them. As far as
-//! can be known it is another server, but no request fails for it. A server that is away is looked up by the prober.
+//! A server whose name leads elsewhere while it is well is moved: it is connected to at the new address and flushed
+//! there, and then new connections are made there, while those to the old address end when nothing is under way on
+//! them. As far as can be known it is another server, but no request fails for it. A server that is away is looked up
+//! by the prober.
 //!
 //! Groups that have other servers get a new table. A lookup that fails changes nothing, and is logged once.
 

@@ -91,9 +91,10 @@ pub(super) fn mark_new_replicas(servers: &[Arc<Server>], layout: &Layout, table:
     }
 }
 
-/// Flushes servers, several at once; those that cannot be flushed are away until they have been, and `flushed` is called with
-/// each that was. Requests sent before a server left its pool are answered by then, or their connection was given up and the
-/// server is away: that takes at most the server's timeout, which is less than the time between lookups by default.
+/// Flushes servers, several at once; those that cannot be flushed are away until they have been, and `flushed` is
+/// called with each that was. Requests sent before a server left its pool are answered by then, or their connection was
+/// given up and the server is away: that takes at most the server's timeout, which is less than the time between
+/// lookups by default.
 pub(super) fn flush_new_members(
     servers: &[&Arc<Server>],
     in_use: &[usize],

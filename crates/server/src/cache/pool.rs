@@ -8,7 +8,7 @@ use posthaste_wire::memcached::decode_base64;
 use posthaste_wire::memcached::request::Request;
 
 use super::costs::Costs;
-use super::layout::{Fallback, MemberPlan, PoolPlan, Source};
+use super::layout::{MemberPlan, PoolPlan, Source, StandInPlan};
 use super::memcached_server::Server;
 use super::placement::{NamedServer, Placement};
 use super::rules::{ReadRepair, Reads, Rules, Writes};
@@ -101,7 +101,8 @@ pub struct Pool {
     pub deletes_to: Vec<usize>,
     /// The pool's counters.
     pub counts: Arc<PoolCounts>,
-    /// Slots of servers that were in the pool by an earlier table and are not by this one: they lack what was written since.
+    /// Slots of servers that were in the pool by an earlier table and are not by this one: they lack what was written
+    /// since.
     pub former_members: HashSet<usize>,
     placement: Placement,
     /// Some servers stand in our own zone.
@@ -135,17 +136,17 @@ impl Pool {
         let weights = members.iter().map(|member| member.weight);
         let placed: Vec<_> =
             names.iter().zip(weights).map(|(name, weight)| NamedServer { name, weight }).collect();
-        let stand_in = |fallback: &Fallback| StandIn {
-            pool: fallback.pool,
-            expiry_s: fallback.expiry.map(|expiry| expiry.as_secs().clamp(1, LONGEST_EXPIRY_S) as u32),
-            holds_until: holds_until(fallback.pool),
+        let stand_in = |other: &StandInPlan| StandIn {
+            pool: other.pool,
+            expiry_s: other.expiry.map(|expiry| expiry.as_secs().clamp(1, LONGEST_EXPIRY_S) as u32),
+            holds_until: holds_until(other.pool),
         };
         Self {
             name: plan.name.clone(),
             placement: Placement::new(plan.rules.hash, &placed),
             rules: plan.rules.clone(),
             costs: Costs::default(),
-            stand_ins: plan.fallbacks.iter().map(stand_in).collect(),
+            stand_ins: plan.stand_ins.iter().map(stand_in).collect(),
             former_stand_ins: Vec::new(),
             failover_limit: plan.failover_limit,
             source: plan.source,
@@ -224,7 +225,8 @@ impl Pool {
         in_rotation.min_by_key(|server| server.health.last_join()).unwrap_or(&self.members[home].server)
     }
 
-    /// Returns whether this server is a replica that decides nothing here, since another one that takes part has been there for longer.
+    /// Returns whether this server is a replica that decides nothing here, since another one that takes part has been
+    /// there for longer.
     #[must_use]
     pub fn is_late(&self, server: &Server) -> bool {
         let decides_first = |member: &Member| {
@@ -255,7 +257,8 @@ impl Pool {
         }
     }
 
-    /// The first replica from `home` on that `is_usable` accepts; else, or where there are no replicas, the member at `home`.
+    /// The first replica from `home` on that `is_usable` accepts; else, or where there are no replicas, the member at
+    /// `home`.
     fn first_from(&self, home: usize, is_usable: impl Fn(&Server) -> bool) -> &Server {
         self.from(home).find(|server| is_usable(server)).unwrap_or(&self.members[home].server)
     }

@@ -1,6 +1,7 @@
 //! `--workers N`: a network thread reads and writes, and passes each request to the waiting line.
 //!
-//! A client has one request in the line at a time, as in the report that this mode reproduces. That alone keeps its order.
+//! A client has one request in the line at a time, as in the report that this mode reproduces. That alone keeps its
+//! order.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -47,9 +47,9 @@ impl Configured {
 }
 
 impl Fleet {
-    /// Puts a new table in force, with the files of [`Trust`](posthaste_tls::Trust) read again and groups looked up, or leaves everything
-    /// as it is. A server that cannot be found counts as not there, unless none is found; a group that cannot be
-    /// found keeps the servers that it had, or counts as one server that is not there.
+    /// Puts a new table in force, with the files of [`Trust`](posthaste_tls::Trust) read again and groups looked up, or
+    /// leaves everything as it is. A server that cannot be found counts as not there, unless none is found; a group
+    /// that cannot be found keeps the servers that it had, or counts as one server that is not there.
     ///
     /// # Errors
     /// A sentence that names the server that cannot be found, or the file that cannot be used.

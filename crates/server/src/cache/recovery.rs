@@ -259,7 +259,8 @@ fn flush_over(dialed: Dialed, server: &Server) -> io::Result<()> {
     ask(&mut link, b"version\r\n", 1, |reply| note_version(server, reply))
 }
 
-/// Flushes a server for a delayed `flush_all`, which it was not sent ([`Fleet::set_flush_reminder`](super::fleet::Fleet::set_flush_reminder)).
+/// Flushes a server for a delayed `flush_all`, which it was not sent
+/// ([`Fleet::set_flush_reminder`](super::fleet::Fleet::set_flush_reminder)).
 pub(super) fn flush_again(server: &Server, shared: &CacheShared) {
     // Counted as a flush: a write beside it may come before it here, and other replicas are not flushed now.
     let (flushes, mut own) = (&shared.fleet.flushes, OwnFlushes::default());

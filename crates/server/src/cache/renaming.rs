@@ -14,41 +14,42 @@ use super::pool::plain_key;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renaming {
     /// The bytes taken off: the route's prefix, with which all its keys begin, or nothing.
-    pub taken: Vec<u8>,
+    pub removed_prefix: Vec<u8>,
     /// The bytes put in their place.
-    pub added: Vec<u8>,
+    pub added_prefix: Vec<u8>,
 }
 
 impl Renaming {
     /// Returns whether servers see keys as clients write them.
     #[must_use]
-    pub fn is_none(&self) -> bool {
-        self.taken.is_empty() && self.added.is_empty()
+    pub fn is_identity(&self) -> bool {
+        self.removed_prefix.is_empty() && self.added_prefix.is_empty()
     }
 
     /// The key that servers see for a client's key.
     #[must_use]
     pub fn server_key<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
-        let rest = &key[self.taken.len()..];
-        if self.added.is_empty() { rest.into() } else { [&self.added, rest].concat().into() }
+        let rest = &key[self.removed_prefix.len()..];
+        if self.added_prefix.is_empty() { rest.into() } else { [&self.added_prefix, rest].concat().into() }
     }
 
     /// How many bytes longer a key is for servers than for clients.
     #[must_use]
     pub fn lengthens(&self) -> i64 {
-        self.added.len() as i64 - self.taken.len() as i64
+        self.added_prefix.len() as i64 - self.removed_prefix.len() as i64
     }
 
     /// Returns whether a key of this length is a key for servers too: renamed, neither empty nor too long.
     #[must_use]
     pub fn allows(&self, key_bytes: usize) -> bool {
-        key_bytes > self.taken.len() && key_bytes - self.taken.len() + self.added.len() <= KEY_BYTES_MAX
+        key_bytes > self.removed_prefix.len()
+            && key_bytes - self.removed_prefix.len() + self.added_prefix.len() <= KEY_BYTES_MAX
     }
 
     /// Returns whether servers know this key by that name.
     #[must_use]
     pub fn is_same(&self, key: &[u8], server_key: &[u8]) -> bool {
-        server_key.strip_prefix(&self.added[..]) == key.get(self.taken.len()..)
+        server_key.strip_prefix(&self.added_prefix[..]) == key.get(self.removed_prefix.len()..)
     }
 
     /// Writes the request to `out` with the key that servers see. None: servers cannot have such a key; or the line
@@ -117,14 +118,16 @@ impl Renaming {
     /// Writes a server's `VALUE` reply to `out`, with the client's key.
     pub fn value(&self, value: &[u8], out: &mut Vec<u8>) {
         const WORD: &[u8] = b"VALUE ";
-        let rest = value.get(WORD.len() + self.added.len()..).unwrap_or_default();
+        let rest = value.get(WORD.len() + self.added_prefix.len()..).unwrap_or_default();
         out.clear();
-        [WORD, &self.taken, rest].iter().for_each(|part| out.extend_from_slice(part));
+        [WORD, &self.removed_prefix, rest].iter().for_each(|part| out.extend_from_slice(part));
     }
 
     /// The client's key for one that a server wrote, in the encoding in which it came.
     fn client_key(&self, base64: bool, key: &[u8]) -> Vec<u8> {
-        let whole = |key: &[u8]| [&self.taken, key.strip_prefix(&self.added[..]).unwrap_or(key)].concat();
+        let whole = |key: &[u8]| {
+            [&self.removed_prefix, key.strip_prefix(&self.added_prefix[..]).unwrap_or(key)].concat()
+        };
         match base64.then(|| STANDARD.decode(key)) {
             Some(Ok(plain)) => STANDARD.encode(whole(&plain)).into_bytes(),
             _ => whole(key),
@@ -145,8 +148,8 @@ mod tests {
         request
     }
 
-    fn renaming(taken: &str, added: &str) -> Renaming {
-        Renaming { taken: taken.into(), added: added.into() }
+    fn renaming(removed: &str, added: &str) -> Renaming {
+        Renaming { removed_prefix: removed.into(), added_prefix: added.into() }
     }
 
     /// The renamed request, which must be what decoding the renamed text gives.

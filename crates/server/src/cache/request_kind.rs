@@ -1,6 +1,7 @@
 //! Kinds of requests, by which the cache tier counts them.
 //!
-//! A kind's number is its place in [`NAMES`]. It does not leave the process: records, `/metrics` and the log have the name.
+//! A kind's number is its place in [`NAMES`]. It does not leave the process: records, `/metrics` and the log have the
+//! name.
 
 use posthaste_wire::memcached::request::{Request, Verb};
 

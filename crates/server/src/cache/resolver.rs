@@ -4,8 +4,9 @@
 //! records of services, so those are asked of its name servers by a library. Where name servers are configured,
 //! everything is asked of them, except `localhost`, which the library knows.
 //!
-//! A lookup blocks, so it must not run on the path of requests. The library needs an asynchronous runtime, which is made for
-//! each question on a thread of its own: questions are rare, and so the system's `resolv.conf` is always read as it is now.
+//! A lookup blocks, so it must not run on the path of requests. The library needs an asynchronous runtime, which is
+//! made for each question on a thread of its own: questions are rare, and so the system's `resolv.conf` is always read
+//! as it is now.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -95,7 +96,8 @@ impl Resolver {
         }
     }
 
-    /// The records of a service, `_memcached._tcp.example.org` for example, in an order that is the same for every router.
+    /// The records of a service, `_memcached._tcp.example.org` for example, in an order that is the same for every
+    /// router.
     ///
     /// # Errors
     /// The name is unknown, or there is no answer.

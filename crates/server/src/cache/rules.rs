@@ -60,9 +60,9 @@ pub enum ReadRepair {
 pub enum GetErrors {
     /// With an error.
     #[default]
-    Told,
+    Error,
     /// As if the keys were not there.
-    Missed,
+    Miss,
 }
 
 /// Gives an enumeration its names, both ways.
@@ -105,7 +105,7 @@ words!(
     ReadRepair::Always = "always",
     ReadRepair::Never = "never"
 );
-words!(GetErrors: GetErrors::Told = "error", GetErrors::Missed = "miss");
+words!(GetErrors: GetErrors::Error = "error", GetErrors::Miss = "miss");
 words!(Multiget: Multiget::Whole = "whole", Multiget::Split = "split", Multiget::Auto = "auto");
 
 /// When a write that goes to several servers is answered, and with what.
@@ -177,7 +177,12 @@ pub enum KeyPart {
     #[default]
     Whole,
     /// What stands between these two bytes, if something does: `{user:7}:cart` is placed as `{user:7}:name` is.
-    Tag(u8, u8),
+    Tag {
+        /// The byte before it.
+        open: u8,
+        /// The byte behind it.
+        close: u8,
+    },
     /// What stands before these bytes; it may be empty, as with mcrouter.
     Before(Vec<u8>),
 }
@@ -188,7 +193,7 @@ impl KeyPart {
     pub fn of<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         let part = match self {
             Self::Whole => None,
-            Self::Tag(open, close) => memchr::memchr(*open, key).and_then(|start| {
+            Self::Tag { open, close } => memchr::memchr(*open, key).and_then(|start| {
                 let inside = &key[start + 1..];
                 memchr::memchr(*close, inside).map(|end| &inside[..end]).filter(|part| !part.is_empty())
             }),
@@ -227,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_key_is_placed_by_its_part() {
-        let tag = KeyPart::Tag(b'{', b'}');
+        let tag = KeyPart::Tag { open: b'{', close: b'}' };
         for (key, part) in
             [("{u7}:cart", "u7"), ("a{u7}b}", "u7"), ("{}x", "{}x"), ("}a{", "}a{"), ("{a", "{a")]
         {

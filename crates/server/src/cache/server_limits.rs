@@ -17,7 +17,8 @@ pub struct ServerLimits {
 }
 
 impl ServerLimits {
-    /// The longer of the two times: the system must not give a connection up sooner, and should not hold on to it for longer.
+    /// The longer of the two times: the system must not give a connection up sooner, and should not hold on to it for
+    /// longer.
     #[must_use]
     pub fn longest_timeout(self) -> Duration {
         self.connect_timeout.max(self.answer_timeout)

@@ -27,7 +27,8 @@ const DELETES: &[&str] = &["delete", "meta_delete"];
 pub enum Mail {
     /// A request that a worker has answered.
     Answered(Box<Parcel>),
-    /// Retry deferred requests: a claim that a request waits for was released, a server's state was set, or routes are new.
+    /// Retry deferred requests: a claim that a request waits for was released, a server's state was set, or routes are
+    /// new.
     Retry,
     /// Describe the `most` clients whose ids come next after this one.
     List {

@@ -23,11 +23,12 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::health::Health;
 use super::latency::Latency;
-use super::layout::{Layout, PoolPlan, RoutePlan, Settings, ShadowPlan, Source, Verbs};
+use super::layout::{Layout, PoolPlan, RoutePlan, Settings, ShadowPlan, Source};
 use super::memcached_server::Server;
 use super::pool::{Member, Pool, StandIn};
 use super::rate_limiter::RateLimiter;
 use super::renaming::Renaming;
+use super::verbs::Verbs;
 use crate::front::accept::ListenAddress;
 
 /// Counters of one route.
@@ -69,7 +70,7 @@ impl Route {
     /// Returns whether every key may take this route unchanged, as often as it likes.
     #[must_use]
     pub fn takes_all(&self) -> bool {
-        self.renaming.is_none() && self.rate_limiter.is_none()
+        self.renaming.is_identity() && self.rate_limiter.is_none()
     }
 
     /// Returns whether the route's limit is reached now.
@@ -233,7 +234,7 @@ impl Table {
         let mut next = after.checked_sub(1);
         while let Some(place) = next {
             let route = &self.routes[place];
-            if route.verbs.has(verb) && key.starts_with(&route.prefix) {
+            if route.verbs.contains(verb) && key.starts_with(&route.prefix) {
                 return next;
             }
             next = route.next;
@@ -255,8 +256,8 @@ impl Table {
         }
     }
 
-    /// Notes that a request for this pool prolongs the life of what it reads in the serving pool: if that is a stand-in, it
-    /// may hold the value for longer.
+    /// Notes that a request for this pool prolongs the life of what it reads in the serving pool: if that is a
+    /// stand-in, it may hold the value for longer.
     pub fn prolong(&self, pool: usize, serving: ServingPool, now: u64) {
         let other = self.pools[pool].stand_ins.iter().find(|other| other.pool == serving.pool);
         if let Some(other) = other {
@@ -401,8 +402,8 @@ fn sorted(plans: &[RoutePlan], timeout_ns: u64) -> Vec<Route> {
     let route = |(place, plan): (usize, &&RoutePlan)| Route {
         prefix: plan.prefix.clone(),
         renaming: Renaming {
-            taken: if plan.strip { plan.prefix.clone() } else { Vec::new() },
-            added: plan.add_prefix.clone(),
+            removed_prefix: if plan.strip { plan.prefix.clone() } else { Vec::new() },
+            added_prefix: plan.add_prefix.clone(),
         },
         verbs: plan.verbs,
         pool: plan.pool,
@@ -421,7 +422,7 @@ mod tests {
 
     use super::super::admin_state::AdminState;
     use super::super::fleet::Fleet;
-    use super::super::layout::{Fallback, MemberPlan};
+    use super::super::layout::{MemberPlan, StandInPlan};
     use super::super::rules::{Rules, Writes};
     use super::*;
     use crate::cache::health::Ejection;
@@ -479,7 +480,7 @@ mod tests {
         let members = vec![MemberPlan::of("127.0.0.1:1"), MemberPlan::of("127.0.0.1:2")];
         let mut layout = Layout::of_one_pool(members, rules.clone());
         let expiry = expiry.map(std::time::Duration::from_secs);
-        layout.pools[0].fallbacks = vec![Fallback { pool: 1, expiry }];
+        layout.pools[0].stand_ins = vec![StandInPlan { pool: 1, expiry }];
         layout.pools.push(PoolPlan {
             name: "spare".into(),
             members: vec![MemberPlan::of("127.0.0.1:3")],

@@ -27,7 +27,8 @@ const READINESS_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Returns the paths of the cache tier.
 ///
 /// `is_local`: only this machine can ask, so a request for another host name was sent by a foreign web page. Health and
-/// figures for Prometheus are answered for any name: they are the same for everybody, and monitoring uses names of its own.
+/// figures for Prometheus are answered for any name: they are the same for everybody, and monitoring uses names of its
+/// own.
 pub fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
     let (readiness, figures, meter) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(&shared.meter));
     Routes::new()

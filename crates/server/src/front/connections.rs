@@ -239,9 +239,9 @@ impl<T: Tier> Connections<T> {
         }
     }
 
-    /// Checks whether a connection has ended that is not read now because its client may not ask. An event reports the end of a
-    /// plain connection anyway; the end of an encrypted one is hidden in its bytes, and a pop must not wait for a
-    /// client that has closed.
+    /// Checks whether a connection has ended that is not read now because its client may not ask. An event reports the
+    /// end of a plain connection anyway; the end of an encrypted one is hidden in its bytes, and a pop must not wait
+    /// for a client that has closed.
     fn check_for_end(&mut self, tier: &mut T, slot: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         if connection.as_ref().state != PeerState::Open || tier.may_ask(slot, connection) {

@@ -96,8 +96,8 @@ pub struct Bundle {
     pub requests: Vec<Request>,
     /// Number of the first request on its connection, from 1.
     pub number: u64,
-    /// Its place among all bundles in the order in which they entered the waiting line; None: it has not entered it, or the
-    /// place was used up by a pop that has waited.
+    /// Its place among all bundles in the order in which they entered the waiting line; None: it has not entered it, or
+    /// the place was used up by a pop that has waited.
     pub arrival: Option<u64>,
     /// How many of the requests are answered.
     pub answered: usize,

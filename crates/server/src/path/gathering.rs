@@ -79,7 +79,8 @@ mod tests {
     const WAIT_MAX: Duration = Duration::from_micros(500);
     const TURN: Duration = Duration::from_micros(800);
 
-    /// Runs turns that answer two bundles each, after which `returning` arrive at once; returns how many are then expected.
+    /// Runs turns that answer two bundles each, after which `returning` arrive at once; returns how many are then
+    /// expected.
     fn after(turns: u32, returning: usize) -> usize {
         let mut gathering = Gathering::default();
         gathering.enable(WAIT_MAX);

@@ -158,6 +158,10 @@ impl<R: Rules> Store for Local<R> {
         self.rules().account(name)
     }
 
+    fn meet_account(&self, name: &[u8]) -> Result<u32, Fault> {
+        self.rules().meet_account(name)
+    }
+
     fn reported_time(&self) -> Option<&'static str> {
         R::REPORTED_TIME
     }

@@ -33,18 +33,25 @@ pub trait Store: Send + Sync {
     /// Returns when a worker must call `run` even if no request waits.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Notes that a client has left. Ends the wait of its pop, and returns the bundle, answered with nothing; None: the pop
-    /// does not wait yet, and will not.
+    /// Notes that a client has left. Ends the wait of its pop, and returns the bundle, answered with nothing; None: the
+    /// pop does not wait yet, and will not.
     fn record_departure(&self, address: Address) -> Option<Box<Bundle>>;
 
     /// Forgets that a client has left, once its bundle is back or its connection has ended otherwise.
     fn forget_departure(&self, address: Address);
 
-    /// Returns the number of an account, which is made when the name is new.
+    /// Returns the number of an account, which is made when the name is new, and counts it among those that have logged
+    /// in.
     ///
     /// # Errors
     /// The name is new, and the store cannot take note of it now. Nothing was changed.
     fn account(&self, name: &[u8]) -> Result<u32, Fault>;
+
+    /// Returns the number of an account, which is made when the name is new, whether it has logged in or not.
+    ///
+    /// # Errors
+    /// As `account`.
+    fn meet_account(&self, name: &[u8]) -> Result<u32, Fault>;
 
     /// Tells the store at which line its workers wait, for a store that has news between batches.
     fn attach(&self, _line: &Arc<WaitingLine>) {}

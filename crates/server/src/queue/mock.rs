@@ -118,6 +118,10 @@ impl Rules for Mock {
         Ok(1)
     }
 
+    fn meet_account(&mut self, _name: &[u8]) -> Result<AccountId, Fault> {
+        Ok(1)
+    }
+
     fn figures(&self) -> Vec<(&'static str, u64)> {
         vec![("message_bytes", self.body.len() as u64)]
     }

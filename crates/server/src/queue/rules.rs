@@ -184,12 +184,19 @@ pub trait Rules: Send {
     /// Notes that the commit has ended. After an error the store accepts no more changes until it is opened again.
     fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>);
 
-    /// Returns the account's number, made when the name is new; used for accounts the program itself knows (`default`,
-    /// those of the accounts file). Durable with the next commit.
+    /// Returns the account's number, made when the name is new, and counts it among those that have logged in; used for
+    /// the accounts file. Durable with the next commit.
     ///
     /// # Errors
     /// `STORE`: the name is new and cannot be recorded now. Nothing was changed.
     fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault>;
+
+    /// Returns the account's number, made when the name is new, whether it has logged in or not; used for `default`.
+    /// Durable with the next commit.
+    ///
+    /// # Errors
+    /// As `account`.
+    fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault>;
 
     /// Returns why nothing is accepted at present, not even what would help, with what does; None: something is.
     fn trouble(&self) -> Option<String> {

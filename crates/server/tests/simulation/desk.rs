@@ -224,6 +224,10 @@ impl Store for Desk {
         self.store.account(name)
     }
 
+    fn meet_account(&self, name: &[u8]) -> Result<u32, Fault> {
+        self.store.meet_account(name)
+    }
+
     fn reported_time(&self) -> Option<&'static str> {
         self.store.reported_time()
     }

@@ -14,8 +14,8 @@
 //!
 //! Three judges sit in it. The [`witness`] asks the plain store in memory the same as the real one and compares every
 //! answer, all news, and after a crash the whole state. The [`desk`] notes which request was given which answer, and
-//! each client compares byte by byte, so no answer can be lost, doubled, altered or given to another. The [`ledger`] knows
-//! nothing of either: it counts messages by what clients were told.
+//! each client compares byte by byte, so no answer can be lost, doubled, altered or given to another. The [`ledger`]
+//! knows nothing of either: it counts messages by what clients were told.
 //!
 //! `make simulate` runs many seeds (`SEEDS=n`, `FIRST_SEED=n`), `SEED=n` one, and tells its story.
 

@@ -99,7 +99,7 @@ impl Process {
             line.gather(Duration::from_nanos(plan.gather_ns));
         }
         let shared = Arc::new(QueueShared {
-            entrance: Entrance::Open(store.account(b"default").map_err(io::Error::other)?),
+            entrance: Entrance::Open(store.meet_account(b"default").map_err(io::Error::other)?),
             store,
             line,
             meter: Meter::new(scheme, Duration::from_secs(1), clock, None),

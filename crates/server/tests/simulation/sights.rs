@@ -13,8 +13,8 @@ use super::truth::sorted;
 /// Times after a crash at which all that can be seen is compared: the ends of what requests ask for.
 const LATER_MS: [Millis; 7] = [0, 1, 10, 60, 150, 1_100, 5_000];
 
-/// Until then every millisecond passes by itself, and what it tells is compared too: two leases that end a few of them apart
-/// look alike before and afterwards.
+/// Until then every millisecond passes by itself, and what it tells is compared too: two leases that end a few of them
+/// apart look alike before and afterwards.
 const BY_ONE_MS: Millis = 1_100;
 
 /// What clients may have asked before: it is answered as it was then, if that is remembered.
@@ -29,7 +29,7 @@ const REPEATED: [&str; 6] = [
 
 /// All that can be seen of a store that is of no use afterwards, now and later.
 pub(super) fn sights<R: Rules>(store: &mut R, now: Millis) -> Vec<String> {
-    store.account(b"default").expect("it is known, or there is room");
+    store.meet_account(b"default").expect("it is known, or there is room");
     let mut sights = Vec::new();
     let mut passed = 0;
     for later in LATER_MS {

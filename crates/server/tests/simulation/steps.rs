@@ -1,8 +1,8 @@
 //! Whose step is next.
 //!
-//! Whatever can happen now stands in a list, and the seed picks one: a network thread's turn, a worker's look at the line
-//! or its batch, bytes that land, a client that acts, a trouble. When nothing can happen the clock leaps to the next thing
-//! in the calendar. While a disk is at work, in the middle of somebody's step, the others go on (`linger`).
+//! Whatever can happen now stands in a list, and the seed picks one: a network thread's turn, a worker's look at the
+//! line or its batch, bytes that land, a client that acts, a trouble. When nothing can happen the clock leaps to the
+//! next thing in the calendar. While a disk is at work, in the middle of somebody's step, the others go on (`linger`).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ impl World {
         self.lingers.set(false);
     }
 
-    /// Lets one thing happen; when nothing can, time passes up to the next thing, at most until then. False: there is none.
+    /// Lets one thing happen; when nothing can, time passes up to the next thing, at most until then. False: there is
+    /// none.
     pub(super) fn step(&self, until: u64) -> bool {
         self.count("steps", 1);
         let now = self.now();

@@ -1,9 +1,9 @@
 //! The truth: what the plain store in memory says when it is asked the same, in the same order, at the same times.
 //!
-//! It is kept as a history too. After a crash the real store must be as the truth was after some request: not before the
-//! last one that was acknowledged, and not behind the last one that was on its way to the disk. Which one that was is found
-//! by asking a copy of the real store everything that can be seen, now and at later times, and then the truth after
-//! each request in question.
+//! It is kept as a history too. After a crash the real store must be as the truth was after some request: not before
+//! the last one that was acknowledged, and not behind the last one that was on its way to the disk. Which one that was
+//! is found by asking a copy of the real store everything that can be seen, now and at later times, and then the truth
+//! after each request in question.
 
 use posthaste_server::path::bundle::{Address, Bundle};
 use posthaste_server::queue::answer::Answer;
@@ -207,8 +207,8 @@ impl Truth {
     }
 
     /// An account was made sure of.
-    pub(crate) fn account(&mut self, name: &[u8], id: AccountId, receipts: u64) {
-        assert_eq!(self.store.account(name), Ok(id), "the number of {}", String::from_utf8_lossy(name));
+    pub(crate) fn meet_account(&mut self, name: &[u8], id: AccountId, receipts: u64) {
+        assert_eq!(self.store.meet_account(name), Ok(id), "the number of {}", String::from_utf8_lossy(name));
         self.note(Event::Account(name.to_vec()), receipts);
     }
 
@@ -428,7 +428,7 @@ impl Truth {
             match event {
                 Event::Time => store.tick(*now, &mut Vec::new()),
                 Event::Account(name) => {
-                    store.account(name).expect("it holds any");
+                    store.meet_account(name).expect("it holds any");
                 }
                 Event::Ask { account, bytes, operation } => {
                     let ask = Ask { account: *account, operation, bytes };

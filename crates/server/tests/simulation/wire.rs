@@ -1,8 +1,8 @@
 //! Connections that deliver when the seed says so: bytes fly for a while, land in pieces of any size, and wait to be read
 //! in a buffer with a bound. An end is seen behind the last byte; a reset destroys what still flies.
 //!
-//! To the server it is a socket of the kind [`Socket::Simulated`](posthaste_server::front::accept::Socket), told of like `epoll`
-//! tells: once when bytes land, once when there is room again.
+//! To the server it is a socket of the kind [`Socket::Simulated`](posthaste_server::front::accept::Socket), told of
+//! like `epoll` tells: once when bytes land, once when there is room again.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,6 +1,6 @@
-//! A queue tier in one thread, driven by hand: the real network thread, line and worker, over socket pairs, with the plain
-//! store, whose clock stands still until it is told. So what happens depends on bytes alone, and a story that went wrong goes
-//! wrong again.
+//! A queue tier in one thread, driven by hand: the real network thread, line and worker, over socket pairs, with the
+//! plain store, whose clock stands still until it is told. So what happens depends on bytes alone, and a story that
+//! went wrong goes wrong again.
 //!
 //! Only a pop that waits is let go by the real clock.
 
@@ -103,6 +103,10 @@ impl Rules for Standing {
 
     fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
         self.with(|store, _| store.account(name))
+    }
+
+    fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        self.with(|store, _| store.meet_account(name))
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
@@ -217,7 +221,7 @@ pub(crate) struct Tier {
 impl Tier {
     /// Creates a tier in which every account is open.
     pub(crate) fn new() -> Self {
-        Self::behind(|store, _| Entrance::Open(store.account(b"default").expect("it holds any")))
+        Self::behind(|store, _| Entrance::Open(store.meet_account(b"default").expect("it holds any")))
     }
 
     /// Creates a tier that only these accounts may log in to. Secrets are checked by a thread of its own, whose
@@ -304,6 +308,6 @@ impl Tier {
         assert_eq!(self.waiting(), 0, "nobody waits who is not there");
         assert!(self.shared.line.is_empty(), "nor does anything in the line");
         self.store.empty();
-        self.shared.store.account(b"default").expect("it holds any");
+        self.shared.store.meet_account(b"default").expect("it holds any");
     }
 }

@@ -1,5 +1,5 @@
-//! A network thread of the cache tier, turned by hand in the thread of the test: clients over socket pairs, servers where the
-//! layout says. So what happens depends on bytes alone, and on a clock that may be the test's.
+//! A network thread of the cache tier, turned by hand in the thread of the test: clients over socket pairs, servers
+//! where the layout says. So what happens depends on bytes alone, and on a clock that may be the test's.
 
 #![allow(dead_code, reason = "each program uses its own part of this")]
 

@@ -1,6 +1,6 @@
-//! Sessions of clients with the cache tier, who may send anything, and servers that do as memcached does, but always answer the
-//! same to the same: what a client gets is what it would get alone, however its bytes and the servers' are cut and whatever
-//! others ask meanwhile.
+//! Sessions of clients with the cache tier, who may send anything, and servers that do as memcached does, but always
+//! answer the same to the same: what a client gets is what it would get alone, however its bytes and the servers' are
+//! cut and whatever others ask meanwhile.
 //!
 //! A story is bytes: they are sent over the connection at hand, but for [`ESCAPE`], after which a byte says what happens.
 
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use posthaste_measure::{Clock, Hand};
 use posthaste_server::cache::layout::{
-    Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
+    Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source, StandInPlan,
 };
 use posthaste_server::cache::rules::{Answer, Multiget, Reads, Rules, Writes};
 use tempfile::TempDir;
@@ -95,7 +95,7 @@ fn layout(number: usize, names: &[String]) -> Layout {
     match number {
         2 => layout.pools[0].source = Some(Source::Below(1)),
         4 => layout.pools[0].source = Some(Source::Old(1)),
-        5 => layout.pools[0].fallbacks.push(Fallback { pool: 1, expiry: None }),
+        5 => layout.pools[0].stand_ins.push(StandInPlan { pool: 1, expiry: None }),
         _ => {}
     }
     let shadow = (number == 1).then_some(ShadowPlan { pool: 1, share: 1.0 });

@@ -1,5 +1,5 @@
-//! A router between peers of which none can be trusted: any bytes from clients, any bytes from servers, connections that end
-//! at any time.
+//! A router between peers of which none can be trusted: any bytes from clients, any bytes from servers, connections
+//! that end at any time.
 //!
 //! What is checked: nothing panics; when all clients are gone and all connections given up, nothing is held, no key is
 //! claimed, and every server comes back.
@@ -13,7 +13,7 @@ use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
 use posthaste_server::cache::layout::{
-    Fallback, Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source,
+    Layout, MemberPlan, PoolPlan, RoutePlan, ShadowPlan, Source, StandInPlan,
 };
 use posthaste_server::cache::missed_writes::RecoveryStep;
 use posthaste_server::cache::router::{Admission, Router};
@@ -64,7 +64,7 @@ fn layout(first: u8, second: u8) -> Layout {
         multiget: [Multiget::Whole, Multiget::Split, Multiget::Auto][usize::from(first >> 1) % 3],
         answer: if shares { Answer::All } else { answers[usize::from(first >> 3) % answers.len()] },
         read_repair: [ReadRepair::AfterLoss, ReadRepair::Always][usize::from(first >> 7)],
-        get_errors: [GetErrors::Told, GetErrors::Missed][usize::from(second >> 7)],
+        get_errors: [GetErrors::Error, GetErrors::Miss][usize::from(second >> 7)],
         ..Rules::default()
     };
     let members = NAMES[..3].iter().map(|name| MemberPlan::of(name)).collect();
@@ -73,8 +73,8 @@ fn layout(first: u8, second: u8) -> Layout {
     match second % 5 {
         0 => pool.source = Some(Source::Below(1)),
         1 => pool.source = Some(Source::Old(1)),
-        2 => pool.fallbacks.push(Fallback { pool: 1, expiry: Some(Duration::from_secs(5)) }),
-        3 => pool.fallbacks.push(Fallback { pool: 1, expiry: None }),
+        2 => pool.stand_ins.push(StandInPlan { pool: 1, expiry: Some(Duration::from_secs(5)) }),
+        3 => pool.stand_ins.push(StandInPlan { pool: 1, expiry: None }),
         _ => {}
     }
     layout.pools.push(PoolPlan {

@@ -54,7 +54,7 @@ pub(crate) fn one_pool(rules: &Rules) -> Layout {
 /// Returns whether each server of the first pool holds every key that is asked for.
 fn is_replicated(layout: &Layout) -> bool {
     let pool = &layout.pools[0];
-    pool.rules.writes == Writes::All && pool.source.is_none() && pool.fallbacks.is_empty()
+    pool.rules.writes == Writes::All && pool.source.is_none() && pool.stand_ins.is_empty()
 }
 
 /// Kinds of requests.
@@ -86,7 +86,8 @@ pub(crate) enum Event {
     Late(usize, usize),
     /// A server stops, and starts again empty.
     Crash(usize),
-    /// So much time goes by that what a thread has under way is late; the servers whose fault that is may be given up for it.
+    /// So much time goes by that what a thread has under way is late; the servers whose fault that is may be given up
+    /// for it.
     Overdue(usize, bool),
 }
 
@@ -236,8 +237,8 @@ impl History {
         }
     }
 
-    /// A value of a key, read by the request of this number: what it was begun with was not over when the last write began
-    /// that was done before the read was asked.
+    /// A value of a key, read by the request of this number: what it was begun with was not over when the last write
+    /// began that was done before the read was asked.
     fn check(&self, key: u8, value: &str, read: u64) {
         let mut writes =
             value.trim_end().split('k').skip(1).filter_map(|part| part.split('-').nth(1)?.parse().ok());

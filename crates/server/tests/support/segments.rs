@@ -1,5 +1,5 @@
-//! Files of the embedded store made from bytes: sound frames of any records, and everything that can be wrong with them. A
-//! second description of the format, which must agree with the store's.
+//! Files of the embedded store made from bytes: sound frames of any records, and everything that can be wrong with
+//! them. A second description of the format, which must agree with the store's.
 //!
 //! A story is steps: what happens (one byte) and, for most, a length and so many bytes, or a place and a byte.
 

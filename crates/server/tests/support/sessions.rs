@@ -1,5 +1,6 @@
-//! Sessions of clients who may send anything, and what they must get: to each request one answer, in order, unless it wants
-//! none; after bytes that are no request one error and the end. However the bytes are cut, the answers are the same.
+//! Sessions of clients who may send anything, and what they must get: to each request one answer, in order, unless it
+//! wants none; after bytes that are no request one error and the end. However the bytes are cut, the answers are the
+//! same.
 //!
 //! A story is bytes: they are sent over the connection at hand, but for [`ESCAPE`], after which a byte says what happens.
 //! So a story can be written by hand and mutated by a fuzzer.

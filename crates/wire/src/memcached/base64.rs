@@ -1,7 +1,7 @@
 //! Base64 decoding for keys in meta commands: the standard alphabet, padded, read as memcached reads it.
 //!
-//! A key must go to the same server whether a client spells it in base64 or not, so a router has to know the
-//! bytes behind it, in every spelling that a server accepts: memcached skips characters of no meaning, and ends the key where
+//! A key must go to the same server whether a client spells it in base64 or not, so a router has to know the bytes
+//! behind it, in every spelling that a server accepts: memcached skips characters of no meaning, and ends the key where
 //! padding ends it. Keys are short, so a simple loop is fast enough.
 
 /// Stands for `=`, whose bits are zeros.

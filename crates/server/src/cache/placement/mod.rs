@@ -99,7 +99,8 @@ impl Hash {
         matches!(self, Self::Ketama | Self::Dalli | Self::Twemproxy) || self.has_full_weight()
     }
 
-    /// Returns whether weights are thousandths of a full weight, as in mcrouter, and not shares in proportion to each other.
+    /// Returns whether weights are thousandths of a full weight, as in mcrouter, and not shares in proportion to each
+    /// other.
     #[must_use]
     pub fn has_full_weight(self) -> bool {
         matches!(self, Self::McrouterWeighted | Self::McrouterWeightedRendezvous)
@@ -250,12 +251,14 @@ fn without_usual_port(address: &str) -> &str {
     address.strip_suffix(":11211").unwrap_or(address)
 }
 
-/// The lower 32 bits of FNV-1a with its 64-bit constants cut to 32 bits: what libhashkit and twemproxy call 64-bit FNV-1a.
+/// The lower 32 bits of FNV-1a with its 64-bit constants cut to 32 bits: what libhashkit and twemproxy call 64-bit
+/// FNV-1a.
 fn fnv1a(key: &[u8]) -> u32 {
     key.iter().fold(0x8422_2325, |hash: u32, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0000_01b3))
 }
 
-/// Java's `String.hashCode`, read as an unsigned number. Java counts in UTF-16; a key that is not UTF-8 is hashed byte by byte.
+/// Java's `String.hashCode`, read as an unsigned number. Java counts in UTF-16; a key that is not UTF-8 is hashed byte
+/// by byte.
 fn java_hash(key: &[u8]) -> u32 {
     let add = |hash: u32, unit: u16| hash.wrapping_mul(31).wrapping_add(u32::from(unit));
     match std::str::from_utf8(key) {

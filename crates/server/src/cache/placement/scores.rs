@@ -1,7 +1,8 @@
 //! mcrouter's rendezvous hashing: the server with the highest score for a key owns it. A score mixes two hashes, of
 //! the server's name and of the key, so a name is hashed once and not for every key.
 //!
-//! With weights a score becomes weight / -ln(score between 0 and 1), so that a server gets keys in proportion to its weight.
+//! With weights a score becomes weight / -ln(score between 0 and 1), so that a server gets keys in proportion to its
+//! weight.
 
 use super::furc::murmur_64a;
 use super::{FULL_WEIGHT, NamedServer};

@@ -80,7 +80,8 @@ mod tests {
         assert_eq!(checksum(10, 500, long()), 707_485_837);
     }
 
-    /// Computed with mcrouter's formula over its `furc_hash` and folly's `SpookyHashV2`: beyond 192 bytes it hashes otherwise.
+    /// Computed with mcrouter's formula over its `furc_hash` and folly's `SpookyHashV2`: beyond 192 bytes it hashes
+    /// otherwise.
     #[test]
     fn the_longest_keys_are_placed_as_mcrouter_does() {
         let alphabet: String = ('A'..='Z').cycle().take(240).collect();

@@ -109,7 +109,8 @@ impl Router {
         self.answer_rule(id).needed(usize::from(copies)).map(|needed| needed as u16)
     }
 
-    /// Returns the reply to pass on if `needed` servers did not refuse: preferably of a server that carried the write out.
+    /// Returns the reply to pass on if `needed` servers did not refuse: preferably of a server that carried the write
+    /// out.
     fn agreed(&self, id: u32, needed: u16) -> Option<&Reply> {
         let exchange = &self.exchanges[id];
         let accepted = || exchange.write.replies.iter().filter(|reply| reply.verdict != Verdict::Error);

@@ -30,7 +30,8 @@ impl Router {
         self.expect(id, decider, Purpose::Outcome, shape);
     }
 
-    /// Has the other copies create what was created, whatever they held, if the decider's `reply` tells that it still holds it.
+    /// Has the other copies create what was created, whatever they held, if the decider's `reply` tells that it still
+    /// holds it.
     pub(super) fn create_if_kept(&mut self, id: u32, decider: usize, reply: &[u8]) {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Drain;

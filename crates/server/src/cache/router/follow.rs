@@ -58,9 +58,9 @@ pub(super) fn follow(
     }
 }
 
-/// Writes what follows a command with a hidden outcome when the decider did not tell it: it was lost meanwhile, or was not
-/// asked since a copy may not know `ms`. Arithmetic is repeated if it cannot have had another effect there, so that no
-/// counter is lost; otherwise the key is deleted.
+/// Writes what follows a command with a hidden outcome when the decider did not tell it: it was lost meanwhile, or was
+/// not asked since a copy may not know `ms`. Arithmetic is repeated if it cannot have had another effect there, so that
+/// no counter is lost; otherwise the key is deleted.
 fn repeat(request: &Request, bytes: &[u8], max_life: Option<MaxLife>, output: &mut Vec<u8>) -> Shape {
     match request.verb {
         Verb::Incr | Verb::Decr => super::writes::write_command(request, bytes, max_life, output),
@@ -71,11 +71,13 @@ fn repeat(request: &Request, bytes: &[u8], max_life: Option<MaxLife>, output: &m
     }
 }
 
-/// Returns whether the effect of a command depends on what the decider held, and its reply does not tell which effect it had:
+/// Returns whether the effect of a command depends on what the decider held, and its reply does not tell which effect
+/// it had:
 /// - with `N` it may have created the key, where it would change it on another replica, or the reverse;
 /// - an `ms` with `C` and `I` may have stored its value as stale;
-/// - a number may have blanks behind it, where what was there before was longer, and an `ma` with `T` may have changed the
-///   expiry or not: memcached writes in place unless the item is being read or was read lately, and then makes a new item.
+/// - a number may have blanks behind it, where what was there before was longer, and an `ma` with `T` may have changed
+///   the expiry or not: memcached writes in place unless the item is being read or was read lately, and then makes a
+///   new item.
 pub(super) fn has_hidden_outcome(request: &Request, bytes: &[u8]) -> bool {
     let has = |letter: u8| has_flag(request, bytes, letter);
     let appends = || flags(request, bytes).any(|flag| flag.starts_with(b"MA") || flag.starts_with(b"MP"));
@@ -104,8 +106,8 @@ pub(super) fn ask_size(request: &Request, bytes: &[u8], output: &mut Vec<u8>) ->
     Shape::Meta
 }
 
-/// Writes the `mg` that asks for all that another server needs to store: value, flags, time to live, spelling of the key; and for
-/// the token.
+/// Writes the `mg` that asks for all that another server needs to store: value, flags, time to live, spelling of the
+/// key; and for the token.
 pub(super) fn fetch(request: &Request, bytes: &[u8], output: &mut Vec<u8>) {
     [b"mg ", request.key.of(bytes), request.base64_flag(), b" v f t c k\r\n"]
         .iter()

@@ -123,7 +123,7 @@ impl Router {
             way.counts.refused.fetch_add(1, Ordering::Relaxed);
             return self.refuse(incoming, TOO_MANY);
         }
-        if way.renaming.is_none() {
+        if way.renaming.is_identity() {
             return put(self, route, incoming);
         }
         let mut changed = std::mem::take(&mut self.scratch.renamed);
@@ -253,8 +253,8 @@ impl Router {
     }
 }
 
-/// Returns whether a server would change something and only then find that it cannot repeat the opaque: what the other copies
-/// are to hold would stay unknown.
+/// Returns whether a server would change something and only then find that it cannot repeat the opaque: what the other
+/// copies are to hold would stay unknown.
 fn is_refused_when_done(request: &Request, input: &[u8]) -> bool {
     let is_long = || {
         let mut words = request.words_after_key(input);

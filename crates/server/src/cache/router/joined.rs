@@ -123,7 +123,8 @@ impl Router {
         self.expect_get(id, server, share);
     }
 
-    /// Returns whether the last of the waiting gets for a server has room for the keys of a share and asks for none of them.
+    /// Returns whether the last of the waiting gets for a server has room for the keys of a share and asks for none of
+    /// them.
     fn may_join(&self, id: u32, server: usize, share: u16) -> bool {
         let gets = &self.lanes[server].gets;
         let mut bytes = gets.bytes.len() - gets.last;

@@ -238,8 +238,8 @@ impl Router {
         self.lanes[server].expected.len()
     }
 
-    /// Returns whether any server of the current table is crowded. That is rare, so only then is it found out whether a request
-    /// leads to that server.
+    /// Returns whether any server of the current table is crowded. That is rare, so only then is it found out whether a
+    /// request leads to that server.
     pub(super) fn is_any_crowded(&self) -> bool {
         self.table().in_use().iter().any(|server| self.is_crowded(*server))
     }

@@ -55,8 +55,8 @@ pub(super) struct Spelling<'a> {
 }
 
 impl<'a> ValueToStore<'a> {
-    /// Returns how the key is written, so that the copy tells it to clients as the original does: as it was stored, if that is
-    /// the key of this request in whatever spelling, or as in the request.
+    /// Returns how the key is written, so that the copy tells it to clients as the original does: as it was stored, if
+    /// that is the key of this request in whatever spelling, or as in the request.
     pub(super) fn spelling<'b>(&self, request: &Request, bytes: &'b [u8]) -> Spelling<'b>
     where
         'a: 'b,
@@ -298,7 +298,7 @@ impl Router {
         let (Some(decider), Some(lacks)) = (exchange.write.replies.first(), lacks) else { return };
         let Some(request) = exchange.request.filter(|request| !request.verb.is_delete()) else { return };
         let (source, missed_by) = (usize::from(decider.server), MissedBy::Replica(lacks.server));
-        let understands = self.servers[usize::from(lacks.server)].dialect.is_todays();
+        let understands = self.servers[usize::from(lacks.server)].dialect.is_current();
         if exchange.pending > 0 || !understands || !self.may_fill_from(id, source) {
             return;
         }
@@ -315,7 +315,7 @@ impl Router {
     /// Returns whether one more value may be fetched now, from this server.
     fn may_fill_from(&mut self, id: u32, server: usize) -> bool {
         let source = &self.servers[server];
-        let may_ask = !self.is_crowded(server) && !source.health.is_away() && source.dialect.is_todays();
+        let may_ask = !self.is_crowded(server) && !source.health.is_away() && source.dialect.is_current();
         // By another table, keys may be written without a claim.
         let is_current = self.exchanges[id].table == self.current && self.is_handed_over();
         may_ask && self.fills < limits::FILLS_MAX && is_current
@@ -342,7 +342,7 @@ impl Router {
         };
         servers.retain(|server| {
             let receiver = &self.servers[*server];
-            !receiver.health.is_away() && receiver.dialect.is_todays() && !self.is_crowded(*server)
+            !receiver.health.is_away() && receiver.dialect.is_current() && !self.is_crowded(*server)
         });
         servers
     }
@@ -440,8 +440,8 @@ fn replacement_token(reply: &[u8]) -> Option<&[u8]> {
     words().find_map(|word| word.strip_prefix(b"c"))
 }
 
-/// Returns the value of `VA bytes fFLAGS tSECONDS …`. `None`: there is none, or it is about to expire, or a copy would lose
-/// its mark: stale (`X`), or empty until the client that has been told to fills it (`Z`).
+/// Returns the value of `VA bytes fFLAGS tSECONDS …`. `None`: there is none, or it is about to expire, or a copy would
+/// lose its mark: stale (`X`), or empty until the client that has been told to fills it (`Z`).
 pub(super) fn value_to_store(reply: &[u8], now_s: u64) -> Option<ValueToStore<'_>> {
     let end = memchr::memmem::find(reply, b"\r\n")?;
     let mut words = reply[..end].split(|byte| *byte == b' ');

@@ -59,8 +59,8 @@ impl Router {
         }
     }
 
-    /// Returns whether a server is to decide something, or to answer what only a decider knows, though another replica has been
-    /// there for longer: it came back empty after it was chosen.
+    /// Returns whether a server is to decide something, or to answer what only a decider knows, though another replica
+    /// has been there for longer: it came back empty after it was chosen.
     #[must_use]
     pub fn is_to_decide_late(&self, server: usize) -> bool {
         self.lanes[server].expected.iter().any(|expected| {
@@ -235,8 +235,8 @@ impl Router {
         }
     }
 
-    /// Returns another server that can answer this read, and the destination of the read then. A read that needs the decider
-    /// (for a token, say) goes to the replica that decides now.
+    /// Returns another server that can answer this read, and the destination of the read then. A read that needs the
+    /// decider (for a token, say) goes to the replica that decides now.
     fn stand_in(&self, id: u32, server: usize) -> Option<(usize, Destination)> {
         let exchange = &self.exchanges[id];
         let is_last_try = exchange.is_bound || exchange.tries >= self.lanes.len();
@@ -277,7 +277,7 @@ impl Router {
     fn note_unanswered_get(&mut self, id: u32, route: u16, server: usize) -> bool {
         let table = self.table_of(id);
         let rules = &table.pools[table.routes[usize::from(route)].pool].rules;
-        let is_error = rules.get_errors == GetErrors::Told;
+        let is_error = rules.get_errors == GetErrors::Error;
         if is_error {
             self.note_unavailable(id, server);
         } else {

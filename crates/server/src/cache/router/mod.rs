@@ -80,8 +80,8 @@ use tables::TableInUse;
 pub enum Admission {
     /// The request is under way, or answered.
     Accepted,
-    /// The request was not accepted and must be submitted again: its key is claimed, a server has too much to do, or writes
-    /// are paused.
+    /// The request was not accepted and must be submitted again: its key is claimed, a server has too much to do, or
+    /// writes are paused.
     RetryLater,
     /// The client wants its connection closed.
     Quit,

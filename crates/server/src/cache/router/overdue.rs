@@ -186,7 +186,7 @@ impl Router {
 
 /// Returns whether the keys of a late get on this route are misses and no error.
 fn is_missed_if_late(table: &Table, route: &Route) -> bool {
-    table.pools[route.pool].rules.get_errors == GetErrors::Missed
+    table.pools[route.pool].rules.get_errors == GetErrors::Miss
 }
 
 /// Returns the routes of a request's keys.

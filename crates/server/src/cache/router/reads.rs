@@ -445,8 +445,9 @@ impl Router {
     }
 }
 
-/// Returns whether every memcached that knows meta commands understands this `mg`, so that none of them refuses it: each flag is
-/// known, and there once. (It refuses a time to live that is no number in the command to the other servers too.)
+/// Returns whether every memcached that knows meta commands understands this `mg`, so that none of them refuses it:
+/// each flag is known, and there once. (It refuses a time to live that is no number in the command to the other servers
+/// too.)
 fn is_surely_understood(request: &Request, bytes: &[u8]) -> bool {
     let mut seen = 0_u64;
     request.words_after_key(bytes).map(|word| word.of(bytes)).all(|flag| {

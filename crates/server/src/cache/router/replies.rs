@@ -125,9 +125,9 @@ impl Router {
         Ok(!is_quiet)
     }
 
-    /// Returns whether a server may have taken data for commands, so that its next replies would answer those. A server knows
-    /// every command that it is sent, but an old one may lack commands that have no data. `ERROR` with a reason behind
-    /// it answers nothing: the server has all the connections that it takes, and closes this one.
+    /// Returns whether a server may have taken data for commands, so that its next replies would answer those. A server
+    /// knows every command that it is sent, but an old one may lack commands that have no data. `ERROR` with a reason
+    /// behind it answers nothing: the server has all the connections that it takes, and closes this one.
     fn is_out_of_step(&self, server: usize, bytes: &[u8]) -> bool {
         if bytes.starts_with(b"ERROR ") {
             return true;
@@ -139,7 +139,8 @@ impl Router {
         let dialect = &self.servers[server].dialect;
         let expected = self.lanes[server].expected.front();
         let request = expected.and_then(|expected| self.exchanges[expected.exchange].request);
-        let is_foreign = request.is_some_and(|request| request.verb == Verb::MetaSet) && !dialect.is_todays();
+        let is_foreign =
+            request.is_some_and(|request| request.verb == Verb::MetaSet) && !dialect.is_current();
         is_foreign || is_unknown && !dialect.is_old()
     }
 
@@ -164,7 +165,7 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         let share = exchange.get.shares[usize::from(number)];
         let route = &self.tables[usize::from(exchange.table)].table.routes[usize::from(share.route)];
-        let bytes = if route.renaming.is_none() {
+        let bytes = if route.renaming.is_identity() {
             bytes
         } else {
             route.renaming.value(bytes, &mut self.scratch.renamed);
@@ -326,7 +327,7 @@ impl Router {
         }
         let table = &self.tables[usize::from(exchange.table)].table;
         let route = table.routes.get(usize::from(exchange.destination.route));
-        let renaming = route.map(|route| &route.renaming).filter(|renaming| !renaming.is_none());
+        let renaming = route.map(|route| &route.renaming).filter(|renaming| !renaming.is_identity());
         let restored = match (exchange.request, renaming) {
             (Some(request), Some(renaming)) if request.verb.is_meta() && !reply::is_error(bytes) => {
                 renaming.reply(&request, &exchange.bytes, bytes)

@@ -24,7 +24,7 @@ impl Router {
         let is_write = writes::is_write(request);
         let mut servers = plain_key(request, input, |key| self.shadows(route, key, is_write));
         // A server that has not reported its version may take the data for commands, at the cost of others' replies.
-        servers.retain(|server| !request.verb.is_meta() || self.servers[*server].dialect.is_todays());
+        servers.retain(|server| !request.verb.is_meta() || self.servers[*server].dialect.is_current());
         for server in servers {
             let shape = writes::write_command(request, input, None, &mut self.lanes[server].output);
             self.expect_unused(server, shape);

@@ -100,8 +100,9 @@ impl Router {
         self.finish(id);
     }
 
-    /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted: also
-    /// if none stored it, but one failed and dropped the value that others, which were not sent the new one, still have.
+    /// Answers a write to which all copies have replied. Where they disagree about a stored value, the key is deleted:
+    /// also if none stored it, but one failed and dropped the value that others, which were not sent the new one, still
+    /// have.
     fn end_fan_out(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Drain;
@@ -206,8 +207,8 @@ impl Router {
     }
 
     /// Ends a decision. Replicas that did not do the same hold something else now: the key is deleted there, at once or
-    /// before they come back. A replica that lacked the key gets it. If too few did the same, the key is deleted everywhere
-    /// and the answer is an error.
+    /// before they come back. A replica that lacked the key gets it. If too few did the same, the key is deleted
+    /// everywhere and the answer is an error.
     fn end_following(&mut self, id: u32) {
         self.exchanges[id].plan = Plan::Drain;
         if let Some(words) = self.too_few_followed(id) {

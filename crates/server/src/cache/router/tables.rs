@@ -1,7 +1,7 @@
 //! The tables in use by a router: new requests go by the one that was adopted last, earlier ones by theirs to the end.
 //!
-//! A router publishes to the others the oldest of these tables by which keys may still be written, without a claim and with one,
-//! see [`handover`](crate::cache::handover).
+//! A router publishes to the others the oldest of these tables by which keys may still be written, without a claim and
+//! with one, see [`handover`](crate::cache::handover).
 
 use std::sync::Arc;
 
@@ -55,8 +55,8 @@ impl Router {
         self.current = place as u16;
     }
 
-    /// Notes that no request is under way, and that none is accepted before the next `adopt_table`: no other router has to
-    /// wait for this one.
+    /// Notes that no request is under way, and that none is accepted before the next `adopt_table`: no other router has
+    /// to wait for this one.
     pub fn go_idle(&mut self) {
         self.is_idle = true;
         self.publish_oldest();
@@ -104,7 +104,8 @@ impl Router {
         }
     }
 
-    /// Returns whether all routers have adopted the current table, so that no key is written by an earlier one without a claim.
+    /// Returns whether all routers have adopted the current table, so that no key is written by an earlier one without
+    /// a claim.
     pub(super) fn is_handed_over(&mut self) -> bool {
         if self.handed_over != self.generation && self.fleet.handover.is_complete(self.generation) {
             self.handed_over = self.generation;

@@ -51,15 +51,15 @@ impl Router {
     }
 }
 
-/// Returns whether a server did not do this because it has nothing under the key. Its reply is the same if an `append` would
-/// make the value too large: these cannot be distinguished.
+/// Returns whether a server did not do this because it has nothing under the key. Its reply is the same if an `append`
+/// would make the value too large: these cannot be distinguished.
 fn has_nothing(request: &Request, bytes: &[u8], reply: &[u8]) -> bool {
     let adds = request.verb == Verb::Add || request.verb == Verb::MetaSet && follow::adds(request, bytes);
     !adds && lacks(reply)
 }
 
-/// Returns whether a server may have dropped what it had when it failed. memcached does so if an `ms`, whatever its mode, is
-/// too large or finds no memory, but not if a classic command that needs a decision does.
+/// Returns whether a server may have dropped what it had when it failed. memcached does so if an `ms`, whatever its
+/// mode, is too large or finds no memory, but not if a classic command that needs a decision does.
 fn may_have_dropped(request: &Request, reply: &[u8]) -> bool {
     request.verb == Verb::MetaSet && reply.starts_with(b"SERVER_ERROR")
 }

@@ -179,12 +179,12 @@ impl Router {
     /// Returns whether all copies of a key are on servers that know today's meta commands.
     fn copies_know_meta_commands(&mut self, id: u32) -> bool {
         let mut all = true;
-        self.each_copy(id, |router, server| all &= router.servers[server].dialect.is_todays());
+        self.each_copy(id, |router, server| all &= router.servers[server].dialect.is_current());
         all
     }
 
-    /// Refuses a decision while copies that the pool's rule counts on are away: that is the answer, and nothing is changed
-    /// anywhere. Returns whether it did.
+    /// Refuses a decision while copies that the pool's rule counts on are away: that is the answer, and nothing is
+    /// changed anywhere. Returns whether it did.
     fn refuse_if_copies_are_away(&mut self, id: u32) -> bool {
         let (mut copies, mut there, mut absent) = (0, 0, None);
         self.each_copy(id, |router, server| {
@@ -207,7 +207,8 @@ impl Router {
         }
     }
 
-    /// Notes the key of a write that another pool serves as missed by its home servers. Returns false if one of these is back.
+    /// Notes the key of a write that another pool serves as missed by its home servers. Returns false if one of these
+    /// is back.
     fn miss_at_home(&self, pool: usize, request: &Request, input: &[u8]) -> bool {
         let missed = || MissedWrite::Key(MissedKey::of_request(request, input));
         let mut all_missed = true;
@@ -366,8 +367,8 @@ impl Router {
         self.scratch.servers = servers;
     }
 
-    /// Returns whether a server can be sent this request. For one that is away the key of a write is noted, unless it has come
-    /// back meanwhile and so must get the write.
+    /// Returns whether a server can be sent this request. For one that is away the key of a write is noted, unless it
+    /// has come back meanwhile and so must get the write.
     pub(super) fn can_send_else_note_missed(&self, id: u32, server: usize) -> bool {
         let health = &self.servers[server].health;
         !health.is_away() || self.exchanges[id].changes() && !health.note_missed_write(self.missed_write(id))

@@ -452,6 +452,13 @@ impl Rules for Embedded {
         Ok(self.log_in(name))
     }
 
+    fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        if self.stock.accounts.find(name).is_none() {
+            self.reserve(REQUEST_BYTES, Purpose::Remove)?;
+        }
+        Ok(self.meet(name))
+    }
+
     fn trouble(&self) -> Option<String> {
         let failed = self.failed.as_ref().map(|_| "the store failed: see the log, then restart".into());
         failed.or_else(|| self.stuck())

@@ -1,7 +1,7 @@
 //! The state that the rules decide on: accounts, queues, messages, remembered answers.
 //!
-//! A message enters by [`Stock::insert`] and leaves by [`Stock::remove`], and changes by leaving and entering again. These
-//! two keep lanes, counts, alarms and live bytes in step. Ready messages without a past are in a lane and nowhere
+//! A message enters by [`Stock::insert`] and leaves by [`Stock::remove`], and changes by leaving and entering again.
+//! These two keep lanes, counts, alarms and live bytes in step. Ready messages without a past are in a lane and nowhere
 //! else; of the others a [`Message`] is kept as well.
 
 use std::collections::BTreeMap;

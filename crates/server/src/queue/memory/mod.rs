@@ -2,8 +2,8 @@
 //!
 //! It promises nothing after a stop. It is the reference: the other stores are tested by giving them and this one the
 //! same requests and comparing the answers. So where speed and simplicity conflict, simplicity wins: a reader scans a
-//! queue's ready messages in reading order until one suits, and a message changes by being removed from every index
-//! and inserted again. Only what a small server does all the time is fast: the first suitable message ends a scan, and time
+//! queue's ready messages in reading order until one suits, and a message changes by being removed from every index and
+//! inserted again. Only what a small server does all the time is fast: the first suitable message ends a scan, and time
 //! costs nothing while nothing is due.
 //!
 //! There are two kinds of requests: those that only look ([`Memory::show`], on `&self`) and those that change
@@ -200,6 +200,10 @@ impl Rules for Memory {
 
     fn account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
         Ok(self.accounts.log_in(name))
+    }
+
+    fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
+        Ok(self.accounts.meet(name))
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

@@ -71,7 +71,7 @@ impl Postgres {
 
     fn call_in(&self, era: &Arc<Era>, link: &mut Link, due: &[Due]) -> Result<Asked, Failure> {
         let server = Source { server: era.server, made: self.shared.reach.connections_made() };
-        self.log_in_again(link, era, due)?;
+        self.admit_again(link, era, due)?;
         let asked = match self.call_unbatched(link, due, era)? {
             Some(asked) => asked,
             None => {
@@ -102,23 +102,38 @@ impl Postgres {
         Ok(())
     }
 
-    /// Logs in, at this server, those of the bundles' accounts that so far have only logged in at an earlier one.
-    fn log_in_again(&self, link: &mut Link, era: &Era, due: &[Due]) -> Result<(), Failure> {
+    /// Gives those of the bundles' accounts that so far have only had sessions at an earlier server one at this.
+    fn admit_again(&self, link: &mut Link, era: &Era, due: &[Due]) -> Result<(), Failure> {
         for Due { bundle, .. } in due {
             if era.accounts().of_session(bundle.account).is_some() {
                 continue;
             }
-            let Some(name) = self.sessions().name(bundle.account) else { continue };
-            self.log_in_at(link, era, &name)?;
+            let sessions = self.sessions();
+            let Some(name) = sessions.name(bundle.account) else { continue };
+            let logs_in = sessions.has_logged_in(bundle.account);
+            drop(sessions);
+            self.admit_at(link, era, &name, logs_in)?;
         }
         Ok(())
     }
 
-    /// Logs an account in at a server, which creates it if its name is new there; returns its session number.
-    pub(super) fn log_in_at(&self, link: &mut Link, era: &Era, name: &[u8]) -> Result<AccountId, Failure> {
-        let id = self.meet(link, era, name, true)?;
-        let session = self.sessions().log_in(id, name);
-        era.accounts_mut().log_in(session, id, name);
+    /// Gives an account a session at a server, which creates it if its name is new there, and may log it in; returns its
+    /// session number.
+    pub(super) fn admit_at(
+        &self,
+        link: &mut Link,
+        era: &Era,
+        name: &[u8],
+        logs_in: bool,
+    ) -> Result<AccountId, Failure> {
+        let id = self.meet(link, era, name, logs_in)?;
+        let mut sessions = self.sessions();
+        let session = sessions.admit(id, name);
+        if logs_in {
+            sessions.log_in(session);
+        }
+        drop(sessions);
+        era.accounts_mut().admit(session, id, name);
         Ok(session)
     }
 

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::path::bundle::Bundle;
 use crate::queue::rules::AccountId;
@@ -18,7 +18,7 @@ use crate::queue::rules::AccountId;
 pub(super) struct Accounts {
     by_name: FxHashMap<Arc<[u8]>, AccountId>,
     by_id: FxHashMap<AccountId, Arc<[u8]>>,
-    /// Account numbers of those that have logged in, by session number.
+    /// Account numbers of those that have sessions, by session number.
     of_sessions: FxHashMap<AccountId, AccountId>,
 }
 
@@ -33,7 +33,7 @@ impl Accounts {
         self.by_id.get(&id).map(|name| &**name)
     }
 
-    /// Returns the account number for a session number; None: that account has not logged in at this server yet.
+    /// Returns the account number for a session number; None: that account has had no session at this server yet.
     pub(super) fn of_session(&self, number: AccountId) -> Option<AccountId> {
         self.of_sessions.get(&number).copied()
     }
@@ -55,8 +55,8 @@ impl Accounts {
         self.by_id.insert(id, name);
     }
 
-    /// Remembers an account that has logged in, and its session number.
-    pub(super) fn log_in(&mut self, session: AccountId, id: AccountId, name: &[u8]) {
+    /// Remembers an account that has sessions, and its session number.
+    pub(super) fn admit(&mut self, session: AccountId, id: AccountId, name: &[u8]) {
         self.learn(id, name);
         self.of_sessions.insert(session, id);
     }
@@ -67,12 +67,19 @@ impl Accounts {
 pub(super) struct Sessions {
     by_name: FxHashMap<Arc<[u8]>, AccountId>,
     names: FxHashMap<AccountId, Arc<[u8]>>,
+    /// Session numbers of accounts that have logged in, which `default` need not have.
+    logged_in: FxHashSet<AccountId>,
 }
 
 impl Sessions {
     /// Returns the session number of a name, if it has logged in.
-    pub(super) fn number(&self, name: &[u8]) -> Option<AccountId> {
-        self.by_name.get(name).copied()
+    pub(super) fn of_login(&self, name: &[u8]) -> Option<AccountId> {
+        self.by_name.get(name).copied().filter(|number| self.has_logged_in(*number))
+    }
+
+    /// Returns whether a session number stands for an account that has logged in.
+    pub(super) fn has_logged_in(&self, number: AccountId) -> bool {
+        self.logged_in.contains(&number)
     }
 
     /// Returns the name that a session number stands for.
@@ -82,13 +89,18 @@ impl Sessions {
 
     /// Returns the names of all accounts that have logged in.
     pub(super) fn all(&self) -> impl Iterator<Item = &[u8]> {
-        self.by_name.keys().map(|name| &**name)
+        self.logged_in.iter().filter_map(|number| self.names.get(number)).map(|name| &**name)
+    }
+
+    /// Notes that an account has logged in.
+    pub(super) fn log_in(&mut self, number: AccountId) {
+        self.logged_in.insert(number);
     }
 
     /// Returns the session number of a name, the one it has or a new one: `id` unless that stands for another name.
-    pub(super) fn log_in(&mut self, id: AccountId, name: &[u8]) -> AccountId {
-        if let Some(number) = self.number(name) {
-            return number;
+    pub(super) fn admit(&mut self, id: AccountId, name: &[u8]) -> AccountId {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
         }
         let free = |number: &AccountId| !self.names.contains_key(number);
         let number = Some(id).into_iter().chain((0..=AccountId::MAX).rev()).find(free).unwrap_or(id);
@@ -106,10 +118,20 @@ mod tests {
     #[test]
     fn a_session_keeps_its_number_and_shares_it_with_nobody() {
         let mut sessions = Sessions::default();
-        assert_eq!(sessions.log_in(5, b"ann"), 5);
-        assert_eq!(sessions.log_in(7, b"ann"), 5, "at another server");
-        let eve = sessions.log_in(5, b"eve");
+        assert_eq!(sessions.admit(5, b"ann"), 5);
+        assert_eq!(sessions.admit(7, b"ann"), 5, "at another server");
+        let eve = sessions.admit(5, b"eve");
         assert!(eve != 5 && sessions.name(eve).as_deref() == Some(b"eve"));
-        assert_eq!(sessions.log_in(7, b"bob"), 7);
+        assert_eq!(sessions.admit(7, b"bob"), 7);
+    }
+
+    #[test]
+    fn who_has_a_session_need_not_have_logged_in() {
+        let mut sessions = Sessions::default();
+        let number = sessions.admit(5, b"default");
+        assert!(sessions.of_login(b"default").is_none() && sessions.all().next().is_none());
+        sessions.log_in(number);
+        assert_eq!(sessions.of_login(b"default"), Some(5));
+        assert_eq!(sessions.all().collect::<Vec<_>>(), [b"default"]);
     }
 }

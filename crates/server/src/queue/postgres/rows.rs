@@ -34,6 +34,21 @@ pub(super) mod column {
     pub(crate) const FIGURES: usize = 16;
 }
 
+/// Places of a queue's figures in their column, as `describe_queue` and `list_queues` put them there.
+mod figure {
+    pub(super) const MESSAGES: usize = 0;
+    pub(super) const BYTES: usize = 1;
+    pub(super) const OLDEST_MS: usize = 2;
+    pub(super) const LEASED: usize = 3;
+    pub(super) const DELAYED: usize = 4;
+    pub(super) const MESSAGES_MAX: usize = 5;
+    pub(super) const BYTES_MAX: usize = 6;
+    pub(super) const TTL_MS: usize = 7;
+    pub(super) const DEAD_AFTER: usize = 8;
+    pub(super) const FORBID_SELF: usize = 9;
+    pub(super) const STRICT: usize = 10;
+}
+
 /// Returns what a row tells; None: its letter is unknown.
 pub(super) fn kind(row: &Row) -> Option<RowKind> {
     RowKind::of(row.get(column::KIND))
@@ -163,7 +178,7 @@ pub(super) fn state(row: &Row) -> &'static str {
     }
 }
 
-/// The figures of a queue, in the order in which the column has them.
+/// The figures of a queue, by their [`figure`].
 struct Figures(Vec<Option<i64>>);
 
 impl Figures {
@@ -184,9 +199,9 @@ fn queue_view<'a>(row: &'a Row, figures: &Figures) -> QueueView<'a> {
     QueueView {
         name: text(row, column::NAME).as_bytes(),
         id: unsigned(row, column::NUMBER),
-        messages: figures.count(0),
-        bytes: figures.count(1),
-        oldest_ms: figures.count(2),
+        messages: figures.count(figure::MESSAGES),
+        bytes: figures.count(figure::BYTES),
+        oldest_ms: figures.count(figure::OLDEST_MS),
     }
 }
 
@@ -199,16 +214,16 @@ pub(super) fn write_queue_summary(row: &Row, answer: &mut Answer<'_>) {
 pub(super) fn write_queue_detail(row: &Row, answer: &mut Answer<'_>) {
     let figures = Figures::of(row);
     let dead_letters: Option<&str> = row.get(column::ORIGIN);
-    let after = u32::try_from(figures.count(8)).unwrap_or(u32::MAX);
+    let after = u32::try_from(figures.count(figure::DEAD_AFTER)).unwrap_or(u32::MAX);
     let detail = QueueDetail {
-        leased: figures.count(3),
-        delayed: figures.count(4),
-        messages_max: figures.limit(5),
-        bytes_max: figures.limit(6),
-        ttl_ms: figures.limit(7),
+        leased: figures.count(figure::LEASED),
+        delayed: figures.count(figure::DELAYED),
+        messages_max: figures.limit(figure::MESSAGES_MAX),
+        bytes_max: figures.limit(figure::BYTES_MAX),
+        ttl_ms: figures.limit(figure::TTL_MS),
         dead_letter: dead_letters.map(|name| DeadLetterView { queue: name.as_bytes(), after }),
-        forbid_self: figures.count(9) != 0,
-        strict: figures.count(10) != 0,
+        forbid_self: figures.count(figure::FORBID_SELF) != 0,
+        strict: figures.count(figure::STRICT) != 0,
     };
     answer.queue(&queue_view(row, &figures), Some(&detail));
 }

@@ -80,8 +80,8 @@ impl Shared {
         self.parked().wake_all();
     }
 
-    /// Locks and returns the floors if they are still this server's: what one server says is not true of the next, which may
-    /// have taken over from an earlier state.
+    /// Locks and returns the floors if they are still this server's: what one server says is not true of the next,
+    /// which may have taken over from an earlier state.
     pub(super) fn floors_of(&self, server: Source) -> Option<MutexGuard<'_, Floors>> {
         let floors = self.floors();
         (self.server() == Some(server) && floors.are_of(server)).then_some(floors)

@@ -133,7 +133,8 @@ impl Postgres {
         })
     }
 
-    /// Returns whether the database holds any queue. The table is asked, and not the functions, whose answers may be fixed.
+    /// Returns whether the database holds any queue. The table is asked, and not the functions, whose answers may be
+    /// fixed.
     ///
     /// # Errors
     /// Why that cannot be asked.
@@ -162,7 +163,7 @@ impl Postgres {
             while is_login(&bundle) {
                 let Some((ask, mut answer)) = bundle.next_ask() else { break };
                 let Operation::Login { account } = ask.operation else { break };
-                let outcome = match self.log_in_account(account.of(ask.bytes)) {
+                let outcome = match self.admit(account.of(ask.bytes), true) {
                     Ok(id) => answer.integer(id.into()),
                     Err(failure) => {
                         let refusal = self.refusal_of_login(&failure);
@@ -175,9 +176,25 @@ impl Postgres {
         }
     }
 
-    /// Logs an account in, which creates it if its name is new; returns its session number.
-    fn log_in_account(&self, name: &[u8]) -> Result<u32, Failure> {
-        self.links.with(|link| self.remembering(link, |link, era| self.log_in_at(link, era, name)))
+    /// Gives an account a session, which creates it if its name is new, and may log it in; returns its session number.
+    fn admit(&self, name: &[u8], logs_in: bool) -> Result<u32, Failure> {
+        self.links.with(|link| self.remembering(link, |link, era| self.admit_at(link, era, name, logs_in)))
+    }
+
+    /// As `admit`, trying again each second while the database fails. An account that an open transaction keeps is
+    /// refused, so that others need not wait for it.
+    fn admit_patiently(&self, name: &[u8], logs_in: bool) -> Result<u32, Fault> {
+        loop {
+            let failure = match self.admit(name, logs_in) {
+                Ok(session) => return Ok(session),
+                Err(failure) => failure,
+            };
+            if let Some(fault) = self.refusal_of_login(&failure) {
+                return Err(fault);
+            }
+            tracing::warn!("{failure}; an account cannot be made, trying again");
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
     }
 
     /// Locks and returns the session numbers.
@@ -437,7 +454,7 @@ impl Store for Postgres {
 
     fn answer(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
         let Operation::Login { account } = ask.operation else { return None };
-        let session = self.sessions().number(account.of(ask.bytes))?;
+        let session = self.sessions().of_login(account.of(ask.bytes))?;
         self.shared.era.get()?.accounts().of_session(session)?;
         Some(answer.integer(session.into()))
     }
@@ -470,20 +487,12 @@ impl Store for Postgres {
         self.shared.parked().forget(address);
     }
 
-    /// Returns the account's session number, trying again each second while the database fails. An account that an open
-    /// transaction keeps is refused, so that others need not wait for it.
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
-        loop {
-            let failure = match self.log_in_account(name) {
-                Ok(id) => return Ok(id),
-                Err(failure) => failure,
-            };
-            if let Some(fault) = self.refusal_of_login(&failure) {
-                return Err(fault);
-            }
-            tracing::warn!("{failure}; an account cannot be made, trying again");
-            std::thread::sleep(std::time::Duration::from_secs(1));
-        }
+        self.admit_patiently(name, true)
+    }
+
+    fn meet_account(&self, name: &[u8]) -> Result<u32, Fault> {
+        self.admit_patiently(name, false)
     }
 
     fn attach(&self, line: &Arc<WaitingLine>) {

@@ -38,7 +38,7 @@ impl Embedded {
     }
 
     /// Returns the name's number, and gives it one if it has none. Space must have been reserved.
-    pub(super) fn meet(&mut self, name: &[u8]) -> AccountId {
+    pub(in crate::queue::embedded) fn meet(&mut self, name: &[u8]) -> AccountId {
         self.stock.accounts.find(name).unwrap_or_else(|| self.set_account(name, false))
     }
 

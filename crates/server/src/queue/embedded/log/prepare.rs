@@ -49,7 +49,8 @@ struct State {
     next: u32,
     /// Numbers of unused files.
     retired: Vec<u32>,
-    /// Why the last try failed; there is no other until a segment is asked for, a file is retired, or the owner wants one.
+    /// Why the last try failed; there is no other until a segment is asked for, a file is retired, or the owner wants
+    /// one.
     failure: Option<LogError>,
     /// Why the last segment that was tried could not be made ready; None: [`READY`] have been ready since.
     lack: Option<LogError>,

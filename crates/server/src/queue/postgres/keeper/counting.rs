@@ -44,8 +44,8 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// Takes the next step, in a ring that holds nothing below `lowest` and gets nothing more below `settled`. Returns the
-    /// census so far; None while it is given up, or if the database did not answer.
+    /// Takes the next step, in a ring that holds nothing below `lowest` and gets nothing more below `settled`. Returns
+    /// the census so far; None while it is given up, or if the database did not answer.
     pub(super) fn advance(
         &mut self,
         link: &mut Link,
@@ -136,7 +136,8 @@ impl Counting {
         for row in rows {
             let Some(place) = row.get(0) else { continue };
             let lane = Lane { queue: row.get(1), sender: row.get(2), recipient: row.get(3) };
-            // When the lane was looked at again, a later message may have been visible that was committed before this one.
+            // When the lane was looked at again, a later message may have been visible that was committed before this
+            // one.
             let first = self.lanes.entry(lane).or_insert(place);
             *first = place.min(*first);
         }

@@ -11,9 +11,9 @@
 //! A pop waits for a queue, not for a name: it sends the queue's id, and the database refuses it if the name belongs to
 //! another queue by now.
 //!
-//! First come, first served: a pop's place is that of its bundle in the waiting line, since the replies of several workers
-//! do not come in the order of the requests. While a pop is away (taken out to be executed), no later pop is woken in its
-//! place. News that would have woken it is left with it, and is repeated when it is back.
+//! First come, first served: a pop's place is that of its bundle in the waiting line, since the replies of several
+//! workers do not come in the order of the requests. While a pop is away (taken out to be executed), no later pop is
+//! woken in its place. News that would have woken it is left with it, and is repeated when it is back.
 
 mod looks;
 #[cfg(test)]
@@ -170,8 +170,8 @@ impl Parked {
         None
     }
 
-    /// Returns the ticket of a pop that has not waited: by the arrival of its bundle, once for each; the further pops of a
-    /// bundle come behind all that have been parked so far.
+    /// Returns the ticket of a pop that has not waited: by the arrival of its bundle, once for each; the further pops
+    /// of a bundle come behind all that have been parked so far.
     fn new_ticket(&mut self, arrival: Option<u64>) -> Ticket {
         let is_first = arrival.is_some();
         self.parked_again += u64::from(!is_first);
