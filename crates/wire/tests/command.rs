@@ -140,9 +140,8 @@ fn numbers_are_digits_within_their_range() {
         ("POP QUEUE q LEASE 0", "LEASE", "1 to 315360000000"),
         ("POP QUEUE q BLOCK 1.5", "BLOCK", "0 to 315360000000"),
         ("POP QUEUE q BLOCK ", "BLOCK", "0 to 315360000000"),
-        ("PEEK QUEUE q COUNT 0", "COUNT", "1 to 10000"),
-        ("PEEK QUEUE q COUNT 10001", "COUNT", "1 to 10000"),
-        ("PEEK QUEUE q COUNT 18446744073709551617", "COUNT", "1 to 10000"),
+        ("PEEK QUEUE q COUNT 0", "COUNT", "1 to 9223372036854775807"),
+        ("PEEK QUEUE q COUNT 18446744073709551617", "COUNT", "1 to 9223372036854775807"),
         ("EXTEND 1 0", "lease", "1 to 315360000000"),
         ("NACK 1 DELAY x", "DELAY", "0 to 315360000000"),
         ("QCREATE q MAXMSGS 0", "MAXMSGS", "1 to 9223372036854775807"),
@@ -153,6 +152,14 @@ fn numbers_are_digits_within_their_range() {
     for (line, option, range) in bad {
         let text = refusal(line);
         assert!(text.starts_with("ERR ") && text.contains(option) && text.contains(range), "{line}: {text}");
+    }
+}
+
+#[test]
+fn who_asks_for_more_messages_than_an_answer_holds_gets_as_many_as_that() {
+    for count in [COUNT_MAX, COUNT_MAX + 1, i64::MAX as u64] {
+        let Operation::Pop(pop) = operation(&format!("POP QUEUE q COUNT {count}")) else { panic!("a POP") };
+        assert_eq!(pop.select.count.map(u64::from), Some(COUNT_MAX));
     }
 }
 

@@ -10,7 +10,7 @@ use axum::body::{Body as AxumBody, Bytes};
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path as AxumPath, Query as AxumQuery, Request};
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde::de::value::MapAccessDeserializer;
@@ -133,12 +133,31 @@ impl<T: DeserializeOwned> Body<T> {
                 Request::from_parts(parts, AxumBody::from(read))
             }
         };
-        let body = Json::from_request(request, state).await;
+        let body = if may_omit_the_type(request.headers()) {
+            let read = Bytes::from_request(request, state).await;
+            Json::from_bytes(
+                &read.map_err(|rejection| body_problem(rejection.status(), &rejection.body_text()))?,
+            )
+        } else {
+            Json::from_request(request, state).await
+        };
         body.map(|Json(Object(body))| Self(body)).map_err(|rejection| match &rejection {
             JsonRejection::JsonDataError(error) => Problem::bad_request(&without_rust_types(&cause(error))),
+            JsonRejection::MissingJsonContentType(_) => {
+                Problem::bad_request("a body is JSON: add the header Content-Type: application/json")
+            }
             _ => body_problem(rejection.status(), &rejection.body_text()),
         })
     }
+}
+
+/// Returns whether a body is JSON without the headers saying so: a program sent it, with no type or with the one that curl
+/// and others give to whatever they send. A browser sends such a request for any page that asks it to.
+fn may_omit_the_type(headers: &HeaderMap) -> bool {
+    let is_from_page = headers.contains_key("origin") || headers.contains_key("sec-fetch-site");
+    let names_none =
+        headers.get("content-type").is_none_or(|given| given == "application/x-www-form-urlencoded");
+    names_none && !is_from_page
 }
 
 /// Returns the length of a body as the headers say it, 0 without a body; None: it is sent in chunks.
@@ -250,6 +269,29 @@ mod tests {
         for (problem, begins) in [(query, "\"count: expected"), (body, "\"count: invalid type: string")] {
             let problem = format!("{problem:?}");
             assert!(problem.contains(begins) && problem.contains(NUMBER), "{problem}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_need_not_say_that_its_body_is_json_and_a_page_must() {
+        const FORM: &str = "application/x-www-form-urlencoded";
+        for (headers, is_taken) in [
+            (&[][..], true),
+            (&[("content-type", FORM)], true),
+            (&[("content-type", "application/json"), ("origin", "http://localhost")], true),
+            (&[("content-type", "text/plain")], false),
+            (&[("origin", "http://localhost")], false),
+            (&[("content-type", FORM), ("sec-fetch-site", "same-site")], false),
+        ] {
+            let request = Request::post("/").header("content-length", "11");
+            let request =
+                headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            let request = request.body(AxumBody::from(r#"{"count":1}"#)).expect("a request");
+            let body = Body::<Wanted>::from_request(request, &()).await;
+            assert_eq!(body.is_ok(), is_taken, "{headers:?}");
+            if let Err(problem) = body {
+                assert!(format!("{problem:?}").contains("add the header Content-Type"), "{problem:?}");
+            }
         }
     }
 

@@ -140,9 +140,9 @@ impl<'a> Words<'a> {
         self.number_of(format_args!("{} in milliseconds", option.escape_ascii()), value, range)
     }
 
-    /// Takes the count behind `COUNT`.
+    /// Takes the count behind `COUNT`. Whoever asks for more than an answer ever holds gets as many as that.
     pub(super) fn count(&mut self, option: &Keyword) -> Result<u32, Fault> {
-        self.number(option, 1..=COUNT_MAX).map(|count| count as u32)
+        self.number(option, 1..=*ANY_NUMBER.end()).map(|count| count.min(COUNT_MAX) as u32)
     }
 
     /// Takes the key behind an option: 1 to 255 bytes of any kind.
