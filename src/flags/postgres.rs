@@ -27,8 +27,8 @@ pub(crate) struct MigrateFlags {
     // Text, not an address: an error of the flags would repeat the value, password included.
     #[arg(long, value_name = "URL", required_unless_present = "print")]
     pub(crate) store: Option<String>,
-    /// For experiments: afterwards give every request a fixed answer with a body of this many bytes, which touches no
-    /// table; the database must hold no queue, and keeps none from then on
+    /// For experiments: afterwards give every request of a middleware a fixed answer with a body of this many bytes,
+    /// which touches no table; the database must hold no queue, and keeps none from then on
     #[arg(long, value_name = "BYTES", conflicts_with = "print")]
     pub(crate) mock: Option<u32>,
     /// Change nothing: write the whole schema to stdout as a script for psql

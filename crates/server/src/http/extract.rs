@@ -151,8 +151,8 @@ impl<T: DeserializeOwned> Body<T> {
     }
 }
 
-/// Returns whether a body is JSON without the headers saying so: a program sent it, with no type or with the one that curl
-/// and others give to whatever they send. A browser sends such a request for any page that asks it to.
+/// Returns whether a body is JSON without the headers saying so: a program sent it, with no type or with the one that
+/// curl and others give to whatever they send. A browser sends such a request for any page that asks it to.
 fn may_omit_the_type(headers: &HeaderMap) -> bool {
     let is_from_page = headers.contains_key("origin") || headers.contains_key("sec-fetch-site");
     let names_none =

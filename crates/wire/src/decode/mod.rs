@@ -233,7 +233,7 @@ impl Decoder {
             format!("an argument has {len} bytes, at most {bulk_bytes} are allowed; it was discarded")
         } else if total > request_bytes {
             format!(
-                "the request has {total} bytes or more, at most {request_bytes} are allowed; it was discarded"
+                "the request has {total} bytes or more, at most {request_bytes} are allowed; it was discarded: send smaller ones"
             )
         } else {
             return None;
