@@ -230,6 +230,31 @@ def test_yes_and_no_are_also_written_as_a_queue_shows_them(web: Tier) -> None:
         assert "true, false, 1, 0 or null" in answer["message"], answer
 
 
+def test_a_peek_takes_the_options_of_a_pop(web: Tier) -> None:
+    """It shows what a pop with the same options would take."""
+    ask(web, "POST", "/v1/queues", {"name": "q"})
+    for sent in ({"body": "own", "to": "default"}, {"body": "for anyone"}):
+        assert ask(web, "POST", "/v1/queues/q/messages", sent)[0] == 201
+    client = redis.Redis(port=web.port, protocol=3)
+    client.execute_command("LOGIN", "bob")
+    client.execute_command("SEND", "q", "from bob", "TO", "default")
+    client.execute_command("SEND", "q", "from bob for anyone")
+
+    def bodies(options: str) -> list[str]:
+        status, seen = ask(web, "GET", f"/v1/queues/q/messages?peek=1&count=9{options}")
+        assert status == 200, seen
+        return [found["body"] for found in seen["messages"]]
+
+    assert bodies("") == ["own", "for anyone", "from bob", "from bob for anyone"]
+    assert bodies("&not_own=true") == bodies("&not_own=1") == ["from bob", "from bob for anyone"]
+    assert bodies("&not_own=false&broadcast=0&any_order=false") == bodies("")
+    assert bodies("&broadcast=true") == ["for anyone", "from bob for anyone"]
+    assert bodies("&broadcast=true&not_own=true") == ["from bob for anyone"]
+    assert sorted(bodies("&any_order=true")) == sorted(bodies(""))
+    for option in ("not_own", "broadcast", "any_order"):
+        assert ask(web, "GET", f"/v1/queues/q/messages?{option}=true")[0] == 400
+
+
 def test_a_header_that_is_no_text_is_not_taken_for_another(web: Tier) -> None:
     """Those stand in an object of their own, in base64."""
     client = redis.Redis(port=web.port)

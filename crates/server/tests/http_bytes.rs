@@ -90,6 +90,8 @@ fn a_refusal_says_what_to_ask_instead() {
     let (runtime, mut tier) = (runtime(), Tier::new());
     for (path, status, words) in [
         ("/v1/queues/q/messages?peek=1&after=3", 400, "peek is 1 or left out: count and from go with peek=1"),
+        ("/v1/queues/q/messages?not_own=true", 400, "not_own, broadcast and any_order only with it"),
+        ("/v1/queues/q/messages?peek=1&not_own=yes", 400, "not_own: expected true, false, 1 or 0"),
         ("/v1/queues/q/messages?peek=2", 400, "peek is 1 or left out"),
         // Nothing is logged by this test.
         ("/v1/log-level", 404, "so there is no level to set"),

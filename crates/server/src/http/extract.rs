@@ -237,6 +237,15 @@ pub(super) fn boolean<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Er
 
 const BOOLEAN: &str = "true, false, 1, 0 or null";
 
+/// Reads a boolean field of a query, where every value is a text.
+pub(super) fn boolean_text<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
+    match String::deserialize(field)?.as_str() {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(de::Error::custom("expected true, false, 1 or 0")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};

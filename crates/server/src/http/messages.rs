@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value as JsonValue, json};
 
 use super::auth::Caller;
-use super::extract::{Body, Path, Query, boolean};
+use super::extract::{Body, Path, Query, boolean, boolean_text};
 use super::internal_client::Answer;
 use super::json::json as to_json;
 use super::problem::Problem;
@@ -163,6 +163,12 @@ pub(super) struct ListQuery {
     after: Option<u64>,
     /// Account of the recipient, `-` for anyone.
     to: Option<String>,
+    #[serde(default, deserialize_with = "boolean_text")]
+    not_own: bool,
+    #[serde(default, deserialize_with = "boolean_text")]
+    broadcast: bool,
+    #[serde(default, deserialize_with = "boolean_text")]
+    any_order: bool,
 }
 
 /// `GET /v1/queues/{name}/messages`.
@@ -175,14 +181,21 @@ pub(super) async fn list(
         ListQuery { count: Some(0), .. } => {
             Err(Problem::bad_request("count: expected a whole number from 1 on, not 0"))
         }
-        ListQuery { peek: 0, .. } => browse(&caller, &queue, &query).await,
-        ListQuery { peek: 1, count, from, after: None, to: None } => {
-            let command = RespCommand::of(&["PEEK", "QUEUE", &queue]).option("FROM", from);
-            let command = command.option("COUNT", Some(count.unwrap_or(1)));
+        ListQuery { peek: 0, not_own: false, broadcast: false, any_order: false, .. } => {
+            browse(&caller, &queue, &query).await
+        }
+        ListQuery { peek: 1, count, from, after: None, to: None, not_own, broadcast, any_order } => {
+            let command = RespCommand::of(&["PEEK", "QUEUE", &queue])
+                .option("FROM", from)
+                .option("COUNT", Some(count.unwrap_or(1)))
+                .flag("NOTOWN", not_own)
+                .flag("BROADCAST", broadcast)
+                .flag("ANYORDER", any_order);
             Ok(messages_of(&caller.ask(command).await?))
         }
         _ => Err(Problem::bad_request(
-            "peek is 1 or left out: count and from go with peek=1, after and to only without it",
+            "peek is 1 or left out: count and from go with peek=1 or without it, not_own, broadcast and any_order only \
+             with it, after and to only without it",
         )),
     }
 }
