@@ -32,19 +32,24 @@ static ROWS: [Row; 27] = [
         "1 while the disk has no space even to take messages, so that only QPURGE, QDELETE or more space helps; or while \
          messages are refused because a file of the log cannot be made for another reason: /readyz says which. Embedded.",
     ),
-    row("queues", "posthaste_store_queues", Kind::Gauge, "Queues."),
+    row("queues", "posthaste_store_queues", Kind::Gauge, "Queues. Embedded, memory."),
     row(
         "messages",
         "posthaste_store_messages",
         Kind::Gauge,
-        "Messages in all queues, leased and delayed ones included.",
+        "Messages in all queues, leased and delayed ones included. Embedded, memory.",
     ),
-    row("message_bytes", "posthaste_store_message_bytes", Kind::Gauge, "Bytes of their bodies."),
+    row(
+        "message_bytes",
+        "posthaste_store_message_bytes",
+        Kind::Gauge,
+        "Bytes of their bodies. Embedded, memory.",
+    ),
     row(
         "accounts",
         "posthaste_store_accounts",
         Kind::Gauge,
-        "Accounts that ever logged in or stand in the accounts file.",
+        "Accounts that ever logged in or stand in the accounts file. Embedded, memory.",
     ),
     row(
         "blocked_clients",
