@@ -23,7 +23,7 @@ CREATE TYPE answer AS (
     -- i: a number, m: a message, e: nothing to read, f: a refusal, q: a queue, a: an account,
     -- n: the name of a queue that other rows of this call have the id of only,
     -- l: the floor of a lane, v: a message became available, g: a queue was deleted,
-    -- t: the time up to which a tick is complete, z: how long the statement took;
+    -- t: the time up to which a tick is complete, c: how many messages something happened to, z: how long the statement took;
     -- explained at figures: r: readable queues, s: ids given to the SENDs of a step, d: which request gets which message.
     kind "char",
     -- By kind: the number, the id of a message or account, a floor, a time, nanoseconds, or the limit that was reached.
@@ -40,7 +40,8 @@ CREATE TYPE answer AS (
     name text,
     -- For a dead letter: the queue it was sent to. For a queue: its dead-letter queue.
     origin text,
-    -- Why a message became a dead letter; which refusal it is.
+    -- Why a message became a dead letter; which refusal it is; i: 'repeated' if a SEND sent nothing, since its key was known.
+    -- c: what happened: 'returned' and 'dead_lettered' to messages whose lease ended without an ACK, 'expired'.
     reason text,
     headers bytea,
     body bytea,
@@ -77,6 +78,16 @@ CREATE FUNCTION numbered(op int, number bigint) RETURNS answer LANGUAGE sql IMMU
     SELECT ROW(op, 'i', number, null, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
 COMMENT ON FUNCTION numbered(int, bigint) IS 'An answer that is a number.';
+
+CREATE FUNCTION repeated(op int, number bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(op, 'i', number, null, null, null, null, null, null, null, null, null, null, 'repeated', null, null, null)::answer
+$$;
+COMMENT ON FUNCTION repeated(int, bigint) IS 'The answer to a SEND that sends nothing, because its key was that of an earlier one.';
+
+CREATE FUNCTION counted(what text, messages bigint) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(null, 'c', messages, null, null, null, null, null, null, null, null, null, null, what, null, null, null)::answer
+$$;
+COMMENT ON FUNCTION counted(text, bigint) IS 'Tells the caller to count that this happened to so many messages.';
 
 CREATE FUNCTION refused(op int, reason text, number bigint DEFAULT null) RETURNS answer LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(op, 'f', number, null, null, null, null, null, null, null, null, null, null, reason, null, null, null)::answer

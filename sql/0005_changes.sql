@@ -85,7 +85,7 @@ BEGIN
         SELECT r.answer INTO number FROM remembered_send r
             WHERE r.account_id = sender AND r.queue_id = q.id AND r.key = request_key AND r.ends_ms > at_ms;
         IF FOUND THEN
-            RETURN NEXT numbered(op, number);
+            RETURN NEXT repeated(op, number);
             RETURN;
         END IF;
     END IF;
@@ -193,6 +193,7 @@ BEGIN
         IF leaving_is_noted() THEN
             PERFORM note_departure(m.queue_id, octet_length(m.body));
         END IF;
+        RETURN NEXT counted('expired', 1);
         RETURN;
     END IF;
     SELECT * INTO home FROM queue WHERE id = m.queue_id;
@@ -209,12 +210,14 @@ BEGIN
         -- The room that this transaction remembers does not include this change.
         PERFORM set_config('posthaste.room', '', true);
         RETURN NEXT available(grave, m.sender_id, m.recipient_id);
+        RETURN NEXT counted('dead_lettered', 1);
     ELSE
         UPDATE message SET due_ms = CASE WHEN delay_ms > 0 THEN least(after(at_ms, delay_ms), expires_ms) END,
             holder_id = null, receipt = null WHERE ring = 2 AND id = m.id;
         IF delay_ms = 0 THEN
             RETURN NEXT available(m.queue_id, m.sender_id, m.recipient_id);
         END IF;
+        RETURN NEXT counted('returned', 1);
     END IF;
 END $$;
 COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
@@ -525,9 +528,11 @@ DECLARE
     m message;
     seen int := 0;
     ready tid[] := '{}';
+    returned int := 0;
     -- Everything that is due before this time is done, so the next tick may begin here.
     done_ms bigint := at_ms;
     expired tid[];
+    removed bigint;
     forgotten bigint;
 BEGIN
     -- Nearly all messages that are due just become ready. That is done for all of them together: one by one, thousands that
@@ -546,16 +551,20 @@ BEGIN
             RETURN QUERY SELECT * FROM give_back(m, due.due_ms, 0, 'lease ran out');
         ELSE
             ready := ready || due.tid;
+            returned := returned + (due.holder_id IS NOT NULL)::int;
         END IF;
     END LOOP;
     IF ready <> '{}' THEN
         RETURN QUERY SELECT * FROM come_back(ready);
+        RETURN NEXT counted('returned', returned);
     END IF;
     FOR p IN 0..2 LOOP
         expired := ARRAY(SELECT ctid FROM message WHERE ring = p AND expires_ms BETWEEN from_ms AND at_ms AND due_ms IS NULL
             ORDER BY expires_ms LIMIT most FOR UPDATE SKIP LOCKED);
         CONTINUE WHEN expired = '{}';
-        IF remove_rows(p, expired) = most THEN
+        removed := remove_rows(p, expired);
+        RETURN NEXT counted('expired', removed);
+        IF removed = most THEN
             done_ms := from_ms;
         END IF;
     END LOOP;
@@ -576,4 +585,4 @@ BEGIN
         null)::answer;
 END $$;
 COMMENT ON FUNCTION tick(bigint, bigint, int) IS
-'Does what is due from from_ms to at_ms: ends delays and leases, removes expired messages and keys, and the room noted for transactions that have ended. Returns what became available, and up to which time all is done, which is before at_ms (given as due_ms) if there may be more. Does not wait. Plan: message_aside_by_due, queue_pkey for each, message_by_expiry, the indexes by end; as forget_room_beside.';
+'Does what is due from from_ms to at_ms: ends delays and leases, removes expired messages and keys, and the room noted for transactions that have ended. Returns what became available, how many messages were returned, expired or became dead letters, and up to which time all is done, which is before at_ms (given as due_ms) if there may be more. Does not wait. Plan: message_aside_by_due, queue_pkey for each, message_by_expiry, the indexes by end; as forget_room_beside.';

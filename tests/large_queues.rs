@@ -152,6 +152,9 @@ fn emptied_and_deleted(options: &[&str]) {
         place.fill("large", MANY);
         assert_eq!(ask(&mut client, &["QDELETE", "large"]), Answer::Integer(MANY));
     });
+    let info = ask(&mut client, &["INFO", "store"]);
+    let purged = format!("\nmessages_purged:{}\r\n", 3 * MANY);
+    assert!(info.text().is_some_and(|text| text.contains(&purged)), "each is counted once: {info:?}");
     let gone = ask(&mut client, &["QINFO", "large"]);
     assert!(matches!(&gone, Answer::Error(text) if text.starts_with("NOQUEUE")), "{gone:?}");
     assert_eq!(place.sql("SELECT count(*) FROM posthaste.message"), "0");

@@ -22,11 +22,12 @@ use posthaste_server::path::bundle::{Address, Bundle, Request};
 use posthaste_server::path::worker::{Batch, Store};
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::postgres::store::Postgres;
+use posthaste_server::queue::rules::Rules as _;
 use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use world::{Got, World, decoded, decoded_all, parsed, parsed_after};
+use world::{Counts, Got, World, counted, decoded, decoded_all, parsed, parsed_after};
 
 /// Where the one client of this test is.
 const ADDRESS: Address = Address { thread: 0, slot: 0, client: 1 };
@@ -37,6 +38,8 @@ struct Database {
     hand: Arc<AtomicI64>,
     accounts: BTreeMap<String, u32>,
     receipts: Receipts,
+    /// What the stores that were closed have counted.
+    counts: Counts,
 }
 
 impl Database {
@@ -44,7 +47,8 @@ impl Database {
         let hand = Arc::new(AtomicI64::new(1_000_000));
         let address = url.parse().expect("a URL");
         let store = Postgres::open_by_hand(&address, Arc::clone(&hand), Clock::start()).expect("a store");
-        Self { store, hand, accounts: BTreeMap::new(), receipts: Receipts::default() }
+        let (accounts, receipts, counts) = (BTreeMap::new(), Receipts::default(), Counts::new());
+        Self { store, hand, accounts, receipts, counts }
     }
 
     /// The answer, with receipts by their number; what would wait says so.
@@ -93,6 +97,11 @@ impl Database {
         bundle
     }
 
+    /// How many messages were sent, taken and so on.
+    fn counts(&self) -> Counts {
+        counted(&self.counts, self.store.figures())
+    }
+
     fn wait(&mut self, ms: u64) {
         self.hand.fetch_add(ms.cast_signed(), Ordering::SeqCst);
         self.store.tick();
@@ -121,8 +130,9 @@ fn compare(steps: &[Step], url: &str) -> Result<(), TestCaseError> {
                 database.wait(*ms);
             }
             Step::Reopen => {
+                let counts = database.counts();
                 let Database { hand, receipts, .. } = database;
-                database = Database { receipts, ..Database::open(url) };
+                database = Database { receipts, counts, ..Database::open(url) };
                 database.hand.store(hand.load(Ordering::SeqCst), Ordering::SeqCst);
             }
         }
@@ -130,6 +140,8 @@ fn compare(steps: &[Step], url: &str) -> Result<(), TestCaseError> {
             let expected = model.ask(account, &view);
             prop_assert_eq!(expected, database.ask(account, &view), "{} after {:?}", view, step);
         }
+        let expected = counted(&Counts::new(), model.store.figures());
+        prop_assert_eq!(expected, database.counts(), "counts after {:?}", step);
     }
     Ok(())
 }
@@ -164,6 +176,8 @@ fn compare_pipelines(steps: &[Step], url: &str) -> Result<(), TestCaseError> {
             let expected = model.ask(account, &view);
             prop_assert_eq!(expected, database.ask(account, &view), "{} after {:?}", view, asked);
         }
+        let expected = counted(&Counts::new(), model.store.figures());
+        prop_assert_eq!(expected, database.counts(), "counts after {:?}", asked);
     }
     Ok(())
 }

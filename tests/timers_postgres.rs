@@ -97,9 +97,10 @@ fn a_tick_says_when_there_may_be_more_than_it_does() {
     let sql = |sql: &str| postgres.psql(&database, sql);
     sql("SELECT posthaste.login('ann'), posthaste.create_queue('q')");
     lease(postgres, &database, 25, "1000::bigint");
-    for (done, left) in [(999, 15), (999, 5), (1000, 0)] {
+    for (done, ended, left) in [(999, 10, 15), (999, 10, 5), (1000, 5, 0)] {
         let ticked = sql("SELECT kind, number, due_ms FROM posthaste.upkeep(1000, 0, 10)");
-        assert_eq!(ticked, format!("v||\nt|{done}|1000"), "one piece of news, and how far it is");
+        let told = format!("v||\nc|{ended}|\nt|{done}|1000");
+        assert_eq!(ticked, told, "one piece of news, how many have ended, and how far it is");
         assert_eq!(sql("SELECT count(due_ms) FROM posthaste.message"), left.to_string());
     }
 }

@@ -109,6 +109,10 @@ def test_the_queue_tier_is_read_by_prometheus(start: Callable[..., Tier]) -> Non
     (messages,) = found["posthaste_queue_messages"].samples
     assert (messages.labels, messages.value) == ({"queue": 'odd "queue"\\'}, 7)
     assert found["posthaste_store_message_bytes"].samples[0].value == 28
+    events = {sample.labels["event"]: sample.value for sample in found["posthaste_messages"].samples}
+    assert events.pop("sent") == 7
+    others = {"taken", "acknowledged", "returned", "dead_lettered", "expired", "purged", "deduplicated"}
+    assert events == dict.fromkeys(others, 0)
     assert found["posthaste_disk_free_bytes"].samples[0].value > 0
     assert found["process_open_fds"].samples[0].value > 3
 

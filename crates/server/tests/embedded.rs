@@ -501,6 +501,23 @@ fn flip_byte(directory: &Path, needle: &[u8]) -> String {
 }
 
 #[test]
+fn what_expired_before_the_store_was_opened_is_not_counted_again() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut world = World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    world.send("a", "q x TTL 10");
+    world.send("a", "q y TTL 1000");
+    world.wait(10);
+    let counted = |world: &World<_>| ["messages", "messages_expired"].map(|name| figure(&world.store, name));
+    assert_eq!(counted(&world), [1, 1]);
+    let mut world = world.reopen(|| open(home.path()));
+    world.wait(0);
+    assert_eq!(counted(&world), [1, 0]);
+    world.wait(1000);
+    assert_eq!(counted(&world), [0, 1]);
+}
+
+#[test]
 fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let world = &mut World::new(open(home.path()));

@@ -150,6 +150,7 @@ fn who_is_known_comes_in_reads_what_is_durable_and_is_told_what_is_wrong() {
     let (status, metrics) = page("/metrics");
     assert_eq!(status, 200, "{metrics}");
     assert!(metrics.contains("\nposthaste_ready 0\n"), "{metrics}");
+    assert!(metrics.contains("\nposthaste_messages_total{event=\"sent\"} 1\n"), "the durable one: {metrics}");
     assert!(!metrics.contains("posthaste_queue_messages{"), "nobody knows: {metrics}");
     let (status, told) = page("/v1/status");
     assert!(status == 200 && told.contains("\"ready\":false"), "{told}");

@@ -21,17 +21,20 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Operation, Recipient};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use support::{Got, World};
+use support::{Counts, Got, World, counted};
 
 /// A store, asked in words, whose receipts are counted.
 struct Side<S> {
     world: World<S>,
     receipts: Receipts,
+    /// What the stores that were closed have counted.
+    counts: Counts,
 }
 
 impl<S: Rules> Side<S> {
     fn new(store: S) -> Self {
-        let mut side = Self { world: World::new(store), receipts: Receipts::default() };
+        let (world, receipts) = (World::new(store), Receipts::default());
+        let mut side = Self { world, receipts, counts: Counts::new() };
         for request in lives::BEGINNING {
             side.ask("ann", request);
         }
@@ -54,6 +57,11 @@ impl<S: Rules> Side<S> {
             Some(bytes) => support::decoded(&bytes),
             None => self.world.ask(account, request),
         }
+    }
+
+    /// How many messages were sent, taken and so on.
+    fn counts(&self) -> Counts {
+        counted(&self.counts, self.world.store.figures())
     }
 
     /// The news since this was last asked, in no particular order.
@@ -79,12 +87,13 @@ fn compare<S: Rules>(steps: &[Step], mut open: impl FnMut() -> S) -> Result<(), 
                 side.world.wait(*ms);
             }
             Step::Reopen => {
-                side = Side { world: side.world.reopen(&mut open), ..side };
+                side = Side { counts: side.counts(), world: side.world.reopen(&mut open), ..side };
                 side.world.wait(0); // what was due is due again
                 side.world.news.clear(); // nobody waits across a restart
             }
         }
         prop_assert_eq!(model.news(), side.news(), "news of {:?}", step);
+        prop_assert_eq!(model.counts(), side.counts(), "counts after {:?}", step);
         compare_views(&mut model, &mut side, step)?;
     }
     Ok(())

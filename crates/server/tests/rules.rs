@@ -9,7 +9,7 @@ use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::{News, Rules, after};
 use posthaste_wire::operation::{LIST_PIECE, REDRIVE_PIECE};
-use support::{Got, World};
+use support::{Counts, Got, World, counted};
 
 /// Makes each promise a test of each store.
 macro_rules! on_every_store {
@@ -71,6 +71,7 @@ on_every_store! {
     many_things_may_fall_due_at_once
     a_read_shows_what_was_executed
     a_list_is_answered_a_piece_at_a_time
+    messages_are_counted_by_what_happens_to_them
 }
 
 fn the_race_for_queue_1_goes_as_published(world: &mut World<impl Rules>) {
@@ -536,4 +537,28 @@ fn a_list_is_answered_a_piece_at_a_time(world: &mut World<impl Rules>) {
         world.ask("a", &format!("QCREATE q{number}"));
     }
     assert_eq!(world.ask("a", "QLIST").items().len(), LIST_PIECE);
+}
+
+fn messages_are_counted_by_what_happens_to_them(world: &mut World<impl Rules>) {
+    let mut asked = |requests: &[&str]| {
+        requests.iter().for_each(|request| drop(world.ask("a", request)));
+        world.wait(100);
+        counted(&Counts::new(), world.store.figures()).into_values().collect::<Vec<_>>()
+    };
+    // acknowledged, dead-lettered, deduplicated, expired, purged, returned, sent, taken
+    assert_eq!(asked(&["QCREATE q TTL 50"]), [0; 8]);
+    let sends = vec!["SEND q x"; 150];
+    assert_eq!(asked(&[&sends[..], &["POP QUEUE q COUNT 20"]].concat()), [0, 0, 0, 130, 0, 0, 150, 20]);
+    let kept = ["QCREATE r DEADLETTER g AFTER 2", "SENDMANY r x y z", "SEND r x DEDUP k", "SEND r x DEDUP k"];
+    assert_eq!(asked(&kept), [0, 0, 1, 130, 0, 0, 154, 20]);
+    let leases =
+        ["POP QUEUE r COUNT 2 LEASE 9", "POP QUEUE r LEASE 900 REQID k", "POP QUEUE r LEASE 900 REQID k"];
+    assert_eq!(asked(&leases), [0, 0, 1, 130, 0, 2, 154, 23], "what ran out is back");
+    assert_eq!(asked(&["POP QUEUE r COUNT 2 LEASE 9", "ACK 153"]), [1, 2, 1, 130, 0, 2, 154, 25]);
+    assert_eq!(asked(&["QREDRIVE g", "QPURGE r", "QDELETE g"]), [1, 2, 1, 130, 3, 2, 154, 25]);
+    assert_eq!(
+        asked(&["SEND q x", "POP QUEUE q LEASE 60"]),
+        [1, 2, 1, 131, 3, 2, 155, 26],
+        "it outlives its TTL"
+    );
 }

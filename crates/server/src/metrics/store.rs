@@ -3,6 +3,7 @@
 //! A store reports figures without type or unit, as INFO has none. This table adds both.
 
 use super::{Kind, Metric, Page};
+use crate::queue::counts::event_name;
 
 /// A figure of a store, and the metric it becomes.
 struct Row {
@@ -161,9 +162,20 @@ static ROWS: [Row; 27] = [
     ),
 ];
 
+/// What happened to messages. A figure of a store counts each event.
+static MESSAGES: Metric = Metric {
+    name: "posthaste_messages_total",
+    kind: Kind::Counter,
+    labels: &["event"],
+    help: "Messages by what happened to them: sent; taken (by POP, also on a lease); acknowledged; returned (a lease ran \
+           out, or NACK); dead_lettered (instead of that); expired; purged (QPURGE, QDELETE); deduplicated (a SEND whose \
+           DEDUP key was known, so that nothing was sent). Embedded: what is durable; what expired while no server ran \
+           is not counted. PostgreSQL: what this middleware did, so the sum over all of them, without SQL clients.",
+};
+
 /// Returns the metrics of this file.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
-    ROWS.iter().map(|row| &row.metric)
+    ROWS.iter().map(|row| &row.metric).chain([&MESSAGES])
 }
 
 /// Writes the figures that a store reported.
@@ -174,10 +186,17 @@ pub fn write(page: &mut Page, figures: &[(&'static str, u64)]) {
             page.value(metric, &[], *value as f64 / per_unit);
         }
     }
+    let events = figures.iter().filter_map(|(figure, count)| event_name(figure).zip(Some(count)));
+    for (place, (event, count)) in events.enumerate() {
+        if place == 0 {
+            page.header(&MESSAGES);
+        }
+        page.value(&MESSAGES, &[event], count);
+    }
 }
 
 /// Returns whether a store's figure has a row in the table.
 #[must_use]
 pub fn has_row(figure: &str) -> bool {
-    ROWS.iter().any(|row| row.figure == figure)
+    ROWS.iter().any(|row| row.figure == figure) || event_name(figure).is_some()
 }

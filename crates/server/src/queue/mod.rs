@@ -6,6 +6,8 @@ pub mod answer;
 
 pub(crate) mod bounds;
 
+pub(crate) mod counts;
+
 mod faults;
 
 mod options;

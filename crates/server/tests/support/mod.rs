@@ -48,6 +48,18 @@ pub(crate) enum Got {
     Map(BTreeMap<String, Got>),
 }
 
+/// How many messages were sent, taken and so on, by the figure's name.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
+/// Returns what was counted before, with what a store has counted since it was opened.
+pub(crate) fn counted(before: &Counts, figures: Vec<(&'static str, u64)>) -> Counts {
+    let mut counts = before.clone();
+    for (name, count) in figures.into_iter().filter(|(name, _)| name.starts_with("messages_")) {
+        *counts.entry(name).or_default() += count;
+    }
+    counts
+}
+
 impl<S: Rules> World<S> {
     /// Creates a world with an empty store.
     pub(crate) fn new(store: S) -> Self {

@@ -62,6 +62,7 @@ use self::stock::Stock;
 use super::EVENT_SOURCE;
 use super::answer::Answer;
 use super::bounds::COPIES_BYTES;
+use super::counts::MessageCounts;
 use super::receipts::Receipts;
 use super::rules::{AccountId, Ask, Commit, Flow, MessageId, Millis, News, Outcome, QueueId, Rules};
 
@@ -100,6 +101,8 @@ pub struct Embedded {
     receipts: Receipts,
     memory_limit: Option<u64>,
     clock: Millis,
+    /// When the store was first told the time; None: it was not yet.
+    begun: Option<Millis>,
     /// Bytes of records that still fit into the reserved disk space.
     reserved_bytes: u64,
     /// Purpose of that reservation: what adds something may not use space that was left for removals.
@@ -119,6 +122,10 @@ pub struct Embedded {
     /// Whether anything was recorded since the last commit was sealed.
     unsettled: bool,
     durable: LastIds,
+    /// What was decided, to be shown while all of it is durable.
+    counts: MessageCounts,
+    /// The counts without what a failed commit may undo.
+    durable_counts: MessageCounts,
     reclaim: Reclaim,
     events: Events,
     /// Since when the disk has been full, on the clock of the events; None: it has space.
@@ -151,6 +158,7 @@ pub struct EmbeddedCommit {
     /// When the commit was sealed, on the clock of the events.
     sealed_ns: u64,
     last_ids: LastIds,
+    counts: MessageCounts,
     error: Option<LogError>,
 }
 
@@ -199,6 +207,7 @@ impl Embedded {
             receipts: Receipts::new(options.seed),
             memory_limit: options.memory_limit,
             clock: 0,
+            begun: None,
             reserved_bytes: 0,
             reserved_for: Purpose::Add,
             added: 0,
@@ -209,6 +218,8 @@ impl Embedded {
             in_flight: false,
             unsettled: false,
             durable: last_ids(&stock),
+            counts: MessageCounts::default(),
+            durable_counts: MessageCounts::default(),
             reclaim: Reclaim::new(options.segment_bytes),
             events: options.events,
             full_since: None,
@@ -228,6 +239,9 @@ impl Embedded {
 
     /// Applies an effect to the state now and appends it to the log for the next commit. Space must be reserved before.
     fn record(&mut self, effect: &Effect<'_>) -> Option<News> {
+        if self.is_settled() {
+            self.durable_counts = self.counts;
+        }
         self.head.clear();
         let tail = effect.encode(&mut self.head);
         let at = self.log.append_parts(&[&self.head, tail]);
@@ -237,6 +251,17 @@ impl Embedded {
         self.unsettled = true;
         let len = u32::try_from(len).expect("records are reserved, and reservations end far below 4 GiB");
         self.stock.apply(effect, Home { at, len })
+    }
+
+    /// Returns whether all that was decided is durable.
+    fn is_settled(&self) -> bool {
+        !self.unsettled && !self.in_flight && self.failed.is_none()
+    }
+
+    /// Notes what time it is.
+    fn set_clock(&mut self, now: Millis) {
+        self.begun.get_or_insert(now);
+        self.clock = self.clock.max(now);
     }
 
     /// Reserves disk space for a request's records, of `bytes` in all. Called once per request, so that all its records
@@ -377,7 +402,7 @@ impl Rules for Embedded {
     }
 
     fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
-        self.clock = self.clock.max(now);
+        self.set_clock(now);
         let is_login = matches!(ask.operation, Operation::Login { .. });
         if !is_login && self.stock.due_alarm(self.clock).is_some() {
             return None; // what has become due is not in the lanes yet, where readers look
@@ -386,7 +411,7 @@ impl Rules for Embedded {
     }
 
     fn tick(&mut self, now: Millis, news: &mut Vec<News>) {
-        self.clock = self.clock.max(now);
+        self.set_clock(now);
         self.stock.forget(self.clock);
         if self.failed.is_none() {
             self.retry_file();
@@ -416,7 +441,8 @@ impl Rules for Embedded {
         self.stock.lanes.changes.seal();
         (self.reserved_bytes, self.added) = (0, 0);
         let sealed_ns = self.events.now();
-        Some(EmbeddedCommit { log, sealed_ns, last_ids: last_ids(&self.stock), error: None })
+        let (last_ids, counts) = (last_ids(&self.stock), self.counts);
+        Some(EmbeddedCommit { log, sealed_ns, last_ids, counts, error: None })
     }
 
     fn is_heavy(&self) -> bool {
@@ -424,14 +450,14 @@ impl Rules for Embedded {
     }
 
     fn committed(&mut self, commit: EmbeddedCommit, result: &Result<(), Fault>) {
-        let EmbeddedCommit { log, sealed_ns, last_ids, error } = commit;
+        let EmbeddedCommit { log, sealed_ns, last_ids, counts, error } = commit;
         self.in_flight = false;
         if self.events.are_kept() && self.events.now() - sealed_ns >= SLOW_SYNC_NS {
             self.events.since(sealed_ns, EVENT_SOURCE, "slow sync");
         }
         let result = match result {
             Ok(()) => {
-                self.durable = last_ids;
+                (self.durable, self.durable_counts) = (last_ids, counts);
                 self.stock.lanes.changes.settle();
                 Ok(())
             }
@@ -481,6 +507,8 @@ impl Rules for Embedded {
             ("unreadable_segments", self.reclaim.unreadable()),
             ("disk_bytes", self.log.disk_bytes()),
         ];
+        let counts = if self.is_settled() { &self.counts } else { &self.durable_counts };
+        figures.extend(counts.figures());
         figures.extend(self.memory_limit.map(|limit| ("state_limit_bytes", limit)));
         figures
     }

@@ -6,6 +6,7 @@ use posthaste_wire::operation::{Handle, Handles};
 
 use super::message::{Death, Message, State};
 use super::{Memory, Reply};
+use crate::queue::counts::MessageEvent;
 use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId, after};
 
 impl Memory {
@@ -17,6 +18,7 @@ impl Memory {
                 done += 1;
             }
         }
+        self.counts.add(MessageEvent::Acknowledged, done);
         Reply::Integer(done)
     }
 
@@ -58,11 +60,21 @@ impl Memory {
         match self.stock.indexed(id).state {
             State::Leased(_) => self.give_back(id, "lease ran out", at, 0, news),
             State::Ready | State::Delayed { .. } => {
-                if let Some(message) = self.stock.remove(id).filter(|message| !message.is_expired(at)) {
+                if let Some(message) = self.take_out(id, at) {
                     self.stock.insert(id, Message { state: State::Ready, ..message }, news);
                 }
             }
         }
+    }
+
+    /// Takes a message out that `at` is time to change. Returns None if its TTL is over then: so it stays out.
+    fn take_out(&mut self, id: MessageId, at: Millis) -> Option<Message> {
+        let message = self.stock.remove(id)?;
+        if message.is_expired(at) {
+            self.counts.add(MessageEvent::Expired, 1);
+            return None;
+        }
+        Some(message)
     }
 
     /// Returns whether the handle names a lease under way: by its receipt, whichever account shows it, or by the id
@@ -85,14 +97,15 @@ impl Memory {
         delay_ms: Millis,
         news: &mut Vec<News>,
     ) {
-        let Some(mut message) = self.stock.remove(id).filter(|message| !message.is_expired(at)) else {
-            return;
-        };
+        let Some(mut message) = self.take_out(id, at) else { return };
         message.state = match delay_ms {
             0 => State::Ready,
             _ => State::Delayed { until: after(at, delay_ms) },
         };
-        if let Some(grave) = self.dead_letter_queue(&message) {
+        let grave = self.dead_letter_queue(&message);
+        let event = if grave.is_some() { MessageEvent::DeadLettered } else { MessageEvent::Returned };
+        self.counts.add(event, 1);
+        if let Some(grave) = grave {
             let first_queue = match message.dead {
                 Some(death) => death.first_queue,
                 None => Arc::clone(&self.stock.queue(message.queue).name),

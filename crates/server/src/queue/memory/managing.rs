@@ -10,6 +10,7 @@ use super::message::{Message, State};
 use super::stock::Queue;
 use super::{Memory, Reply};
 use crate::queue::answer::{Answer, QueueView};
+use crate::queue::counts::MessageEvent;
 use crate::queue::faults;
 use crate::queue::options::{Options, dead_letters_of};
 use crate::queue::rules::{Ask, MessageId, News, Outcome, QueueId};
@@ -51,12 +52,16 @@ impl Memory {
     pub(super) fn delete_queue(&mut self, name: &[u8], news: &mut Vec<News>) -> Result<Reply, Fault> {
         let id = self.stock.expect_queue(name)?;
         news.push(News::QueueGone(id));
-        Ok(Reply::Integer(self.stock.remove_queue(id)))
+        let removed = self.stock.remove_queue(id);
+        self.counts.add(MessageEvent::Purged, removed);
+        Ok(Reply::Integer(removed))
     }
 
     pub(super) fn purge_queue(&mut self, name: &[u8]) -> Result<Reply, Fault> {
         let id = self.stock.expect_queue(name)?;
-        Ok(Reply::Integer(self.stock.empty_queue(id)))
+        let removed = self.stock.empty_queue(id);
+        self.counts.add(MessageEvent::Purged, removed);
+        Ok(Reply::Integer(removed))
     }
 
     /// Moves dead letters back to their first queue, or to `to`, and resets their deliveries. Leased ones stay, and so

@@ -26,6 +26,7 @@ use self::reading::HandedOut;
 use self::recent::Recent;
 use self::stock::Stock;
 use super::answer::Answer;
+use super::counts::MessageCounts;
 use super::faults;
 use super::receipts::Receipts;
 use super::rules::{AccountId, Ask, Flow, Interest, MessageId, Millis, News, Outcome, Rules};
@@ -40,6 +41,7 @@ pub struct Memory {
     sends: Recent<u64>,
     pops: Recent<HandedOut>,
     receipts: Receipts,
+    counts: MessageCounts,
 }
 
 /// What a request that changes something is answered.
@@ -62,6 +64,7 @@ impl Memory {
             sends: Recent::default(),
             pops: Recent::default(),
             receipts: Receipts::new(seed.into()),
+            counts: MessageCounts::default(),
         }
     }
 
@@ -214,6 +217,7 @@ impl Rules for Memory {
             ("accounts", self.accounts.all_known().count() as u64),
             ("state_bytes", self.state_bytes()),
         ];
+        figures.extend(self.counts.figures());
         figures.extend(self.memory_limit.map(|limit| ("state_limit_bytes", limit)));
         figures
     }

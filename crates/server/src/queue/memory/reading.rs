@@ -14,6 +14,7 @@ use super::stock::Queue;
 use super::{Memory, Reply};
 use crate::queue::answer::{Answer, DeadLetterOrigin, Headers, MessageView};
 use crate::queue::bounds::ANSWER_BYTES;
+use crate::queue::counts::MessageEvent;
 use crate::queue::rules::{AccountId, Ask, Interest, MessageId, Millis, News, Outcome, QueueId, after};
 
 /// The answer of a POP, with whole messages so that it can be given again after they are gone.
@@ -68,6 +69,7 @@ impl Memory {
         if !found.is_empty() && (pop.lease_ms.is_some() || key.is_some()) {
             self.has_memory_to_remember()?;
         }
+        self.counts.add(MessageEvent::Taken, found.len() as u64);
         let copies = found.into_iter().map(|id| self.take(ask.account, id, pop.lease_ms, news)).collect();
         let handed = HandedOut { copies, many: pop.select.count.is_some() };
         if let (Some(key), false) = (key, handed.copies.is_empty()) {

@@ -9,6 +9,7 @@ use posthaste_wire::span::Span;
 use super::message::{Message, State};
 use super::recent::RequestKey;
 use super::{Memory, Reply};
+use crate::queue::counts::MessageEvent;
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, MessageId, News, QueueId, after};
 
@@ -20,8 +21,9 @@ impl Memory {
             queue: Some(queue),
             text: ask.bytes_of(key).into(),
         });
-        if let Some(first) = key.as_ref().and_then(|key| self.sends.get(key)) {
-            return Ok(Reply::Integer(*first));
+        if let Some(&first) = key.as_ref().and_then(|key| self.sends.get(key)) {
+            self.counts.add(MessageEvent::Deduplicated, 1);
+            return Ok(Reply::Integer(first));
         }
         self.check_recipient(queue, ask, send.to)?;
         let copies = self.copies(ask.account, send.to);
@@ -125,6 +127,7 @@ impl Memory {
 
     fn store(&mut self, draft: Message, recipient: Option<AccountId>, news: &mut Vec<News>) -> MessageId {
         let id = self.stock.next_message_id();
+        self.counts.add(MessageEvent::Sent, 1);
         self.stock.insert(id, Message { recipient, ..draft }, news);
         id
     }

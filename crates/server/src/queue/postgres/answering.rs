@@ -12,6 +12,7 @@ use super::parked::{Due, Seat};
 use super::store::Postgres;
 use super::under_way::Since;
 use crate::path::bundle::Bundle;
+use crate::queue::counts::MessageCounts;
 use crate::queue::rules::{Ask, Flow, Interest, News};
 
 /// The reply to a call while answers are written from it.
@@ -24,6 +25,8 @@ struct Answers<'a> {
     sent: Vec<(u64, News)>,
     /// Messages that were handed out.
     taken: FxHashSet<u64>,
+    /// What happened to messages.
+    counts: MessageCounts,
     /// Pops that waited and have their answers.
     done: Vec<Seat>,
 }
@@ -37,6 +40,7 @@ impl<'a> Answers<'a> {
             ops: positions.map(|(op, place)| ((place.bundle, place.request), op)).collect(),
             sent: Vec::new(),
             taken: FxHashSet::default(),
+            counts: asked.replies.counts,
             done: Vec::new(),
         }
     }
@@ -66,7 +70,10 @@ impl<'a> Answers<'a> {
             let news = sent(bundle, queue, &self.accounts);
             self.sent.extend(replies.sent_ids(op).into_iter().zip(news.into_iter().cycle()));
         }
-        match bundle.next_operation() {
+        let operation = bundle.next_operation();
+        let done = operation.and_then(|operation| replies.done_to_messages(op, operation));
+        done.into_iter().for_each(|(event, messages)| self.counts.add(event, messages));
+        match operation {
             Some(Operation::Pop(_)) => self.taken.extend(replies.message_ids(op)),
             Some(Operation::Send(one)) if one.to == Recipient::Everyone => {
                 replies.copies(op).into_iter().for_each(|copies| self.asked.era.note_copies(copies));
@@ -106,6 +113,7 @@ impl Postgres {
                 }
             }
         }
+        self.shared.count_all(&answers.counts);
         let news = answers.news();
         if let Some(keeper) = &self.keeper {
             keeper.publish(&news);

@@ -90,6 +90,8 @@ pub(super) enum RowKind {
     QueueGone = b'g',
     /// The time up to which a tick is complete.
     Tick = b't',
+    /// How many messages something happened to.
+    Count = b'c',
     /// How long the statement took.
     Duration = b'z',
     Readable = b'r',
@@ -113,6 +115,7 @@ impl RowKind {
             b'v' => Self::Available,
             b'g' => Self::QueueGone,
             b't' => Self::Tick,
+            b'c' => Self::Count,
             b'z' => Self::Duration,
             b'r' => Self::Readable,
             b's' => Self::Sent,

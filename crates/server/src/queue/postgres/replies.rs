@@ -1,16 +1,17 @@
 //! The reply of `posthaste.apply`: its rows, sorted by request and written as answers.
 
-use posthaste_wire::operation::{Operation, Pop, Selection};
+use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 use rustc_hash::FxHashMap;
 use tokio_postgres::Row;
 
 use super::kinds::RowKind;
 use super::names::Accounts;
 use super::rows::{
-    Sent, account, column, dealt, fault, kind, news, number_of_account, op, sent, state, text, unsigned,
-    write_message, write_queue_detail, write_queue_summary,
+    Sent, account, column, count, dealt, fault, is_given_again, is_repeated, kind, news, number_of_account,
+    op, sent, state, text, unsigned, write_message, write_queue_detail, write_queue_summary,
 };
 use crate::queue::answer::Answer;
+use crate::queue::counts::{MessageCounts, MessageEvent};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, Flow, Interest, News, Outcome};
 
@@ -31,6 +32,8 @@ pub(super) struct Replies {
     pub(super) floors: Vec<(usize, i64)>,
     /// News for waiting pops.
     pub(super) news: Vec<News>,
+    /// What happened to messages beside what requests are answered.
+    pub(super) counts: MessageCounts,
     /// How far a tick has come.
     pub(super) ticked: Option<Ticked>,
     /// How long the statement took by the database's clock, in nanoseconds, without the commit; 0: unknown.
@@ -68,6 +71,7 @@ impl Replies {
             newest: 0,
             floors: Vec::new(),
             news: Vec::new(),
+            counts: MessageCounts::default(),
             ticked: None,
             statement_ns: 0,
         };
@@ -88,6 +92,9 @@ impl Replies {
                     replies.for_anyone.insert(unsigned(row, column::NUMBER), number);
                 }
                 Some(RowKind::Duration) => replies.statement_ns = unsigned(row, column::NUMBER),
+                Some(RowKind::Count) => {
+                    count(row).into_iter().for_each(|(event, messages)| replies.counts.add(event, messages))
+                }
                 Some(RowKind::Tick) => replies.ticked = Ticked::of(row),
                 Some(RowKind::Floor) => {
                     replies.floors.extend(op(row).zip(row.get::<_, Option<i64>>(column::NUMBER)))
@@ -144,6 +151,27 @@ impl Replies {
         self.rows_of(op)
             .filter(|row| kind(row) == Some(RowKind::Message))
             .map(|row| unsigned(row, column::NUMBER))
+    }
+
+    /// Returns what request `op` did to messages and to how many; None: to none, or other rows count it.
+    pub(super) fn done_to_messages(&self, op: usize, operation: &Operation) -> Option<(MessageEvent, u64)> {
+        let numbers = || self.rows_of(op).filter(|row| kind(row) == Some(RowKind::Number));
+        let number = || numbers().map(|row| unsigned(row, column::NUMBER)).sum();
+        Some(match operation {
+            Operation::Send(_) if numbers().any(is_repeated) => (MessageEvent::Deduplicated, 1),
+            Operation::Send(Send { to: Recipient::Everyone, .. }) => (MessageEvent::Sent, number()),
+            Operation::Send(_) | Operation::SendMany { .. } => {
+                let sent = self.sent.get(&op).map(|sent| sent.iter().flatten().count());
+                (MessageEvent::Sent, sent.unwrap_or_else(|| numbers().count()) as u64)
+            }
+            Operation::Pop(_) => {
+                let messages = self.rows_of(op).filter(|row| kind(row) == Some(RowKind::Message));
+                (MessageEvent::Taken, messages.filter(|row| !is_given_again(row)).count() as u64)
+            }
+            Operation::Ack { .. } => (MessageEvent::Acknowledged, number()),
+            Operation::PurgeQueue { .. } | Operation::DeleteQueue { .. } => (MessageEvent::Purged, number()),
+            _ => return None,
+        })
     }
 
     /// Writes the answer to request `op`; `removed`: how many messages it has removed before this call.

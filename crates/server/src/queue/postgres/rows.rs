@@ -10,6 +10,7 @@ use super::names::Accounts;
 use crate::queue::answer::{
     Answer, DeadLetterOrigin, DeadLetterView, Headers, MessageView, QueueDetail, QueueView,
 };
+use crate::queue::counts::MessageEvent;
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, News};
 
@@ -122,6 +123,27 @@ pub(super) fn news(row: &Row) -> News {
         sender: account(row, column::SENDER),
         recipient: Some(account(row, column::RECIPIENT)).filter(|id| *id != 0),
     }
+}
+
+/// Returns what a row counts, and for how many messages.
+pub(super) fn count(row: &Row) -> Option<(MessageEvent, u64)> {
+    let event = match text(row, column::REASON) {
+        "returned" => MessageEvent::Returned,
+        "dead_lettered" => MessageEvent::DeadLettered,
+        "expired" => MessageEvent::Expired,
+        _ => return None,
+    };
+    Some((event, unsigned(row, column::NUMBER)))
+}
+
+/// Returns whether the row answers a SEND that sent nothing, because its key was known.
+pub(super) fn is_repeated(row: &Row) -> bool {
+    text(row, column::REASON) == "repeated"
+}
+
+/// Returns whether the row is a message that is given again, as the answer to the same REQID.
+pub(super) fn is_given_again(row: &Row) -> bool {
+    row.get::<_, Option<Vec<Option<i64>>>>(column::FIGURES).is_some()
 }
 
 /// Splits the figures of a row, which are two columns one after the other.

@@ -16,6 +16,7 @@ use super::parked::Parked;
 use super::reach::Reach;
 use super::under_way::{Mode, PATIENCE, Since};
 use crate::path::waiting_line::WaitingLine;
+use crate::queue::counts::MessageCounts;
 use crate::time::Time;
 
 /// State that workers and the keeper share.
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) era: CurrentEra,
     pub(super) floors: Mutex<Floors>,
     pub(super) keeper_counts: keeper::Counts,
+    /// What this process has done to messages.
+    pub(super) counts: Mutex<MessageCounts>,
     pub(super) line: OnceLock<Arc<WaitingLine>>,
     pub(super) time: Time,
     /// The time that tests set in place of the database's clock.
@@ -65,6 +68,11 @@ impl Shared {
     /// Locks and returns the floors.
     pub(super) fn floors(&self) -> MutexGuard<'_, Floors> {
         lock(&self.floors)
+    }
+
+    /// Counts what was done to messages.
+    pub(super) fn count_all(&self, counts: &MessageCounts) {
+        lock(&self.counts).add_all(counts);
     }
 
     /// Returns the server that is asked, if it is known which.

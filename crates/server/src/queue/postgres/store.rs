@@ -117,6 +117,7 @@ impl Postgres {
                 era: CurrentEra::default(),
                 floors: Mutex::default(),
                 keeper_counts: keeper::Counts::default(),
+                counts: Mutex::default(),
                 line: OnceLock::new(),
                 time,
                 hand,
@@ -151,6 +152,7 @@ impl Postgres {
         let rows = self.links.with(|link| link.ask(upkeep, &[(&now, Type::INT8)]));
         if let Ok(rows) = rows {
             let replies = Replies::new(rows, &[], &[]);
+            self.shared.count_all(&replies.counts);
             let mut parked = self.shared.parked();
             replies.news.iter().for_each(|news| parked.tell(*news));
         }
@@ -516,6 +518,7 @@ impl Store for Postgres {
             ("store_connections_made", reach.connections_made()),
             ("keeper_listens", u64::from(reach.keeps_sessions())),
         ];
+        figures.extend(lock(&self.shared.counts).figures());
         figures.extend(self.links.figures());
         figures.extend(self.shared.keeper_counts.figures(self.shared.time.millis()));
         figures

@@ -22,6 +22,7 @@ use super::store::Postgres;
 use crate::path::bundle::{Bundle, Removal};
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
+use crate::queue::counts::{MessageCounts, MessageEvent};
 
 /// SQLSTATE with which `refuse_large` fails.
 const LARGE: &str = "PHBIG";
@@ -139,6 +140,9 @@ fn empty_for(bundle: &mut Bundle, shared: &Shared, link: &mut Link) {
     let begun = events.now();
     let swept = sweep(link, &queue_of(bundle), &mut removed);
     events.since(begun, EVENT_SOURCE, "large queue emptied");
+    let mut counts = MessageCounts::default();
+    counts.add(MessageEvent::Purged, removed - bundle.removal.messages);
+    shared.count_all(&counts);
     match swept {
         Ok(()) => {
             let is_stuck = removed == bundle.removal.messages;

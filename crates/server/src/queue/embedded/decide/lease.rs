@@ -4,6 +4,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Handle, Handles};
 
 use crate::queue::answer::Answer;
+use crate::queue::counts::MessageEvent;
 use crate::queue::embedded::Embedded;
 use crate::queue::embedded::alarms::Alarm;
 use crate::queue::embedded::effect::{DeathNote, Effect};
@@ -29,6 +30,7 @@ impl Embedded {
                 done += 1;
             }
         }
+        self.counts.add(MessageEvent::Acknowledged, done);
         Ok(answer.integer(done))
     }
 
@@ -82,7 +84,7 @@ impl Embedded {
         while let Some((at, message)) = self.stock.due_alarm(self.clock) {
             let (place, end_bytes) = (message.place, message.lease().map(|_| self.end_bytes(message)));
             match end_bytes {
-                None => news.extend(self.stock.ripen(&place, at)),
+                None => news.extend(self.ripen(&place, at)),
                 Some(bytes) if self.can_end_lease(bytes) => {
                     news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
                 }
@@ -131,17 +133,33 @@ impl Embedded {
         until: Option<Millis>,
     ) -> Option<News> {
         let message = self.stock.message(place)?;
-        if message.is_expired(at) {
-            return self.record(&Effect::Removed(message.place));
-        }
         let place = message.place;
-        let Some(to) = self.dead_letter_queue(&message) else {
-            return self.record(&Effect::Returned { place, until });
+        let (event, news) = if message.is_expired(at) {
+            (MessageEvent::Expired, self.record(&Effect::Removed(place)))
+        } else if let Some(to) = self.dead_letter_queue(&message) {
+            let own_name = self.queue_name(place.lane.queue);
+            let first_queue = message.death.as_ref().map_or(&*own_name, |death| &*death.first_queue);
+            let death = Some(DeathNote { reason, first_queue });
+            let moved = Effect::Moved { place, to, deliveries: message.deliveries, death };
+            (MessageEvent::DeadLettered, self.record(&moved))
+        } else {
+            (MessageEvent::Returned, self.record(&Effect::Returned { place, until }))
         };
-        let own_name = self.queue_name(place.lane.queue);
-        let first_queue = message.death.as_ref().map_or(&*own_name, |death| &*death.first_queue);
-        let death = Some(DeathNote { reason, first_queue });
-        self.record(&Effect::Moved { place, to, deliveries: message.deliveries, death })
+        self.counts.add(event, 1);
+        news
+    }
+
+    /// Makes a message that is not leased change at `at`: it expires, or its delay is over.
+    fn ripen(&mut self, place: &Place, at: Millis) -> Option<News> {
+        let message = self.stock.remove(place)?;
+        if message.is_expired(at) {
+            // The log does not tell that a message expired, so one that did so in an earlier process is here again.
+            if self.begun.is_some_and(|begun| at > begun) {
+                self.counts.add(MessageEvent::Expired, 1);
+            }
+            return None;
+        }
+        self.stock.insert(Message { state: State::Ready, ..message })
     }
 
     /// Returns the queue to which the message goes if it was handed out often enough; None if it stays.
@@ -149,13 +167,5 @@ impl Embedded {
         let queue = self.stock.queues.get(message.place.lane.queue)?;
         let policy = queue.options.dead_letter.as_ref()?;
         if message.deliveries < policy.after { None } else { self.stock.queues.find(&policy.queue) }
-    }
-}
-
-impl crate::queue::embedded::stock::Stock {
-    /// Makes a message that is not leased change at `at`: it expires, or its delay is over.
-    fn ripen(&mut self, place: &Place, at: Millis) -> Option<News> {
-        let message = self.remove(place).filter(|message| !message.is_expired(at))?;
-        self.insert(Message { state: State::Ready, ..message })
     }
 }

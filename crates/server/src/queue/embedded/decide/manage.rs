@@ -9,6 +9,7 @@ use posthaste_wire::span::Span;
 use super::show::UNREADABLE_MAX;
 use crate::queue::answer::{Answer, QueueDetail, QueueView};
 use crate::queue::bounds::ANSWER_BYTES;
+use crate::queue::counts::MessageEvent;
 use crate::queue::embedded::effect::Effect;
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Message, Place};
@@ -70,6 +71,7 @@ impl Embedded {
         self.reserve(REQUEST_BYTES, Purpose::Empty)?;
         let removed = self.stock.queues.get(id).map_or(0, |queue| queue.messages);
         self.record(&Effect::QueueGone { id });
+        self.counts.add(MessageEvent::Purged, removed);
         news.push(News::QueueGone(id));
         Ok(answer.integer(removed))
     }
@@ -80,6 +82,7 @@ impl Embedded {
         let removed = self.stock.queues.get(id).map_or(0, |queue| queue.messages);
         if removed > 0 {
             self.record(&Effect::Purged { id });
+            self.counts.add(MessageEvent::Purged, removed);
         }
         Ok(answer.integer(removed))
     }

@@ -72,7 +72,7 @@ impl Embedded {
         answer: &mut Answer<'_>,
     ) -> Result<Option<Outcome>, Fault> {
         // After a failed sync memory holds what never became durable.
-        let settled = !self.unsettled && !self.in_flight && self.failed.is_none();
+        let settled = self.is_settled();
         let view = if settled { View::Latest } else { View::Durable };
         match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, view, answer),

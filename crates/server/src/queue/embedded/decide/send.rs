@@ -6,6 +6,7 @@ use posthaste_wire::span::Span;
 
 use crate::queue::answer::Answer;
 use crate::queue::bounds::{COPIES_BYTES, REMEMBERED_MS};
+use crate::queue::counts::MessageEvent;
 use crate::queue::embedded::effect::{Effect, Written};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{ANYONE, LaneKey, Place, Rank, State};
@@ -32,7 +33,8 @@ impl Embedded {
             kind: KeyKind::Dedup,
             text: ask.bytes_of(key).into(),
         });
-        if let Some(first) = key.as_ref().and_then(|key| self.stock.remembered.get(key)) {
+        if let Some(first) = key.as_ref().and_then(|key| self.stock.remembered.get(key)).copied() {
+            self.counts.add(MessageEvent::Deduplicated, 1);
             return Ok(answer.integer(first.answer));
         }
         self.check_recipient(queue, ask, send.to)?;
@@ -170,6 +172,8 @@ impl Embedded {
     fn store(&mut self, mut draft: Written<'_>, recipient: AccountId) -> Option<News> {
         draft.place.lane.recipient = recipient;
         draft.place.rank = Rank::new(draft.place.rank.priority(), self.stock.last_message() + 1);
-        self.record(&Effect::Message(draft))
+        let news = self.record(&Effect::Message(draft));
+        self.counts.add(MessageEvent::Sent, 1);
+        news
     }
 }

@@ -6,6 +6,7 @@ use posthaste_wire::operation::Pop;
 use super::show::nothing;
 use crate::queue::answer::Answer;
 use crate::queue::bounds::REMEMBERED_MS;
+use crate::queue::counts::MessageEvent;
 use crate::queue::embedded::effect::{Copies, Effect, HandedOut};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::merge::Pick;
@@ -97,6 +98,7 @@ impl Embedded {
                 State::Ready | State::Delayed { .. } => Effect::Removed(place),
             });
         }
+        self.counts.add(MessageEvent::Taken, self.found.len() as u64);
         if let Some(key) = key {
             let end = self.clock.saturating_add(REMEMBERED_MS);
             let handed_out = HandedOut { many, copies: Copies(&copies) };

@@ -103,6 +103,7 @@ fn let_time_pass(
     let arguments: [Argument<'_>; 2] = [(&to_ms, Type::INT8), (&from_ms, Type::INT8)];
     let rows = link.ask_prepared("SELECT * FROM posthaste.upkeep($1, $2, 1000)", &arguments)?;
     let replies = Replies::new(rows, &[], &[]);
+    shared.count_all(&replies.counts);
     pass_on(shared, &replies.news);
     outbox.add(&replies.news);
     Ok(replies.ticked)
