@@ -2,8 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
@@ -39,6 +40,64 @@ fn a_set_that_one_server_refuses_is_answered_with_its_error_and_leaves_no_old_va
         assert_eq!(answer, "SERVER_ERROR object too large for cache\r\n");
         for memcached in [&large, &small] {
             assert_eq!(Client::to(memcached.addr).ask("get a\r\n"), "END\r\n");
+        }
+    }
+}
+
+/// A server that answers each `set` with this, and each deletion with `DELETED`; what it is sent is told there.
+fn server_that_says(answer: &'static str, told: mpsc::Sender<String>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addr = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let told = told.clone();
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream);
+                let mut line = String::new();
+                while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
+                    let reply = match line.split_ascii_whitespace().next() {
+                        Some("version") => "VERSION 1.6.18\r\n",
+                        Some("set") => answer,
+                        Some("delete") => "DELETED\r\n",
+                        _ => "END\r\n",
+                    };
+                    if line.starts_with("set") {
+                        reader.read_line(&mut String::new()).expect("data");
+                    }
+                    // Nobody may listen any more.
+                    let _ = told.send(std::mem::take(&mut line));
+                    if reader.get_mut().write_all(reply.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    addr
+}
+
+#[test]
+fn a_set_that_one_server_did_not_store_is_answered_with_its_line_and_deleted_everywhere() {
+    for mode in MODES {
+        for refusal in ["NOT_STORED\r\n", "EXISTS\r\n", "NOT_FOUND\r\n", "SERVER_ERROR busy\r\n"] {
+            for place in 0..3 {
+                let mut answers = ["STORED\r\n"; 3];
+                answers[place] = refusal;
+                let (addrs, told): (Vec<_>, Vec<_>) = answers
+                    .map(|answer| {
+                        let (sender, told) = mpsc::channel();
+                        (server_that_says(answer, sender).to_string(), told)
+                    })
+                    .into_iter()
+                    .unzip();
+                let server = router(&addrs.iter().map(String::as_str).collect::<Vec<_>>(), mode);
+                assert_eq!(Client::to(server.addr()).ask("set a 0 0 1\r\nx\r\n"), refusal, "{place}");
+                for told in &told {
+                    let is_deleted =
+                        || told.recv_timeout(Duration::from_secs(5)).map(|line| line == "delete a\r\n");
+                    while !is_deleted().expect("a deletion") {}
+                }
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ mod steps;
 
 use posthaste_server::cache::layout::{Layout, MemberPlan};
 use posthaste_server::cache::router::{Admission, Broken};
-use posthaste_server::cache::rules::{Multiget, Rules};
+use posthaste_server::cache::rules::{Answer, Multiget, Rules};
 use steps::Scene;
 
 const SET: &str = "set k 0 0 1\r\nx\r\n";
@@ -149,6 +149,65 @@ fn a_set_that_one_replica_refuses_is_deleted_where_it_was_not_sent() {
     let mut scene = both_are_full();
     scene.ask(SET);
     assert_eq!([0, 1].map(|server| scene.sent(server)), [const { String::new() }; 2]);
+}
+
+/// Three replicas under a rule: what the client is answered and what each server is then sent, when they are asked to
+/// store a value and reply with this in turn.
+fn stored(answer: Answer, command: &str, replies: [&str; 3]) -> (String, [String; 3]) {
+    let mut layout = replicas(3);
+    layout.pools[0].rules.answer = answer;
+    let mut scene = Scene::new(&layout);
+    scene.ask(command);
+    for (server, reply) in replies.into_iter().enumerate() {
+        assert!(scene.sent(server).starts_with(command));
+        scene.says(server, reply);
+    }
+    (scene.answered(), [0, 1, 2].map(|server| scene.sent(server)))
+}
+
+#[test]
+fn a_value_that_one_replica_did_not_store_is_not_stored_and_deleted_everywhere() {
+    for (command, done, refusals) in [
+        (SET, "STORED\r\n", &["NOT_STORED\r\n", "EXISTS\r\n", "NOT_FOUND\r\n"][..]),
+        ("ms k 1\r\nx\r\n", "HD\r\n", &["NS\r\n", "EX\r\n", "NF\r\n"]),
+        ("ms k 1 MS O7\r\nx\r\n", "HD O7\r\n", &["NS O7\r\n"]),
+        ("ms k 1 q\r\nx\r\n", "MN\r\n", &["NS\r\nMN\r\n"]),
+    ] {
+        for (refusal, place) in refusals.iter().flat_map(|refusal| [0, 1, 2].map(|place| (*refusal, place))) {
+            let mut replies = [done; 3];
+            replies[place] = refusal;
+            let line = refusal.strip_suffix("MN\r\n").unwrap_or(refusal);
+            let (answer, sent) = stored(Answer::All, command, replies);
+            assert_eq!((answer.as_str(), sent), (line, [DELETION; 3].map(str::to_owned)), "{replies:?}");
+            // Where it is not the first that counts, or enough have stored it, only the one that did not forgets it.
+            for (rule, is_told) in [(Answer::First, place == 0), (Answer::Majority, false)] {
+                let (answer, sent) = stored(rule, command, replies);
+                let told = if is_told { line } else { done.trim_start_matches("MN\r\n") };
+                let forget = |server| if is_told || server == place { DELETION } else { "" };
+                assert_eq!(
+                    (answer.as_str(), sent),
+                    (told, [0, 1, 2].map(|s| forget(s).to_owned())),
+                    "{rule}"
+                );
+            }
+        }
+        // They hold what they held, all alike.
+        let (answer, sent) = stored(Answer::All, command, [refusals[0]; 3]);
+        assert_eq!(sent, [const { String::new() }; 3]);
+        assert!(refusals[0].starts_with(&answer) && !answer.is_empty(), "{answer:?}");
+    }
+}
+
+#[test]
+fn what_a_replica_does_not_have_is_deleted_and_touched_all_the_same() {
+    for (command, done, lacking) in [
+        (DELETION, "DELETED\r\n", "NOT_FOUND\r\n"),
+        ("md k\r\n", "HD\r\n", "NF\r\n"),
+        ("touch k 5\r\n", "TOUCHED\r\n", "NOT_FOUND\r\n"),
+    ] {
+        let (answer, sent) = stored(Answer::All, command, [lacking, done, lacking]);
+        assert_eq!((answer.as_str(), sent), (done, [const { String::new() }; 3]));
+    }
 }
 
 #[test]

@@ -43,7 +43,8 @@ pub(super) enum Plan {
 pub(super) enum Verdict {
     /// The write took effect.
     Done,
-    /// The write had no effect, for a reason that the protocol foresees (such as `NOT_FOUND`).
+    /// The write had no effect, for a reason that the protocol foresees (such as `NOT_FOUND`) and that leaves the copies
+    /// alike.
     NoEffect,
     /// The write was refused, or it failed.
     Error,

@@ -9,8 +9,9 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::Router;
 use super::creating::is_new;
-use super::exchange::{MetaGet, NO_CLIENT, Plan, Reply, Share, Verdict};
+use super::exchange::{Exchange, MetaGet, NO_CLIENT, Plan, Reply, Share, Verdict};
 use super::lane::{Expected, Purpose, Shape};
+use super::writes::stores;
 use crate::cache::limits;
 use crate::front::buffers::clear_and_shrink;
 
@@ -250,9 +251,10 @@ impl Router {
             Plan::Fetch => self.store_fetched(id, server, bytes),
             Plan::Follow => self.handle_follower(id, server, bytes),
             _ => {
+                let verdict = self.exchanges[id].verdict(bytes);
                 let write = &mut self.exchanges[id].write;
                 write.failed += u16::from(bytes.starts_with(b"SERVER_ERROR"));
-                write.note_reply(server, verdict(bytes), bytes);
+                write.note_reply(server, verdict, bytes);
                 self.try_answer(id);
             }
         }
@@ -350,6 +352,18 @@ impl Router {
         exchange.error.clear();
         exchange.error.extend_from_slice(error);
         self.servers[server].counts.errors.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Exchange {
+    /// Returns the outcome of the write, by a server's reply. What every server is to store, whatever it holds, is
+    /// refused by one that answers that it did not store it: it holds something else than those that did.
+    fn verdict(&self, bytes: &[u8]) -> Verdict {
+        let must_store = self.plan == Plan::FanOut && self.request.is_some_and(|request| stores(&request));
+        match verdict(bytes) {
+            Verdict::NoEffect if must_store => Verdict::Error,
+            verdict => verdict,
+        }
     }
 }
 

@@ -106,7 +106,9 @@ impl Router {
     fn end_fan_out(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.plan = Plan::Drain;
-        let (was_answered, is_refused) = (exchange.is_answered, exchange.ending == Some(Ending::Error));
+        let was_answered = exchange.is_answered;
+        // Also by a server that did not store it.
+        let is_refused = exchange.ending.is_some_and(|ending| ending != Ending::Ok);
         let any = |verdict: Verdict| exchange.write.replies.iter().any(|reply| reply.verdict == verdict);
         let is_done = any(Verdict::Done);
         let have_some_failed = (1..exchange.write.copies).contains(&exchange.write.failed);
