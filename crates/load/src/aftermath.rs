@@ -191,6 +191,7 @@ pub(crate) fn report<B: Bench>(
         counts,
         errors_by_word: results.tally.error_words().clone(),
         response: all.response,
+        since_sent: results.tally.since_sent().map(Response::of),
         traffic: TrafficReport::of(results.tally.traffic, requests, duration_s),
         in_flight_mean: window.in_flight_mean(),
         kinds: results

@@ -116,7 +116,7 @@ impl<D: Dialogue> Client<D> {
             },
             _ => now,
         };
-        let (begun, length) = (instruments.watch.as_ref().map_or(0, Watch::last), out.len());
+        let (begun, length) = (instruments.watch.as_ref().map_or(now, Watch::last), out.len());
         let Some(asked) = self.dialogue.ask(&mut instruments.shared, out) else { return false };
         let departure = Departure { begun, encoded: 0, bytes: out.len() - length };
         self.due.as_mut().and_then(VecDeque::pop_front);
@@ -159,7 +159,13 @@ impl<D: Dialogue> Client<D> {
                     instruments.tally.error(word);
                 }
                 match &mut instruments.watch {
-                    None => instruments.tally.record(kind, outcome, now.saturating_sub(due), 1, measured),
+                    None => {
+                        instruments.tally.record(kind, outcome, now.saturating_sub(due), 1, measured);
+                        if measured {
+                            let since_sent = now.saturating_sub(departure.begun);
+                            instruments.tally.record_since_sent(outcome, since_sent, 1);
+                        }
+                    }
                     Some(watch) => {
                         let Departure { begun, encoded, bytes } = departure;
                         let stamps = ClientStamps { due, begun, encoded, arrived: now, parsed: 0 };

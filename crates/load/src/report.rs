@@ -42,6 +42,9 @@ pub struct Report<B: Bench> {
     pub errors_by_word: BTreeMap<String, u64>,
     /// Response times of all kinds.
     pub response: Response,
+    /// Times of the same requests since they were sent, without what they had to wait for their clients; None in a
+    /// closed loop, where no request waits.
+    pub since_sent: Option<Response>,
     /// Bytes of requests and answers.
     #[serde(flatten)]
     pub traffic: TrafficReport,
@@ -299,6 +302,9 @@ impl<B: Bench> fmt::Display for Report<B> {
         let (throughput_per_s, counts, response) = (self.throughput_per_s, self.counts, self.response);
         rows.push(row("all", KindReport { throughput_per_s, counts, response }));
         table::write(f, <B::Dialogue as Dialogue>::NULLS, &rows)?;
+        if let Some(since_sent) = &self.since_sent {
+            table::write_since_sent(f, since_sent, counts.served())?;
+        }
         self.footnotes(f)
     }
 }

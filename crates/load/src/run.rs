@@ -211,6 +211,7 @@ fn drive<B: Bench>(
     let (threads, clients) = (shares.len(), options.clients as usize);
     for (thread, connections) in shares.into_iter().enumerate() {
         let tally = Tally::new(schedule.window, <B::Dialogue as Dialogue>::KINDS.len(), live.is_some());
+        let tally = if options.total_rate().is_some() { tally.paced() } else { tally };
         let watch = recording.map(Recording::watch);
         let instruments = Instruments { tally, shared: bench.shared(prepared), watch };
         let share = ThreadShare { thread, threads, clients };

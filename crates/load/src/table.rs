@@ -22,21 +22,24 @@ pub(crate) struct Row<'a> {
     pub(crate) timed: u64,
 }
 
+/// Returns mean, percentiles and maximum of so many timed requests; None if they are of no request, and for a percentile
+/// beyond which too few lie.
+fn times(r: &Response, timed: u64) -> [Option<f64>; 6] {
+    let any = |us| (timed > 0).then_some(us);
+    let beyond = |per_mille, us| (!is_of_few(timed, per_mille)).then_some(us);
+    [
+        any(r.mean_us),
+        beyond(500, r.p50_us),
+        beyond(100, r.p90_us),
+        beyond(10, r.p99_us),
+        beyond(1, r.p999_us),
+        any(r.max_us),
+    ]
+}
+
 impl Row<'_> {
-    /// Returns mean, percentiles and maximum; None if they are of no request, and for a percentile beyond which too few
-    /// lie.
     fn times(&self) -> [Option<f64>; 6] {
-        let r = &self.response;
-        let any = |us| (self.timed > 0).then_some(us);
-        let beyond = |per_mille, us| (!is_of_few(self.timed, per_mille)).then_some(us);
-        [
-            any(r.mean_us),
-            beyond(500, r.p50_us),
-            beyond(100, r.p90_us),
-            beyond(10, r.p99_us),
-            beyond(1, r.p999_us),
-            any(r.max_us),
-        ]
+        times(&self.response, self.timed)
     }
 
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,6 +76,13 @@ pub(crate) fn write(f: &mut fmt::Formatter<'_>, nulls: &str, rows: &[Row<'_>]) -
         )?;
     }
     Ok(())
+}
+
+/// Writes how long so many served requests of an open loop took from when they were sent.
+pub(crate) fn write_since_sent(f: &mut fmt::Formatter<'_>, since_sent: &Response, timed: u64) -> fmt::Result {
+    let [mean, p50, _, p99, ..] =
+        times(since_sent, timed).map(|time| time.map_or_else(|| "-".to_owned(), |us| format!("{us:.1} us")));
+    writeln!(f, "since they were sent: mean {mean}, p50 {p50}, p99 {p99}")
 }
 
 #[cfg(test)]

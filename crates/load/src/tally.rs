@@ -170,6 +170,8 @@ pub struct Tally {
     words: BTreeMap<String, u64>,
     /// Bytes of what was measured.
     pub traffic: Traffic,
+    /// In an open loop: times since requests of all kinds were sent, of those served, in nanoseconds.
+    since_sent: Option<Histogram<u64>>,
     /// Figures since the last live line, warm-up and cool-down included; None without a terminal.
     pub live: Option<Figures>,
 }
@@ -183,8 +185,15 @@ impl Tally {
             kinds: vec![Figures::new(3); kinds],
             words: BTreeMap::new(),
             traffic: Traffic::default(),
+            since_sent: None,
             live: live.then(|| Figures::new(2)),
         }
+    }
+
+    /// Makes the tally of an open loop keep times since requests were sent, which are no response times there.
+    #[must_use]
+    pub fn paced(self) -> Self {
+        Self { since_sent: Some(histogram(3)), ..self }
     }
 
     /// Ends the measured window at `now`, unless it ends before.
@@ -205,6 +214,13 @@ impl Tally {
         }
         if measured {
             self.kinds[kind].record(outcome, nanos, times);
+        }
+    }
+
+    /// Counts how long ago `times` measured requests were sent, in nanoseconds, unless they are of a closed loop.
+    pub fn record_since_sent(&mut self, outcome: Outcome, nanos: u64, times: u64) {
+        if let Some(since_sent) = self.since_sent.as_mut().filter(|_| outcome != Outcome::Error) {
+            since_sent.saturating_record_n(nanos, times);
         }
     }
 
@@ -231,6 +247,10 @@ impl Tally {
         for (word, count) in &other.words {
             *self.words.entry(word.clone()).or_default() += count;
         }
+        if let Some(theirs) = &other.since_sent {
+            let mine = self.since_sent.get_or_insert_with(|| histogram(3));
+            mine.add(theirs).expect("all histograms have the same bounds");
+        }
         self.traffic.sent_bytes += other.traffic.sent_bytes;
         self.traffic.received_bytes += other.traffic.received_bytes;
     }
@@ -248,6 +268,12 @@ impl Tally {
             total.absorb(figures);
         }
         total
+    }
+
+    /// Returns how long ago the served requests of an open loop had been sent, in nanoseconds; None in a closed loop.
+    #[must_use]
+    pub const fn since_sent(&self) -> Option<&Histogram<u64>> {
+        self.since_sent.as_ref()
     }
 
     /// Returns the number of errors by their first word.

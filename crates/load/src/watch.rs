@@ -26,7 +26,8 @@ pub struct Watch {
     arrivals: Vec<Noted>,
 }
 
-/// What is known of a request when it is sent; zeros when the run is not recorded.
+/// What is known of a request when it is sent. It is begun where the clock was last read; when it is encoded is 0 unless
+/// the run is recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Departure {
     pub(crate) begun: u64,
@@ -66,7 +67,12 @@ impl Watch {
         let measured = tally.measures(arrived);
         for alike in self.arrivals.chunk_by(Noted::counts_as) {
             let Noted { kind, ending, trail, .. } = alike[0];
-            tally.record(kind.into(), outcome(ending), trail.response(), alike.len() as u64, measured);
+            let (outcome, times) = (outcome(ending), alike.len() as u64);
+            tally.record(kind.into(), outcome, trail.response(), times, measured);
+            if measured {
+                let [_schedule, since_sent @ ..] = trail.stages();
+                tally.record_since_sent(outcome, since_sent.iter().sum(), times);
+            }
         }
         self.recorder.note_all(&mut self.arrivals);
     }

@@ -162,6 +162,34 @@ fn a_percentile_that_lacks_those_who_wait_at_the_end_is_not_valid() {
 }
 
 #[test]
+fn an_open_loop_tells_apart_what_requests_waited_for_their_client_and_for_the_server() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let record = format!("--record {}", dir.path().join("record").display());
+    for recorded in ["", &record] {
+        // One client has a request in flight at a time. After the stretch in which nothing is answered some fifty are
+        // due, of which each takes a millisecond once it is sent.
+        let address = standing_still(Duration::from_millis(400), Duration::from_millis(900));
+        let words =
+            "--clients 1 --workload mix:echo=1 --message-bytes 1 --rate 100 --warmup 0s --cooldown 0s";
+        let report = run(bench(&format!("--connect {address} {words} --duration 1500ms {recorded}")));
+        let report = report.expect("a report");
+        let since_sent = report.since_sent.expect("an open loop");
+        assert!(report.response.p90_us > 200e3 && since_sent.p90_us < 100e3, "{report}");
+        assert!(since_sent.max_us > 300e3 && since_sent.mean_us < report.response.mean_us, "{report}");
+        let told = format!(
+            "\nsince they were sent: mean {:.1} us, p50 {:.1} us, p99 -\n",
+            since_sent.mean_us, since_sent.p50_us
+        );
+        assert!(report.to_string().contains(&told), "{report}");
+        let json: serde_json::Value = serde_json::from_str(&report.as_json()).expect("JSON");
+        assert_eq!(json["since_sent"]["p99.9_us"].as_f64(), Some(since_sent.p999_us));
+    }
+    let words = format!("--connect {} --clients 1 --workload pairs --requests 10", serve(Mutant::Honest));
+    let report = run(bench(&words)).expect("a report");
+    assert!(report.since_sent.is_none() && !report.to_string().contains("since they were sent"), "{report}");
+}
+
+#[test]
 fn the_highest_rate_is_one_that_the_server_served() {
     let address = with_capacity(40);
     let words = "--clients 32 --workload mix:echo=1 --message-bytes 1 --rate 20";
