@@ -94,6 +94,8 @@ pub struct Report<B: Bench> {
 pub struct Response {
     /// Arithmetic mean.
     pub mean_us: f64,
+    /// Standard deviation, of these times themselves.
+    pub stdev_us: f64,
     /// Median.
     pub p50_us: f64,
     /// 90th percentile.
@@ -209,6 +211,7 @@ impl Response {
         let at = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             mean_us: latency.mean() / 1e3,
+            stdev_us: latency.stdev() / 1e3,
             p50_us: at(0.5),
             p90_us: at(0.9),
             p99_us: at(0.99),
@@ -370,6 +373,7 @@ mod tests {
         assert!((kind.throughput_per_s - 500.0).abs() < 1e-9);
         for (got, want) in [
             (kind.response.mean_us, 500.5),
+            (kind.response.stdev_us, 288.675),
             (kind.response.p50_us, 500.0),
             (kind.response.p99_us, 990.0),
             (kind.response.p999_us, 999.0),

@@ -93,8 +93,15 @@ mod tests {
 
     impl fmt::Display for Table {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let response =
-                Response { mean_us: 1.0, p50_us: 2.0, p90_us: 3.0, p99_us: 4.0, p999_us: 5.0, max_us: 6.0 };
+            let response = Response {
+                mean_us: 1.0,
+                stdev_us: 9.0,
+                p50_us: 2.0,
+                p90_us: 3.0,
+                p99_us: 4.0,
+                p999_us: 5.0,
+                max_us: 6.0,
+            };
             let row = |timed: &u64| {
                 let counts = Counts { ok: *timed, ..Counts::default() };
                 Row { name: "pop", throughput_per_s: 7.0, counts, response, timed: *timed }

@@ -183,7 +183,7 @@ fn the_summary_holds_the_figures_of_the_run() {
     assert_eq!(json["kinds"]["send"]["ok"], report.kinds["send"].counts.ok);
     assert_eq!(json["steps"].as_array().map(Vec::len), Some(12));
     assert_eq!(json["check"]["violations"], 0);
-    for name in ["mean_us", "p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"] {
+    for name in ["mean_us", "stdev_us", "p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"] {
         assert!(json["response"][name].as_f64().is_some_and(|us| us > 0.0), "{name}");
     }
     for (total, mean) in [("sent_bytes", "request_bytes_mean"), ("received_bytes", "answer_bytes_mean")] {

@@ -96,7 +96,10 @@ fn the_windows_are_rows_of_equal_width_with_units_in_their_columns() {
     assert_eq!(kinds, ["send", "pop", "all", "all", "send", "all"]);
     let requests: Vec<_> = (1..rows.len()).map(|row| cell(row, "requests")).collect();
     assert_eq!(requests, ["20", "20", "40", "0", "40", "40"]);
-    assert_eq!(cell(3, "response_mean_us"), format!("{:.3}", ends[0].window.figures.all.response.mean_us));
+    let response = ends[0].window.figures.all.response;
+    assert_eq!(cell(3, "response_mean_us"), format!("{:.3}", response.mean_us));
+    assert!(response.stdev_us > 0.0);
+    assert_eq!(cell(3, "response_stdev_us"), format!("{:.3}", response.stdev_us));
     assert_eq!(
         (cell(1, "reads_mean"), cell(2, "reads_mean"), cell(3, "reads_mean")),
         ("2.000", "3.000", "2.500")

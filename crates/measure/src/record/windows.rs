@@ -50,7 +50,7 @@ fn head(all: &KindFigures, gauges: &[&str]) -> String {
     all.counted_means.iter().for_each(|(column, _)| head.extend([",", column]));
     for (stage, _) in all.all_spreads() {
         let _ = write!(head, ",{stage}_count");
-        for figure in ["mean", "p50", "p90", "p99", "p99_9", "max"] {
+        for figure in ["mean", "stdev", "p50", "p90", "p99", "p99_9", "max"] {
             let _ = write!(head, ",{stage}_{figure}_us");
         }
     }
@@ -64,10 +64,10 @@ fn kind_cells(row: &mut String, kind: &KindFigures) {
     let _ = write!(row, "{name},{requests},{ok},{null},{errors},{requests_per_s:.3}");
     let means = kind.stage_means_us.iter().chain(kind.counted_means.iter());
     means.for_each(|(_, mean)| over(row, *requests, [*mean]));
-    for (_, LatencySummary { count, mean_us, p50_us, p90_us, p99_us, p99_9_us, max_us }) in kind.all_spreads()
-    {
+    for (_, summary) in kind.all_spreads() {
+        let LatencySummary { count, mean_us, stdev_us, p50_us, p90_us, p99_us, p99_9_us, max_us } = summary;
         let _ = write!(row, ",{count}");
-        over(row, *count, [*mean_us, *p50_us, *p90_us, *p99_us, *p99_9_us, *max_us]);
+        over(row, *count, [*mean_us, *stdev_us, *p50_us, *p90_us, *p99_us, *p99_9_us, *max_us]);
     }
 }
 
