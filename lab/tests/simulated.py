@@ -7,6 +7,7 @@ time, and servers that take all waiting requests.
 import json
 import random
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import polars as pl
 import simpy
+from hdrh.histogram import HdrHistogram
 
 Steps = Generator[simpy.Event, object, None]
 EXPERIMENT = """
@@ -260,15 +262,34 @@ def _write_trial(directory: Path, trial: dict[str, Any], system: System, request
         )
     run = {
         "start_unix_ms": 0,
+        "end_s": duration,
         "requests_not_recorded": 0,
         "options": system.options,
     }
     (record / "run.json").write_text(json.dumps(run), "utf-8")
-    served, response_us = len(played.responses), figures["response_mean_s"] * 1e6
-    window = f"start_s,length_s,kind,requests,errors,response_mean_us\n0,{duration},all,{served},0,{response_us}\n"
-    (record / "windows.csv").write_text(window, "utf-8")
-    (record / "latency.hlog").write_text("", "utf-8")
+    _write_windows(record, played, duration, figures["response_mean_s"])
+    (record / "system.csv").write_text(f"start_s,length_s,cpu_s\n0,{duration},0.1\n", "utf-8")
+    for events in (record / "events.csv", directory / "events.csv"):
+        events.write_text("start_s,duration_ms,source,kind\n", "utf-8")
     whole = trial | {"status": "finished", "reason": "", "objections": [], "figures": figures, "kinds": {}}
     (directory / "trial.json").write_text(
         json.dumps(whole | {"measured_unix_s": [begin, duration], "commands": {}}), "utf-8"
     )
+
+
+def _write_windows(record: Path, played: Played, duration: float, response_s: float) -> None:
+    """Writes the only window, and its histograms, in which all requests of a kind took as long."""
+    counts = Counter(str(row["kind"]) for row in played.rows)
+    rows = [
+        f"0,{duration},{kind},{count},0,{response_s * 1e6}\n"
+        for kind, count in [*counts.items(), ("all", counts.total())]
+    ]
+    (record / "windows.csv").write_text(
+        "start_s,length_s,kind,requests,errors,response_mean_us\n" + "".join(rows), "utf-8"
+    )
+    lines = ["#[BaseTime: 0.000 (seconds since epoch)]\n"]
+    for kind, count in counts.items():
+        histogram = HdrHistogram(1, 3_600_000_000_000, 2)
+        histogram.record_value(round(response_s * 1e9), count)
+        lines.append(f"Tag={kind}/response,0.000,{duration:.3f},1.0,{histogram.encode().decode()}\n")
+    (record / "latency.hlog").write_text("".join(lines), "utf-8")

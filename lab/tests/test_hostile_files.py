@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hdrh.histogram import HdrHistogram
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from programs import ROOT, SMALL, program
@@ -203,11 +202,6 @@ def good_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with all that is read of one, and a model fitted to it."""
     directory = write_run(tmp_path_factory.mktemp("good") / "run", System(), [1, 4], repetitions=1, requests=200)
     told("fit", directory)
-    histogram = HdrHistogram(1, 3_600_000_000_000, 2)
-    histogram.record_value(1_000_000, 200)
-    line = f"Tag=pop/response,0.500,0.100,1.0,{histogram.encode().decode()}\n"
-    for record in directory.glob("trials/*/tier/record"):
-        (record / "latency.hlog").write_text("#[BaseTime: 0.000 (seconds since epoch)]\n" + line, "utf-8")
     for trial in directory.glob("trials/*"):
         rows = "start_s,duration_ms,source,kind\n0.0,1.5,tier,checkpoint\n"
         (trial / "events.csv").write_text(rows, "utf-8")

@@ -13,6 +13,7 @@ from rich.console import Console
 from posthaste_lab import fitting
 from posthaste_lab.cli.show import console, number, percent, table
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.journal import PLAN
 from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting.levels import factor_of, factor_of_middlewares
 from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law, is_at_zero
@@ -66,6 +67,7 @@ def fit(
     """
     counts = None if calibrate is None else counts_of(calibrate, "--calibrate")
     run = read_run(directory)
+    tell_lost(run, "the model leaves it out")
     fitted = fitting.fit_run(run, counts)
     out = console()
     tell_left_out(out, run)
@@ -98,6 +100,8 @@ def predict(
     Example: posthaste-lab predict results/validation --clients 1..200 --workers 2
     """
     fitted = fitting.read_model(directory)
+    if (directory / PLAN).exists():
+        tell_lost(read_run(directory), "a model fitted now would leave it out")
     named = levels_of(where)
     workers = _by_factor(named, factor_of(fitted, "workers"), workers)
     middlewares = _by_factor(named, factor_of_middlewares(fitted), middlewares)
@@ -176,6 +180,12 @@ ABOUT_OPEN_MODELS = (
     "M/M/1 and M/M/m (m: workers, or requests in a mean batch) are open models given the predicted throughput and the "
     "highest measured one as capacity; - where they have no answer"
 )
+
+
+def tell_lost(run: Run, so: str) -> None:
+    """Prints to stderr what is lost of the trials' records, and what follows from it."""
+    for lost in run.lost:
+        typer.echo(f"posthaste-lab: {lost}; {so}", err=True)
 
 
 def tell_left_out(out: Console, run: Run) -> None:

@@ -112,12 +112,20 @@ def _conclude(outcome: Outcome, directory: Path) -> None:
         console.print(f"failed: trial {name}: {reason}", soft_wrap=True)
     for name, objections in outcome.not_accepted.items():
         console.print(f"not accepted: trial {name}: {'; '.join(objections)}", soft_wrap=True)
+    for name, losses in outcome.lost.items():
+        for loss in losses:
+            console.print(f"not whole: trial {name}: {loss}", soft_wrap=True)
     print(f"{outcome.finished} trials finished in {directory}")
     print(f"report: posthaste-lab report {directory}")
     if outcome.failed:
         raise RunFailed(f"trials that failed: {len(outcome.failed)}; the same command with --retry-failed repeats them")
     if outcome.not_accepted:
         raise RunFailed(f"trials that are not accepted, by the file's own rules: {len(outcome.not_accepted)}")
+    if outcome.lost:
+        raise RunFailed(
+            f"trials whose records are not whole: {len(outcome.lost)}; put the files back, or remove the directories "
+            f"of these trials in {directory / 'trials'}, and the same command runs them again"
+        )
 
 
 def _show_plan(experiment: Experiment) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from posthaste_lab import fitting
-from posthaste_lab.cli.fit import ABOUT_OPEN_MODELS, Where, counts_of, levels_of, tell_left_out
+from posthaste_lab.cli.fit import ABOUT_OPEN_MODELS, Where, counts_of, levels_of, tell_left_out, tell_lost
 from posthaste_lab.cli.show import console, number, percent, signed, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
@@ -63,7 +63,7 @@ def validate(
     """
     counts = None if calibrate is None else counts_of(calibrate, "--calibrate")
     wanted = {name: Asked.of(level) for name, level in levels_of(where).items()}
-    found = [each for directory in directories for each in _found(read_run(directory), wanted, counts)]
+    found = [each for directory in directories for each in _found(_read(directory), wanted, counts)]
     if not found:
         raise BadArgument("--where", where, "fits no trial")
     if markdown:
@@ -72,6 +72,12 @@ def validate(
         _show(found)
     if not all(each.kept for each in found):
         raise typer.Exit(1)
+
+
+def _read(directory: Path) -> Run:
+    run = read_run(directory)
+    tell_lost(run, "the model leaves it out")
+    return run
 
 
 def _found(run: Run, wanted: dict[str, Asked], counts: list[int] | None) -> list[Found]:

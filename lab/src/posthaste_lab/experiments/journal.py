@@ -27,7 +27,7 @@ from posthaste_lab.experiments.environment import differences
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.plan import Plan, Trial
 from posthaste_lab.experiments.problems import BadExperiment
-from posthaste_lab.experiments.results import read_trial
+from posthaste_lab.experiments.results import losses_in, read_trial
 from posthaste_lab.files import read_json, reading, write_whole
 
 DONE = "trial.json"
@@ -110,6 +110,10 @@ class Journal:
         """Returns the content of `trial.json`; None while the trial is not over. Raises BadFile for a wrong content."""
         path = self.of(trial) / DONE
         return read_trial(path, OUT).model_dump() if path.exists() else None
+
+    def losses(self, trial: Trial) -> tuple[str, ...]:
+        """Returns a sentence for each lost file of a trial that is over. Raises BadFile for a wrong `trial.json`."""
+        return losses_in(read_trial(self.of(trial) / DONE, OUT), self.of(trial))
 
     def clear(self, trial: Trial) -> None:
         """Makes an empty directory for a trial; removes, and notes in the journal, what an earlier attempt left."""

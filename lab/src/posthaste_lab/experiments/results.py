@@ -11,12 +11,14 @@ from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.description import Experiment, load
 from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.instants import Instants
+from posthaste_lab.experiments.losses import losses_of
 from posthaste_lab.experiments.omissions import Omission, read_omissions
 from posthaste_lab.experiments.remaining import figures_of_rest, middles_of
 from posthaste_lab.experiments.tables import Level
 from posthaste_lab.files import read_json
 
 Figure = bool | int | float | str | None
+NOT_WHOLE = "its records are not whole, so its figures without that span cannot be told"
 
 
 class _File(BaseModel):
@@ -88,6 +90,7 @@ class Result:
     links: tuple[dict[str, Any], ...] = ()
     commands: dict[str, str] = field(default_factory=dict)
     omissions: tuple[Omission, ...] = ()
+    losses: tuple[str, ...] = ()  # files that are missing or not whole, a sentence each: see `losses_of`
 
     @property
     def left_out(self) -> str | None:
@@ -106,12 +109,15 @@ class Result:
     def without_omitted(self) -> "Result":
         """Returns the trial with figures of the windows that remain after its omissions.
 
-        Raises BadArgument where no window remains, and for a span without any window: the report would say that it was
-        left out although nothing was.
+        A trial whose records are not whole is left out as a whole, since nothing tells what the rest was. Raises
+        BadArgument where no window remains, and for a span without any window: the report would say that it was left
+        out although nothing was.
         """
         counted = self.counted
         if self.left_out is not None or counted is None or not counted.without:
             return self
+        if self.losses:
+            return replace(self, omissions=(*self.omissions, Omission(trial=self.name, reason=NOT_WHOLE)))
         self._must_leave_out(counted)
         figures, kinds = figures_of_rest(self.figures, self.records("load"), self.records("tier"), counted)
         if not figures["measured_s"]:
@@ -135,7 +141,9 @@ class Result:
             )
 
     def records(self, role: str) -> list[Path]:
-        """Returns the records of the trial's loads or tiers: `role` is "load" or "tier"."""
+        """Returns the records of the trial's loads or tiers: `role` is "load" or "tier". None if a file is lost."""
+        if self.losses:
+            return []
         return [
             path
             for path in sorted(self.directory.glob("*/record"))
@@ -158,6 +166,11 @@ class Run:
         """Trials whose figures count, by cell and repetition."""
         counted = (result for result in self.results if result.finished and result.left_out is None)
         return sorted(counted, key=lambda r: (r.cell, r.repetition))
+
+    @property
+    def lost(self) -> list[str]:
+        """What is lost of the trials' records, a sentence without its end for each file."""
+        return [f"trial {result.name} is not whole: {loss}" for result in self.results for loss in result.losses]
 
     @property
     def quick(self) -> bool:
@@ -233,7 +246,14 @@ def _result(held: TrialFile, directory: Path) -> Result:
         objections=tuple(held.objections),
         links=tuple(held.links),
         commands=held.commands,
+        losses=losses_in(held, directory),
     )
+
+
+def losses_in(held: TrialFile, directory: Path) -> tuple[str, ...]:
+    """Returns a sentence for each lost file of a trial in `directory`; none for a trial that failed."""
+    finished = held.status == "finished"
+    return losses_of(directory, held.commands, held.figures, held.measured_unix_s) if finished else ()
 
 
 def _read(kind: type[F], path: Path, name: str, argument: str = "DIR") -> F:

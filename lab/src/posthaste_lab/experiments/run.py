@@ -44,11 +44,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a run: how many trials finished, why others failed, and which rules finished ones broke."""
+    """The result of a run: how many trials finished, why others failed, which rules finished ones broke.
+
+    `lost` has a sentence for each file of a trial, now finished or earlier, that is missing or not whole.
+    """
 
     finished: int
     failed: dict[str, str]
     not_accepted: dict[str, list[str]]
+    lost: dict[str, tuple[str, ...]]
 
 
 class Program:
@@ -107,7 +111,8 @@ def run_experiment(
         journal.note("", "ended", "")
     failed = {name: result["reason"] for name, result in results.items() if result["status"] == "failed"}
     not_accepted = {name: result["objections"] for name, result in results.items() if result["objections"]}
-    return Outcome(len(results) - len(failed), failed, not_accepted)
+    lost = {trial.name: losses for trial in plan.trials if (losses := journal.losses(trial))}
+    return Outcome(len(results) - len(failed), failed, not_accepted, lost)
 
 
 def _run_all(

@@ -41,10 +41,10 @@ class Observation:
 
 
 def observations(run: Run) -> list[Observation]:
-    """Returns every accepted trial of a run. Raises BadArgument for runs that the model does not suit."""
-    accepted = [result for result in run.finished if not (result.objections or result.omissions)]
+    """Returns accepted trials whose records are whole. Raises BadArgument for runs that the model does not suit."""
+    accepted = [result for result in run.finished if not (result.objections or result.omissions or result.losses)]
     if not accepted:
-        raise BadArgument("DIR", str(run.directory), "holds no trial that is finished and accepted")
+        raise BadArgument("DIR", str(run.directory), "holds no trial that is finished, accepted and whole")
     found = []
     for result in accepted:
         with reading(result.directory / "trial.json"):

@@ -126,6 +126,10 @@ def warnings(run: Run) -> list[str]:
         found.append(f"{counted(len(failed), 'trial')} failed ({', '.join(failed)}); their reasons are at the end.")
     found += [f"Left out is {omission.says}: {omission.reason}" for omission in run.omissions]
     found += [
+        f"{lost[0].upper()}{lost[1:]}. Its distributions, its course over time and its events are left out."
+        for lost in run.lost
+    ]
+    found += [
         f"Trial {result.name} is not accepted, by the file's own rules: {'; '.join(result.objections)}."
         for result in run.finished
         if result.objections

@@ -178,9 +178,9 @@ def _between(windows: pl.DataFrame, name: str, begins: FloatArray, ends: FloatAr
 
 
 def events(result: Result) -> list[Happening]:
-    """Returns the events that overlap the measured time."""
+    """Returns the events that overlap the measured time; none if a file of the trial is lost."""
     path = result.directory / "events.csv"
-    if not path.exists() or result.measured_unix_s is None:
+    if result.losses or not path.exists() or result.measured_unix_s is None:
         return []
     end_s = result.measured_unix_s[1] - result.measured_unix_s[0]
     with reading(path), path.open(newline="") as lines:

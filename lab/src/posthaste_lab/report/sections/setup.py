@@ -95,6 +95,8 @@ def _trials_table(run: Run) -> TableItem:
         status = "finished" if result.finished else f"failed: {result.reason}"
         if result.omissions:
             status = "; ".join(f"left out, {each.says}: {each.reason}" for each in result.omissions)
+        if result.losses:
+            status += f"; records not whole: {'; '.join(result.losses)}"
         rows.append([str(result.place), result.name, *levels, status])
         raw.append({"place": result.place, "trial": result.name, **result.levels, "status": status})
     heads = ["turn", "trial", *run.experiment.factors, "status"]
