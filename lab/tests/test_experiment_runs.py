@@ -21,9 +21,10 @@ from programs import SMALL, here, lab, lab_command, left_running, program, run_t
 from posthaste_lab.errors import BadFile
 from posthaste_lab.experiments import load, run
 from posthaste_lab.experiments.columns import OF_LOADS, figures_of
+from posthaste_lab.experiments.cpu import cpu_seconds
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.environment import differences
-from posthaste_lab.experiments.figures import cpu_seconds, read_summary
+from posthaste_lab.experiments.figures import read_summary
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.kinds import kinds

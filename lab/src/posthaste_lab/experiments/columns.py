@@ -10,6 +10,7 @@ from posthaste_lab.experiments.kinds import Kind, kinds
 from posthaste_lab.experiments.problems import did_you_mean
 from posthaste_lab.experiments.tables import ReportRules, Value
 
+EFFORT = ("load_cpu_cores", "machine_busy_share")
 OF_LOADS = {
     "bench": frozenset(
         {
@@ -19,6 +20,7 @@ OF_LOADS = {
             *TRAFFIC,
             *("measured_s", "clients", "population", "think_time_s", "think_kept_s", "open_loop", "in_flight_mean"),
             *("generator_utilization", "generator_valid", "tier_counted_per_s", "violations"),
+            *EFFORT,
         }
     ),
     "bench-store": frozenset(
@@ -29,12 +31,16 @@ OF_TIERS = frozenset(
     {
         *(f"{stage}_mean_s" for stage in STAGES),
         *("waiting_when_any_mean_s", "service_when_any_mean_s"),
-        *("tier_requests", "tier_errors", "tier_response_mean_s", "tier_cpu_s"),
+        *("tier_requests", "tier_errors", "tier_response_mean_s", "tier_cpu_s", "tier_cpu_cores"),
     }
 )
-ALL = OF_TIERS.union(*OF_LOADS.values())
+# Servers without a record, whose CPU time is read from /proc on this machine.
+OF_WATCHED = {
+    name: f"{name}_cpu_cores" for name, kind in kinds().items() if kind.role == "server" and not kind.recorded
+}
+ALL = OF_TIERS.union(OF_WATCHED.values(), *OF_LOADS.values())
 # The figures of several loads together.
-OF_SEVERAL = SUMS | LARGEST | MEANS | {"generator_valid", "tier_counted_per_s"}
+OF_SEVERAL = SUMS | LARGEST | MEANS | {"generator_valid", "tier_counted_per_s", *EFFORT}
 
 
 def figure_problems(experiment: Experiment) -> list[str]:
@@ -77,8 +83,9 @@ def figures_of(experiment: Experiment) -> frozenset[str]:
     of_loads = frozenset.intersection(*loads) if loads else frozenset()
     if fewest > 1:
         of_loads &= OF_SEVERAL
-    recorded = any(kind.role == "server" and "record" in kind.defaults for kind in roles.values())
-    return of_loads | OF_TIERS if recorded else of_loads
+    watched = {OF_WATCHED[kind.name] for kind in roles.values() if kind.name in OF_WATCHED}
+    recorded = any(kind.role == "server" and kind.recorded for kind in roles.values())
+    return of_loads | watched | (OF_TIERS if recorded else frozenset())
 
 
 def _of_load(experiment: Experiment, part: str, kind: Kind) -> frozenset[str]:

@@ -285,26 +285,3 @@ def _stage_means(total: dict[str, float]) -> Row:
         if total.get(f"{stage}_count"):
             row[f"{stage}_when_any_mean_s"] = total[stage] / total[f"{stage}_count"] / 1e6
     return row
-
-
-def cpu_seconds(record: Path, measured: tuple[float, float] | None) -> float | None:
-    """Returns the CPU time of a recorded program in the measured time; None when its record does not hold it.
-
-    The CPU time of a window that lies within the measured time only in part is assumed to be spread evenly over it.
-    """
-    since = start_unix_s(record)
-    total, seen = 0.0, False
-    with reading(record / "system.csv"), (record / "system.csv").open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            share = _share_within(since + float(row["start_s"]), float(row["length_s"]), measured)
-            if row["cpu_s"] and share > 0:
-                total, seen = total + share * float(row["cpu_s"]), True
-    return total if seen else None
-
-
-def _share_within(begin: float, length_s: float, measured: tuple[float, float] | None) -> float:
-    """Returns the share of a window that lies within the measured time."""
-    if measured is None:
-        return 1.0
-    within_s = min(begin + length_s, measured[1]) - max(begin, measured[0])
-    return within_s / length_s if within_s > 0 else 0.0

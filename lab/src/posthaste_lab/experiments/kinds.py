@@ -49,6 +49,11 @@ class Kind(BaseModel):
     version: list[str] = ["--version"]
     summary: str | None = None
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the program leaves a record."""
+        return "record" in self.defaults
+
 
 @cache
 def kinds() -> dict[str, Kind]:

@@ -68,6 +68,11 @@ class Process:
                 start_new_session=True,  # Ctrl-C is for us, not for it
             )
 
+    @property
+    def pid(self) -> int:
+        """The number of the guard's process on this machine; the program is its child, if it runs here."""
+        return self._guard.pid
+
     def ended(self) -> int | None:
         """Returns the exit status; None while the program runs."""
         return self._guard.poll()

@@ -69,6 +69,8 @@ class TrialFile(_File):
     links: list[dict[str, Any]] = []
     commands: dict[str, str] = {}
     took_s: float = 0.0
+    cpu_cores: dict[str, FiniteFloat] = {}
+    busy: dict[str, FiniteFloat] = {}
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Result:
     links: tuple[dict[str, Any], ...] = ()
     commands: dict[str, str] = field(default_factory=dict)
     omissions: tuple[Omission, ...] = ()
+    cpu_cores: dict[str, float] = field(default_factory=dict)  # used by each part in the measured time
+    busy: dict[str, float] = field(default_factory=dict)  # share of each machine's CPU time that was not idle then
     losses: tuple[str, ...] = ()  # files that are missing or not whole, a sentence each: see `losses_of`
 
     @property
@@ -122,7 +126,7 @@ class Result:
         figures, kinds = figures_of_rest(self.figures, self.records("load"), self.records("tier"), counted)
         if not figures["measured_s"]:
             raise BadArgument("omit", self.name, "no window of its measured time would be left")
-        return replace(self, figures=figures, kinds=kinds)
+        return replace(self, figures=figures, kinds=kinds, cpu_cores={}, busy={})
 
     def _must_leave_out(self, counted: Instants) -> None:
         """Raises BadArgument unless every omitted span holds the middle of a window of the loads."""
@@ -246,6 +250,8 @@ def _result(held: TrialFile, directory: Path) -> Result:
         objections=tuple(held.objections),
         links=tuple(held.links),
         commands=held.commands,
+        cpu_cores=held.cpu_cores,
+        busy=held.busy,
         losses=losses_in(held, directory),
     )
 

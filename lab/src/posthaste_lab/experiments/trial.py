@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from posthaste_lab.experiments import postgresql
+from posthaste_lab.experiments.cpu import Effort, Watch, cpu_seconds, effort_of
 from posthaste_lab.experiments.description import Experiment
-from posthaste_lab.experiments.figures import LoadFigures, Row, cpu_seconds, read_stages, read_summary, together
+from posthaste_lab.experiments.figures import LoadFigures, Row, read_stages, read_summary, together
 from posthaste_lab.experiments.hosts import Host, Local
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.kinds import POSTGRESQL
@@ -40,11 +41,13 @@ def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], dire
     with ExitStack() as stack:
         _lay_links(stack, parts, trial)
         parts.bring_up(stack, options_of(experiment, trial))
-        _await_loads(parts, parts.start_loads(stack), experiment.run.duration)
+        watch = Watch(parts.instances, experiment.run.window)
+        _await_loads(parts, parts.start_loads(stack), experiment.run.duration, watch)
         commands = {instance.keep.name: spoken(instance) for instance in parts.instances}
         _stop_servers(parts)
         _fetch(parts)
     figures, kinds, measured = _sum_up(parts)
+    effort = _effort(parts, watch, measured)
     return asdict(trial) | {
         "status": "finished",
         "reason": "",
@@ -52,10 +55,14 @@ def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], dire
         "took_s": time.time() - started,
         "measured_unix_s": measured,
         "commands": commands,
-        "figures": figures,
+        "figures": figures | effort.figures,
         "kinds": kinds,
-        "objections": [said for rule in experiment.accept if (said := rule.objection(figures)) is not None],
+        "objections": [
+            said for rule in experiment.accept if (said := rule.objection(figures | effort.figures)) is not None
+        ],
         "links": _links_as_made(parts),
+        "cpu_cores": effort.cores,
+        "busy": effort.busy,
     }
 
 
@@ -82,11 +89,13 @@ def _links_as_made(parts: Parts) -> list[dict[str, Any]]:
     ]
 
 
-def _await_loads(parts: Parts, loads: list[Instance], duration_s: float) -> None:
+def _await_loads(parts: Parts, loads: list[Instance], duration_s: float, watch: Watch) -> None:
+    watch.look()
     deadline = time.monotonic() + duration_s + SLACK_S
     running = list(loads)
     while running:
         parts.must_all_be_up()
+        watch.look_if_due()
         for load in list(running):
             process = load.process
             status = process.ended() if process is not None else None
@@ -99,6 +108,7 @@ def _await_loads(parts: Parts, loads: list[Instance], duration_s: float) -> None
         if time.monotonic() > deadline:
             raise RunFailed(f"{running[0].keep.name} did not end within {duration_s + SLACK_S:g} s")
         time.sleep(POLL_S)
+    watch.look()
 
 
 def _blame_a_server(parts: Parts) -> None:
@@ -147,6 +157,13 @@ def _sum_up(parts: Parts) -> tuple[Row, dict[str, Row], tuple[float, float] | No
     if loads.measured is not None:
         _write_events(parts, loads.measured)
     return row, kinds, loads.measured
+
+
+def _effort(parts: Parts, watch: Watch, measured: tuple[float, float] | None) -> Effort:
+    if measured is None:
+        return Effort({}, {}, {})
+    watch.write(measured[0])
+    return effort_of(parts.instances, measured)
 
 
 def _summary(load: Instance) -> LoadFigures:

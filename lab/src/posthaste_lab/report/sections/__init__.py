@@ -1,5 +1,6 @@
 """The sections of a report, each made by a function of the run, in the order of the page."""
 
+from posthaste_lab.report.sections.busy import busy_section
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.distributions import distributions_section
 from posthaste_lab.report.sections.maxima import maxima_section
@@ -17,6 +18,7 @@ SECTIONS = (
     overview_section,
     maxima_section,
     where_section,
+    busy_section,
     network_section,
     time_section,
     distributions_section,
