@@ -274,7 +274,7 @@ def test_an_audit_reads_headings_as_people_write_them(tmp_path: Path) -> None:
         (["models", "mm7"], "'mm7'"),
         (["models", "simulate"], "from Python"),
         (["models", "mm1", "5"], "arrival_rate=80"),
-        (["models", "mm1", "arrival_rate=0", "service_rate=1e-200"], "too large or too small to compute with"),
+        (["models", "mm1", "arrival_rate=0", "service_rate=1e-200"], "must lie between 1e-50 and 1e+50"),
         (["audit", "nowhere.csv"], "nowhere.csv"),
         (["audit"], "FILE.csv"),
         (["guess"], "guess"),
@@ -347,6 +347,21 @@ def test_a_machine_that_fails_is_no_wrong_use(
         main()
     assert caught.value.code == 1
     assert capsys.readouterr().err == "posthaste-lab: [Errno 28] No space left on device\n"
+
+
+def test_figures_that_no_check_refused_are_wrong_use(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should a formula overflow in spite of the limits, there is no trace either."""
+
+    def overflows(**_: object) -> None:
+        raise OverflowError("math range error")
+
+    monkeypatch.setattr("posthaste_lab.cli.app", overflows)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "too large or too small to compute with (math range error)" in capsys.readouterr().err
 
 
 def test_a_solver_that_gives_up_says_so_in_one_line(

@@ -15,6 +15,12 @@ from posthaste_lab.errors import BadArgument
 FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
 
+# The largest figure of a system, in seconds, per second, or a ratio; and the least one by which anything is divided. No
+# system comes near them, and the fourth powers that variances are made of remain finite numbers.
+LARGEST, LEAST = 1e50, 1e-50
+COUNT_MAX = 2**53  # beyond it a floating-point number does not tell one count from the next
+SAMPLE_MAX = 1e70  # fourth powers of larger samples, as in Welch's interval, would be infinite
+
 
 def number(argument: str, value: float) -> float:
     """A finite number. Text and truth values are refused, although float() would convert them."""
@@ -30,18 +36,22 @@ def number(argument: str, value: float) -> float:
 
 
 def positive(argument: str, value: float) -> float:
-    """A finite number above zero."""
+    """A number above zero, neither larger nor smaller than a figure of any system (1e-50 to 1e50)."""
     result = number(argument, value)
     if result <= 0:
         raise BadArgument(argument, value, "must be above 0")
+    if not LEAST <= result <= LARGEST:
+        raise BadArgument(argument, value, f"must lie between {LEAST:g} and {LARGEST:g}, as in any system")
     return result
 
 
 def non_negative(argument: str, value: float) -> float:
-    """A finite number, zero or above."""
+    """A number, zero or above, not larger than a figure of any system (1e50)."""
     result = number(argument, value)
     if result < 0:
         raise BadArgument(argument, value, "must not be negative")
+    if result > LARGEST:
+        raise BadArgument(argument, value, f"must be at most {LARGEST:g}, as in any system")
     return result
 
 
@@ -54,12 +64,14 @@ def fraction(argument: str, value: float) -> float:
 
 
 def count(argument: str, value: float, least: int = 1) -> int:
-    """A whole number, at least `least`. 8.0 passes, 8.5 does not."""
+    """A whole number, at least `least`, at most 2^53. 8.0 passes, 8.5 does not."""
     result = number(argument, value)
     if result != int(result):
         raise BadArgument(argument, value, "must be a whole number")
     if result < least:
         raise BadArgument(argument, value, f"must be at least {least}")
+    if result > COUNT_MAX:
+        raise BadArgument(argument, value, f"must be at most {COUNT_MAX:,}")
     return int(result)
 
 
@@ -75,13 +87,15 @@ def quantile(argument: str, value: float) -> float:
     """A percentile as a fraction: 95 and 0.95 mean the same.
 
     Figures from 1 up are percent, figures below 1 are fractions. So percentiles below the first have to be given as
-    fractions (0.005), which are rarely needed.
+    fractions (0.005), which are rarely needed. The least fraction is as far from 0 as the largest one is from 1.
     """
     result = number(argument, value)
     if not 0 < result < 100:
         raise BadArgument(argument, value, "must lie between 0 and 100 (percent), or be a fraction below 1")
-    share = round(result / 100, 15) if result >= 1 else result
-    return share if share < 1 else math.nextafter(1.0, 0.0)
+    share, largest = round(result / 100, 15) if result >= 1 else result, math.nextafter(1.0, 0.0)
+    if share < 1 - largest:
+        raise BadArgument(argument, value, f"must be at least {1 - largest:.2g}")
+    return min(share, largest)
 
 
 def sequence(argument: str, values: Iterable[T]) -> list[T]:
@@ -108,7 +122,7 @@ def figures(argument: str, values: object) -> FloatArray:
 
 
 def samples(argument: str, values: Iterable[float], least: int = 1) -> FloatArray:
-    """Finite numbers in one dimension, at least `least` of them."""
+    """Finite numbers in one dimension, at least `least` of them, none beyond 1e70."""
     array = figures(argument, values if isinstance(values, np.ndarray | str | bytes) else sequence(argument, values))
     if array.ndim != 1:
         raise BadArgument(argument, array.shape, "must have one dimension")
@@ -117,4 +131,12 @@ def samples(argument: str, values: Iterable[float], least: int = 1) -> FloatArra
     bad = array[~np.isfinite(array)]
     if len(bad):
         raise BadArgument(argument, float(bad[0]), "must hold finite figures only")
+    return not_too_large(argument, array)
+
+
+def not_too_large(argument: str, array: FloatArray) -> FloatArray:
+    """The array, whose figures may be computed with: none is beyond 1e70."""
+    large = array[np.abs(array) > SAMPLE_MAX]
+    if len(large):
+        raise BadArgument(argument, float(large[0]), f"must hold figures up to {SAMPLE_MAX:g} only")
     return array

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 from scipy import stats
 
-from posthaste_lab.checks import FloatArray, figures, fraction, samples, sequence
+from posthaste_lab.checks import FloatArray, figures, fraction, not_too_large, samples, sequence
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.stats.intervals import Interval
 from posthaste_lab.stats.rounding import squares_without_rounding, without_rounding
@@ -142,7 +142,7 @@ def two_factor(
         y = y[:, :, None]
     if y.ndim != 3 or min(y.shape[:2]) < 2 or y.shape[2] < 1 or not np.isfinite(y).all():
         raise BadArgument("responses", y.shape, "must be a full table with at least two rows and two columns")
-    rows, columns, repetitions = y.shape
+    rows, columns, repetitions = not_too_large("responses", y).shape
     notes: tuple[str, ...] = ()
     names = (_levels("row_levels", row_levels, rows), _levels("column_levels", column_levels, columns))
     grand, cells = float(y.mean()), y.mean(axis=2)

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from posthaste_lab.checks import FloatArray, count, figures
+from posthaste_lab.checks import FloatArray, bounded, count, figures
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.words import factor_names, generators_of, parse_generators, with_generated
 
 Signs = npt.NDArray[np.int64]
+
+RUNS_MAX = 10_000_000  # rows of a design, 8 bytes for each factor
 
 
 def design(
@@ -25,7 +27,7 @@ def design(
     gives the same order. `generators` define factors by others, as in ["D=ABC"], listed or not; `aliases` says which
     effects that mixes up. `collect` brings responses back into standard order.
 
-    Raises BadArgument for generators that cannot be understood or leave no base.
+    Raises BadArgument for generators that cannot be understood or leave no base, and for more than 10,000,000 runs.
     """
     relations = generators_of(generators)
     names = with_generated(factor_names(factors), relations)
@@ -39,7 +41,8 @@ def design(
         signs[:, factor] = 2 * (runs >> place & 1) - 1
     for factor, word in made.items():
         signs[:, factor] = word.sign * signs[:, sorted(word.factors)].prod(axis=1)
-    rows = np.tile(signs, (count("replications", replications), 1))
+    most = max(1, RUNS_MAX // len(runs))
+    rows = np.tile(signs, (bounded("replications", replications, most, "fewer runs tell the effects as well"), 1))
     return rows if seed is None else np.random.default_rng(count("seed", seed, least=0)).permutation(rows)
 
 

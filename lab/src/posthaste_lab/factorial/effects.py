@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from posthaste_lab.checks import FloatArray, count, figures, fraction, number, sequence
+from posthaste_lab.checks import SAMPLE_MAX, FloatArray, count, figures, fraction, not_too_large, number, sequence
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.advice import advise
 from posthaste_lab.factorial.design import Signs, collect
@@ -305,7 +305,7 @@ def _responses(responses: object, cells: int) -> FloatArray:
             float(given[~np.isfinite(given)][0]),
             "must be finite: the sign table needs every cell",
         )
-    return given
+    return not_too_large("responses", given)
 
 
 def _transformed(given: FloatArray, transform: str) -> FloatArray:
@@ -313,6 +313,8 @@ def _transformed(given: FloatArray, transform: str) -> FloatArray:
         raise BadArgument("transform", transform, f"must be one of {', '.join(FORWARD)}")
     if transform != "none" and given.min() <= 0:
         raise BadArgument("responses", float(given.min()), f'must be above 0 for transform="{transform}"')
+    if transform == "reciprocal" and given.min() < 1 / SAMPLE_MAX:
+        raise BadArgument("responses", float(given.min()), f"must be at least {1 / SAMPLE_MAX:g} to be inverted")
     return FORWARD[transform](given)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from posthaste_lab.checks import FloatArray, figures, fraction, sequence
+from posthaste_lab.checks import FloatArray, figures, fraction, not_too_large, sequence
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.factorial.anova import AnovaRow, anova_rows, around
 from posthaste_lab.stats.intervals import Interval
@@ -106,6 +106,7 @@ def _checked(frame: pl.DataFrame, response: str, factors: Sequence[str], terms: 
     y = figures("response", frame[response].to_list())
     if not np.isfinite(y).all():
         raise BadArgument("response", response, "must be finite in every row")
+    not_too_large("response", y)
     for name in factors:
         levels = frame[name].fill_nan(None) if frame[name].dtype.is_float() else frame[name]
         if levels.null_count():  # statsmodels would silently drop such rows

@@ -4,9 +4,10 @@
 measurements are compared with the whole curve.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -115,16 +116,16 @@ def solve(
     Raises BadArgument for an impossible network (no demand at all, no customers, a name used twice), and for more
     customers than can be solved in some minutes.
     """
+    if not isinstance(method, str) or method not in get_args(Method):
+        raise BadArgument("method", method, f"must be one of {', '.join(get_args(Method))}")
     network, n, think = _arguments(stations, population, think_time)
     _must_end("population", n, network, method)
     if method == "schweitzer":
         curves = schweitzer(network, n, think)
     elif method == "exact" and all(station.is_fixed_rate for station in network):
         curves = exact(network, n, think)
-    elif method in ("exact", "convolution"):
-        curves = convolve(Weights.of(network, n, think))
     else:
-        raise BadArgument("method", method, 'must be "exact", "schweitzer" or "convolution"')
+        curves = convolve(Weights.of(network, n, think))
     return _network(network, think, method, curves)
 
 
@@ -180,6 +181,8 @@ def _must_end(argument: str, population: int, network: tuple[Station, ...], meth
 def _network(network: tuple[Station, ...], think: float, method: Method, curves: Curves) -> ClosedNetwork:
     names = [station.name for station in network]
     _must_hold(network, think, curves, approximate=method == "schweitzer")
+    # Thousands of products leave some digits more than rounding one would, and nobody is busier than always.
+    most = [math.inf if station.kind == "delay" else 1.0 for station in network]
     return ClosedNetwork(
         stations=network,
         think_time=think,
@@ -187,7 +190,7 @@ def _network(network: tuple[Station, ...], think: float, method: Method, curves:
         population=np.arange(1.0, len(curves.throughput) + 1),
         throughput=curves.throughput,
         response_time=curves.residence_time.sum(axis=1),
-        utilization=dict(zip(names, curves.utilization.T, strict=True)),
+        utilization=dict(zip(names, np.minimum(curves.utilization, most).T, strict=True)),
         queue_length=dict(zip(names, curves.queue_length.T, strict=True)),
         residence_time=dict(zip(names, curves.residence_time.T, strict=True)),
         bottleneck=bottleneck(network),

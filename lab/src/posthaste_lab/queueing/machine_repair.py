@@ -71,7 +71,7 @@ def machine_repair(machines: int, repairers: int, failure_rate: float, repair_ra
         failure_rate=failure,
         repair_rate=repair,
         throughput=throughput,
-        utilization=throughput / (crew * repair),
+        utilization=min(1.0, throughput / (crew * repair)),  # sums leave some digits too much
         availability=(population - mean_jobs) / population,
         p0=float(p[0]),
         p_wait=float(seen[crew:].sum()),

@@ -23,6 +23,7 @@ from posthaste_lab.queueing.open_queue import OpenQueue
 # probability (Abate and Whitt, ORSA Journal on Computing 7, 1995); a constant service time costs some of them.
 EULER_TERMS, EULER_AVERAGED, EULER_SHIFT = 38, 12, 18.4
 UTILIZATION_MOST = 1 - 1e-6  # above it percentiles are refused
+SCV_MOST = 1e6  # the same
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,16 @@ class _Gamma:
         return idle * s / (s - self.arrival_rate + self.arrival_rate * self.service(s))
 
     def _must_be_invertible(self) -> None:
-        """Raises BadArgument near saturation, where the transform subtracts almost equal figures and loses digits."""
+        """Raises BadArgument where the transform subtracts almost equal figures and loses digits.
+
+        That is so near saturation, and if almost all service times are next to nothing.
+        """
         if self.arrival_rate * self.mean > UTILIZATION_MOST:
             raise BadArgument(
                 "arrival_rate", self.arrival_rate, "is too near to saturation for percentiles: at most 1 - 1e-6 of it"
             )
+        if self.scv > SCV_MOST:
+            raise BadArgument("scv", self.scv, f"is too large for percentiles: at most {SCV_MOST:g}")
 
     def wait_tail(self, t: float) -> float:
         self._must_be_invertible()

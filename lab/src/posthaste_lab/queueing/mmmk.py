@@ -99,7 +99,7 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
         arrival_rate=arrivals,
         service_rate=service,
         servers=servers,
-        utilization=throughput / (servers * service),
+        utilization=min(1.0, throughput / (servers * service)),  # sums leave some digits too much
         p0=float(law.probabilities[0]),
         p_wait=float(seen[behind > 0].sum()),
         mean_jobs=mean_jobs,

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray, count, figures, sequence
+from posthaste_lab.checks import FloatArray, count, figures, non_negative, sequence
 from posthaste_lab.errors import BadArgument, NumericalError
 
 MIXES_MAX = 2_000_000  # mixes times stations, 8 bytes each, in the table of the exact recursion
@@ -69,7 +69,7 @@ def solve_multiclass(
     if set(kinds) - {"queue", "delay"}:
         raise BadArgument("kinds", kinds, 'must hold "queue" and "delay" only')
     queueing = np.array([kind == "queue" for kind in kinds], dtype=np.float64)
-    if method not in ("exact", "schweitzer"):
+    if not isinstance(method, str) or method not in ("exact", "schweitzer"):
         raise BadArgument("method", method, 'must be "exact" or "schweitzer"')
     solver = _exact if method == "exact" else _schweitzer
     residence = solver(work, people, think, queueing)
@@ -109,9 +109,8 @@ def _arguments(
         raise BadArgument("think_times", think_times, f"must have an entry for each of the {len(work)} classes")
     think = np.broadcast_to(think, len(work)).copy()
     for argument, given in (("demands", work), ("think_times", think)):
-        wrong = given[~(np.isfinite(given) & (given >= 0))]
-        if wrong.size:
-            raise BadArgument(argument, float(wrong[0]), "must be finite and not negative")
+        for each in given.ravel():
+            non_negative(argument, float(each))
     for c, n in enumerate(people):
         if n > 0 and think[c] + work[c].sum() == 0:
             raise BadArgument("demands", work[c].tolist(), f"class {c} must have some demand, or a think time")

@@ -67,8 +67,9 @@ def usl_fit(n: Iterable[float], throughput: Iterable[float], confidence: float =
     load, rate = samples("n", n, least=POINTS_LEAST), samples("throughput", throughput, least=POINTS_LEAST)
     if len(load) != len(rate):
         raise BadArgument("throughput", len(rate), f"must have a figure for each of the {len(load)} n")
-    if np.any(load <= 0) or np.any(rate <= 0):
-        raise BadArgument("throughput", float(min(load.min(), rate.min())), "must be above 0, and n too")
+    for argument, each in (("n", load), ("throughput", rate)):
+        positive(argument, float(each.min()))
+        positive(argument, float(each.max()))
     if len(np.unique(load)) < 3:
         raise BadArgument("n", load.tolist(), "must hold at least 3 different figures")
     level = fraction("confidence", confidence)
