@@ -301,6 +301,27 @@ def test_interactive_law() -> None:
         queueing.interactive_response_time(10, 0)
 
 
+def test_interactive_law_of_a_whole_curve() -> None:
+    """Arrays give an array, and a number beside them holds for all; a wrong figure among them is refused as alone."""
+    net = queueing.solve([Station("cpu", 0.01), Station("disk", 0.02)], 50, 1)
+    found = queueing.interactive_response_time(net.population, net.throughput, 1)
+    assert isinstance(found, np.ndarray)
+    assert found == pytest.approx(net.response_time)
+    assert np.array_equal(queueing.interactive_response_time([100, 50], 10, [4, 3]), [6, 2])
+    assert isinstance(queueing.interactive_response_time(np.float64(100), np.array(10)), float)
+    for argument, figures in (
+        ("throughput", ([1, 2], [1, 2, 3], 0)),
+        ("population", ([1, math.nan], 1, 0)),
+        ("think_time", ([30, 10], 10, 2)),
+    ):
+        with pytest.raises(BadArgument) as caught:
+            queueing.interactive_response_time(*figures)
+        assert caught.value.argument == argument
+    for wrong in ([], [[1], [1, 2]], ["fast"], [0.0, 1.0], [-1.0, 1.0], [math.inf], {1: 2}):
+        with pytest.raises(BadArgument, match="throughput"):
+            queueing.interactive_response_time(1, wrong)  # type: ignore[arg-type]
+
+
 def test_a_table_of_speeds_may_have_gaps() -> None:
     """Between measurements it is a line or a step; the caller chooses."""
     table = {1: 1.0, 4: 2.5, 6: 2.0}

@@ -4,8 +4,8 @@ Every function returns the checked value, or raises BadArgument with the argumen
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +119,17 @@ def figures(argument: str, values: object) -> FloatArray:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise BadArgument(argument, values, "must hold numbers, as many in one row as in the next") from None
+
+
+def each(check: Callable[[str, float], float], argument: str, values: object) -> FloatArray:
+    """An array of the dimensions of `values` (none, for a number), whose figures all lie between the check's limits."""
+    if np.ndim(array := figures(argument, values)) == 0:
+        return np.asarray(check(argument, cast(float, values)))
+    if array.size == 0:
+        raise BadArgument(argument, [], "must hold a figure")
+    for outermost in (array.min(), array.max()):  # NaN, if there is one
+        check(argument, float(outermost))
+    return array
 
 
 def samples(argument: str, values: Iterable[float], least: int = 1) -> FloatArray:

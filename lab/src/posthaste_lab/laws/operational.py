@@ -54,7 +54,7 @@ def interactive(
     The difference is a share of the measured figure, or of the larger of the two, as `relative_to` says. `answers` is
     the number of answers in the measured time; if it is known, the edges of that time are allowed for.
     """
-    n, x = _exact("population", population), _exact("throughput", throughput)
+    n, x = _exact("population", population), _exact("throughput", positive("throughput", throughput))
     z, r = _exact("think_time", think_time), _exact("response_time", response_time)
     counted = None if answers is None else _exact("answers", positive("answers", answers))
     return _interactive(n, x, z, r, counted, tolerance, relative_to)
@@ -169,8 +169,6 @@ def _interactive(
     tolerance: float,
     relative_to: Relative = "measured",
 ) -> Verdict:
-    if x.value == 0:
-        raise BadArgument("throughput", x.printed, "must be above 0")
     law, slack = "interactive response time law", RATE_UNCERTAIN * z.value
     if answers is not None and answers.value > 0:
         # Each client is in the middle of a cycle at both edges. The part of the cycle on either side of an edge has the

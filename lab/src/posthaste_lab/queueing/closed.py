@@ -5,19 +5,20 @@ measurements are compared with the whole curve.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, get_args, overload
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray, bounded, count, non_negative, sequence
+from posthaste_lab.checks import FloatArray, bounded, count, each, non_negative, positive, sequence
 from posthaste_lab.errors import BadArgument, NumericalError
 from posthaste_lab.queueing.convolution import Weights, marginal
 from posthaste_lab.queueing.convolution import solve as convolve
 from posthaste_lab.queueing.mva import Curves, exact, schweitzer
 from posthaste_lab.queueing.station import POPULATION_MAX, Kind, Station, checked
 
+Numbers = float | Sequence[float] | FloatArray
 Method = Literal["exact", "schweitzer", "convolution"]
 
 FIGURES_MAX = 10_000_000  # stations times populations: the size of each curve, some 100 MB
@@ -138,25 +139,48 @@ def convolution(stations: Iterable[Station], population: int, think_time: float 
     return solve(stations, population, think_time, "convolution")
 
 
-def interactive_response_time(population: float, throughput: float, think_time: float = 0.0) -> float:
+@overload
+def interactive_response_time(population: float, throughput: float, think_time: float = 0.0) -> float: ...
+
+
+@overload
+def interactive_response_time(population: FloatArray, throughput: Numbers, think_time: Numbers = 0.0) -> FloatArray: ...
+
+
+@overload
+def interactive_response_time(
+    population: Numbers, throughput: Numbers, think_time: Numbers = 0.0
+) -> float | FloatArray: ...
+
+
+def interactive_response_time(
+    population: Numbers, throughput: Numbers, think_time: Numbers = 0.0
+) -> float | FloatArray:
     """Response time law of closed systems: R = N/X - Z, in seconds.
 
+    `throughput` is per second, `think_time` in seconds. Arrays, as of a solved network, give an array; all must have
+    one shape, and a number beside them holds for all of their figures.
     Denning and Buzen, ACM Computing Surveys 10 (1978); Jain, section 33.5. It holds for any system observed long
     enough, so a measured R that differs means that N, X or Z have other values than assumed.
     Raises BadArgument when the think time is longer than N/X: such figures cannot belong together.
     """
-    customers = non_negative("population", population)
-    rate = non_negative("throughput", throughput)
-    if rate == 0:
-        raise BadArgument("throughput", throughput, "must be above 0")
-    response = customers / rate - non_negative("think_time", think_time)
-    if response < 0:
+    customers, rate = each(non_negative, "population", population), each(positive, "throughput", throughput)
+    think = each(non_negative, "think_time", think_time)
+    given = {"population": customers, "throughput": rate, "think_time": think}
+    shape = next((array.shape for array in given.values() if array.ndim), ())
+    for argument, array in given.items():
+        if array.ndim and array.shape != shape:
+            raise BadArgument(argument, array.shape, f"must have the shape of the others, {shape}")
+    rounds = customers / rate
+    response = rounds - think
+    if response.min() < 0:
+        at = int(np.argmin(response))
         raise BadArgument(
             "think_time",
-            think_time,
-            f"is longer than a whole round of {customers / rate:.6g} s (population / throughput)",
+            float(np.broadcast_to(think, shape).flat[at]),
+            f"is longer than a whole round of {np.ravel(rounds)[at]:.6g} s (population / throughput)",
         )
-    return response
+    return response if shape else float(response)
 
 
 def _arguments(

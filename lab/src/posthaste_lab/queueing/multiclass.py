@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from posthaste_lab.checks import FloatArray, count, figures, non_negative, sequence
+from posthaste_lab.checks import FloatArray, count, each, figures, non_negative, sequence
 from posthaste_lab.errors import BadArgument, NumericalError
 
 MIXES_MAX = 2_000_000  # mixes times stations, 8 bytes each, in the table of the exact recursion
@@ -109,8 +109,7 @@ def _arguments(
         raise BadArgument("think_times", think_times, f"must have an entry for each of the {len(work)} classes")
     think = np.broadcast_to(think, len(work)).copy()
     for argument, given in (("demands", work), ("think_times", think)):
-        for each in given.ravel():
-            non_negative(argument, float(each))
+        each(non_negative, argument, given)
     for c, n in enumerate(people):
         if n > 0 and think[c] + work[c].sum() == 0:
             raise BadArgument("demands", work[c].tolist(), f"class {c} must have some demand, or a think time")
