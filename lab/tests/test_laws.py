@@ -195,6 +195,54 @@ def test_a_response_is_not_shorter_than_its_service() -> None:
     assert only(audit([{"response_time": 0.002, "service_time": 0.003}])).law == "response time"
 
 
+def test_a_response_is_not_shorter_than_its_waiting_and_its_service() -> None:
+    """Though it is longer than each of them; of a place that not every request visits only a share counts."""
+    parts = {"response_time_ms": 10, "waiting_time_ms": 8, "service_time_ms": 9}
+    found = only(audit([parts]))
+    assert (found.law, found.severity) == ("response time", "error")
+    assert "waiting and service time is 0.017, at most 0.01" in found.message
+    assert audit([parts | {"visits": 0.5}]) == []
+    assert audit([parts | {"service_time_ms": 2}]) == []
+    assert audit([{"response_time": "0.01", "waiting_time": "0.007", "service_time": "0.008"}]) == []  # rounded
+    assert only(audit([{"response_time_ms": 10, "waiting_time_ms": 12}])).law == "response time"
+
+
+LAW = {"clients": 32, "throughput_rps": 4749.2, "r_measured_ms": 7.0192, "r_law_ms": 6.7379}
+
+
+def test_what_the_law_gives_is_computed_again() -> None:
+    """32 clients at 4,749.2 per second make 6.738 ms, whatever is printed."""
+    assert audit([LAW]) == []
+    found = only(audit([LAW | {"r_law_ms": 9.7379}]))
+    assert (found.law, found.severity) == ("interactive response time law as printed", "error")
+    assert "0.00673798" in found.message
+    shorter = only(audit([LAW | {"r_law_ms": 5.7379}]))
+    assert shorter.severity == "warning"
+    assert "think time of 0.001 s" in shorter.message
+    assert only(audit([LAW | {"r_law_ms": 5.7379, "think_time_ms": 0}])).severity == "error"
+    assert only(audit([LAW | {"r_law_ms": 6737.9}])).law == "units"
+
+
+@pytest.mark.parametrize(
+    ("printed", "wrong"),
+    [
+        ({"difference_ms": 0.2812}, {"difference_ms": 0.35}),
+        ({"difference_ms": -0.2812}, {"difference_us": 0.2812}),
+        ({"difference_pct": 4.0068}, {"difference_pct": 6.0}),  # of the measured figure
+        ({"difference_pct": 4.17}, {"difference_pct": 0.04}),  # of the law's
+        ({"difference (ms)": "0.3"}, {"difference (ms)": "0.4"}),
+        ({"difference_rps": 12}, {"rel_difference_pct": 41}),
+    ],
+)
+def test_the_difference_beside_both_response_times_is_theirs(
+    printed: dict[str, object], wrong: dict[str, object]
+) -> None:
+    """Of either sign, and a share of either; without the law's figure it may be of anything."""
+    assert audit([LAW | printed]) == []
+    assert only(audit([LAW | wrong])).law == "difference"
+    assert audit([{name: figure for name, figure in LAW.items() if name != "r_law_ms"} | wrong]) == []
+
+
 def test_forced_flow() -> None:
     """A station's throughput is the system's times its visits, up to the digits that visits were printed with."""
     assert audit([{"throughput": "11134", "visits": "0.02", "station_throughput": "199"}]) == []

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from posthaste_lab.checks import non_negative
+from posthaste_lab.laws.differences import printed_differences
 from posthaste_lab.laws.models import models_beside_measurements, open_model_findings, queueing_probability
 from posthaste_lab.laws.operational import TOLERANCE, Verdict, check, passes_of, servers_of
 from posthaste_lab.laws.reading import (
@@ -133,6 +134,8 @@ def _explained(verdict: Verdict, run: Run) -> tuple[str, Severity, str]:
     match verdict.law:
         case "interactive response time law":
             return _interactive_explained(verdict, run)
+        case "interactive response time law as printed":
+            return _printed_explained(verdict, run)
         case "Little's law" if _divided(run, verdict):
             return verdict.law, "error", f"{verdict.message}: it is throughput divided by time, and Little multiplies"
         case "utilization law" if verdict.expected == 1:
@@ -150,7 +153,7 @@ def _explained(verdict: Verdict, run: Run) -> tuple[str, Severity, str]:
         case "population":
             return verdict.law, "error", f"{verdict.message}: more than there are clients"
         case "response time":
-            return verdict.law, "error", f"{verdict.message}: a response takes at least its service"
+            return verdict.law, "error", f"{verdict.message}: a response takes at least its waiting and its service"
         case "units":
             return verdict.law, "error", f"{verdict.message}; a variance has the unit squared, a time has not"
         case _:
@@ -165,6 +168,14 @@ def _interactive_explained(verdict: Verdict, run: Run) -> tuple[str, Severity, s
         return verdict.law, "warning", f"{verdict.message}: {apart}; {hint}"
     hint = "windows that differ, errors not counted, or clients not counted"
     return verdict.law, "error", f"{verdict.message}: {apart}; {hint}"
+
+
+def _printed_explained(verdict: Verdict, run: Run) -> tuple[str, Severity, str]:
+    missing = verdict.expected - verdict.observed
+    if missing > 0 and "think_time" not in run:
+        text = f"a think time of {missing:.4g} s would explain it (a column `think_time` would tell)"
+        return verdict.law, "warning", f"{verdict.message}; {text}"
+    return verdict.law, "error", f"{verdict.message}: nothing but rounding can be between them"
 
 
 def _unit_slip(verdict: Verdict) -> str:
@@ -334,6 +345,10 @@ def _units_that_change(rows: list[Row]) -> Found:
     return found
 
 
+def _differences(row: Row, run: Run, _tolerance: float, _units: Mapping[str, str] | None) -> Found:
+    return printed_differences(row, run)
+
+
 def _models(row: Row, run: Run, tolerance: float, _units: Mapping[str, str] | None) -> Found:
     return open_model_findings(row, run, tolerance) + queueing_probability(row, run, tolerance)
 
@@ -346,6 +361,7 @@ ROW_RULES: tuple[RowRule, ...] = (
     _variances,
     _percentiles,
     _shares_of_a_row,
+    _differences,
     _models,
 )
 TABLE_RULES: tuple[Callable[[list[Row]], Found], ...] = (

@@ -21,6 +21,7 @@ OVER = 0.01  # share by which a limit may be exceeded, because of clocks and edg
 # Least uncertainty of a rate, as a share; with a long think time it causes most of a response time's difference.
 RATE_UNCERTAIN = 0.01
 DEVIATIONS = 3.0  # standard deviations that chance explains, the same as in crates/load/src/laws.rs
+PRINTED_LAW = "interactive response time law as printed"
 Relative = Literal["measured", "larger"]
 
 
@@ -186,6 +187,15 @@ def _of_interactive(run: Run, tolerance: float) -> Verdict | None:
     return _interactive(run["population"], run["throughput"], think, response, answers, tolerance)
 
 
+def _of_printed_interactive(run: Run, tolerance: float) -> Verdict | None:
+    """Checks what a table says that the law gives: it is computed, so that only rounding can be between them."""
+    if not {"population", "throughput", "law_response"} <= run.keys() or run["throughput"].value <= 0:
+        return None
+    given = (run["population"], run["throughput"], run.get("think_time", Reading(0.0, 0.0, 0.0, "", "think_time")))
+    what, tolerance = run["law_response"].column, min(tolerance, OVER)
+    return _compare(PRINTED_LAW, lambda a, b, c: a / b - c, given, run["law_response"], tolerance, what)
+
+
 def _of_little_in_system(run: Run, tolerance: float) -> Verdict | None:
     if not {"throughput", "response_time", "number"} <= run.keys():
         return None
@@ -271,11 +281,17 @@ def _of_population(run: Run, tolerance: float) -> Verdict | None:
 
 
 def _of_service(run: Run, tolerance: float) -> Verdict | None:
-    service_time = run.get("service_time", run.get("service_stage"))
-    if service_time is None or "response_time" not in run:
+    """Bounds the response time by what is known of its parts: waiting, service, or both together."""
+    parts = {
+        "waiting": run.get("waiting_time"),
+        "service": run.get("service_time", run.get("service_stage")),
+    }
+    known = {name: part for name, part in parts.items() if part is not None}
+    if not known or "response_time" not in run:
         return None
+    given, what = (passes_of(run), *known.values()), f"{' and '.join(known)} time"
     most = run["response_time"].high
-    return _at_most("response time", lambda a: a, (service_time,), most, min(tolerance, OVER), "service time")
+    return _at_most("response time", lambda v, *each: v * sum(each), given, most, min(tolerance, OVER), what)
 
 
 def _of_busy_servers(run: Run, tolerance: float) -> Verdict | None:
@@ -321,6 +337,7 @@ def passes_of(run: Run) -> Reading:
 
 LAWS: tuple[Callable[[Run, float], Verdict | None], ...] = (
     _of_interactive,
+    _of_printed_interactive,
     _of_little_in_system,
     _of_little_in_queue,
     _of_utilization,

@@ -37,6 +37,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "response_all_mean",
     ),
     "modeled_response": ("modeled_response", "modelled_response", "response_model", "rt_model", "r_model"),
+    "law_response": ("r_law", "rt_law", "response_law", "response_time_law"),  # printed as N/X - Z
     "think_time": ("think_time", "think", "think_kept"),
     "service_time": ("service_time", "mean_service", "st"),
     "service_stage": ("service_mean",),  # of requests that may share it, so that no busy servers follow
@@ -69,7 +70,15 @@ NAMES: dict[str, tuple[str, ...]] = {
 PREFERRED = {"population", "think_kept", "response_all_mean"}
 QUANTITY = {name: quantity for quantity, names in NAMES.items() for name in names}
 COUNTS = {"population", "servers", "workers_per_mw", "middlewares", "answers"}
-TIMES = {"response_time", "modeled_response", "think_time", "service_time", "service_stage", "waiting_time"}
+TIMES = {
+    "response_time",
+    "modeled_response",
+    "law_response",
+    "think_time",
+    "service_time",
+    "service_stage",
+    "waiting_time",
+}
 VARIANCES = {"var_response", "var_wait"}
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0}
