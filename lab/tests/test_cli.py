@@ -1,15 +1,20 @@
 """Tests the program as users see it: what it prints, and its error messages."""
 
 import inspect
+import os
+import re
+import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.main import get_group
 from typer.testing import CliRunner
 
+from posthaste_lab import queueing
 from posthaste_lab.cli import app, main
-from posthaste_lab.cli.models import MODELS, _parameters
+from posthaste_lab.cli.models import MODELS, NO_UNIT, UNITS, _parameters
 from posthaste_lab.errors import NumericalError
 
 DATA = Path(__file__).parent / "data"
@@ -46,9 +51,9 @@ def test_a_plus_before_a_level_changes_nothing(tmp_path: Path) -> None:
 def test_next_to_saturation_there_are_means_and_no_percentiles() -> None:
     """Of M/G/1; the means had been kept back too."""
     printed = run("models", "mg1", "arrival_rate=0.9999999", "mean_service_time=1", "scv=1")
-    lines = {line.split()[0]: line.split()[-1] for line in printed.splitlines() if line.strip()}
-    assert lines["mean_response"] == "1.000e+07"
-    assert lines["response_percentile(99)"] == "-"
+    lines = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.strip()}
+    assert lines["mean_response"] == ["1.000e+07", "s"]
+    assert lines["response_percentile(99)"] == ["-", "s"]
 
 
 def test_rows_without_a_cell_are_none(tmp_path: Path) -> None:
@@ -119,6 +124,14 @@ def test_a_model_takes_the_arguments_that_are_listed() -> None:
         assert must <= set(_parameters(entry.call).split(", ")), name
 
 
+def test_a_terminal_without_such_letters_gets_the_figures_all_the_same() -> None:
+    """Where it knows ASCII only: "?" stands for what it cannot show."""
+    program = [sys.executable, "-m", "posthaste_lab", "models", "mm1", "arrival_rate=80", "service_rate=100"]
+    ended = subprocess.run(program, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, check=True)
+    lines = [line.replace("|", " ").split() for line in ended.stdout.decode("ascii").splitlines()]
+    assert ["var_response", "0.0025", "s?"] in lines
+
+
 @pytest.mark.parametrize("command", sorted(get_group(app).commands))
 def test_the_help_of_every_command_shows_an_example(command: str) -> None:
     """Which is what most readers look for."""
@@ -134,6 +147,43 @@ def test_a_model_is_computed_from_the_command_line() -> None:
     assert "bottleneck: db" in closed
     assert "arrivals can grow 2 times" in run("models", "open_network", "arrival_rate=100", "cpu=0.005")
     assert "meet at 3" in run("models", "bounds", "population=50", "a=0.1", "b=0.2:3")
+
+
+@pytest.mark.parametrize(
+    "solved",
+    [
+        queueing.mmmk(1, 2, 1, 3),
+        queueing.machine_repair(3, 1, 1, 2),
+        queueing.batch_server(3, 0.1, 0.1, path_time=0.1),
+    ],
+)
+def test_every_figure_of_a_model_has_a_unit(solved: object) -> None:
+    """Also one that will be added; times are in seconds, and their variances in seconds squared."""
+    figures = [each.name for each in fields(solved)]  # type: ignore[arg-type]
+    units = {name: UNITS[name] for name in figures if isinstance(getattr(solved, name), float | int)}
+    for words, unit in (
+        (r"(mean|var)_(response|wait)|.*_time", r"s²?"),
+        (r".*_rate|throughput", "1/s"),
+        ("var_.*", f"s²|{NO_UNIT}"),
+    ):
+        assert all(re.fullmatch(unit, units[name]) for name in units if re.fullmatch(words, name))
+
+
+def test_a_model_is_printed_with_its_units() -> None:
+    """Beside each figure; a number alone has it behind."""
+    lines = [line.split() for line in run("models", "mm1", "arrival_rate=80", "service_rate=100").splitlines()]
+    for line in (
+        ["figure", "value", "unit"],
+        ["arrival_rate", "80", "1/s"],
+        ["utilization", "0.8", NO_UNIT],
+        ["mean_response", "0.05", "s"],
+        ["var_response", "0.0025", "s²"],
+        ["var_jobs", "20", NO_UNIT],
+        ["response_percentile(95)", "0.14979", "s"],
+    ):
+        assert line in lines
+    assert run("models", "interactive_response_time", "population=10", "throughput=4") == "2.5 s\n"
+    assert run("models", "erlang_b", "offered_load=1", "servers=1") == "0.5\n"
 
 
 def test_effects_of_a_file() -> None:

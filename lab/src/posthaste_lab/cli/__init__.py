@@ -5,6 +5,7 @@ Exit codes: 0 all is well, 1 something was found or failed, 2 wrong use. Errors 
 
 import sys
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated, NoReturn
 
 import typer
@@ -50,6 +51,9 @@ def _options(
 
 def main() -> None:
     """Runs the program. Each error is printed as one line, not as a box or a trace."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal may lack letters of names and units
+            stream.reconfigure(errors="replace")
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:

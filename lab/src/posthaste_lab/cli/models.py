@@ -52,6 +52,32 @@ ONLY_IN_PYTHON = ("solve_multiclass", "visit_ratios", "simulate")
 ONLY_LISTS = ("bends", "shape")  # arguments that are no figures
 OF_STATIONS = ("solve", "convolution", "bounds", "open_network")
 
+NO_UNIT = "\N{EN DASH}"  # of numbers, shares and their variances
+UNITS = {
+    figure: unit
+    for unit, figures in {
+        "1/s": ("arrival_rate", "service_rate", "throughput", "failure_rate", "repair_rate"),
+        "s": (
+            "mean_response",
+            "mean_wait",
+            "response_time",
+            "think_time",
+            "response_percentile",
+            "wait_percentile",
+            "interactive_response_time",
+        ),
+        "s²": ("var_response", "var_wait"),
+        NO_UNIT: (
+            *("servers", "capacity", "machines", "repairers", "population"),
+            *("utilization", "handling_utilization", "availability", "p0", "p_wait", "p_block", "scv"),
+            *("mean_jobs", "var_jobs", "mean_queue", "var_queue", "mean_up", "mean_batch"),
+            *("erlang_b", "erlang_c"),
+        ),
+    }.items()
+    for figure in figures
+}
+"""The unit of each figure that is printed under its name, and of each model that answers with a single one."""
+
 
 def models(
     name: Annotated[
@@ -90,7 +116,7 @@ def models(
         if key in given:
             raise BadArgument(key, value, f"is given twice, first as {given[key]}")
         given[key] = value
-    _print(out, _compute(name, given))
+    _print(out, name, _compute(name, given))
 
 
 def _parameters(call: Callable[..., Any]) -> str:
@@ -140,10 +166,10 @@ def _station(name: str, text: str) -> Station:
     return Station(name, _figure(name, demand), "multi" if servers > 1 else "queue", servers)
 
 
-def _print(out: Console, solved: object) -> None:
+def _print(out: Console, name: str, solved: object) -> None:
     match solved:
         case float() | int():
-            out.print(number(solved))
+            out.print(number(solved) if UNITS[name] == NO_UNIT else f"{number(solved)} {UNITS[name]}")
         case ClosedNetwork():
             _print_closed(out, solved)
         case OpenNetwork():
@@ -156,12 +182,15 @@ def _print(out: Console, solved: object) -> None:
 
 def _print_figures(out: Console, solved: object) -> None:
     shown = [(f.name, getattr(solved, f.name)) for f in fields(solved)]  # type: ignore[arg-type]
-    lines = [(name, number(value)) for name, value in shown if isinstance(value, float | int)]
+    lines = [(name, number(value), UNITS[name]) for name, value in shown if isinstance(value, float | int)]
     if isinstance(solved, OpenQueue):
         for q in (50, 95, 99):
-            lines.append((f"response_percentile({q})", _percentile(solved.response_percentile, q)))
-            lines.append((f"wait_percentile({q})", _percentile(solved.wait_percentile, q)))
-    out.print(table(getattr(solved, "model", type(solved).__name__), ("figure", "value"), lines))
+            for percentile in (solved.response_percentile, solved.wait_percentile):
+                name = percentile.__name__
+                lines.append((f"{name}({q})", _percentile(percentile, q), UNITS[name]))
+    made = table(getattr(solved, "model", type(solved).__name__), ("figure", "value", "unit"), lines)
+    made.columns[-1].justify = "left"
+    out.print(made)
 
 
 def _percentile(of: Callable[[float], float], q: float) -> str:
