@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from programs import lab
 from simulated import System, write_run
 
+from posthaste_lab import fitting
 from posthaste_lab.cli.fit import _bounds
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import read_model, validate
@@ -52,6 +54,29 @@ def test_model_and_measurement_stand_side_by_side_with_their_errors(run: Path) -
     for words in ("A model of it", "M/M/1", "The bottleneck with 48 clients is", "Fitted to 1,", "What to change"):
         assert words in page, words
     assert (run / "report" / "figures" / "model.svg").exists()
+
+
+def test_an_open_model_with_more_requests_than_clients_is_marked(run: Path) -> None:
+    """Next to its capacity M/M/1 answers what no closed system can have: X R beyond N."""
+    model = read_model(run).models[0]
+    answers = fitting.predict(model, [24, 48])
+    for answer in answers:
+        for response in (answer.mm1_response_s, answer.mmm_response_s, answer.response_time_s.value):
+            inside = answer.throughput_per_s.value * response
+            assert answer.exceeds_clients(response) == (inside > 1.05 * answer.clients)
+    few, many = answers
+    assert not few.exceeds_clients(few.mm1_response_s)
+    assert many.exceeds_clients(many.mm1_response_s)
+    assert not many.exceeds_clients(math.nan)
+    said = lab("predict", run, "--clients", "24,48").stdout
+    lines = {words[0]: words for line in said.splitlines() if (words := line.split())}
+    assert [word[-1] == "!" for word in (lines["24"][-1], lines["48"][-1], lines["48"][-2])] == [False, True, True]
+    assert "! more requests than clients" in said
+    assert "more requests than clients" not in lab("predict", run, "--clients", "24").stdout
+    page = (run / "report" / "index.html").read_text("utf-8")
+    marked = [line.predicted for line in validate(observations(read_run(run))).lines]
+    times = [(each, time) for each in marked for time in (each.mm1_response_s, each.mmm_response_s)]
+    assert page.count("ms, more requests than clients") == sum(each.exceeds_clients(time) for each, time in times) > 0
 
 
 def test_what_a_change_would_bring_is_the_models_own_figure(run: Path) -> None:

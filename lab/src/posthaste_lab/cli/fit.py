@@ -18,7 +18,7 @@ from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting.levels import factor_of, factor_of_middlewares
 from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law, is_at_zero
 from posthaste_lab.fitting.observations import about_clients, left_out
-from posthaste_lab.fitting.prediction import Estimate
+from posthaste_lab.fitting.prediction import Estimate, Prediction
 from posthaste_lab.fitting.system import Kind
 
 Directory = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="DIR")]
@@ -136,8 +136,8 @@ def predict(
             number(answer.mean_batch_requests),
             percent(answer.store_utilization),
             percent(answer.handling_utilization),
-            number(answer.mm1_response_s * 1e3),
-            number(answer.mmm_response_s * 1e3),
+            _open_response(answer, answer.mm1_response_s),
+            _open_response(answer, answer.mmm_response_s),
         )
         for answer in answers
     ]
@@ -147,6 +147,10 @@ def predict(
     if any(answer.extrapolated for answer in answers):
         out.print(f"* beyond the load that was measured, of at most {model.points[-1].clients} clients")
     out.print(ABOUT_OPEN_MODELS)
+    if any(
+        answer.exceeds_clients(each) for answer in answers for each in (answer.mm1_response_s, answer.mmm_response_s)
+    ):
+        out.print(ABOUT_TOO_MANY)
 
 
 def _supported(model: Model, counts: list[int]) -> list[int]:
@@ -180,6 +184,13 @@ ABOUT_OPEN_MODELS = (
     "M/M/1 and M/M/m (m: workers, or requests in a mean batch) are open models given the predicted throughput and the "
     "highest measured one as capacity; - where they have no answer"
 )
+
+ABOUT_TOO_MANY = "! more requests than clients: with this response time and throughput, by Little's law"
+
+
+def _open_response(answer: Prediction, response_s: float) -> str:
+    """Formats an open model's response time in ms, with a mark where no closed system can have it."""
+    return f"{number(response_s * 1e3)}{'!' if answer.exceeds_clients(response_s) else ''}"
 
 
 def tell_lost(run: Run, so: str) -> None:

@@ -54,6 +54,10 @@ class Prediction:
     mm1_response_s: float
     mmm_response_s: float
 
+    def exceeds_clients(self, response_s: float) -> bool:
+        """Whether such a response time, by Little's law, takes over 5 % more requests in the system than clients."""
+        return self.throughput_per_s.value * response_s > self.clients * (1 + NEAR)
+
 
 def predict(
     model: Model,

@@ -16,6 +16,7 @@ from posthaste_lab.experiments.spans import counted
 from posthaste_lab.fitting import read_model, validate
 from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, FittedModel, Model, guessed_law, is_at_zero, spoken
 from posthaste_lab.fitting.observations import Observation, about_clients, observations
+from posthaste_lab.fitting.prediction import Prediction
 from posthaste_lab.fitting.system import PLAIN, Kind
 from posthaste_lab.fitting.validation import Line, Validation
 from posthaste_lab.report.cells import Cell
@@ -248,13 +249,16 @@ def _error_row(line: Line) -> list[str]:
         f"{time(response.mean)} {PLUS_MINUS} {time(response.half_width)}",
         time(answer.response_time_s.value),
         percent(line.response_error),
-        _open(answer.mm1_response_s),
-        _open(answer.mmm_response_s),
+        _open(answer, answer.mm1_response_s),
+        _open(answer, answer.mmm_response_s),
     ]
 
 
-def _open(response_s: float) -> str:
-    return "no answer" if math.isnan(response_s) else time(response_s)
+def _open(answer: Prediction, response_s: float) -> str:
+    """Returns an open model's response time, marked where, by Little's law, no closed system can have it."""
+    if math.isnan(response_s):
+        return "no answer"
+    return time(response_s) + (", more requests than clients" if answer.exceeds_clients(response_s) else "")
 
 
 def _error_figures(line: Line) -> dict[str, Any]:
