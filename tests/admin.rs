@@ -147,7 +147,7 @@ fn an_administrator_has_the_log_tell_more_or_less() {
 fn accounts_and_clients_are_shown_and_a_client_can_be_closed() {
     let (server, mut client) = furnished();
     client.ask(&["CLIENT", "SETNAME", "17"]).expect("it runs");
-    assert_eq!(json(&server, &["accounts"])[1]["name"], "alice");
+    assert_eq!(json(&server, &["accounts"])[0]["name"], "alice");
     let clients = json(&server, &["clients"]);
     let alice =
         clients.as_array().expect("a list").iter().find(|c| c["user"] == "alice").expect("alice is there");
