@@ -18,8 +18,8 @@ from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.sections.busy import busy_section
 from posthaste_lab.report.sections.parts import TableItem
 
-# Keeps a processor busy in a process of its own, as PostgreSQL does for each connection.
-SPIN = ["sh", "-c", "sh -c 'while :; do :; done' & wait"]
+# Keeps a processor busy in a process of its own, as PostgreSQL does for each connection, until the first one is gone.
+SPIN = ["sh", "-c", "sh -c 'while kill -0 $PPID 2> /dev/null; do :; done' & wait"]
 
 
 def instance(directory: Path, part: str, kind: str, process: Process | None = None) -> Instance:
