@@ -46,7 +46,8 @@ CREATE TYPE answer AS (
     headers bytea,
     body bytea,
     -- q: what describe_queue lists. m: for a message that is given again, whether an array was asked for.
-    -- r: the queues' ids; a row without a request, but with the same number, has those with messages for anyone.
+    -- r: the queues' ids; a row without a request, but with the same number, has those with messages for anyone. No number:
+    -- these are listed as well.
     -- s: the message id of each SEND (null: no such queue), then the queue of each. d: places, then the request of each.
     figures bigint[]
 );

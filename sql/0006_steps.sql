@@ -556,3 +556,23 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION readable_step(bigint, int[], int[], bigint, bigint, int[], bigint[], bigint[]) IS
 'QREADABLEs: for each a row with the queues that hold something for its reader alone, and a row without a request with the queues that hold something for anyone. census_…: the lanes of these readers that held something, as take_census returned them, and the place up to which it looked; 0 and no lanes: there was no census. Plan: queues_with, or queues_since and queues_still_with; queue_pkey.';
+
+CREATE FUNCTION queues_with_others(at_ms bigint, reader int) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE from_place bigint := noted_floor();
+BEGIN
+    -- The first message is seldom the reader's own; only where it is, other senders are looked for.
+    RETURN ARRAY(SELECT DISTINCT w.queue FROM queues_with(at_ms, ARRAY[0, reader], from_place, '{0, 1, 2}') AS w
+        WHERE EXISTS (SELECT FROM queue_lane(at_ms, w.recipient, w.queue, from_place, 1) AS l WHERE l.sender_id <> reader)
+            OR EXISTS (SELECT FROM heads(at_ms, reader, w.queue, null, true, false, 1)));
+END $$;
+COMMENT ON FUNCTION queues_with_others(bigint, int) IS
+'The queues that hold something for the reader, or for anyone, that the reader did not send. Plan: as queues_with; queue_lane for each of these queues; heads for those whose first message is the reader''s own.';
+
+CREATE FUNCTION readable_not_own(op int, at_ms bigint, reader int) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+DECLARE queues bigint[] := queues_with_others(at_ms, reader);
+BEGIN
+    RETURN NEXT ROW(op, 'r', null, null, null, null, null, null, null, null, null, null, null, null, null, null, queues)::answer;
+    RETURN QUERY SELECT * FROM queue_names(queues);
+END $$;
+COMMENT ON FUNCTION readable_not_own(int, bigint, int) IS
+'QREADABLE with NOTOWN: a row with all queues, those with messages for anyone too, and the names of these. Plan: as queues_with_others; queue_pkey.';

@@ -117,10 +117,11 @@ BEGIN
         RETURN QUERY SELECT op, 'a'::"char", id::bigint, null::bigint, null::int, null::int, null::bigint, null::int,
             null::bigint, null::bigint, null::bigint, name, null::text, null::text, null::bytea, null::bytea,
             null::bigint[] FROM posthaste.account WHERE known ORDER BY id;
+    WHEN 'r' THEN RETURN QUERY SELECT * FROM readable_not_own(op, at_ms, account);
     END CASE;
 END $$;
 COMMENT ON FUNCTION one(bigint, smallint, int, "char", int, text, bigint, text, bigint, text, bytea, bytea, bytea, bigint, bigint, bigint, bigint, int) IS
-'Does one request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS. Plan: queue_pkey, account_name_key; as the functions of each; ACCOUNTS reads all of account_pkey.';
+'Does one request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS, r QREADABLE with NOTOWN. Plan: queue_pkey, account_name_key; as the functions of each; ACCOUNTS reads all of account_pkey.';
 
 CREATE FUNCTION took() RETURNS answer LANGUAGE sql AS $$
     SELECT ROW(null, 'z', (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000000)::bigint, null, null,

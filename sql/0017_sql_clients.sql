@@ -423,21 +423,26 @@ END $$;
 COMMENT ON FUNCTION pop(text, text, text) IS
 'Takes the oldest message (higher priority first) that is for anyone or for the reader, of a queue or from a sender or both; no row if there is none. The commit removes the message, a rollback puts it back where it was; until then others pass it over and take the next. Before it returns no row, pop waits for a QREDRIVE, QPURGE or QDELETE, half a second at most. Plan: queue_name_key, account_name_key; as pop_one.';
 
-CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION readable(reader text, not_own boolean DEFAULT false) RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
+DECLARE
+    queues bigint[];
 BEGIN
     PERFORM check_isolation();
     PERFORM check_name('reader', reader);
-    RETURN QUERY SELECT q.name FROM queue q
-        WHERE q.id = ANY(ARRAY(SELECT w.queue FROM queues_with(now_ms(), ARRAY[0, number_of(reader)], noted_floor(), '{0, 1, 2}') AS w))
-        ORDER BY q.id;
+    IF not_own THEN
+        queues := queues_with_others(now_ms(), coalesce(number_of(reader), 0));
+    ELSE
+        queues := ARRAY(SELECT w.queue FROM queues_with(now_ms(), ARRAY[0, number_of(reader)], noted_floor(), '{0, 1, 2}') AS w);
+    END IF;
+    RETURN QUERY SELECT q.name FROM queue q WHERE q.id = ANY(queues) ORDER BY q.id;
 END $$;
-COMMENT ON FUNCTION readable(text) IS
-'Names of the queues that hold something for the reader, by ascending id. Plan: account_name_key; as queues_with, one seek for each of them.';
+COMMENT ON FUNCTION readable(text, boolean) IS
+'Names of the queues that hold something for the reader, by ascending id; with not_own something that another account sent. Plan: account_name_key; as queues_with, one seek for each of them; as queues_with_others.';
 
 -- Rights -----------------------------------------------------------------------------------------------------------
 
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA posthaste FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION login(text, text), create_queue(text), delete_queue(text), send(text, text, bytea, text),
-    send(text, text, text, text), peek(text, text, text), pop(text, text, text), readable(text) TO PUBLIC;
+    send(text, text, text, text), peek(text, text, text), pop(text, text, text), readable(text, boolean) TO PUBLIC;

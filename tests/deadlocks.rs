@@ -81,7 +81,7 @@ fn request(dice: &mut Dice, receipts: &mut Vec<String>) -> String {
         18 => format!("NACK {receipt}"),
         19 => format!("EXTEND {receipt} 50"),
         20 => format!("PEEK QUEUE {queue} NOTOWN"),
-        21 => "QREADABLE".into(),
+        21 => format!("QREADABLE{}", if dice.below(2) == 0 { "" } else { " NOTOWN" }),
         22 => format!("QREDRIVE {queue} {other}"),
         _ => match dice.below(8) {
             0 => format!("QDELETE {queue}"),

@@ -166,6 +166,10 @@ const CASES: &[(By, Cost)] = &[
         Sql("SELECT * FROM posthaste.readable('account 7')"),
         Times(300.0, "a seek for each of 1,000 queues in each part of the table"),
     ),
+    (
+        Sql("SELECT * FROM posthaste.readable('account 7', not_own => true)"),
+        Times(600.0, "two seeks for each of 1,000 queues in each part"),
+    ),
     (Resp(&[&["SEND", "queue 5", "x"], &["SEND", "queue 5", "x", "TO", "account 2"]]), Seeks),
     (Resp(&[&["SEND", "queue 5", "x", "DELAY", "3600000", "PRIORITY", "3", "TTL", "9000000"]]), Seeks),
     (Resp(&[&["SEND", "queue 5", "x", "DEDUP", "key"], &["SEND", "queue 5", "x", "DEDUP", "key"]]), Seeks),
@@ -220,6 +224,7 @@ const CASES: &[(By, Cost)] = &[
     (Resp(&[&["POP", "QUEUE", "queue 6", "LEASE", "3600000"], &["NACK", "{leased}"]]), Seeks),
     (Resp(&[&["POP", "QUEUE", "queue 6", "LEASE", "3600000"], &["ACK", "{leased}"]]), Seeks),
     (Resp(&[&["QREADABLE"]]), Times(300.0, "a seek for each of 1,000 queues in each part of the table")),
+    (Resp(&[&["QREADABLE", "NOTOWN"]]), Times(600.0, "two seeks for each of 1,000 queues in each part")),
     (Resp(&[&["QCREATE", "made"], &["QCREATE"], &["QDELETE", "made"], &["QCREATE", "queue 5"]]), Seeks),
     (Resp(&[&["QCREATE", "graved", "DEADLETTER", "grave", "AFTER", "1", "TTL", "3600000"]]), Seeks),
     (

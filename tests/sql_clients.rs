@@ -39,6 +39,14 @@ fn each_function_does_what_its_command_does() {
     let second = app.run("SELECT posthaste.send('alice', 'orders', '\\x00ff'::bytea)");
     assert!(first.parse::<i64>().expect("an id") < second.parse::<i64>().expect("an id"), "{first} {second}");
     assert_eq!(app.run("SELECT posthaste.readable('bob')"), "orders");
+    assert_eq!(app.run("SELECT posthaste.readable('bob', not_own => true)"), "orders");
+    assert_eq!(
+        app.run("SELECT posthaste.readable('stranger', not_own => true)"),
+        "orders",
+        "one is for anyone"
+    );
+    assert_eq!(app.run("SELECT posthaste.readable('alice')"), "orders");
+    assert_eq!(app.run("SELECT posthaste.readable('alice', not_own => true)"), "", "she sent all of them");
     assert_eq!(app.run(&brief("peek('bob', 'orders')")), "for bob|alice|bob|0");
     assert_eq!(app.run(&brief("peek(reader => 'bob', sender => 'alice')")), "for bob|alice|bob|0");
     let taken = app.run(

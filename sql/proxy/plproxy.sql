@@ -119,20 +119,20 @@ $$;
 COMMENT ON FUNCTION login(text, text) IS
 'Logs an account in to all databases (STRICT, recipient *). Returns no id, since each database has its own. If it fails it may have succeeded in some databases: repeat it.';
 
-CREATE FUNCTION readable_everywhere(reader text) RETURNS SETOF text LANGUAGE plproxy SECURITY DEFINER
+CREATE FUNCTION readable_everywhere(reader text, not_own boolean) RETURNS SETOF text LANGUAGE plproxy SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
     CLUSTER 'posthaste';
     RUN ON ALL;
     TARGET posthaste.readable;
 $$;
-COMMENT ON FUNCTION readable_everywhere(text) IS 'readable in every database, all at once.';
+COMMENT ON FUNCTION readable_everywhere(text, boolean) IS 'readable in every database, all at once.';
 
-CREATE FUNCTION readable(reader text) RETURNS SETOF text LANGUAGE sql SECURITY DEFINER
+CREATE FUNCTION readable(reader text, not_own boolean DEFAULT false) RETURNS SETOF text LANGUAGE sql SECURITY DEFINER
 SET search_path = posthaste, pg_temp AS $$
-    SELECT DISTINCT name FROM readable_everywhere(reader) AS name ORDER BY name
+    SELECT DISTINCT name FROM readable_everywhere(reader, not_own) AS name ORDER BY name
 $$;
-COMMENT ON FUNCTION readable(text) IS
-'Names of the queues that hold something for the reader, in the order of their names. Asks all databases at once.';
+COMMENT ON FUNCTION readable(text, boolean) IS
+'Names of the queues that hold something for the reader (with not_own something that another account sent), in the order of their names. Asks all databases at once.';
 
 CREATE FUNCTION peek_at(at int, reader text, sender text) RETURNS SETOF received LANGUAGE plproxy SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
@@ -183,6 +183,6 @@ COMMENT ON FUNCTION pop(text, text, text) IS
 
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA posthaste FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION login(text, text), create_queue(text), delete_queue(text), send(text, text, bytea, text),
-    send(text, text, text, text), peek(text, text, text), pop(text, text, text), readable(text) TO PUBLIC;
+    send(text, text, text, text), peek(text, text, text), pop(text, text, text), readable(text, boolean) TO PUBLIC;
 
 COMMIT;

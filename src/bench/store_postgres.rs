@@ -326,7 +326,7 @@ impl<'a> Driver<'a> {
                 (Operation::CreateQueue { name: None, options: None }, Vec::new())
             }
             (StoreWorkload::TwelveStep, 8) => self.send_request(own, None),
-            (StoreWorkload::TwelveStep, 9) => (Operation::Readable, Vec::new()),
+            (StoreWorkload::TwelveStep, 9) => (Operation::Readable { not_own: false }, Vec::new()),
             (StoreWorkload::TwelveStep, 10) => read_request(false, None, Some(me)),
             (StoreWorkload::TwelveStep, 11) => read_request(true, Some(own), None),
             (StoreWorkload::TwelveStep, _) => {

@@ -12,6 +12,7 @@ from posthaste import Client
 
 from router import Memcached, Router
 from tier import Tier, program
+from web import HTTP
 
 Connect = Callable[..., Client]
 
@@ -29,7 +30,7 @@ def is_here(command: list[str], oldest: tuple[int, ...]) -> bool:
 LEFT_OUT = {
     file: f"{file} is left out: {needs} is not here"
     for file, needs, command, oldest in (
-        ("test_ioredis.py", "Node.js 20 or newer", ["node", "--version"], (20, 0)),
+        ("test_node.py", "Node.js 20 or newer", ["node", "--version"], (20, 0)),
         ("test_console_modules.py", "Node.js 20 or newer", ["node", "--version"], (20, 0)),
         ("test_console.py", "Chromium (with Node.js 20)", ["chromium", "--version"], (100, 0)),
         ("test_go_redis.py", "Go 1.26 or newer", ["go", "version"], (1, 26)),
@@ -64,6 +65,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Tier]]:
 def tier(start: Callable[..., Tier]) -> Tier:
     """A server as it starts by default."""
     return start()
+
+
+@pytest.fixture
+def web(start: Callable[..., Tier]) -> Tier:
+    """A server that serves HTTP."""
+    return start(*HTTP)
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ def test_every_request_has_its_method(tier: Tier) -> None:
         assert [queue.messages for queue in await client.queues()] == [3]
         assert (await client.queue("orders")).bytes == 11
         assert await client.readable() == ["orders"]
+        assert await client.readable(not_own=True) == []
         peeked = await client.peek("orders")
         assert peeked is not None
         assert (peeked.id, peeked.headers) == (sent, {"kind": b"coffee"})

@@ -64,6 +64,7 @@ def test_a_queue_tells_its_options_and_counts(client: Client) -> None:
     assert (details.dead_letter, details.strict, details.forbid_self) == (grave, True, False)
     assert [queue.name for queue in client.queues()] == ["orders", "failed"]
     assert client.readable() == ["orders"]
+    assert client.readable(not_own=True) == []
     assert client.purge_queue("orders") == 3
     assert client.delete_queue("failed") == 0
     unnamed = client.create_queue()

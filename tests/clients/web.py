@@ -5,6 +5,8 @@ import json
 from typing import Any, Protocol
 
 Json = Any
+# Options with which a tier serves it.
+HTTP = ("--http", "127.0.0.1:0")
 
 
 class HasHttp(Protocol):

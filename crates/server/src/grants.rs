@@ -101,7 +101,7 @@ impl Grants {
             Operation::Peek(select) | Operation::Pop(Pop { select, .. }) => {
                 self.check_selection(select, bytes)
             }
-            Operation::Readable => self.check_all_queues(Role::Receive),
+            Operation::Readable { .. } => self.check_all_queues(Role::Receive),
             Operation::QueueInfo { queue } => self.check_any_role(queue.of(bytes)),
             Operation::CreateQueue { name, options } => {
                 name.as_ref().map_or_else(

@@ -88,6 +88,31 @@ fn a_read_never_shows_what_a_crash_could_unmake() {
 }
 
 #[test]
+fn a_queue_is_not_listed_for_others_messages_by_what_a_crash_could_unmake() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    world.send("b", "q own");
+    world.send("a", "q other");
+    let listed =
+        |world: &mut World<Embedded>, request| shown(world, "b", request).map(|got| format!("{got:?}"));
+    let both = listed(world, "QREADABLE");
+    assert!(both.is_some());
+    assert_eq!(listed(world, "QREADABLE NOTOWN"), both);
+    execute(world, "b", "POP QUEUE q NOTOWN");
+    assert_eq!(listed(world, "QREADABLE"), both, "one's own stays");
+    assert_eq!(listed(world, "QREADABLE NOTOWN"), None, "a crash would bring the other back");
+    let mut commit = world.store.seal().expect("something to write");
+    assert_eq!(listed(world, "QREADABLE NOTOWN"), None);
+    let result = commit.sync();
+    world.store.committed(commit, &result);
+    assert_eq!(shown(world, "b", "QREADABLE NOTOWN"), Some(Got::List(Vec::new())));
+    execute(world, "a", "SEND q another");
+    assert_eq!(listed(world, "QREADABLE NOTOWN"), None, "sent, not sealed");
+    assert_eq!(listed(world, "QREADABLE"), both);
+}
+
+#[test]
 fn a_read_waits_for_a_change_under_way_that_concerns_it_and_for_no_other() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let world = &mut World::new(open(home.path()));

@@ -13,7 +13,7 @@ use posthaste_wire::operation::Operation;
 fn bundle(client: u64, requests: usize, kind: Kind) -> Box<Bundle> {
     let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client });
     for _ in 0..requests {
-        bundle.requests.push(Request::new(Operation::Readable, kind, 0));
+        bundle.requests.push(Request::new(Operation::Readable { not_own: false }, kind, 0));
     }
     Box::new(bundle)
 }

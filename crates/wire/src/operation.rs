@@ -56,8 +56,11 @@ pub enum Operation {
         /// Only ids above this one: 0 in a request, that of the last piece when a store is asked for the next.
         after: u64,
     },
-    /// `QREADABLE`: names of the queues that hold a message the account may read, by ascending queue id.
-    Readable,
+    /// `QREADABLE [NOTOWN]`: names of the queues that hold a message the account may read, by ascending queue id.
+    Readable {
+        /// `NOTOWN`: messages that the account sent do not count.
+        not_own: bool,
+    },
     /// `SEND`.
     Send(Send),
     /// `SENDMANY queue body …`: answers the ids; all bodies are stored or none.
@@ -242,7 +245,7 @@ impl Operation {
         matches!(
             self,
             Self::Peek(_)
-                | Self::Readable
+                | Self::Readable { .. }
                 | Self::ListQueues { .. }
                 | Self::QueueInfo { .. }
                 | Self::Browse { .. }
@@ -265,7 +268,7 @@ impl Operation {
             Self::Peek(select) | Self::Pop(Pop { select, .. }) => select.queue,
             Self::Login { .. }
             | Self::ListQueues { .. }
-            | Self::Readable
+            | Self::Readable { .. }
             | Self::Ack { .. }
             | Self::Nack { .. }
             | Self::Extend { .. }
@@ -279,7 +282,7 @@ impl Operation {
     pub fn may_answer_much(&self) -> bool {
         match self {
             Self::Peek(select) | Self::Pop(Pop { select, .. }) => select.count.is_some(),
-            Self::Readable | Self::ListQueues { .. } | Self::Browse { .. } | Self::Accounts => true,
+            Self::Readable { .. } | Self::ListQueues { .. } | Self::Browse { .. } | Self::Accounts => true,
             _ => false,
         }
     }

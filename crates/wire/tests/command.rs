@@ -274,7 +274,8 @@ fn the_other_commands_of_the_store_are_read_with_their_defaults() {
     assert_eq!(operation("QINFO q"), Operation::QueueInfo { queue: at("QINFO q", 1) });
     assert_eq!(operation(line), Operation::Redrive { from, to, after: 0 });
     assert_eq!(operation("QREDRIVE dead"), Operation::Redrive { from, to: None, after: 0 });
-    assert_eq!(operation("QREADABLE"), Operation::Readable);
+    assert_eq!(operation("QREADABLE"), Operation::Readable { not_own: false });
+    assert_eq!(operation("QREADABLE notown"), Operation::Readable { not_own: true });
     assert_eq!(operation("ACCOUNTS"), Operation::Accounts);
     let queue = at("QBROWSE q", 1);
     assert_eq!(operation("QBROWSE q"), Operation::Browse { queue, after: 0, count: 100 });
@@ -316,7 +317,6 @@ fn a_wrong_number_of_arguments_is_said_with_the_command() {
         ("QDELETE", "qdelete"),
         ("QDELETE a b", "qdelete"),
         ("QLIST x", "qlist"),
-        ("QREADABLE x", "qreadable"),
         ("QREDRIVE a b c", "qredrive"),
         ("LOGIN a b c", "login"),
         ("AUTH a b c", "auth"),

@@ -117,9 +117,9 @@ def queue(name: str) -> Request[QueueDetails]:
     return Request(("QINFO", name), parse.queue_details)
 
 
-def readable() -> Request[list[str]]:
+def readable(*, not_own: bool) -> Request[list[str]]:
     """QREADABLE."""
-    return Request(("QREADABLE",), parse.names)
+    return Request(("QREADABLE", *_flagged("NOTOWN", not_own)), parse.names)
 
 
 def redrive(source: str, to: str | None) -> Request[int]:

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value as JsonValue, json};
 
 use super::auth::Caller;
-use super::extract::{Body, NoOptions, Path, Query, boolean};
+use super::extract::{Body, NoOptions, Path, Query, boolean, boolean_text};
 use super::json::json as to_json;
 use super::problem::Problem;
 use super::queue_list::{ListQuery, QueuePage, select_page};
@@ -144,9 +144,20 @@ pub(super) async fn redrive(
     change(&caller, command, "moved").await
 }
 
+/// The query of `GET /v1/readable`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadableQuery {
+    #[serde(default, deserialize_with = "boolean_text")]
+    not_own: bool,
+}
+
 /// `GET /v1/readable`.
-pub(super) async fn readable(caller: Caller, _: Query<NoOptions>) -> Result<Json<JsonValue>, Problem> {
-    let answer = caller.ask(RespCommand::of(&["QREADABLE"])).await?;
+pub(super) async fn readable(
+    caller: Caller,
+    Query(query): Query<ReadableQuery>,
+) -> Result<Json<JsonValue>, Problem> {
+    let answer = caller.ask(RespCommand::of(&["QREADABLE"]).flag("NOTOWN", query.not_own)).await?;
     Ok(Json(json!({ "queues": to_json(&answer.value()) })))
 }
 

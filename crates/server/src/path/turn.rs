@@ -153,7 +153,7 @@ mod tests {
     fn what_a_large_request_needed_is_given_back_though_its_bundle_is_not_used_again() {
         let mut workspace = Workspace::default();
         let mut bundle = Box::new(Bundle::new(Address { thread: 0, slot: 0, client: 1 }));
-        bundle.requests.push(Request::new(Operation::Readable, Kind::Session, 1));
+        bundle.requests.push(Request::new(Operation::Readable { not_own: false }, Kind::Session, 1));
         (bundle.bytes, bundle.answers) = (vec![0; 1 << 20], vec![0; 1 << 20]);
         workspace.keep(bundle);
         let [kept] = &*workspace.bundles else { panic!("it is kept") };

@@ -31,7 +31,7 @@ impl Mock {
                 bodies.iter().map(|_| answer.integer(1)).last().unwrap_or(Outcome::Ok)
             }
             Operation::ListQueues { .. }
-            | Operation::Readable
+            | Operation::Readable { .. }
             | Operation::Browse { .. }
             | Operation::Accounts => {
                 answer.array(0);

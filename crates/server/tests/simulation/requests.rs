@@ -184,7 +184,7 @@ impl Drawer<'_> {
         let place = self.place(queue);
         let words = match self.dice.u32(..8) {
             0..3 => format!("PEEK{place}{}", one_of(self.dice, &["", " COUNT 3", " NOTOWN", " BROADCAST"])),
-            3 => "QREADABLE".into(),
+            3 => format!("QREADABLE{}", one_of(self.dice, &["", " NOTOWN"])),
             4 => "QLIST".into(),
             5 => format!("QINFO {queue}"),
             6 => format!("QBROWSE {queue} COUNT 5"),

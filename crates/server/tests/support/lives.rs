@@ -65,6 +65,7 @@ pub(crate) fn views() -> Vec<(&'static str, String)> {
     views.extend(QUEUES.map(|queue| ("ann", format!("QINFO {queue}"))));
     views.extend(QUEUES.map(|queue| ("ann", format!("QBROWSE {queue}"))));
     views.extend(ACCOUNTS.map(|account| (account, "QREADABLE".to_owned())));
+    views.extend(ACCOUNTS.map(|account| (account, "QREADABLE NOTOWN".to_owned())));
     views.extend(ACCOUNTS.map(|account| (account, "PEEK FROM ann COUNT 3".to_owned())));
     views.extend(ACCOUNTS.map(|account| (account, "PEEK QUEUE plain NOTOWN".to_owned())));
     views.extend(ACCOUNTS.map(|account| (account, "PEEK QUEUE graves FROM ann COUNT 9".to_owned())));
@@ -99,6 +100,7 @@ fn request() -> impl Strategy<Value = String> {
         1 => queue().prop_map(|queue| format!("QDELETE {queue}")),
         1 => queue().prop_map(|queue| format!("QPURGE {queue}")),
         1 => (queue(), option("", &QUEUES)).prop_map(|(from, to)| format!("QREDRIVE {from}{to}")),
+        1 => option("", &["NOTOWN"]).prop_map(|kind| format!("QREADABLE{kind}")),
     ]
 }
 

@@ -134,7 +134,7 @@ impl Operation {
             Self::ListQueues { .. } => Kind::List,
             Self::QueueInfo { .. } => Kind::Info,
             Self::Redrive { .. } => Kind::Redrive,
-            Self::Readable => Kind::Readable,
+            Self::Readable { .. } => Kind::Readable,
             Self::Send(_) => Kind::Send,
             Self::SendMany { .. } => Kind::SendMany,
             Self::Peek(_) => Kind::Peek,

@@ -118,9 +118,16 @@ pub(super) fn list(_: &mut Words<'_>) -> Parsed {
     Ok(Operation::ListQueues { after: 0 }.into())
 }
 
-/// `QREADABLE`.
-pub(super) fn readable(_: &mut Words<'_>) -> Parsed {
-    Ok(Operation::Readable.into())
+/// `QREADABLE [NOTOWN]`.
+pub(super) fn readable(words: &mut Words<'_>) -> Parsed {
+    let mut not_own = false;
+    while let Some(option) = words.keyword() {
+        match &*option {
+            b"NOTOWN" => words.flag(&mut not_own, &option)?,
+            _ => return Err(words.unknown(&option)),
+        }
+    }
+    Ok(Operation::Readable { not_own }.into())
 }
 
 /// `ACCOUNTS`.

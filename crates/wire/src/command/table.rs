@@ -36,7 +36,7 @@ static COMMANDS: [Entry; 40] = [
     entry("peek", -1, messages::peek),
     entry("ack", -2, leases::ack),
     entry("sendmany", -3, messages::send_many),
-    entry("qreadable", 1, queues::readable),
+    entry("qreadable", -1, queues::readable),
     of_sessions("ping", -1, session::ping),
     entry("nack", -2, leases::nack),
     entry("extend", 3, leases::extend),

@@ -90,7 +90,8 @@ pub(super) static COMMANDS: &[Entry] = &[
     command("qpurge", 2, SLOW_WRITE, "Removes all messages of a queue").keys_to(1).with(&[QUEUE]),
     command("qlist", 1, SLOW_READ, "Lists the queues with their counts"),
     command("qinfo", 2, READ, "Shows a queue with its options and counts").keys_to(1).with(&[QUEUE]),
-    command("qreadable", 1, SLOW_READ, "Lists the queues that hold a message the caller may read"),
+    command("qreadable", -1, SLOW_READ, "Lists the queues that hold a message the caller may read")
+        .with(&[NOT_OWN]),
     command("qredrive", -2, SLOW_WRITE, "Moves dead letters back to where they came from, or elsewhere")
         .keys_to(-1)
         .with(&[key("from"), key("to").optional()]),

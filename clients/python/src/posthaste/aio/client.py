@@ -83,9 +83,12 @@ class Client:
         """Returns one queue with its options."""
         return await self.ask(requests.queue(name))
 
-    async def readable(self) -> list[str]:
-        """Returns the names of queues that hold a message which this account may read now."""
-        return await self.ask(requests.readable())
+    async def readable(self, *, not_own: bool = False) -> list[str]:
+        """Returns the names of queues that hold a message which this account may read now.
+
+        With `not_own`, one that another account sent: queues where `pop(not_own=True)` finds something.
+        """
+        return await self.ask(requests.readable(not_own=not_own))
 
     async def redrive(self, source: str, to: str | None = None) -> int:
         """Moves dead letters back to their original queues, or all to one queue; returns their number."""

@@ -105,7 +105,7 @@ impl Memory {
     fn show(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
         let shown = match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, answer),
-            Operation::Readable => self.readable(ask, answer),
+            Operation::Readable { not_own } => self.readable(ask, *not_own, answer),
             Operation::ListQueues { after } => self.list_queues(*after, answer),
             Operation::QueueInfo { queue } => self.queue_info(ask.bytes_of(*queue), answer),
             Operation::Browse { queue, after, count } => {
@@ -135,7 +135,7 @@ impl Memory {
             Operation::PurgeQueue { queue } => self.purge_queue(ask.bytes_of(*queue)),
             Operation::Redrive { from, to, after } => self.redrive(ask, *from, *to, *after, news),
             Operation::Peek(_)
-            | Operation::Readable
+            | Operation::Readable { .. }
             | Operation::ListQueues { .. }
             | Operation::QueueInfo { .. }
             | Operation::Browse { .. }

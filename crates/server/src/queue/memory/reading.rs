@@ -79,9 +79,14 @@ impl Memory {
         Ok(Reply::HandedOut(handed))
     }
 
-    pub(super) fn readable(&self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+    pub(super) fn readable(
+        &self,
+        ask: Ask<'_>,
+        not_own: bool,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
         let reader = ask.account;
-        let anything = Interest { reader, queue: None, sender: None, not_own: false, broadcast: false };
+        let anything = Interest { reader, queue: None, sender: None, not_own, broadcast: false };
         let readable = |queue: &&Queue| queue.ready.iter().any(|rank| self.suits(rank, &anything));
         let names: Vec<_> = self.stock.queues().map(|(_, queue)| queue).filter(readable).collect();
         answer.array(names.len());

@@ -47,7 +47,7 @@ impl<'a> Alone<'a> {
                 let floors = LaneFloors::of(&reading, known.floors);
                 Some(Self::Peek { reading, floors })
             }
-            Operation::Readable => {
+            Operation::Readable { not_own: false } => {
                 let mut census = Excerpt::default();
                 known.floors.tell(&mut census, ask.account);
                 let reader = ask.account.cast_signed();

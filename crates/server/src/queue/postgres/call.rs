@@ -397,6 +397,7 @@ impl<'a> Call<'a> {
                 numbers: [Some(millis(*after)), Some(LIST_PIECE as i64), None, None],
                 ..Other::new(RuleKind::ListQueues, 0)
             },
+            Operation::Readable { .. } => Other::new(RuleKind::ReadableNotOwn, 0),
             _ => Other::new(RuleKind::Accounts, 0),
         };
         self.other(ask, other);

@@ -62,6 +62,8 @@ pub(super) enum RuleKind {
     ListQueues = b'l',
     Browse = b'b',
     Accounts = b't',
+    /// QREADABLE with NOTOWN; without it, it has a step of its own.
+    ReadableNotOwn = b'r',
 }
 
 impl RuleKind {

@@ -205,7 +205,7 @@ impl Replies {
             Operation::SendMany { .. } => self.list(op, answer, |row, answer| {
                 answer.integer(unsigned(row, column::NUMBER));
             }),
-            Operation::Readable => {
+            Operation::Readable { .. } => {
                 let names = self.readable(first);
                 answer.array(names.len());
                 names.into_iter().for_each(|name| answer.text(name));
@@ -236,7 +236,9 @@ impl Replies {
 
     /// Returns the names of the queues that hold something for the reader whose row this is, or for anyone.
     fn readable(&self, own: Option<&Row>) -> Vec<&[u8]> {
-        let for_anyone = own.and_then(|own| self.for_anyone.get(&unsigned(own, column::NUMBER)));
+        // With NOTOWN the row has no number: it lists these too.
+        let shared = own.and_then(|own| own.get::<_, Option<i64>>(column::NUMBER));
+        let for_anyone = shared.and_then(|shared| self.for_anyone.get(&shared.cast_unsigned()));
         let lists = own.into_iter().chain(for_anyone.map(|&row| &self.rows[row]));
         let mut queues: Vec<i64> = lists
             .flat_map(|row| row.get::<_, Option<Vec<i64>>>(column::FIGURES).unwrap_or_default())

@@ -130,7 +130,7 @@ fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
         }
         Operation::Peek(select) if plain(select, 1) => Step::Peek(lanes(select)),
         Operation::Ack { .. } => Step::Ack,
-        Operation::Readable => Step::Readable,
+        Operation::Readable { not_own: false } => Step::Readable,
         Operation::DeleteQueue { .. } => Step::Delete,
         _ => Step::Other,
     }

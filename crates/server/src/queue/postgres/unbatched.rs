@@ -42,7 +42,9 @@ impl<'a> Unbatched<'a> {
             }
             Operation::CreateQueue { name: None, options: None } => Some(Self::Create),
             Operation::DeleteQueue { queue } => Some(Self::Delete { queue: text(ask, *queue) }),
-            Operation::Readable => Some(Self::Readable { reader: ask.account.cast_signed() }),
+            Operation::Readable { not_own: false } => {
+                Some(Self::Readable { reader: ask.account.cast_signed() })
+            }
             _ => None,
         }
     }

@@ -56,7 +56,7 @@ impl Embedded {
             Operation::Redrive { from, to, after } => self.redrive(ask, *from, *to, *after, answer, news),
             Operation::ListQueues { after } => Ok(self.list_queues(*after, answer)),
             Operation::QueueInfo { queue } => self.queue_info(ask.bytes_of(*queue), answer),
-            Operation::Peek(_) | Operation::Readable => self.show_latest(ask, answer),
+            Operation::Peek(_) | Operation::Readable { .. } => self.show_latest(ask, answer),
             Operation::Browse { queue, after, count } => {
                 self.browse(ask.bytes_of(*queue), *after, *count, answer)
             }
@@ -76,7 +76,7 @@ impl Embedded {
         let view = if settled { View::Latest } else { View::Durable };
         match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, view, answer),
-            Operation::Readable => Ok(self.readable(ask.account, view, answer)),
+            Operation::Readable { not_own } => Ok(self.readable(ask.account, *not_own, view, answer)),
             Operation::QueueInfo { queue } if settled => {
                 self.queue_info(ask.bytes_of(*queue), answer).map(Some)
             }
@@ -103,7 +103,8 @@ impl Embedded {
         let view = if self.failed.is_some() { View::Durable } else { View::Latest };
         let shown = match ask.operation {
             Operation::Peek(selection) => self.peek(ask, selection, view, answer)?,
-            _ => self.readable(ask.account, view, answer),
+            Operation::Readable { not_own } => self.readable(ask.account, *not_own, view, answer),
+            _ => unreachable!("PEEK and QREADABLE alone"),
         };
         match (shown, &self.failed) {
             (Some(outcome), _) => Ok(outcome),

@@ -79,20 +79,31 @@ impl Embedded {
             && (comes_to(message.place.lane.queue) || self.dead_letter_queue(message).is_some_and(comes_to))
     }
 
-    /// Answers QREADABLE. Returns None if what is not durable yet may decide the answer.
+    /// Answers QREADABLE, with NOTOWN by what others have sent. Returns None if what is not durable yet may decide the
+    /// answer.
     pub(super) fn readable(
         &mut self,
         reader: AccountId,
+        not_own: bool,
         view: View,
         answer: &mut Answer<'_>,
     ) -> Option<Outcome> {
-        let queues = self.stock.lanes.readable_by(reader);
-        let is_recipient_durable =
-            |recipient| self.stock.lanes.changes.is_recipient_durable(recipient, self.clock);
+        let all = self.stock.lanes.readable_by(reader);
+        let first = |queue| {
+            let interest = Interest { reader, queue: Some(queue), sender: None, not_own, broadcast: false };
+            self.stock.lanes.first(&interest)
+        };
+        let queues = all.clone().filter(|queue| !not_own || first(*queue).is_some());
+        let changes = &self.stock.lanes.changes;
+        let is_recipient_durable = |recipient| changes.is_recipient_durable(recipient, self.clock);
+        let is_first_durable = |queue| first(queue).is_some_and(|pick| self.is_durable(pick.place.id()));
+        // A queue in which messages of others come and go beside those of the reader begins or ceases to be listed too.
+        let is_listed_for_good = |queue| !not_own || changes.is_queue_durable(queue, self.clock);
         let is_durable = || {
             is_recipient_durable(ANYONE)
                 && is_recipient_durable(reader)
-                && queues.clone().all(|queue| self.shows_durable(queue, reader))
+                && queues.clone().all(is_first_durable)
+                && all.clone().all(is_listed_for_good)
         };
         if view == View::Durable && (!is_durable() || self.stock.due_alarm(self.clock).is_some()) {
             return None;
@@ -172,13 +183,6 @@ impl Embedded {
 
     fn is_durable(&self, id: u64) -> bool {
         id <= self.durable.message
-    }
-
-    /// Returns whether the queue's first message for this reader is durable.
-    fn shows_durable(&self, queue: QueueId, reader: AccountId) -> bool {
-        let interest =
-            Interest { reader, queue: Some(queue), sender: None, not_own: false, broadcast: false };
-        self.stock.lanes.first(&interest).is_some_and(|pick| self.is_durable(pick.place.id()))
     }
 }
 
