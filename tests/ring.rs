@@ -128,7 +128,7 @@ struct Stuck {
     database: String,
     middleware: Server,
     client: Client,
-    _dump: Session,
+    dump: Session,
 }
 
 impl Stuck {
@@ -143,7 +143,7 @@ impl Stuck {
         let mut dump = Session::open(&server, &database, "postgres");
         dump.run("BEGIN; LOCK TABLE posthaste.message_0, posthaste.message_1 IN ACCESS SHARE MODE");
         server.psql(&database, PASSED);
-        Self { server, database, middleware, client, _dump: dump }
+        Self { server, database, middleware, client, dump }
     }
 
     fn sql(&self, sql: &str) -> String {
@@ -171,6 +171,15 @@ impl Stuck {
     fn readable(&mut self) -> Vec<String> {
         let names = self.ask(&["QREADABLE"]).list();
         names.iter().map(|name| name.text().expect("a name").to_owned()).collect()
+    }
+
+    /// A figure that INFO tells.
+    fn figure(&mut self, name: &str) -> u64 {
+        let info = self.ask(&["INFO"]);
+        let line = info
+            .text()
+            .and_then(|text| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {info:?}"))
     }
 
     /// Sends and takes so many that a middleware asks what is left.
@@ -217,6 +226,16 @@ fn a_ring_that_cannot_turn_is_read_from_its_oldest_message_on() {
     assert_eq!(stuck.sql("SELECT count(*) FROM posthaste.message"), "1", "that of another");
     assert_eq!(stuck.sql(LOWEST), "t", "it counts like any");
     assert!(!stuck.middleware.log().contains("WARN"), "{}", stuck.middleware.log());
+}
+
+#[test]
+fn how_long_a_transaction_keeps_the_ring_and_dead_rows_is_told() {
+    let mut stuck = Stuck::new();
+    stuck.dump.run("SELECT pg_current_xact_id()");
+    let figures = ["keeper_ring_locked_ms", "oldest_transaction_ms"];
+    wait_until("both wait", || figures.iter().all(|name| stuck.figure(name) > 0));
+    stuck.dump.run("COMMIT");
+    wait_until("neither waits", || figures.iter().all(|name| stuck.figure(name) == 0));
 }
 
 /// More than is counted at once, of one queue and in the end of another.

@@ -18,7 +18,7 @@ const fn row(figure: &'static str, name: &'static str, kind: Kind, help: &'stati
     Row { figure, per_unit: 1.0, metric: Metric::unlabeled(name, kind, help) }
 }
 
-static ROWS: [Row; 27] = [
+static ROWS: [Row; 29] = [
     row("store_failed", "posthaste_store_failed", Kind::Gauge, "1 while the store refuses changes."),
     row(
         "store_full",
@@ -142,6 +142,25 @@ static ROWS: [Row; 27] = [
         Kind::Counter,
         "How often looking at the ring failed. PostgreSQL.",
     ),
+    Row {
+        figure: "keeper_ring_locked_ms",
+        per_unit: 1000.0,
+        metric: Metric::unlabeled(
+            "posthaste_keeper_ring_locked_seconds",
+            Kind::Gauge,
+            "For how long readers, as a dump, have kept the ring of messages from turning; 0 if they do not. PostgreSQL.",
+        ),
+    },
+    Row {
+        figure: "oldest_transaction_ms",
+        per_unit: 1000.0,
+        metric: Metric::unlabeled(
+            "posthaste_store_oldest_transaction_seconds",
+            Kind::Gauge,
+            "How long the oldest transaction in the database has been open that keeps dead rows from being removed; of \
+             those of other roles only a member of pg_read_all_stats knows. PostgreSQL.",
+        ),
+    },
     row(
         "keeper_news_told",
         "posthaste_keeper_news_told_total",

@@ -4,6 +4,7 @@
 mod checkpoints;
 mod counting;
 mod floor;
+mod horizon;
 mod news;
 mod past;
 mod rooms;
@@ -19,6 +20,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use self::checkpoints::Checkpoints;
 use self::floor::RingFloor;
+use self::horizon::Horizon;
 use self::news::{Listener, Outbox};
 use self::rooms::Rooms;
 use self::ticks::Ticks;
@@ -47,23 +49,29 @@ pub(super) struct Counts {
     ticked_ms: AtomicU64,
     ring_turns: AtomicU64,
     turn_failures: AtomicU64,
+    /// Since when readers keep the ring from turning, on the store's clock; 0: they do not.
+    ring_locked_ms: AtomicU64,
+    /// How long the oldest transaction that keeps dead rows had been open when the database was asked last.
+    oldest_transaction_ms: AtomicU64,
     news_told: AtomicU64,
     news_heard: AtomicU64,
 }
 
 impl Counts {
     /// Returns the figures at a time of the store's clock.
-    pub(super) fn figures(&self, now_ms: u64) -> [(&'static str, u64); 6] {
+    pub(super) fn figures(&self, now_ms: u64) -> [(&'static str, u64); 8] {
         let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        let silent = match count(&self.ticked_ms) {
+        let since = |moment: &AtomicU64| match count(moment) {
             0 => 0,
-            ticked => now_ms.saturating_sub(ticked),
+            moment => now_ms.saturating_sub(moment),
         };
         [
             ("keeper_ticks", count(&self.ticks)),
-            ("keeper_silent_ms", silent),
+            ("keeper_silent_ms", since(&self.ticked_ms)),
             ("keeper_ring_turns", count(&self.ring_turns)),
             ("keeper_turn_failures", count(&self.turn_failures)),
+            ("keeper_ring_locked_ms", since(&self.ring_locked_ms)),
+            ("oldest_transaction_ms", count(&self.oldest_transaction_ms)),
             ("keeper_news_told", count(&self.news_told)),
             ("keeper_news_heard", count(&self.news_heard)),
         ]
@@ -72,6 +80,15 @@ impl Counts {
     fn note_tick(&self, now_ms: u64) {
         one_more(&self.ticks);
         self.ticked_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Notes whether readers keep the ring from turning, at a time of the store's clock.
+    fn note_ring(&self, is_locked: bool, now_ms: u64) {
+        if !is_locked {
+            self.ring_locked_ms.store(0, Ordering::Relaxed);
+        } else if self.ring_locked_ms.load(Ordering::Relaxed) == 0 {
+            self.ring_locked_ms.store(now_ms, Ordering::Relaxed);
+        }
     }
 }
 
@@ -105,6 +122,7 @@ impl Keeper {
             floor: RingFloor::new(),
             checkpoints: Checkpoints::new(),
             rooms: Rooms::new(),
+            horizon: Horizon::new(),
         };
         let stop = Arc::clone(&stopping);
         let thread = Builder::new().name("keeper".into()).spawn(move || round.run(&stop))?;
@@ -145,6 +163,7 @@ struct Round {
     floor: RingFloor,
     checkpoints: Checkpoints,
     rooms: Rooms,
+    horizon: Horizon,
 }
 
 impl Round {
@@ -179,6 +198,7 @@ impl Round {
         let (shared, link) = (&self.shared, &mut self.link);
         self.floor.look(shared, link);
         self.checkpoints.look(shared, link);
+        self.horizon.look(shared, link);
         self.rooms.settle(link);
         self.turning.look(shared, link);
     }

@@ -105,6 +105,7 @@ impl Turning {
         let said: Option<String> = row.and_then(|row| row.get("said"));
         let step = Step::of(said.as_deref());
         self.plan(step, took);
+        shared.keeper_counts.note_ring(step == Step::Locked, shared.time.millis());
         if let Some(kind) = step.event() {
             events.since(began_ns, EVENT_SOURCE, kind);
         }
