@@ -38,6 +38,32 @@ fn fits_together(row: &Json) -> bool {
     is_measured && at_once > connections * 0.5 && at_once < connections * 1.5
 }
 
+/// Kinds of requests of a workload.
+fn expected_kinds(workload: &str) -> &[&str] {
+    match workload {
+        "send" => &["send"],
+        "pairs" => &["pop", "send"],
+        _ => &["create", "delete", "peek", "pop", "readable", "send"],
+    }
+}
+
+/// Checks that these kinds of requests have figures, which together are those of all.
+fn kinds_are(expected: &[&str], row: &Json) {
+    let kinds = row["kinds"].as_object().expect("kinds");
+    assert!(kinds.keys().eq(expected), "{row}");
+    let sum = |name: &str| kinds.values().map(|kind| kind[name].as_f64().expect("a number")).sum::<f64>();
+    let rate = row["operations_per_s"].as_f64().expect("a number");
+    assert!((sum("operations_per_s") / rate - 1.0).abs() < 1e-6, "{row}");
+    if row["batch"] == 1 {
+        // Each call has one request, so the mean of all calls lies between those of the kinds.
+        let means = kinds.values().map(|kind| kind["mean_ms"].as_f64().expect("a number"));
+        let (least, most) =
+            means.fold((f64::MAX, 0.0_f64), |(least, most), mean| (least.min(mean), most.max(mean)));
+        let mean = row["call_mean_ms"].as_f64().expect("a number");
+        assert!(least * 0.999_999 <= mean && mean <= most * 1.000_001, "{row}");
+    }
+}
+
 /// The one line of an error, and the exit code.
 fn refusal(output: &Output) -> (String, Option<i32>) {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -70,6 +96,7 @@ fn every_workload_is_measured_at_every_number_of_connections() {
             let report: Json = serde_json::from_slice(&fs::read(&json).expect("a file")).expect("JSON");
             let rows = report["rows"].as_array().expect("rows").clone();
             assert_eq!(rows.len(), 2 * batches, "{report}");
+            rows.iter().for_each(|row| kinds_are(expected_kinds(workload), row));
             rows.iter().all(fits_together).then_some(database).ok_or(report)
         };
         // On a slow machine few calls fit into a short time, and those at its ends count for much.

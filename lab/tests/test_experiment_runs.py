@@ -20,11 +20,10 @@ from programs import SMALL, here, lab, lab_command, left_running, program, run_t
 
 from posthaste_lab.errors import BadFile
 from posthaste_lab.experiments import load, run
-from posthaste_lab.experiments.columns import OF_LOADS, figures_of
+from posthaste_lab.experiments.columns import figures_of
 from posthaste_lab.experiments.cpu import cpu_seconds
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.environment import differences
-from posthaste_lab.experiments.figures import read_summary
 from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.kinds import kinds
@@ -545,16 +544,6 @@ def test_a_program_that_ignores_its_stop_is_ended_all_the_same(tmp_path: Path) -
     with pytest.raises(RunFailed, match="quick ended with 3 before it was ready"):
         quick.wait_ready("never", "", 5)
     assert quick.stop() == 3
-
-
-def test_the_repetitions_of_bench_store_share_its_duration(tmp_path: Path) -> None:
-    """So a trial lasts as long as the one figure says, however many of them there are."""
-    row = {"batch": 16, "operations_per_s": 1000.0, "raw_append_per_s": 9.0, "call_mean_ms": 1.0, "call_p99_ms": 2.0}
-    summary = {"duration_s": 6.0, "repetitions": 3, "rows": [row]}
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
-    figures = read_summary("bench-store", tmp_path / "summary.json").row
-    assert figures["measured_s"] == 6.0
-    assert figures.keys() == OF_LOADS["bench-store"]
 
 
 def test_levels_stand_in_tables_beside_a_figure_of_their_name(tmp_path: Path) -> None:

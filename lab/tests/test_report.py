@@ -31,6 +31,7 @@ from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import amount, digits, stated, with_interval
 from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
 from posthaste_lab.report.sections.design import design_section
+from posthaste_lab.report.sections.kinds import kinds_section
 from posthaste_lab.report.sections.network import link_bits_per_s, network_section
 from posthaste_lab.report.sections.over_time import trimming, warm_up_s, warm_up_verdict
 from posthaste_lab.report.sections.overview import overview_section
@@ -394,16 +395,16 @@ def test_tables_name_no_percentile_that_is_one_requests_luck(run: Run) -> None:
     for served, shown in ((999, "too few requests"), (1000, "20.00 ms")):
         figures = {"response_mean_s": 0.01, "response_p99_s": 0.02, "service_mean_s": 0.01, "served": served}
         measured = [Cell(1, {"n": 1}, (replace(invented(1, 1, **figures), kinds={"send": figures}),))]
-        where = where_section(run, measured)
-        assert where is not None
-        for item in (overview_section(run, measured).items[0], where.items[-1]):
+        of_kinds = kinds_section(run, measured)
+        assert of_kinds is not None
+        for item in (overview_section(run, measured).items[0], of_kinds.items[-1]):
             assert isinstance(item, TableItem)
             assert shown in item.rows[0]
     several = {"response_mean_s": 0.01, "service_mean_s": 0.01, "served": 10}
-    where = where_section(run, [Cell(1, {"n": 1}, (replace(invented(1, 1, **several), kinds={"send": several}),))])
-    assert where is not None
-    assert isinstance(where.items[-1], TableItem)
-    assert "too few requests" not in where.items[-1].rows[0], "of several loads no number of them would do"
+    of_kinds = kinds_section(run, [Cell(1, {"n": 1}, (replace(invented(1, 1, **several), kinds={"send": several}),))])
+    assert of_kinds is not None
+    assert isinstance(of_kinds.items[-1], TableItem)
+    assert "too few requests" not in of_kinds.items[-1].rows[0], "of several loads no number of them would do"
 
 
 def test_a_percentile_needs_requests_beyond_it() -> None:

@@ -11,10 +11,11 @@ from matplotlib.text import Text
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.tables import Level
 from posthaste_lab.report.cells import Cell, cells_of
-from posthaste_lab.report.charts import box_chart, load_chart
+from posthaste_lab.report.charts import box_chart, kinds_over_load_chart, load_chart
 from posthaste_lab.report.charts.load import LAW, fastest
 from posthaste_lab.report.charts.style import left_out, legend_above, load_axis, new_figure, styled
 from posthaste_lab.report.records import Spread
+from posthaste_lab.report.sections.kinds import kinds_section
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
@@ -67,12 +68,12 @@ def test_a_chart_says_what_it_does_not_show(run: Run) -> None:
 
 @pytest.mark.parametrize(("number", "cut"), [(24, False), (40, True)])
 def test_stages_are_drawn_of_all_combinations_or_it_is_said(run: Run, number: int, cut: bool) -> None:
-    """Those of each kind of request at two of them, with all in the table."""
+    """Those of each kind of request at two of them, with all in the table of kinds."""
     first = cells_of(run)[0]
     many = [replace(first, number=n, levels={"clients": n, "size": 100}) for n in range(1, number + 1)]
     section = where_section(run, many)
     assert section is not None
-    stages, kinds, each = section.items
+    stages, kinds = section.items
     assert stages.caption.endswith(
         "The number is the sum."
         + " Of 40 combinations only 32 are drawn, evenly chosen; trials.csv has all of them." * cut
@@ -81,13 +82,52 @@ def test_stages_are_drawn_of_all_combinations_or_it_is_said(run: Run, number: in
     with styled():
         assert len(stages.draw().axes[0].get_yticks()) == min(number, 32)
     assert kinds.caption.endswith(
-        f"Of {number} combinations only 2 are drawn, the first and the last; the table has all of them."
+        f"Of {number} combinations only 2 are drawn, the first and the last; the table of kinds has all of them."
     )
+    of_kinds = kinds_section(run, many)
+    assert of_kinds is not None
+    over_load, each = of_kinds.items
+    assert "drawn" not in over_load.caption
     assert isinstance(each, TableItem)
     assert [int(row["clients"]) for row in each.raw[:: len(each.raw) // number]] == list(range(1, number + 1))
     two = where_section(run, many[:2])
     assert two is not None
     assert "drawn" not in two.items[1].caption
+
+
+def test_kinds_of_requests_are_drawn_over_the_load_on_one_scale() -> None:
+    """A plot for each level of the other factor, in each a line for each kind, through the means of its own trials."""
+    times = {"pop": 0.004, "send": 0.001}
+
+    def cell(clients: int, size: int) -> Cell:
+        means = {kind: {"response_mean_s": each * clients * size, "served": 1000} for kind, each in times.items()}
+        trials = [replace(invented(clients, r, throughput_per_s=1.0), kinds=means) for r in (1, 2)]
+        return Cell(clients, {"clients": clients, "size": size}, tuple(trials))
+
+    lines = {f"size = {size}": [cell(clients, size) for clients in (1, 2, 4)] for size in (1, 2, 3)}
+    with styled():
+        chart = kinds_over_load_chart(lines, ["pop", "send"], "clients", "clients")
+    assert [axis.get_title(loc="left") for axis in chart.axes] == list(lines)
+    assert len({axis.get_ylim() for axis in chart.axes}) == 1
+    for size, axis in enumerate(chart.axes, 1):
+        bars = [each for each in axis.containers if isinstance(each, ErrorbarContainer)]
+        assert [each.get_label() for each in bars] == list(times)
+        for each, of_one in zip(bars, times.values(), strict=True):
+            drawn = np.asarray(each.lines[0].get_ydata(), dtype=np.float64)
+            assert drawn == pytest.approx([of_one * clients * size * 1e3 for clients in (1, 2, 4)]), "in ms"
+
+
+def test_kinds_are_told_where_no_tier_recorded_stages(run: Run) -> None:
+    """As of a database alone; and without a factor that is a number there is the table only."""
+    figures = {"throughput_per_s": 10.0, "response_mean_s": 0.01, "served": 10}
+    measured = [Cell(1, {"n": 1}, (replace(invented(1, 1, **figures), kinds={"send": figures}),))]
+    assert where_section(run, measured) is None
+    section = kinds_section(replace(run, experiment=run.experiment.model_copy(update={"factors": {}})), measured)
+    assert section is not None
+    (table,) = section.items
+    assert isinstance(table, TableItem)
+    assert table.rows[0][0] == "send"
+    assert kinds_section(run, [Cell(1, {"n": 1}, (invented(1, 1, **figures),))]) is None
 
 
 def test_the_law_allows_for_the_edges_of_a_short_trial() -> None:

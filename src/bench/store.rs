@@ -202,11 +202,6 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
 }
 
-/// Returns the 99th percentile of sorted values: the least of them that 99 in a hundred do not exceed.
-pub(crate) fn p99<T: Copy>(sorted: &[T]) -> T {
-    sorted[(sorted.len() * 99).div_ceil(100) - 1]
-}
-
 /// Bytes that a log grows by with each commit, and with each request in it.
 #[derive(Clone, Copy, Debug)]
 struct LogGrowth {
@@ -360,13 +355,6 @@ mod tests {
     fn a_median_of_an_even_number_lies_between_the_middle_two() {
         for (mut values, middle) in [(vec![7.0], 7.0), (vec![4.0, 1.0], 2.5), (vec![9.0, 1.0, 2.0], 2.0)] {
             assert!((median(&mut values) - middle).abs() < 1e-12, "{values:?}");
-        }
-    }
-
-    #[test]
-    fn ninety_nine_in_a_hundred_are_no_longer_than_the_percentile() {
-        for (count, rank) in [(1, 1), (2, 2), (100, 99), (101, 100), (150, 149), (1000, 990)] {
-            assert_eq!(p99(&(1..=count).collect::<Vec<_>>()), rank, "of {count}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Every thread stands for a worker: it puts the requests of its clients into a batch, has the store execute
 //! it, and looks at the answers. A client has one request in a batch, as it would have over a network.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::sync::{Arc, Barrier};
@@ -10,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use posthaste_load::SummaryFile;
-use posthaste_measure::{Clock, Events};
+use posthaste_measure::{Clock, Distribution, Events};
 use posthaste_server::path::bundle::{Address, Bundle, Request};
 use posthaste_server::path::worker::{Batch, Store as _};
 use posthaste_server::queue::postgres::address::PostgresAddress;
@@ -24,7 +25,7 @@ use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 use serde::Serialize;
 
-use super::store::{heading, median, p99};
+use super::store::{heading, median};
 use crate::flags::{BenchStoreFlags, StoreWorkload};
 use crate::stdout::say;
 
@@ -45,6 +46,17 @@ struct Row {
     operations_per_s: f64,
     call_mean_ms: f64,
     call_p99_ms: f64,
+    /// By the kind's name.
+    kinds: BTreeMap<&'static str, KindRow>,
+}
+
+/// The requests of one kind; a request takes as long as the call that it is in.
+#[derive(Debug, Serialize)]
+struct KindRow {
+    operations: u64,
+    operations_per_s: f64,
+    mean_ms: f64,
+    p99_ms: f64,
 }
 
 /// What `--json` writes.
@@ -63,7 +75,35 @@ struct Report {
 /// Result of one slice of time.
 struct Slice {
     operations_per_s: f64,
-    calls: Vec<Duration>,
+    times: CallTimes,
+}
+
+/// How long calls took, and the requests of each kind in them.
+struct CallTimes {
+    calls: Distribution,
+    kinds: BTreeMap<Kind, Distribution>,
+}
+
+impl CallTimes {
+    fn new() -> Self {
+        Self { calls: Distribution::new(), kinds: BTreeMap::new() }
+    }
+
+    /// Notes a call in which there were requests of these kinds.
+    fn note(&mut self, took: Duration, kinds: &[Kind]) {
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.calls.record(ns, 1);
+        for kind in kinds {
+            self.kinds.entry(*kind).or_insert_with(Distribution::new).record(ns, 1);
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.calls.add(&other.calls);
+        for (kind, times) in &other.kinds {
+            self.kinds.entry(*kind).or_insert_with(Distribution::new).add(times);
+        }
+    }
 }
 
 type Failed = Box<dyn Error + std::marker::Send + Sync>;
@@ -123,7 +163,28 @@ fn shown(report: &Report) -> String {
             row.connections, row.batch, row.operations_per_s, row.call_mean_ms, row.call_p99_ms
         );
     }
+    if report.rows.iter().any(|row| row.kinds.len() > 1) {
+        show_kinds(&report.rows, &mut text);
+    }
     text
+}
+
+/// Adds a table of the kinds of requests.
+fn show_kinds(rows: &[Row], text: &mut String) {
+    let _ = writeln!(
+        text,
+        "\n{:>11} {:>6} {:<8} {:>12} {:>13} {:>13}",
+        "connections", "batch", "request", "per second", "mean/ms", "p99/ms"
+    );
+    for row in rows {
+        for (kind, figures) in &row.kinds {
+            let _ = writeln!(
+                text,
+                "{:>11} {:>6} {kind:<8} {:>12.0} {:>13.3} {:>13.3}",
+                row.connections, row.batch, figures.operations_per_s, figures.mean_ms, figures.p99_ms
+            );
+        }
+    }
 }
 
 fn measure(
@@ -133,21 +194,36 @@ fn measure(
     batch: usize,
 ) -> Result<Row, Failed> {
     let span = flags.duration / u32::try_from(flags.repetitions)?;
-    let (mut rates, mut calls) = (Vec::new(), Vec::new());
+    let (mut rates, mut times) = (Vec::new(), CallTimes::new());
     for _ in 0..flags.repetitions {
         let slice = measure_slice(flags, store, connections, batch, span)?;
         rates.push(slice.operations_per_s);
-        calls.extend(slice.calls);
+        times.add(&slice.times);
     }
-    calls.sort_unstable();
-    let total: Duration = calls.iter().sum();
+    let operations_per_s = median(&mut rates);
+    let operations: u64 = times.kinds.values().map(Distribution::count).sum();
+    let kind = |times: &Distribution| KindRow {
+        operations: times.count(),
+        operations_per_s: operations_per_s * times.count() as f64 / operations as f64,
+        mean_ms: mean_ms(times),
+        p99_ms: p99_ms(times),
+    };
     Ok(Row {
         connections,
         batch,
-        operations_per_s: median(&mut rates),
-        call_mean_ms: total.as_secs_f64() * 1e3 / calls.len() as f64,
-        call_p99_ms: p99(&calls).as_secs_f64() * 1e3,
+        operations_per_s,
+        call_mean_ms: mean_ms(&times.calls),
+        call_p99_ms: p99_ms(&times.calls),
+        kinds: times.kinds.iter().map(|(name, times)| (name.name(), kind(times))).collect(),
     })
+}
+
+fn mean_ms(times: &Distribution) -> f64 {
+    times.mean_ns() / 1e6
+}
+
+fn p99_ms(times: &Distribution) -> f64 {
+    times.quantile_ns(0.99) as f64 / 1e6
 }
 
 /// Runs all connections for one slice of time.
@@ -171,11 +247,11 @@ fn measure_slice(
         let threads: Vec<_> = (0..connections).map(|n| scope.spawn(move || run(n))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a driver does not panic")).collect()
     });
-    let mut all = Slice { operations_per_s: 0.0, calls: Vec::new() };
+    let mut all = Slice { operations_per_s: 0.0, times: CallTimes::new() };
     for slice in slices {
         let slice = slice?;
         all.operations_per_s += slice.operations_per_s;
-        all.calls.extend(slice.calls);
+        all.times.add(&slice.times);
     }
     Ok(all)
 }
@@ -251,26 +327,29 @@ impl<'a> Driver<'a> {
 
     fn run(mut self, span: Duration) -> Result<Slice, Failed> {
         let start = Instant::now();
-        let (mut operations, mut calls) = (0, Vec::new());
+        let (mut operations, mut times) = (0, CallTimes::new());
         loop {
             let call = Instant::now();
-            operations += self.call_store(STEPS)?;
-            calls.push(call.elapsed());
+            let kinds = self.call_store(STEPS)?;
+            times.note(call.elapsed(), &kinds);
+            operations += kinds.len();
             // Checked at the end, so that even the shortest time measures something.
             let elapsed = start.elapsed();
             if elapsed >= span {
-                return Ok(Slice { operations_per_s: operations as f64 / elapsed.as_secs_f64(), calls });
+                return Ok(Slice { operations_per_s: operations as f64 / elapsed.as_secs_f64(), times });
             }
         }
     }
 
     /// Makes one call with the next request of every client whose place in a group of twelve is at most
-    /// `last`. Returns the number of requests.
-    fn call_store(&mut self, last: usize) -> Result<usize, Failed> {
+    /// `last`. Returns the kinds of these requests.
+    fn call_store(&mut self, last: usize) -> Result<Vec<Kind>, Failed> {
         let takes_part = |number: &usize| number % STEPS <= last;
         let numbers: Vec<usize> = (0..self.clients.len()).filter(takes_part).collect();
+        let mut kinds = Vec::with_capacity(numbers.len());
         for &number in &numbers {
             let (operation, bytes) = self.next_request(&self.clients[number]);
+            kinds.push(operation.kind());
             let account = self.clients[number].account;
             self.add_request(number, account, operation, bytes);
         }
@@ -287,7 +366,7 @@ impl<'a> Driver<'a> {
             bundle.requests.clear();
             self.spare.push(bundle);
         }
-        Ok(numbers.len())
+        Ok(kinds)
     }
 
     /// Sends other requests, all by the first client.
@@ -305,7 +384,8 @@ impl<'a> Driver<'a> {
         bundle.reset(usize::MAX);
         (bundle.address, bundle.account, bundle.protocol) = (address, account, Protocol::Resp2);
         bundle.bytes = bytes;
-        bundle.requests.push(Request::new(operation, Kind::Send, 0));
+        let kind = operation.kind();
+        bundle.requests.push(Request::new(operation, kind, 0));
         self.batch.waiting.push(bundle);
     }
 

@@ -129,7 +129,16 @@ def _bench_store(summary: dict[str, Any]) -> LoadFigures:
         row |= {"call_mean_s": only["call_mean_ms"] / 1e3, "call_p99_s": only["call_p99_ms"] / 1e3}
     if "raw_append_per_s" in only:
         row |= {"raw_append_per_s": only["raw_append_per_s"]}
-    return LoadFigures(row, {}, None)
+    kinds = {
+        kind: {
+            "throughput_per_s": each["operations_per_s"],
+            "served": each["operations"],
+            "response_mean_s": each["mean_ms"] / 1e3,
+            "response_p99_s": each["p99_ms"] / 1e3,
+        }
+        for kind, each in only.get("kinds", {}).items()
+    }
+    return LoadFigures(row, kinds, None)
 
 
 READERS: dict[str, Callable[[dict[str, Any]], LoadFigures]] = {"bench": _bench, "bench-store": _bench_store}

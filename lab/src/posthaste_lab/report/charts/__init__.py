@@ -5,6 +5,7 @@ Lines differ by marker and dash, areas by gray and hatch; plots that are to be c
 
 from posthaste_lab.report.charts.effects import effects_chart, residuals_chart
 from posthaste_lab.report.charts.heat import heat_chart
+from posthaste_lab.report.charts.kinds import kinds_over_load_chart
 from posthaste_lab.report.charts.load import cells_chart, load_chart
 from posthaste_lab.report.charts.model import model_chart
 from posthaste_lab.report.charts.spread import box_chart, histogram_chart, percentile_chart, percentile_panels
@@ -18,6 +19,7 @@ __all__ = [
     "heat_chart",
     "histogram_chart",
     "kinds_chart",
+    "kinds_over_load_chart",
     "load_chart",
     "model_chart",
     "percentile_chart",

@@ -39,10 +39,10 @@ def load_chart(series: Series, x: str, label: str) -> Chart:
     shown = fastest(series)
     factor, unit = time_unit(_largest(shown, "response_mean_s"))
     for number, (name, cells) in enumerate(shown.items()):
-        xs = _beside([float(cell.levels[x]) for cell in cells], number - (len(shown) - 1) / 2)
+        xs = beside([float(cell.levels[x]) for cell in cells], number - (len(shown) - 1) / 2)
         label_of = name or ("measured, mean and 95 % interval" if _have_intervals(cells) else "measured")
-        _points(top, xs, [cell.figure("throughput_per_s") for cell in cells], 1.0, number, label_of)
-        _points(bottom, xs, [cell.figure("response_mean_s") for cell in cells], factor, number, label_of)
+        points(top, xs, [cell.figure("throughput_per_s") for cell in cells], 1.0, number, label_of)
+        points(bottom, xs, [cell.figure("response_mean_s") for cell in cells], factor, number, label_of)
         only = number == 0
         law = "by the law, N = X (R + Z), from each trial's other figure" if only else None
         _line(top, xs, [_throughput_by_law(cell) for cell in cells], law)
@@ -92,16 +92,17 @@ def cells_chart(cells: Sequence[Cell], names: Sequence[str], figure: str, label:
     return chart
 
 
-def _beside(xs: list[float], step: float) -> list[float]:
+def beside(xs: list[float], step: float) -> list[float]:
     """Returns the positions of a line's points, shifted a little so that intervals of several lines do not overlap."""
     if min(xs) > 0 and max(xs) / min(xs) > LOG_RATIO:
         return [x * (max(xs) / min(xs)) ** (DODGE * step) for x in xs]
     return [x + (max(xs) - min(xs)) * DODGE * step for x in xs]
 
 
-def _points(
+def points(
     axis: Axes, xs: Sequence[float], figures: Sequence[Figure | None], factor: float, number: int, label: str
 ) -> None:
+    """Draws the n-th line of a chart through the means of figures, with their intervals and a tick for each trial."""
     known = [(x, figure) for x, figure in zip(xs, figures, strict=True) if figure is not None]
     if not known:
         return
@@ -125,11 +126,15 @@ def _line(axis: Axes, xs: Sequence[float], ys: Sequence[float], label: str | Non
 
 
 def _scale(axis: Axes, series: Series, name: str, factor: float) -> None:
-    """Sets the scale from zero to a little above the trials; intervals of few trials may be far higher, and are cut."""
-    figures = [figure for cells in series.values() for cell in cells if (figure := cell.figure(name)) is not None]
-    highest = max((value for figure in figures for value in figure.values), default=1.0)
-    wanted = max((figure.high for figure in figures if not math.isnan(figure.high)), default=highest)
-    axis.set_ylim(0, factor * (min(wanted, 1.5 * highest) * 1.05 if wanted > highest else 1.1 * highest))
+    axis.set_ylim(0, factor * highest_drawn([cell.figure(name) for cells in series.values() for cell in cells]))
+
+
+def highest_drawn(figures: Sequence[Figure | None]) -> float:
+    """Returns the end of a scale, a little above the trials; intervals of few trials may be far higher, and are cut."""
+    known = [figure for figure in figures if figure is not None]
+    highest = max((value for figure in known for value in figure.values), default=1.0)
+    wanted = max((figure.high for figure in known if not math.isnan(figure.high)), default=highest)
+    return min(wanted, 1.5 * highest) * 1.05 if wanted > highest else 1.1 * highest
 
 
 def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:

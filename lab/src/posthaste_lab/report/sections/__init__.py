@@ -3,6 +3,7 @@
 from posthaste_lab.report.sections.busy import busy_section
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.distributions import distributions_section
+from posthaste_lab.report.sections.kinds import kinds_section
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.model import model_section
 from posthaste_lab.report.sections.network import network_section
@@ -18,6 +19,7 @@ SECTIONS = (
     overview_section,
     maxima_section,
     where_section,
+    kinds_section,
     busy_section,
     network_section,
     time_section,

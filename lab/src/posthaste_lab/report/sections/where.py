@@ -1,14 +1,14 @@
-"""Section about where the time goes: stages over the load, and for each kind of request."""
+"""Section about where the time goes: stages over the load, and by kind of request where it is lightest and heaviest."""
 
 from itertools import product
 
 from posthaste_lab.experiments.results import Run, spoken_levels
-from posthaste_lab.report.cells import TOO_FEW, Cell, is_luck
+from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts import kinds_chart, stages_chart
 from posthaste_lab.report.charts.stages import WORDS, stage_times
 from posthaste_lab.report.charts.style import left_out
-from posthaste_lab.report.quantities import percent, time, with_interval
-from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, TableItem, few, load_of, names_of, x_label
+from posthaste_lab.report.quantities import percent, time
+from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, few, load_of, names_of, x_label
 
 CELLS_MAX = 32  # most bars; more would be taller than a page
 
@@ -35,12 +35,11 @@ def where_section(run: Run, cells: list[Cell]) -> Section | None:
         ChartItem(
             "kinds",
             f"The same for each kind of request{', on one scale' if len(ends) > 1 else ''}."
-            + left_out(len(ends), len(staged), "combinations", _at_ends(staged)),
+            + left_out(len(ends), len(staged), "combinations", _at_ends(staged), "the table of kinds"),
             "kinds.csv: *_mean_s",
             lambda: kinds_chart(ends, [spoken_levels(cell.levels) for cell in ends]),
         )
     )
-    section.items.append(_kinds_table(run, staged))
     return section
 
 
@@ -87,31 +86,3 @@ def _at_ends(cells: list[Cell]) -> str:
     if load_of(ends[0]) == load_of(ends[-1]):
         return "the first and the last"
     return "one of the lightest and one of the heaviest load"
-
-
-def _kinds_table(run: Run, cells: list[Cell]) -> TableItem:
-    columns = ["throughput_per_s", "response_mean_s", "response_p99_s", "waiting_mean_s", "service_mean_s"]
-    heads = ["per second", "mean response time", "99th percentile", "waiting", "service"]
-    rows, raw = [], []
-    for cell in cells:
-        for kind in sorted({kind for result in cell.results for kind in result.kinds}):
-            trials = [result.kinds.get(kind, {}) for result in cell.results]
-            measured = {name: cell.kind_figure(kind, name) for name in columns}
-            figures = {name: None if is_luck(name, trials) else each for name, each in measured.items()}
-            # A figure that was not measured, such as a percentile of several loads, is empty, not "too few requests".
-            absent = {name: "" if each is None else TOO_FEW for name, each in measured.items()}
-            text = [absent[name] if each is None else with_interval(name, each) for name, each in figures.items()]
-            text[0] = text[0].removesuffix(" per second")
-            rows.append([*(str(level) for level in cell.levels.values()), kind, *text])
-            known = {name: figure.mean for name, figure in figures.items() if figure is not None}
-            raw.append({**cell.levels, "kind": kind, **known})
-    repeated = any(len(cell.results) > 1 for cell in cells)
-    means = "means over trials with 95 % intervals" if repeated else "of a single trial each"
-    return TableItem(
-        "kinds",
-        f"Each kind of request, {means}.",
-        "kinds.csv",
-        [*run.experiment.factors, "kind", *heads],
-        rows,
-        raw,
-    )
