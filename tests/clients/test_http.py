@@ -17,6 +17,7 @@ import redis
 from tier import Tier, message
 from web import HTTP, Json, ask
 
+
 def basic(account: str, secret: str) -> dict[str, str]:
     """How a browser logs in."""
     return {"Authorization": "Basic " + base64.b64encode(f"{account}:{secret}".encode()).decode()}

@@ -1,4 +1,4 @@
-"""Tests ioredis and node-redis as Node.js programs use them; the programs are node/talk.js and node/talk_node_redis.js."""
+"""Tests ioredis (node/talk.js) and node-redis (node/talk_node_redis.js) as Node.js programs use them."""
 
 import json
 import subprocess
