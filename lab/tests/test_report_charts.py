@@ -84,7 +84,8 @@ def test_stages_are_drawn_of_all_combinations_or_it_is_said(run: Run, number: in
     assert kinds.caption.endswith(
         f"Of {number} combinations only 2 are drawn, the first and the last; the table of kinds has all of them."
     )
-    of_kinds = kinds_section(run, many)
+    with_x = run.experiment.model_copy(update={"report": run.experiment.report.model_copy(update={"x": "clients"})})
+    of_kinds = kinds_section(replace(run, experiment=with_x), many)
     assert of_kinds is not None
     over_load, each = of_kinds.items
     assert "drawn" not in over_load.caption
@@ -126,7 +127,7 @@ def test_kinds_are_told_where_no_tier_recorded_stages(run: Run) -> None:
     assert section is not None
     (table,) = section.items
     assert isinstance(table, TableItem)
-    assert table.rows[0][0] == "send"
+    assert table.rows[0][:2] == ["1", "send"]
     assert kinds_section(run, [Cell(1, {"n": 1}, (invented(1, 1, **figures),))]) is None
 
 

@@ -16,9 +16,10 @@ def kinds_section(run: Run, cells: list[Cell]) -> Section | None:
     if not told:
         return None
     section = Section("kinds", "Kinds of requests")
-    lines = {name: line for name, line in series_of(run, told).items() if len(line) > 1}
-    if run.x is not None and lines:
-        section.items.append(_over_load(run, run.x, lines, _most_frequent(told)))
+    if run.x is not None:
+        lines = {name: line for name, line in series_of(run, told).items() if len(line) > 1}
+        if lines:
+            section.items.append(_over_load(run, run.x, lines, _most_frequent(told)))
     section.items.append(_table(run, told))
     return section
 

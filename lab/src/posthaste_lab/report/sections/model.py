@@ -31,8 +31,8 @@ OPEN_MODELS = (
     "capacity: a closed system seen as an open one."
 )
 WORDS: dict[Kind, str] = {
-    "batches": "the clients, the way, handling one request at a time, and a store that takes all who wait at once",
-    "workers": "the clients, the way, handling one request at a time, and workers who each take one request at a time",
+    "batches": "the clients, the way, handling in turns, and a store that takes all who wait at once",
+    "workers": "the clients, the way, handling in turns, and workers who each take one request at a time",
     "turns": "the clients, the way, and a network thread that takes all that has come since its last turn",
 }
 
