@@ -1,7 +1,7 @@
 """A run of a system whose figures are all known: simulated by SimPy, with files as the runner leaves them.
 
-It shares no formula with the model it checks: it has clients, a waiting line, a place that handles one request at a
-time, and servers that take all waiting requests.
+It shares no formula with the model it checks: it has clients, a waiting line, a place that handles requests one at a
+time or in turns, and servers that take all waiting requests.
 """
 
 import json
@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,11 @@ class System:
     request: float = 0.00002
     path: float = 0.002
     handling: float = 0.0
+    together: float = 0.0  # for each turn of handling, which takes all who wait for it; 0: one at a time
     think: float = 0.0
     visits: float = 1.0
+    more_visits: float = 0.0  # for each doubling of the clients
+    lone: float | None = None  # the way of a client that is alone, if it has another one
     scv: float = 0.0
     limit: int = 256
     servers: int = 1
@@ -107,6 +111,10 @@ class Played:
         """Let it run."""
         self.line = simpy.Store(self.env)
         self.handler = simpy.Resource(self.env)
+        self.at_hand: list[simpy.Event] = []
+        self.came_to_hand = self.env.event()
+        if self.system.together:
+            self.env.process(self._handle_in_turns())
         self.arrival, self.ended = self.env.event(), self.env.event()
         for _ in range(self.clients):
             self.env.process(self._client())
@@ -122,13 +130,20 @@ class Played:
             yield self.env.timeout(self._some(self.system.think))
             begun = self.env.now
             stretches = 4 if self.system.gather else 1
-            yield self.env.timeout(sum(self._some(self.system.path / stretches) for _ in range(stretches)))
-            if self.system.handling:
+            path, visits = self._way()
+            yield self.env.timeout(sum(self._some(path / stretches) for _ in range(stretches)))
+            if self.system.together:
+                handled = self.env.event()
+                self.at_hand.append(handled)
+                self.came_to_hand.succeed()
+                self.came_to_hand = self.env.event()
+                yield handled
+            elif self.system.handling:
                 with self.handler.request() as turn:
                     yield turn
                     yield self.env.timeout(self._some(self.system.handling))
             stamps: dict[str, float] = {"enqueued": self.env.now}
-            if self.random.random() < self.system.visits:
+            if self.random.random() < visits:
                 stamps["done"] = -1.0
                 answered = self.env.event()
                 self.since = self.since if self.line.items else self.env.now
@@ -153,6 +168,21 @@ class Played:
                 }
             )
             self.responses.append((self.env.now, self.env.now - begun))
+
+    def _way(self) -> tuple[float, float]:
+        """How long the way takes, and the share of requests that goes by the line."""
+        system = self.system
+        path = system.path if self.clients > 1 or system.lone is None else system.lone
+        return path, system.visits + system.more_visits * log2(self.clients)
+
+    def _handle_in_turns(self) -> Steps:
+        while True:
+            if not self.at_hand:
+                yield self.came_to_hand
+            taken, self.at_hand = self.at_hand, []
+            yield self.env.timeout(self._some(self.system.together + len(taken) * self.system.handling))
+            for handled in taken:
+                handled.succeed()
 
     def _server(self) -> Steps:
         system = self.system

@@ -84,6 +84,18 @@ SYSTEMS = {
         System(batch=0.002, request=0.0001, path=0.001, handling=0.0002, visits=0.6, servers=4, scv=0.5),
         0.01,
     ),
+    "handled in turns": (
+        20,
+        System(batch=0.002, request=0.0001, path=0.001, handling=0.00005, together=0.0003, visits=0.6, servers=4),
+        0.02,
+    ),
+    "one at a time, handled in turns": (
+        24,
+        System(
+            batch=0.001, request=0.0, path=0.001, handling=0.00005, together=0.0002, servers=8, scv=1.0, limit=1
+        ),
+        0.06,  # as much as is admitted where both are busy all the time
+    ),
     "one at a time": (24, System(batch=0.002, request=0.0, path=0.002, servers=8, scv=1.0, limit=1), 0.01),
     "one at a time, hindering": (
         24,
@@ -119,6 +131,7 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
         think_time=system.think,
         path_time=system.path,
         handling_time=system.handling,
+        turn_time=system.together,
         visits=system.visits,
         batch_limit=system.limit,
         scv=system.scv,

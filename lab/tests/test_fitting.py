@@ -186,7 +186,7 @@ def test_the_bottleneck_is_what_would_help_most(tmp_path: Path) -> None:
     store = fit_run(read_run(slow_store)).models[0].bottleneck
     hands = fit_run(read_run(slow_hands)).models[0].bottleneck
     assert store.stage == "store, for each batch"
-    assert hands.stage == "handling, one request at a time"
+    assert hands.stage == "handling, for each request"
     for held in (store, hands):
         assert held.lead_interval is not None
         assert 0 < held.lead_interval.low < held.lead_share
@@ -343,7 +343,7 @@ def test_the_program_writes_a_model_and_answers_from_it(known: Path, tmp_path: P
     run = tmp_path / "run"
     shutil.copytree(known, run)
     said_of_fit = lab("fit", run, "--calibrate", "1,12,48,96").stdout
-    assert "bottleneck with 96 clients: handling, one request at a time" in said_of_fit
+    assert "bottleneck with 96 clients: handling, for each request" in said_of_fit
     fitted = read_model(run)
     assert fitted == fit_run(read_run(run), CALIBRATED)
     assert json.loads((run / "model.json").read_text("utf-8"))["version"] == 2

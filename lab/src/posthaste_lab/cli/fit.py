@@ -33,13 +33,16 @@ WORDS: dict[Kind, dict[str, str]] = {
         "batch_scv": "squared coefficient of variation of a batch's time",
         "visits": "share of requests that go by the line",
         "path_s": "the way there and back, where nobody waits",
-        "handling_s": "handling, one request at a time",
+        "lone_path_s": "the same with handling, of a client alone",
+        "handling_s": "handling of a request",
+        "turn_s": "and for each turn of handling",
     },
     "workers": {
         "batch_s": "time of a request at a worker",
         "contention_s": "and for each other worker that is busy",
         "path_s": "the way there and back, where nobody waits",
-        "handling_s": "handling, one request at a time",
+        "handling_s": "handling of a request",
+        "turn_s": "and for each turn of handling",
     },
     "turns": {
         "batch_s": "time of a turn, whatever is in it",

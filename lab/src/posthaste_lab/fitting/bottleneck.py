@@ -8,7 +8,11 @@ from posthaste_lab.fitting.model import Bottleneck, Effect
 from posthaste_lab.fitting.spread import over_repetitions
 from posthaste_lab.fitting.system import Figures, Kind, Setting
 
-WAY = {"handling_s": "handling, one request at a time", "path_s": "the way, where nobody waits"}
+WAY = {
+    "handling_s": "handling, for each request",
+    "turn_s": "handling, for each turn",
+    "path_s": "the way, where nobody waits",
+}
 STAGES: dict[Kind, dict[str, str]] = {
     "batches": {
         "batch_s": "store, for each batch",
@@ -32,8 +36,10 @@ def stages(figures: Figures, kind: Kind) -> dict[str, str]:
 
 
 def halved(figures: Figures, name: str) -> Figures:
-    """Returns the figures with one of them halved; the bends are halved together with `request_in_batch_s`."""
+    """Returns the figures with one of them halved, and with it what is a part of it: bends, and a lone client's way."""
     update: dict[str, object] = {name: getattr(figures, name) / 2}
+    if name == "path_s":
+        update["lone_path_s"] = figures.lone_path_s / 2
     if name == "request_in_batch_s":
         update["bends"] = tuple((size, seconds / 2) for size, seconds in figures.bends)
     return figures.model_copy(update=update)

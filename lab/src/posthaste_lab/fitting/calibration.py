@@ -139,12 +139,14 @@ def _range(seen: list[Observation], points: list[Point]) -> Range:
 def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures:
     """Returns the figures that come nearest to these trials; the search begins at `near`, if given."""
     cells, setting = _cells(seen), seen[0].setting
-    measured = _measured(seen)
+    measured = _measured(seen, cells)
     names = setting.unknown(len(cells))
 
     def figures(unknown: FloatArray) -> Figures:
         found = {name: max(LEAST_S.get(name, 0.0), float(each)) for name, each in zip(names, unknown, strict=True)}
-        return measured.model_copy(update=found)
+        # Among others nobody has a shorter way than alone.
+        shortest = measured.lone_path_s - found.get("handling_s", 0.0) - found.get("turn_s", 0.0)
+        return measured.model_copy(update=found | {"path_s": max(found["path_s"], shortest)})
 
     def differences(unknown: FloatArray) -> FloatArray:
         model = figures(unknown)
@@ -170,8 +172,8 @@ def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures
     return figures(found.x)
 
 
-def _measured(seen: list[Observation]) -> Figures:
-    """Returns the figures that stamps show; those to be fitted are 0."""
+def _measured(seen: list[Observation], cells: list[Cell]) -> Figures:
+    """Returns the figures that were measured; those to be fitted are 0."""
     recorded: dict[int, list[Batches]] = {}
     for each in seen:
         if each.batches is not None:
@@ -181,27 +183,49 @@ def _measured(seen: list[Observation]) -> Figures:
             batch_s=0.0, request_in_batch_s=0.0, contention_s=0.0, batch_scv=0.0, visits=1.0, path_s=0.0, handling_s=0.0
         )
     groups = [merged(trials) for trials in recorded.values()]
-    cost = cost_of(groups, seen[0].setting)
-    return Figures(
+    setting = seen[0].setting
+    cost = cost_of(groups, setting)
+    figures = Figures(
         batch_s=cost.batch_s,
         request_in_batch_s=cost.request_s,
         contention_s=cost.contention_s,
         batch_scv=cost.scv,
         visits=merged(groups).visits,
+        visits_by_clients=_visits_by_clients(recorded, setting),
         path_s=0.0,
         handling_s=0.0,
         bends=cost.bends,
         # Of kind "workers" only mean times are recorded, and the distribution of means is another one.
-        batch_shape=cost.shape if seen[0].setting.kind == "batches" else (),
+        batch_shape=cost.shape if setting.kind == "batches" else (),
     )
+    return figures.model_copy(update={"lone_path_s": _lone_path_s(cells[0], figures, setting)})
+
+
+def _visits_by_clients(recorded: dict[int, list[Batches]], setting: Setting) -> tuple[tuple[float, float], ...]:
+    """Returns the share of requests that go by the line, by the clients of a middleware; empty: all do.
+
+    A tier answers reads on the spot unless they concern what is under way, so it depends on how many are.
+    """
+    shares = {count / setting.middlewares: merged(trials).visits for count, trials in sorted(recorded.items())}
+    return () if all(share == 1 for share in shares.values()) else tuple(shares.items())
+
+
+def _lone_path_s(fewest: Cell, figures: Figures, setting: Setting) -> float:
+    """Returns what a request of a client that is alone takes beside the store, 0 if none was measured or it is as ever.
+
+    The network thread of a tier with a store of its own does the batch of such a client itself, and wakes nobody.
+    """
+    if setting.kind != "batches" or setting.gather_s or fewest.population != setting.middlewares:
+        return 0.0
+    return max(0.0, fewest.response - figures.visits_of(1) * figures.batch_alone_s())
 
 
 def _guess(cells: list[Cell], measured: Figures, setting: Setting) -> dict[str, float]:
     """Returns where the search begins.
 
     The fewest clients, which hardly queue, give the path time; the most clients, whose throughput handling limits, give
-    the handling time. Of kind "turns", half of the fewest clients' response time is the way, half a turn, and a quarter
-    of it waking up; at the most clients only the time of each request counts.
+    the handling time, and a turn takes as much again. Of kind "turns", half of the fewest clients' response time is the
+    way, half a turn, and a quarter of it waking up; at the most clients only the time of each request counts.
     """
     fewest, most = cells[0], cells[-1]
     if setting.kind == "turns":
@@ -210,7 +234,8 @@ def _guess(cells: list[Cell], measured: Figures, setting: Setting) -> dict[str, 
         return {"path_s": half, "batch_s": half, "request_in_batch_s": each, "wake_s": 0.5 * half}
     store = measured.visits * (measured.batch_s + measured.request_in_batch_s)
     path = max(0.1 * fewest.response, fewest.response - store)
-    return {"path_s": path, "handling_s": 0.5 * setting.middlewares / most.throughput}
+    handling = 0.5 * setting.middlewares / most.throughput
+    return {"path_s": path, "handling_s": handling, "turn_s": handling}
 
 
 def _cells(seen: list[Observation]) -> list[Cell]:

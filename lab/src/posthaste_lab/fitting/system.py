@@ -23,10 +23,12 @@ from posthaste_lab.queueing.pool import batch_pool
 
 Kind = Literal["batches", "workers", "turns"]
 UNKNOWN: dict[Kind, tuple[str, ...]] = {
-    "batches": ("path_s", "handling_s"),
-    "workers": ("path_s", "handling_s"),
+    "batches": ("path_s", "handling_s", "turn_s"),
+    "workers": ("path_s", "handling_s", "turn_s"),
     "turns": ("path_s", "batch_s", "request_in_batch_s", "wake_s"),
 }
+LAST = ("turn_s", "wake_s")  # fitted only to as many numbers of clients
+COUNTS_FOR_LAST = 4
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Setting:
     def unknown(self, counts: int) -> tuple[str, ...]:
         """Returns the figures to fit, which no stamp shows; `counts` is how many numbers of clients were measured."""
         names = UNKNOWN[self.kind]
-        return names if counts >= len(names) else tuple(name for name in names if name != "wake_s")
+        if counts >= COUNTS_FOR_LAST and not self.gather_s:
+            return names
+        return tuple(name for name in names if name not in LAST)
 
     @property
     def is_played(self) -> bool:
@@ -57,12 +61,15 @@ class Setting:
 
 
 class Figures(BaseModel):
-    """The figures of the stations, in seconds: store, way (`path_s`), handling and waking up.
+    """The figures of the stations, in seconds: store, way, handling and waking up.
 
     A batch of n takes `batch_s + n request_in_batch_s`, `contention_s` more for each other batch under way, and
     `wake_s` more if the store was idle; `bends` correct that by n. `batch_scv` is the squared coefficient of variation
     of batch times, `batch_shape` their distribution where it was measured (otherwise a gamma law). `visits` is the
-    share of requests that reach the store. See `queueing.batch_pool` and `queueing.batch_server`.
+    share of requests that reach the store, `visits_by_clients` the same by the number of clients of a middleware,
+    interpolated over its logarithm. `path_s` is the way, where nobody waits; `lone_path_s` that of a client that is
+    alone, with its handling (0: not measured). To handle k requests takes `turn_s + k handling_s`. See
+    `queueing.batch_pool` and `queueing.batch_server`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,7 +81,10 @@ class Figures(BaseModel):
     visits: float
     path_s: float
     handling_s: float
+    turn_s: float = 0.0
+    lone_path_s: float = 0.0
     wake_s: float = 0.0
+    visits_by_clients: tuple[tuple[float, float], ...] = ()
     bends: tuple[tuple[float, float], ...] = ()
     batch_shape: tuple[tuple[float, float], ...] = ()
 
@@ -99,7 +109,37 @@ class Figures(BaseModel):
             handling_utilization=(1 - share) * first.handling_utilization + share * second.handling_utilization,
         )
 
+    def visits_of(self, population: int) -> float:
+        """Returns the share of requests that reach the store with so many clients of a middleware."""
+        if not self.visits_by_clients:
+            return self.visits
+        counts, shares = zip(*self.visits_by_clients, strict=True)
+        return float(np.interp(np.log(population), np.log(counts), shares))
+
+    def batch_alone_s(self) -> float:
+        """Returns the mean time of a batch of one request, while no other is under way."""
+        bend = _bend_at(self, [1.0])[0] if self.bends else 0.0
+        return self.batch_s + self.request_in_batch_s + float(bend)
+
+    def _solved_alone(self, setting: Setting) -> BatchServer:
+        """Solves the system for one client, which never waits."""
+        store = self.visits_of(1) * self.batch_alone_s()
+        response = store + self.lone_path_s
+        cycle = response + setting.think_time_s
+        return BatchServer(
+            population=1,
+            think_time=setting.think_time_s,
+            throughput=1 / cycle,
+            response_time=response,
+            mean_batch=1.0,
+            utilization=store / cycle,
+            handling_utilization=min(self.lone_path_s, self.turn_s + self.handling_s) / cycle,
+        )
+
     def _solved_one(self, population: int, setting: Setting) -> BatchServer:
+        if population == 1 and self.lone_path_s > 0:
+            return self._solved_alone(setting)
+        visits = self.visits_of(population)
         if setting.kind == "batches" and setting.workers == 1 and setting.batch_limit == 1:
             # The pool would take service times for exponential, and here their distribution was measured.
             return batch_server(
@@ -109,7 +149,8 @@ class Figures(BaseModel):
                 think_time=setting.think_time_s,
                 path_time=self.path_s,
                 handling_time=self.handling_s,
-                visits=self.visits,
+                turn_time=self.turn_s,
+                visits=visits,
                 batch_limit=1,
                 scv=self.batch_scv,
                 wake_time=self.wake_s,
@@ -125,7 +166,8 @@ class Figures(BaseModel):
             think_time=setting.think_time_s,
             path_time=self.path_s,
             handling_time=self.handling_s,
-            visits=self.visits,
+            turn_time=self.turn_s,
+            visits=visits,
             batch_limit=setting.batch_limit,
             scv=self.batch_scv,
             wake_time=self.wake_s,
@@ -137,7 +179,7 @@ class Figures(BaseModel):
 
 
 # Names of the figures that are single numbers.
-PLAIN = tuple(name for name in Figures.model_fields if name not in ("bends", "batch_shape"))
+PLAIN = tuple(name for name in Figures.model_fields if name not in ("bends", "batch_shape", "visits_by_clients"))
 
 
 def between(first: Figures, second: Figures, share: float) -> Figures:
@@ -146,8 +188,16 @@ def between(first: Figures, second: Figures, share: float) -> Figures:
     found = {name: math.fsum((low * (1 - share), high * share)) for name, (low, high) in pairs.items()}
     sizes = sorted({size for figures in (first, second) for size, _ in figures.bends})
     bends = (1 - share) * _bend_at(first, sizes) + share * _bend_at(second, sizes)
-    shape = _mixed(first.batch_shape, second.batch_shape, share)
-    return Figures(**found, bends=tuple(zip(sizes, bends.tolist(), strict=True)), batch_shape=shape)
+    if not (first.lone_path_s and second.lone_path_s):
+        found["lone_path_s"] = 0.0
+    counts = sorted({int(clients) for figures in (first, second) for clients, _ in figures.visits_by_clients})
+    visits = ((n, (1 - share) * first.visits_of(n) + share * second.visits_of(n)) for n in counts)
+    return Figures(
+        **found,
+        bends=tuple(zip(sizes, bends.tolist(), strict=True)),
+        visits_by_clients=tuple(visits),
+        batch_shape=_mixed(first.batch_shape, second.batch_shape, share),
+    )
 
 
 def _mixed(

@@ -29,8 +29,7 @@ from scipy.special import gammainc, gammaincinv
 
 from posthaste_lab.checks import FloatArray, bounded, count, fraction, non_negative
 from posthaste_lab.errors import BadArgument, NumericalError
-from posthaste_lab.queueing.closed import solve
-from posthaste_lab.queueing.station import Station
+from posthaste_lab.queueing.turns import handled
 
 IntArray = npt.NDArray[np.int_]
 
@@ -54,7 +53,7 @@ class BatchServer:
 
     `throughput` in requests per second and `response_time` in seconds (without think time) count all requests, also
     those that do not visit the server. `mean_batch` is the mean number of requests in a batch. `utilization` is the
-    share of time the server has a batch, `handling_utilization` that of the place that handles one request at a time.
+    share of time the server has a batch, `handling_utilization` that of the place that handles requests.
     """
 
     population: int
@@ -74,6 +73,7 @@ def batch_server(
     think_time: float = 0.0,
     path_time: float = 0.0,
     handling_time: float = 0.0,
+    turn_time: float = 0.0,
     visits: float = 1.0,
     batch_limit: int | None = None,
     scv: float = 0.0,
@@ -85,11 +85,12 @@ def batch_server(
 
     Each of `population` clients thinks for `think_time`, travels for `path_time` (both exponential, without queueing),
     is handled for `handling_time` one at a time, and visits the server with probability `visits`, else its request is
-    done. A batch holds at most `batch_limit` requests. A batch that finds the server idle takes `wake_time` longer.
-    `bends` correct the time of a batch of n: pairs of n and seconds to add, interpolated linearly, constant beyond the
-    outermost pairs. `scv` is the squared coefficient of variation of a batch's time (0: always the same; else a gamma
-    law). `shape` replaces the gamma law by another one, such as a measured one: pairs of a time, as a multiple of the
-    mean, and the share of batches that take so long.
+    done. With a `turn_time` all k who wait to be handled are, in a turn of `turn_time + k handling_time`. A batch holds
+    at most `batch_limit` requests. A batch that finds the server idle takes `wake_time` longer. `bends` correct the
+    time of a batch of n: pairs of n and seconds to add, interpolated linearly, constant beyond the outermost pairs.
+    `scv` is the squared coefficient of variation of a batch's time (0: always the same; else a gamma law). `shape`
+    replaces the gamma law by another one, such as a measured one: pairs of a time, as a multiple of the mean, and the
+    share of batches that take so long.
 
     For batches of constant time, and clients that either travel (or think) or are handled, the solution is exact but
     for rounding: arrivals during a batch are counted with its time rounded to 1/4096 of the shortest one. If clients
@@ -103,19 +104,20 @@ def batch_server(
     Raises BadArgument for impossible figures: no time at all in the server, or none outside it.
     """
     n = bounded("population", population, CLIENTS_MAX, "with this many, batches are full and only their size matters")
-    away, handling = non_negative("think_time", think_time) + non_negative("path_time", path_time), handling_time
-    non_negative("handling_time", handling)
+    away = non_negative("think_time", think_time) + non_negative("path_time", path_time)
+    handling, turn = non_negative("handling_time", handling_time), non_negative("turn_time", turn_time)
     share = 1.0 if visits == 1 else fraction("visits", visits)
     limit = n if batch_limit is None else count("batch_limit", batch_limit)
     law_of_times = batch_law(scv, shape)
-    if away + handling == 0:
+    if away + handling + turn == 0:
         raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
 
     waiting = np.concatenate([[1], np.arange(1, n + 1)])  # when a batch begins; state 0: an arrival woke the server
     sizes = np.minimum(waiting, limit)
     times = batch_times(sizes, batch_time, request_time, bends)
     times[0] += non_negative("wake_time", wake_time)
-    rates = _rates_of_return(n, away / share, handling / share)
+    outside = handled(n, away / share, handling / share, turn / share)
+    rates = outside.throughput
     law = _law(sizes, _left_outside(rates, n - waiting, times, law_of_times))
     begins = _stationary(law)
     busy = float(begins @ times)
@@ -129,7 +131,8 @@ def batch_server(
         response_time=n / throughput - think_time,
         mean_batch=served,
         utilization=busy / cycle,
-        handling_utilization=throughput * handling,
+        # That of the clients outside when as many come back as do in the mean.
+        handling_utilization=float(np.interp(throughput * share, outside.throughput, outside.utilization)),
     )
 
 
@@ -182,14 +185,6 @@ def _normalized(shape: Shape) -> tuple[FloatArray, FloatArray]:
     if not mean > 0:
         raise BadArgument("shape", list(shape), "must leave batches some time")
     return values / mean, shares
-
-
-def _rates_of_return(population: int, delay: float, handling: float) -> FloatArray:
-    """Returns the arrivals per second at the server while 0, 1, … clients are outside it."""
-    if handling == 0:
-        return np.arange(population + 1) / delay
-    outside = solve([Station("handling", handling)], population, delay)
-    return np.concatenate([[0.0], outside.throughput])
 
 
 def _left_outside(

@@ -31,6 +31,7 @@ from posthaste_lab.queueing.batching import CLIENTS_MAX, BatchServer, Shape, bat
 from posthaste_lab.queueing.closed import solve
 from posthaste_lab.queueing.station import Station
 from posthaste_lab.queueing.taking import Taking
+from posthaste_lab.queueing.turns import handled
 
 WARM_UP, REQUESTS = 4_000, 24_000  # requests simulated: before figures are taken, and in all
 STRETCHES = 4  # exponential stretches of a client's way, where its regularity matters
@@ -49,6 +50,7 @@ class _Pool:
     think_time: float
     path_time: float
     handling_time: float
+    turn_time: float
     visits: float
     limit: int
     law: tuple[FloatArray, FloatArray]
@@ -57,8 +59,8 @@ class _Pool:
     reserve_after: float
     times: list[float]  # of a batch, by its size
 
-    def answer(self, throughput: float, mean_batch: float, utilization: float) -> BatchServer:
-        """Returns the result with these three figures and everything that follows from them."""
+    def answer(self, throughput: float, mean_batch: float, utilization: float, handling: float) -> BatchServer:
+        """Returns the result with these figures, of which `handling` is how busy that is, and what follows."""
         return BatchServer(
             population=self.population,
             think_time=self.think_time,
@@ -66,7 +68,7 @@ class _Pool:
             response_time=self.population / throughput - self.think_time,
             mean_batch=mean_batch,
             utilization=utilization,
-            handling_utilization=throughput * self.handling_time,
+            handling_utilization=handling,
         )
 
 
@@ -80,6 +82,7 @@ def batch_pool(
     think_time: float = 0.0,
     path_time: float = 0.0,
     handling_time: float = 0.0,
+    turn_time: float = 0.0,
     visits: float = 1.0,
     batch_limit: int | None = None,
     scv: float = 0.0,
@@ -100,8 +103,10 @@ def batch_pool(
     four exponential stretches (an scv of 1/4).
 
     With `batch_limit` = 1 servers, also a single one, always take at once, service times are exponential, `scv` and
-    `shape` are ignored, and a request alone in the store counts as one that woke it. With larger batches the system is
-    simulated, and the answer is right to about one percent, or some five where batch times vary much (an scv of 10).
+    `shape` are ignored, and a request alone in the store counts as one that woke it. With a `turn_time` the throughput
+    is then too high where servers and handling are busy all the time, by up to ten percent. With larger batches the
+    system is simulated, and the answer is right to about one percent, or some five where batch times vary much (an scv
+    of 10).
 
     Raises BadArgument for impossible figures.
     """
@@ -115,6 +120,7 @@ def batch_pool(
             think_time=think_time,
             path_time=path_time,
             handling_time=handling_time,
+            turn_time=turn_time,
             visits=visits,
             batch_limit=batch_limit,
             scv=scv,
@@ -132,6 +138,7 @@ def batch_pool(
         think_time=non_negative("think_time", think_time),
         path_time=non_negative("path_time", path_time),
         handling_time=non_negative("handling_time", handling_time),
+        turn_time=non_negative("turn_time", turn_time),
         visits=1.0 if visits == 1 else fraction("visits", visits),
         limit=limit,
         law=batch_law(scv, shape),
@@ -140,53 +147,67 @@ def batch_pool(
         reserve_after=non_negative("reserve_after", reserve_after),
         times=[0.0, *times.tolist()],
     )
-    if think_time + path_time + handling_time == 0:
+    if think_time + path_time + handling_time + turn_time == 0:
         raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
     return _solved(pool) if pool.limit == 1 else _played(pool)
 
 
 def _solved(pool: _Pool) -> BatchServer:
-    """Solves batches of one: the textbook's station with several servers, which slow down as more of them are busy."""
+    """Solves batches of one: the textbook's station with several servers, which slow down as more of them are busy.
+
+    All else is one station more, as fast as clients come back with so many of them there (Norton's theorem).
+    """
     alone = pool.times[1]
     speeds = [j * alone / (alone + pool.contention * (j - 1)) for j in range(1, pool.servers + 1)]
     if pool.wake_time > 0:
         # A client that is alone found nobody, even before one server: the speed of two is that of a server awake.
         speeds = [alone / (alone + pool.wake_time), *(speeds[1:] or speeds)]
-    stations = [Station("workers", pool.visits * alone, "load_dependent", rates=tuple(speeds))]
-    if pool.handling_time > 0:
-        stations.append(Station("handling", pool.handling_time))
-    solved = solve(stations, pool.population, pool.think_time + pool.path_time)
+    outside = handled(pool.population, pool.think_time + pool.path_time, pool.handling_time, pool.turn_time)
+    back = outside.throughput[1:]
+    stations = [
+        Station("workers", pool.visits * alone, "load_dependent", rates=tuple(speeds)),
+        Station("outside", 1 / float(back[0]), "load_dependent", rates=tuple((back / back[0]).tolist())),
+    ]
+    solved = solve(stations, pool.population)
     present = solved.distribution("workers")
     busy = float(np.minimum(np.arange(len(present)), pool.servers) @ present)
-    return pool.answer(float(solved.throughput[-1]), 1.0, busy / pool.servers)
+    handling = float(outside.utilization @ solved.distribution("outside"))
+    return pool.answer(float(solved.throughput[-1]), 1.0, busy / pool.servers, handling)
 
 
 def _played(pool: _Pool) -> BatchServer:
-    """Simulates the pool: clients come back, are handled one at a time, wait, and are answered batch by batch."""
+    """Simulates the pool: clients come back, are handled, wait, and are answered batch by batch."""
     streams = random.Random(0)  # noqa: S311 - no secret
-    chance, handled, visits, drawn = (random.Random(streams.random()) for _ in range(4))  # noqa: S311
+    chance, in_hand, visits, drawn = (random.Random(streams.random()) for _ in range(4))  # noqa: S311
     stretches = STRETCHES if pool.gather_time else 1
     away, varied = _Away(chance, pool.think_time, pool.path_time, stretches), _Deck(drawn, *pool.law)
+    handling = _Handling(in_hand, pool.turn_time, pool.handling_time)
     taking = Taking(pool.limit, pool.gather_time, pool.reserve_after)
     events = [(away(), COMES, 1, 0.0) for _ in range(pool.population)]
     events.sort()
     waiting = busy = answered = counted = batches = 0
-    free_at = began = worked = now = looks_at = 0.0
+    began = worked = now = looks_at = 0.0
     while answered < REQUESTS:
         now, kind, number, took = heappop(events)
-        if kind == COMES and pool.handling_time > 0:
-            free_at = max(now, free_at) + handled.expovariate(1 / pool.handling_time)
-            heappush(events, (free_at, HANDLED, 1, 0.0))
-        elif kind < ENDS and (pool.visits == 1 or visits.random() < pool.visits):
-            taking.comes(now, waiting)
-            waiting += 1
-        elif kind != LOOKS:
-            answered += number
+        done = number if kind == ENDS else 0
+        if kind == COMES and handling.takes_time:
+            handling.waiting += 1
+        elif kind < ENDS:
             for _ in range(number):
-                heappush(events, (now + away(), COMES, 1, 0.0))
+                if pool.visits < 1 and visits.random() >= pool.visits:
+                    done += 1
+                    continue
+                taking.comes(now, waiting)
+                waiting += 1
+        answered += done
+        for _ in range(done):
+            heappush(events, (now + away(), COMES, 1, 0.0))
         if kind == ENDS:
             busy -= 1
             taking.batch_ends(now, took, number, waiting)
+        handling.is_busy &= kind != HANDLED
+        if turn := handling.begins(now):
+            heappush(events, (turn[0], HANDLED, turn[1], 0.0))
         while waiting and busy < pool.servers:
             at = taking.takes_at(now, waiting, busy)
             if at > now:
@@ -203,11 +224,40 @@ def _played(pool: _Pool) -> BatchServer:
             counted += size
             heappush(events, (now + took, ENDS, size, took))
         if not began and answered >= WARM_UP:
-            began, worked, batches, counted, answered = now, 0.0, 0, 0, WARM_UP
+            began, worked, batches, counted, answered, handling.worked = now, 0.0, 0, 0, WARM_UP, 0.0
     lasted = now - began
     return pool.answer(
-        (answered - WARM_UP) / lasted, counted / max(1, batches), min(1.0, worked / lasted / pool.servers)
+        (answered - WARM_UP) / lasted,
+        counted / max(1, batches),
+        min(1.0, worked / lasted / pool.servers),
+        min(1.0, handling.worked / lasted),
     )
+
+
+@dataclass
+class _Handling:
+    """The place where requests are handled: one at a time, or with a turn time all who wait together."""
+
+    chance: random.Random
+    turn_time: float
+    handling_time: float
+    waiting: int = 0
+    is_busy: bool = False
+    worked: float = 0.0
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether requests are handled at all."""
+        return self.turn_time + self.handling_time > 0
+
+    def begins(self, now: float) -> tuple[float, int] | None:
+        """Begins to handle those who wait, if any; returns when they are done, and how many they are."""
+        if self.is_busy or not self.waiting:
+            return None
+        number = self.waiting if self.turn_time else 1
+        took = self.chance.expovariate(1 / (self.turn_time + number * self.handling_time))
+        self.waiting, self.is_busy, self.worked = self.waiting - number, True, self.worked + took
+        return now + took, number
 
 
 @dataclass(frozen=True)
