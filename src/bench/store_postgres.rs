@@ -79,29 +79,26 @@ struct Slice {
 }
 
 /// How long calls took, and the requests of each kind in them.
+#[derive(Default)]
 struct CallTimes {
     calls: Distribution,
     kinds: BTreeMap<Kind, Distribution>,
 }
 
 impl CallTimes {
-    fn new() -> Self {
-        Self { calls: Distribution::new(), kinds: BTreeMap::new() }
-    }
-
     /// Notes a call in which there were requests of these kinds.
     fn note(&mut self, took: Duration, kinds: &[Kind]) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.calls.record(ns, 1);
         for kind in kinds {
-            self.kinds.entry(*kind).or_insert_with(Distribution::new).record(ns, 1);
+            self.kinds.entry(*kind).or_default().record(ns, 1);
         }
     }
 
     fn add(&mut self, other: &Self) {
         self.calls.add(&other.calls);
         for (kind, times) in &other.kinds {
-            self.kinds.entry(*kind).or_insert_with(Distribution::new).add(times);
+            self.kinds.entry(*kind).or_default().add(times);
         }
     }
 }
@@ -194,7 +191,7 @@ fn measure(
     batch: usize,
 ) -> Result<Row, Failed> {
     let span = flags.duration / u32::try_from(flags.repetitions)?;
-    let (mut rates, mut times) = (Vec::new(), CallTimes::new());
+    let (mut rates, mut times) = (Vec::new(), CallTimes::default());
     for _ in 0..flags.repetitions {
         let slice = measure_slice(flags, store, connections, batch, span)?;
         rates.push(slice.operations_per_s);
@@ -247,7 +244,7 @@ fn measure_slice(
         let threads: Vec<_> = (0..connections).map(|n| scope.spawn(move || run(n))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a driver does not panic")).collect()
     });
-    let mut all = Slice { operations_per_s: 0.0, times: CallTimes::new() };
+    let mut all = Slice { operations_per_s: 0.0, times: CallTimes::default() };
     for slice in slices {
         let slice = slice?;
         all.operations_per_s += slice.operations_per_s;
@@ -327,7 +324,7 @@ impl<'a> Driver<'a> {
 
     fn run(mut self, span: Duration) -> Result<Slice, Failed> {
         let start = Instant::now();
-        let (mut operations, mut times) = (0, CallTimes::new());
+        let (mut operations, mut times) = (0, CallTimes::default());
         loop {
             let call = Instant::now();
             let kinds = self.call_store(STEPS)?;
