@@ -28,7 +28,6 @@ from posthaste_lab.queueing.batching import EVEN
 LEAST_S = 1e-7  # lower limit of times: nothing takes no time
 BINS = 16  # bins for each factor of e, in which times are summed up
 POINTS = 30  # points that represent the distribution of times
-ALIKE = 1.25  # width, as a factor, of the classes of sizes that `_by_size` makes
 SAME = 1.01  # mean sizes within this factor are one group: too near to tell what a request takes
 
 
@@ -192,14 +191,14 @@ def cost_of(groups: list[Batches], setting: Setting) -> Cost:
     """Fits the time of a batch to groups of batches, one for each number of clients.
 
     With several workers the time is a + b n + c o with n requests and o other batches under way, by least squares over
-    all batches. With one worker it is a line a + b n, corrected by the distances of the groups' means (`_bent`). Where
-    workers wait for more requests, the size of a batch hardly depends on the time of the batch before it, so batches
-    are grouped by size instead; with several workers only those with the fewest others under way.
+    all batches. With one worker it is a line a + b n, corrected by the distances of the groups' means (`_bent`), and
+    so with several that wait for more requests: the means are then of batches with the fewest others under way.
     """
     whole = merged(groups)
     if setting.gather_s:
-        alone = _those(whole, whole.others == whole.others.min())
-        return _bent(whole, *_with_two(_means(_by_size(alone))))
+        fewest = whole.others.min()
+        alone = [_those(group, group.others == fewest) for group in groups if fewest in group.others]
+        return _bent(whole, *_with_two(_means(alone)))
     return _plane(whole) if (setting.workers or 1) > 1 else _bent(whole, *_means(groups))
 
 
@@ -248,12 +247,6 @@ def _contention(whole: Batches, expected: FloatArray) -> float:
     weights = whole.counts * whole.others / expected**2
     squares = float(weights @ whole.others)
     return max(0.0, float(weights @ (whole.times_s / whole.counts - expected)) / squares) if squares > 0 else 0.0
-
-
-def _by_size(whole: Batches) -> list[Batches]:
-    """Groups batches of similar size (see ALIKE), whatever the number of clients."""
-    places = np.floor(np.log(whole.sizes) / np.log(ALIKE))
-    return [_those(whole, places == place) for place in np.unique(places)]
 
 
 def _those(whole: Batches, chosen: npt.NDArray[np.bool_]) -> Batches:
