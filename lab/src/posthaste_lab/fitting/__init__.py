@@ -9,10 +9,10 @@ The modules in the order of the work:
 - `curves` computes predictions for other programs, `bottleneck` says what limits the system.
 - `validation` compares predictions with what was measured.
 
-The model has four places: clients that think, the way to the tier and back, the handling of requests one at a time
-(network threads and load generator), and the store with the waiting line before it, where each worker takes a batch,
-or one request, at a time: `queueing.batch_pool`. The unit of replication is the repetition: each gives a model of its
-own, and intervals are Student's over them.
+The model has four places: clients that think, the way to the tier and back, the handling of requests in turns (network
+threads and load generator), and the store with the waiting line before it, where each worker takes a batch, or one
+request, at a time: `queueing.batch_pool`. The unit of replication is the repetition: each gives a model of its own, and
+intervals are Student's over them.
 """
 
 from posthaste_lab.fitting.calibration import fit_run
