@@ -136,16 +136,17 @@ impl Rounds {
         let table = self.shared.fleet.table();
         for slot in table.in_use() {
             let server = &table.servers[*slot];
+            // A problem of its own: just before, its name may have led elsewhere.
+            let away = format!("{} while away", server.name());
             if server.health.is_answering() {
+                self.warned.remove(&away);
                 self.refresh_server(server);
             } else if let Ok(address) = server.backend.address()
                 && let Some(other) = table.other_server_at(server, &address)
             {
                 // The prober tries again and again, and does not log why it fails.
-                self.warn_once(
-                    server.name().to_owned(),
-                    &format!("{} stays away: {}", server.name(), recovery::address_taken(other)),
-                );
+                let problem = format!("{} stays away: {}", server.name(), recovery::address_taken(other));
+                self.warn_once(away, &problem);
             }
         }
     }
