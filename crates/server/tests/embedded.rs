@@ -11,7 +11,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use embedded::{execute, figure, open, open_with, shown};
+use embedded::{execute, open, open_with, shown};
 use heard::heard;
 use posthaste_measure::{Clock, Events};
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
@@ -20,6 +20,11 @@ use posthaste_server::queue::rules::Rules as _;
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::REDRIVE_PIECE;
 use support::{Got, World};
+
+fn figure(store: &Embedded, name: &str) -> u64 {
+    let figures = store.figures();
+    figures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value).expect("a figure of that name")
+}
 
 #[test]
 fn a_redrive_that_a_crash_cuts_short_has_moved_some_and_lost_none() {

@@ -1,7 +1,5 @@
 //! An embedded store under test, whose requests may be left uncommitted.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
-
 use std::path::Path;
 
 use posthaste_server::queue::answer::Answer;
@@ -22,11 +20,6 @@ pub(crate) fn open(directory: &Path) -> Embedded {
 
 pub(crate) fn open_with(directory: &Path, options: EmbeddedOptions) -> Embedded {
     Embedded::open(directory, options).unwrap_or_else(|error| panic!("{error}"))
-}
-
-pub(crate) fn figure(store: &Embedded, name: &str) -> u64 {
-    let figures = store.figures();
-    figures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value).expect("a figure of that name")
 }
 
 /// Executes a request and leaves its commit to the test.
