@@ -76,6 +76,8 @@ lab: ## Install the laboratory into .venv (posthaste-lab …)
 .PHONY: test-lab
 test-lab: lab
 	scripts/ensure-packages.sh psql=postgresql memcached=memcached
+	@# Without it no part of an experiment runs on another machine, and the tests say that they skip.
+	scripts/ensure-packages.sh ssh=openssh-client sshd=openssh-server || true
 	scripts/python-env.sh .venv tests/clients/requirements.txt
 	cargo build --locked
 	POSTHASTE=$(abspath $(TARGET))/debug/posthaste $(PYTHON) -m pytest -n auto --dist worksteal -c lab/pyproject.toml lab/tests

@@ -35,8 +35,9 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 fi
 echo "installing ${packages[*]}"
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-apt-get install -qq --no-install-recommends --yes "${packages[@]}" >/dev/null
+install() { apt-get install -qq --no-install-recommends --yes "${packages[@]}" >/dev/null; }
+# Asking for the newest lists takes longer than most packages; they are asked for where those at hand do not serve.
+install 2>/dev/null || { apt-get update -qq && install; }
 
 for pair in "$@"; do
     is_there "${pair%%=*}" || { echo "${pair#*=} is installed and still ${pair%%=*} is missing" >&2; exit 1; }
