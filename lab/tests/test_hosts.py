@@ -17,13 +17,14 @@ import pytest
 from programs import SMALL, here, lab, left_running, program, run_through, write
 
 from posthaste_lab.experiments import BadExperiment, load
-from posthaste_lab.experiments.environment import hashes, machine, marks
+from posthaste_lab.experiments.environment import busy_share, hashes, machine, marks
 from posthaste_lab.experiments.hosts import Local, load_hosts, run, this_machine
 from posthaste_lab.experiments.kinds import find_program
 from posthaste_lab.experiments.part_problems import check_parts
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.scratch import Scratch
 
+SPINNING = "while true; do :; done"
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
 
@@ -204,3 +205,40 @@ def test_the_file_system_has_the_name_that_it_was_mounted_by(tmp_path: Path) -> 
     where = next(str(each) for each in (tmp_path, *tmp_path.parents) if str(each) in mounted)
     told = machine(replace(this_machine(program()), scratch=str(tmp_path)))
     assert told["file system of the stores"] == mounted[where]
+
+
+def test_a_machine_on_which_others_work_is_busy_now(tmp_path: Path) -> None:
+    """Shows it with a process for every core."""
+    spinning = [subprocess.Popen(["sh", "-c", SPINNING]) for _ in range(os.cpu_count() or 1)]
+    try:
+        # A test that runs beside this one only makes it busier.
+        assert 0.8 < busy_share(this_machine(program(), tmp_path)) <= 1
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Told(Local):
+    """A machine that answers every question with the same text."""
+
+    text: str = ""
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """Returns a command that prints the text."""
+        del arguments
+        return ["printf", "%s", self.text]
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("cpu 100 0 50 800 50 0 0 0 9 0\ncpu 110 5 60 860 60 0 5 0 99 0\n", 0.3),
+        ("cpu 1 0 0 9 0 0 0 0 0 0\ncpu 1 0 0 9 0 0 0 0 0 0\n", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_a_machine_is_busy_while_it_neither_idles_nor_waits_for_a_disk(text: str, share: float, tmp_path: Path) -> None:
+    """Shows it with counters of a known difference."""
+    assert busy_share(Told("told", "127.0.0.1", program(), str(tmp_path), text)) == pytest.approx(share)

@@ -1,7 +1,6 @@
 """The environment of a run, on which figures depend although no factor varies it: machines, systems, versions."""
 
 import math
-import os
 import platform
 import re
 import sys
@@ -32,6 +31,10 @@ QUESTIONS = {
 }
 # Path of the program under test, given as $0: on another machine it may be a name on PATH.
 PLACE = '"$(command -v "$0")"'
+# The first line of /proc/stat, twice: ticks since the machine began, by what its processors did (proc_stat(5)).
+TWO_MOMENTS = "head -n 1 /proc/stat && sleep 0.4 && head -n 1 /proc/stat"
+# Fields of that line: those that add up to all time, and of them idle and waiting for a disk.
+STATES, IDLE = 8, (3, 4)
 # Answers that differ from one minute to the next.
 PASSING = ("load average at the start",)
 
@@ -120,6 +123,14 @@ def _facts(around: dict[str, Any]) -> dict[str, str]:
     return facts
 
 
-def busy(host: Host) -> float:
-    """Returns the load of this machine per core over the last minute; 0 for another machine."""
-    return os.getloadavg()[0] / (os.cpu_count() or 1) if host.name == "local" else 0.0
+def busy_share(host: Host) -> float:
+    """Returns the share of a machine's CPU time in which it is busy right now; 0 where that cannot be told.
+
+    Not the load average: over a minute that is for the most part the run which ended before this one.
+    """
+    moments = [list(map(int, line.split()[1:])) for line in _answer(host, ["sh", "-c", TWO_MOMENTS]).splitlines()]
+    if len(moments) != 2:
+        return 0.0
+    passed = [after - before for before, after in zip(*moments, strict=True)]
+    total = sum(passed[:STATES])
+    return 1 - sum(passed[state] for state in IDLE) / total if total > 0 else 0.0

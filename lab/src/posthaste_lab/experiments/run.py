@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from posthaste_lab.experiments.description import Experiment
-from posthaste_lab.experiments.environment import busy, environment, hashes, marks
+from posthaste_lab.experiments.environment import busy_share, environment, hashes, marks
 from posthaste_lab.experiments.hosts import Host
 from posthaste_lab.experiments.journal import Journal
 from posthaste_lab.experiments.plan import OVERHEAD_S, Plan, Trial, make_plan
@@ -27,8 +27,8 @@ from posthaste_lab.experiments.scratch import Scratch
 from posthaste_lab.experiments.trial import run_trial
 
 FAILURES_IN_A_ROW_MAX = 3
-# Load per core over a minute, above which other programs would influence the measurement.
-BUSY = 0.5
+# Share of a machine's CPU time, above which what else runs there would influence the measurement.
+BUSY = 0.1
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ def run_experiment(
     """
     plan, journal = make_plan(experiment), Journal(directory)
     known = marks(experiment, hosts)  # taken before the hashes, so that any later change is noticed
-    around = environment(experiment, hosts, hosts["local"].posthaste) | {"busy": busy(hosts["local"]) > BUSY}
+    around = environment(experiment, hosts, hosts["local"].posthaste)
+    around["busy"] = any(busy_share(hosts[name]) > BUSY for name in around["hosts"])
     program = Program(experiment, hosts, known, around["sha256"])
     with journal.alone():
         journal.begin(source, plan, around, quick=quick)
