@@ -323,6 +323,12 @@ fn the_system_table_has_a_plausible_row_per_window() {
         assert!(number(1, "rss_bytes") > 1e5);
         assert!(number(1, "threads") >= 1.0 && number(1, "open_files") >= 5.0);
         assert!((0.0..=1.0).contains(&number(1, "machine_idle_share")));
+        let switched: f64 = (1..4).map(|row| number(row, "machine_context_switches")).sum();
+        assert!(
+            switched > 0.0
+                && number(1, "machine_interrupts") >= 0.0
+                && number(1, "machine_load_average") >= 0.0
+        );
     }
     let ends = number(1, "start_s") + number(1, "length_s");
     assert!((ends - number(2, "start_s")).abs() < 1e-5, "rows follow on each other");

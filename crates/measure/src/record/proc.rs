@@ -37,18 +37,22 @@ pub(super) struct Counters {
     pub(super) disk_bytes: Option<[u64; 2]>,
     /// Ticks of the whole machine: user, system, iowait, steal, idle.
     pub(super) machine: Option<[u64; 5]>,
+    /// Interrupts and context switches of the whole machine.
+    pub(super) machine_events: Option<[u64; 2]>,
     /// Bytes received and sent on the loopback, then on all interfaces.
     pub(super) net_bytes: Option<[u64; 4]>,
 }
 
 impl Counters {
     pub(super) fn now() -> Self {
+        let stat = read("/proc/stat");
         Self {
             ticks: cpu_ticks("/proc/self/stat"),
             switches: switches(),
             disk_bytes: read("/proc/self/io")
                 .and_then(|text| Some([number(&text, "read_bytes")?, number(&text, "write_bytes")?])),
-            machine: read("/proc/stat").and_then(|text| machine(&text)),
+            machine: stat.as_deref().and_then(machine),
+            machine_events: stat.as_deref().and_then(machine_events),
             net_bytes: read("/proc/net/dev").map(|text| net_bytes(&text)),
         }
     }
@@ -83,6 +87,21 @@ fn machine(stat: &str) -> Option<[u64; 5]> {
     Some([user + nice, system + irq + softirq, iowait, steal, idle])
 }
 
+/// Returns the totals of the lines `intr` and `ctxt` of `/proc/stat`.
+fn machine_events(stat: &str) -> Option<[u64; 2]> {
+    let total = |name: &str| {
+        let mut fields = stat.lines().map(str::split_ascii_whitespace);
+        let mut line = fields.find_map(|mut line| (line.next() == Some(name)).then_some(line))?;
+        line.next()?.parse().ok()
+    };
+    Some([total("intr")?, total("ctxt")?])
+}
+
+/// Returns how many threads of the machine ran or could have run, or waited for a disk: the average of a minute.
+pub(super) fn load_average() -> Option<f64> {
+    read("/proc/loadavg")?.split(' ').next()?.parse().ok()
+}
+
 fn net_bytes(dev: &str) -> [u64; 4] {
     let mut bytes = [0; 4];
     for (name, counters) in dev.lines().filter_map(|line| line.split_once(':')) {
@@ -111,6 +130,13 @@ mod tests {
     #[test]
     fn machine_ticks_are_grouped_by_what_they_were_spent_on() {
         assert_eq!(machine("cpu  10 2 5 80 3 1 2 4 0 0\ncpu0 …"), Some([12, 8, 3, 4, 80]));
+    }
+
+    #[test]
+    fn machine_events_are_the_totals_of_their_lines() {
+        let stat = "cpu  10 2 5 80 3 1 2 4 0 0\ncpu0 …\nintr 900 7 0 893\nctxt 1234\nbtime 1\nprocesses 5\n";
+        assert_eq!(machine_events(stat), Some([900, 1234]));
+        assert_eq!(machine_events("cpu  10 2 5 80 3 1 2 4 0 0\nintr 900 7\n"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `system.csv`: what this process and its machine did during each window.
 //!
-//! A figure of a period is the difference to the last row; threads, memory and open files are levels at its end.
+//! A figure of a period is the difference to the last row; threads, memory, open files and load are levels at its end.
 //! Context switches are summed over the threads alive at the end: Linux offers the process's own sum only through
 //! a foreign call, and the program's threads live as long as it does. A cell is empty if the system does not tell.
 
@@ -13,14 +13,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::RecordError;
 use super::lines::{LineFile, seconds};
-use super::proc::{Counters, number, read};
+use super::proc::{Counters, load_average, number, read};
 use crate::clock::Clock;
 
 const HEAD: &str = "start_s,length_s,cpu_s,cpu_user_s,cpu_system_s,\
     context_switches_voluntary,context_switches_involuntary,threads,rss_bytes,open_files,\
     disk_read_bytes,disk_written_bytes,\
     machine_user_share,machine_system_share,machine_iowait_share,machine_steal_share,machine_idle_share,\
-    lo_received_bytes,lo_sent_bytes,all_received_bytes,all_sent_bytes\n";
+    lo_received_bytes,lo_sent_bytes,all_received_bytes,all_sent_bytes,\
+    machine_interrupts,machine_context_switches,machine_load_average\n";
 
 #[derive(Debug)]
 pub(super) struct SystemTable {
@@ -75,6 +76,8 @@ fn row(last: &Sample, now: &Sample) -> String {
     cells(&mut row, growth(before.disk_bytes, after.disk_bytes));
     cells(&mut row, growth(before.machine, after.machine).and_then(shares));
     cells(&mut row, growth(before.net_bytes, after.net_bytes));
+    cells(&mut row, growth(before.machine_events, after.machine_events));
+    cells(&mut row, load_average().map(|load| [load]));
     row.push('\n');
     row
 }
