@@ -12,6 +12,7 @@ no stamp shows when a turn begins.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ UNKNOWN: dict[Kind, tuple[str, ...]] = {
 }
 LAST = ("turn_s", "wake_s")  # fitted only to as many numbers of clients
 COUNTS_FOR_LAST = 4
+SOLUTIONS_KEPT = 10_000  # a few hundred bytes each; a model with all of its curves takes some hundreds
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,11 @@ class Figures(BaseModel):
     def solved(self, population: int, setting: Setting) -> BatchServer:
         """Solves the system for `population` clients, spread evenly over its middlewares."""
         if setting.middlewares == 1:
-            return self._solved_one(population, setting)
+            return _solved_one(self, population, setting)
         fewer = max(1, population // setting.middlewares)
         share = max(0.0, population / setting.middlewares - fewer)
-        first = self._solved_one(fewer, setting)
-        second = first if share == 0 else self._solved_one(fewer + 1, setting)
+        first = _solved_one(self, fewer, setting)
+        second = first if share == 0 else _solved_one(self, fewer + 1, setting)
         # Each middleware serves its own clients: throughputs add up, and the response time follows from all of them.
         serving = min(setting.middlewares, population)
         throughput = serving * ((1 - share) * first.throughput + share * second.throughput)
@@ -121,7 +123,7 @@ class Figures(BaseModel):
         bend = _bend_at(self, [1.0])[0] if self.bends else 0.0
         return self.batch_s + self.request_in_batch_s + float(bend)
 
-    def _solved_alone(self, setting: Setting) -> BatchServer:
+    def solved_alone(self, setting: Setting) -> BatchServer:
         """Solves the system for one client, which never waits."""
         store = self.visits_of(1) * self.batch_alone_s()
         response = store + self.lone_path_s
@@ -136,46 +138,49 @@ class Figures(BaseModel):
             handling_utilization=min(self.lone_path_s, self.turn_s + self.handling_s) / cycle,
         )
 
-    def _solved_one(self, population: int, setting: Setting) -> BatchServer:
-        if population == 1 and self.lone_path_s > 0:
-            return self._solved_alone(setting)
-        visits = self.visits_of(population)
-        if setting.kind == "batches" and setting.workers == 1 and setting.batch_limit == 1:
-            # The pool would take service times for exponential, and here their distribution was measured.
-            return batch_server(
-                population,
-                self.batch_s,
-                self.request_in_batch_s,
-                think_time=setting.think_time_s,
-                path_time=self.path_s,
-                handling_time=self.handling_s,
-                turn_time=self.turn_s,
-                visits=visits,
-                batch_limit=1,
-                scv=self.batch_scv,
-                wake_time=self.wake_s,
-                bends=self.bends,
-                shape=self.batch_shape,
-            )
-        return batch_pool(
+
+@lru_cache(maxsize=SOLUTIONS_KEPT)
+def _solved_one(figures: Figures, population: int, setting: Setting) -> BatchServer:
+    """Solves the system of one middleware. Bottleneck, curves and validation ask for many solutions again."""
+    if population == 1 and figures.lone_path_s > 0:
+        return figures.solved_alone(setting)
+    visits = figures.visits_of(population)
+    if setting.kind == "batches" and setting.workers == 1 and setting.batch_limit == 1:
+        # The pool would take service times for exponential, and here their distribution was measured.
+        return batch_server(
             population,
-            setting.workers or 1,
-            self.batch_s,
-            self.request_in_batch_s,
-            contention=self.contention_s,
+            figures.batch_s,
+            figures.request_in_batch_s,
             think_time=setting.think_time_s,
-            path_time=self.path_s,
-            handling_time=self.handling_s,
-            turn_time=self.turn_s,
+            path_time=figures.path_s,
+            handling_time=figures.handling_s,
+            turn_time=figures.turn_s,
             visits=visits,
-            batch_limit=setting.batch_limit,
-            scv=self.batch_scv,
-            wake_time=self.wake_s,
-            bends=self.bends,
-            shape=self.batch_shape,
-            gather_time=setting.gather_s,
-            reserve_after=setting.reserve_s,
+            batch_limit=1,
+            scv=figures.batch_scv,
+            wake_time=figures.wake_s,
+            bends=figures.bends,
+            shape=figures.batch_shape,
         )
+    return batch_pool(
+        population,
+        setting.workers or 1,
+        figures.batch_s,
+        figures.request_in_batch_s,
+        contention=figures.contention_s,
+        think_time=setting.think_time_s,
+        path_time=figures.path_s,
+        handling_time=figures.handling_s,
+        turn_time=figures.turn_s,
+        visits=visits,
+        batch_limit=setting.batch_limit,
+        scv=figures.batch_scv,
+        wake_time=figures.wake_s,
+        bends=figures.bends,
+        shape=figures.batch_shape,
+        gather_time=setting.gather_s,
+        reserve_after=setting.reserve_s,
+    )
 
 
 # Names of the figures that are single numbers.

@@ -19,9 +19,10 @@ The answer is right to about one percent where batch times hardly vary, to some 
 
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from math import log
 
 import numpy as np
 
@@ -179,35 +180,37 @@ def _played(pool: _Pool) -> BatchServer:
     """Simulates the pool: clients come back, are handled, wait, and are answered batch by batch."""
     streams = random.Random(0)  # noqa: S311 - no secret
     chance, in_hand, visits, drawn = (random.Random(streams.random()) for _ in range(4))  # noqa: S311
-    stretches = STRETCHES if pool.gather_time else 1
-    away, varied = _Away(chance, pool.think_time, pool.path_time, stretches), _Deck(drawn, *pool.law)
+    away = _away(chance, pool.think_time, pool.path_time, STRETCHES if pool.gather_time else 1)
+    varied = _Deck(drawn, *pool.law)
     handling = _Handling(in_hand, pool.turn_time, pool.handling_time)
     taking = Taking(pool.limit, pool.gather_time, pool.reserve_after)
     events = [(away(), COMES, 1, 0.0) for _ in range(pool.population)]
     events.sort()
+    handled_first, all_visit = handling.takes_time, pool.visits == 1
     waiting = busy = answered = counted = batches = 0
     began = worked = now = looks_at = 0.0
     while answered < REQUESTS:
         now, kind, number, took = heappop(events)
         done = number if kind == ENDS else 0
-        if kind == COMES and handling.takes_time:
+        if kind == COMES and handled_first:
             handling.waiting += 1
         elif kind < ENDS:
             for _ in range(number):
-                if pool.visits < 1 and visits.random() >= pool.visits:
+                if all_visit or visits.random() < pool.visits:
+                    taking.comes(now, waiting)
+                    waiting += 1
+                else:
                     done += 1
-                    continue
-                taking.comes(now, waiting)
-                waiting += 1
         answered += done
         for _ in range(done):
             heappush(events, (now + away(), COMES, 1, 0.0))
         if kind == ENDS:
             busy -= 1
             taking.batch_ends(now, took, number, waiting)
-        handling.is_busy &= kind != HANDLED
-        if turn := handling.begins(now):
-            heappush(events, (turn[0], HANDLED, turn[1], 0.0))
+        elif kind == HANDLED:
+            handling.is_busy = False
+        if handling.waiting and not handling.is_busy:
+            heappush(events, handling.begins(now))
         while waiting and busy < pool.servers:
             at = taking.takes_at(now, waiting, busy)
             if at > now:
@@ -250,32 +253,26 @@ class _Handling:
         """Whether requests are handled at all."""
         return self.turn_time + self.handling_time > 0
 
-    def begins(self, now: float) -> tuple[float, int] | None:
-        """Begins to handle those who wait, if any; returns when they are done, and how many they are."""
-        if self.is_busy or not self.waiting:
-            return None
+    def begins(self, now: float) -> tuple[float, int, int, float]:
+        """Begins to handle those who wait; returns the event that they are done."""
         number = self.waiting if self.turn_time else 1
         took = self.chance.expovariate(1 / (self.turn_time + number * self.handling_time))
         self.waiting, self.is_busy, self.worked = self.waiting - number, True, self.worked + took
-        return now + took, number
+        return now + took, HANDLED, number, 0.0
 
 
-@dataclass(frozen=True)
-class _Away:
-    """Random times for which a client thinks and travels."""
+def _away(chance: random.Random, think_time: float, path_time: float, stretches: int) -> Callable[[], float]:
+    """Returns what draws the times for which a client is away: thinking, one exponential, and on its way.
 
-    chance: random.Random
-    think_time: float
-    path_time: float
-    stretches: int  # equal exponential parts of the way; the think time is one exponential
-
-    def __call__(self) -> float:
-        """Draws the sum of a think time and a path time, in seconds."""
-        away = self.chance.expovariate(1 / self.think_time) if self.think_time else 0.0
-        if self.path_time:
-            for _ in range(self.stretches):
-                away += self.chance.expovariate(self.stretches / self.path_time)
-        return away
+    The way has `stretches` equal exponential parts. Means are in seconds.
+    """
+    rates = [1 / think_time] if think_time else []
+    rates += [stretches / path_time] * stretches if path_time else []
+    drawn = chance.random
+    if len(rates) == 1:
+        (rate,) = rates
+        return lambda: -log(1.0 - drawn()) / rate
+    return lambda: sum([-log(1.0 - drawn()) / rate for rate in rates])
 
 
 @dataclass
