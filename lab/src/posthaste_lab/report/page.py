@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.environment import FILE_SYSTEM
@@ -18,9 +20,9 @@ from posthaste_lab.experiments.spans import counted
 from posthaste_lab.files import write_whole
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts.style import styled
+from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.quantities import with_interval
 from posthaste_lab.report.sections import SECTIONS, ChartItem, Section, TableItem
-from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.verdict import Decision, decisions_of, overall
 
 PNG_DPI = 150
@@ -81,9 +83,13 @@ def _item(item: ChartItem | TableItem, target: Path) -> Drawn | TableItem:
         write_table(target / "tables" / f"{item.name}.csv", item.raw)
         return item
     chart = item.draw()
-    chart.savefig(target / "figures" / f"{item.name}.png", dpi=PNG_DPI)
+    # `savefig` would look for the layout anew for each format, and draw everything once more to do so.
+    chart.draw_without_rendering()
+    chart.set_layout_engine("none")
     svg = io.BytesIO()
-    chart.savefig(svg, format="svg", metadata={"Date": None})
+    FigureCanvasSVG(chart).print_svg(svg, metadata={"Date": None})  # type: ignore[no-untyped-call]
+    chart.set_dpi(PNG_DPI)
+    FigureCanvasAgg(chart).print_png(target / "figures" / f"{item.name}.png")  # type: ignore[no-untyped-call]
     (target / "figures" / f"{item.name}.svg").write_bytes(svg.getvalue())
     uri = "data:image/svg+xml;base64," + base64.b64encode(svg.getvalue()).decode()
     width, height = chart.get_size_inches()
