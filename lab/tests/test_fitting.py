@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fitted import model_of
 from programs import SMALL, lab, run_through, write
 from simulated import System, write_run
 
@@ -52,7 +53,7 @@ def test_rare_stalls_are_fitted_as_what_they_are(tmp_path: Path) -> None:
     """One batch in a hundred takes fifty times as long; the model is given that law, and finds the rest again."""
     system = replace(KNOWN, stalled=0.01)
     run = write_run(tmp_path / "run", system, [1, 6, 24, 48], repetitions=2, requests=6000)
-    model = fit_run(read_run(run)).models[0]
+    model = model_of(run)
     shape = model.figures.batch_shape
     assert sum(share for _, share in shape) == pytest.approx(1)
     assert sum(value * share for value, share in shape) == pytest.approx(1)
@@ -118,7 +119,7 @@ def test_the_share_that_goes_by_the_line_is_one_of_all_requests() -> None:
 def test_the_turn_between_two_batches_is_part_of_what_a_batch_takes(tmp_path: Path) -> None:
     """Clients wait for it as they do for the store."""
     run = write_run(tmp_path / "run", System(turn=0.0003, path=0.0005), [4, 16, 32], requests=1500)
-    assert 0.00124 < fit_run(read_run(run)).models[0].figures.batch_s < 0.00132  # a few begin without a turn before
+    assert 0.00124 < model_of(run).figures.batch_s < 0.00132  # a few begin without a turn before
 
 
 def test_numbers_of_clients_not_fitted_to_lie_within_the_intervals(known: Path) -> None:
@@ -183,8 +184,8 @@ def test_the_bottleneck_is_what_would_help_most(tmp_path: Path) -> None:
     """The store's batches in one system, the handling in another, each with an interval that does not hold zero."""
     slow_store = write_run(tmp_path / "store", System(path=0.0005), [2, 8, 16], requests=1500)
     slow_hands = write_run(tmp_path / "hands", System(batch=0.0002, handling=0.0004), [2, 8, 32], requests=1500)
-    store = fit_run(read_run(slow_store)).models[0].bottleneck
-    hands = fit_run(read_run(slow_hands)).models[0].bottleneck
+    store = model_of(slow_store).bottleneck
+    hands = model_of(slow_hands).bottleneck
     assert store.stage == "store, for each batch"
     assert hands.stage == "handling, for each request"
     for held in (store, hands):
@@ -197,7 +198,7 @@ def test_the_bottleneck_is_what_would_help_most(tmp_path: Path) -> None:
 def test_think_time_is_part_of_the_model_and_can_be_changed(tmp_path: Path) -> None:
     """With other think times the model answers what such a system does."""
     thinking = System(think=0.01)
-    model = fit_run(read_run(write_run(tmp_path / "run", thinking, [1, 8, 128], requests=2500))).models[0]
+    model = model_of(write_run(tmp_path / "run", thinking, [1, 8, 128], requests=2500))
     assert model.think_time_s == 0.01
     (busy,) = predict(model, [32], think_time_s=0.0)
     (idle,) = predict(model, [32])
@@ -209,12 +210,12 @@ def test_think_time_is_part_of_the_model_and_can_be_changed(tmp_path: Path) -> N
 def test_a_fit_takes_the_think_time_as_it_was_kept(tmp_path: Path) -> None:
     """Clients that were asked to pause for 8 ms and paused for 10 are the system of 10; told is what was asked."""
     run = write_run(tmp_path / "run", System(think=0.01), [1, 8, 32], repetitions=2, requests=800)
-    right = fit_run(read_run(run)).models[0]
+    right = model_of(run)
     for path in run.glob("trials/*/trial.json"):
         trial = json.loads(path.read_text("utf-8"))
         trial["figures"] |= {"think_time_s": 0.008, "think_kept_s": 0.01}
         path.write_text(json.dumps(trial), "utf-8")
-    fitted = fit_run(read_run(run)).models[0]
+    fitted = model_of(run)
     assert fitted.figures == right.figures
     assert fitted.points == right.points
     assert fitted.think_time_s == 0.008
@@ -260,7 +261,7 @@ def test_another_batch_limit_is_answered(tmp_path: Path, known: Path) -> None:
     """As a system with that limit does."""
     limited = System(**(vars(KNOWN) | {"limit": 8}))
     seen = observations(read_run(write_run(tmp_path / "limited", limited, [48], requests=4000)))
-    (answer,) = predict(fit_run(read_run(known)).models[0], [48], batch_limit=8)
+    (answer,) = predict(model_of(known), [48], batch_limit=8)
     assert answer.throughput_per_s.value == pytest.approx(seen[0].throughput_per_s, rel=0.05)
 
 

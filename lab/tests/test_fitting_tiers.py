@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from fitted import figures_of, model_of
 from programs import lab
 from simulated import System, write_run
 
@@ -41,7 +42,7 @@ GATHERING = System(batch=0.0003, request=0.00001, several=0.0002, path=0.00003, 
 )
 def test_each_kind_of_tier_is_predicted_where_it_was_not_fitted(tmp_path: Path, system: System, kind: str) -> None:
     """Within the targets, with M/M/1 far off beside it."""
-    run = read_run(write_run(tmp_path / "run", system, CLIENTS, requests=2500))
+    run = read_run(write_run(tmp_path / "run", system, CLIENTS, repetitions=2, requests=2500))
     found = validate(observations(run), CALIBRATED)
     assert found.model.kind == kind
     assert found.throughput.kept
@@ -53,7 +54,7 @@ def test_each_kind_of_tier_is_predicted_where_it_was_not_fitted(tmp_path: Path, 
 def test_the_figures_of_workers_are_found_again(tmp_path: Path) -> None:
     """From mean times of service alone: what a request takes, and what each other busy worker costs it."""
     run = write_run(tmp_path / "run", WORKERS, CLIENTS, requests=2500)
-    model = fit_run(read_run(run)).models[0]
+    model = model_of(run)
     assert (model.workers, model.batch_limit, model.range.batch_requests_max) == (8, 1, 1)
     assert model.figures.batch_s == pytest.approx(WORKERS.batch, rel=0.1)
     assert model.figures.contention_s == pytest.approx(WORKERS.contention, rel=0.25)
@@ -63,7 +64,7 @@ def test_the_figures_of_workers_are_found_again(tmp_path: Path) -> None:
 
 def test_a_tier_that_waits_for_those_who_come_back_is_fitted_with_that_wait(tmp_path: Path) -> None:
     """And from batches by their size: one request alone costs less than several, and nobody measured two clients."""
-    run = read_run(write_run(tmp_path / "run", GATHERING, [1, 2, 5, 12, 28], requests=2500))
+    run = read_run(write_run(tmp_path / "run", GATHERING, [1, 2, 5, 12, 28], repetitions=2, requests=2500))
     found = validate(observations(run), [1, 12, 28])
     assert found.model.gather_s == GATHER_S
     assert [line.clients for line in found.lines if abs(line.throughput_error) > 0.05] == []
@@ -115,7 +116,7 @@ def test_a_think_time_leads_no_farther_than_clients_do(tmp_path: Path) -> None:
     """It decides how many requests are there at once, as the clients do: up to twice the most is answered."""
     system = System(**(vars(WORKERS) | {"think": 0.02}))
     run = write_run(tmp_path / "run", system, [4, 32], requests=1500)
-    model = fit_run(read_run(run)).models[0]
+    model = model_of(run)
     inside = [point.throughput_per_s * point.response_time_s for point in model.points]
     assert inside[-1] < 4, "of 32 clients most think"
     with pytest.raises(OutsideTheData, match=r"--think-time = 0\.0: leaves 32 of 32 clients' requests in the system"):
@@ -133,7 +134,7 @@ def test_a_think_time_leads_no_farther_than_clients_do(tmp_path: Path) -> None:
 def test_a_tier_without_workers_has_none_to_change(tmp_path: Path) -> None:
     """And needs three numbers of clients, since three figures are fitted."""
     run = write_run(tmp_path / "run", TURNS, [1, 8, 32], requests=1500)
-    model = fit_run(read_run(run)).models[0]
+    model = model_of(run)
     assert model.workers is None
     assert model.range.batch_requests_max is None
     with pytest.raises(OutsideTheData, match="has none"):
@@ -172,16 +173,16 @@ def test_a_batch_of_several_may_take_longer_than_a_line_says(tmp_path: Path) -> 
 
 def test_a_batch_on_a_line_needs_no_bends(tmp_path: Path) -> None:
     """They are what chance makes of them."""
-    model = fit_run(read_run(write_run(tmp_path / "run", System(), [1, 8, 32], requests=2000))).models[0]
+    model = model_of(write_run(tmp_path / "run", System(), [1, 8, 32], requests=2000))
     assert all(abs(seconds) < 0.01 * model.figures.batch_s for _, seconds in model.figures.bends)
 
 
 def test_what_a_batch_costs_others_is_told_from_its_own_time(tmp_path: Path) -> None:
     """Of batches that overlap: the plane through their times has the slope of each."""
-    model = fit_run(read_run(write_run(tmp_path / "run", BATCHES, CLIENTS, requests=2500))).models[0]
-    assert model.figures.batch_s == pytest.approx(BATCHES.batch, rel=0.05)
-    assert model.figures.request_in_batch_s == pytest.approx(BATCHES.request, rel=0.1)
-    assert model.figures.contention_s == pytest.approx(BATCHES.contention, rel=0.1)
+    figures = figures_of(write_run(tmp_path / "run", BATCHES, CLIENTS, requests=2500))
+    assert figures.batch_s == pytest.approx(BATCHES.batch, rel=0.05)
+    assert figures.request_in_batch_s == pytest.approx(BATCHES.request, rel=0.1)
+    assert figures.contention_s == pytest.approx(BATCHES.contention, rel=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +238,7 @@ def test_two_middlewares_share_the_clients(tmp_path: Path) -> None:
         held["figures"]["population"] *= 2
         held["figures"]["throughput_per_s"] *= 2
         path.write_text(json.dumps(held), "utf-8")
-    model = fit_run(read_run(run)).models[0]
+    model = model_of(run)
     assert (model.middlewares, [point.clients for point in model.points]) == (2, [4, 16, 64])
     for point in model.points:
         assert point.model_throughput_per_s == pytest.approx(point.throughput_per_s, rel=0.05)
@@ -248,7 +249,7 @@ def test_two_middlewares_share_the_clients(tmp_path: Path) -> None:
 def test_the_open_model_has_the_workers_of_all_middlewares(tmp_path: Path) -> None:
     """Throughput and capacity are of all of them: with few clients M/M/m answers what a worker takes, and not half."""
     system = System(batch=0.002, request=0.0, path=0.001, servers=8, limit=1, scv=1.0, tier="cache workers")
-    model = fit_run(read_run(write_run(tmp_path / "run", system, [1, 4, 32], requests=1000))).models[0]
+    model = model_of(write_run(tmp_path / "run", system, [1, 4, 32], requests=1000))
     two = model.model_copy(update={"middlewares": 2, "throughput_max_per_s": 16 / 0.002})
     (answer,) = predict(two, [2])
     assert answer.throughput_per_s.value < 2000

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fitted import model_of
 from simulated import System, write_run
 
 from posthaste_lab.experiments.results import read_run
-from posthaste_lab.fitting import fit_run, validate
+from posthaste_lab.fitting import validate
 from posthaste_lab.fitting.bottleneck import halved
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.fitting.system import Figures, Setting, between
@@ -113,7 +114,7 @@ def test_a_system_in_turns_whose_lone_client_has_its_own_way_is_found_again(tmp_
 def test_too_few_numbers_of_clients_tell_nothing_of_turns(tmp_path: Path) -> None:
     """Three would be met exactly by three figures."""
     run = write_run(tmp_path / "run", OWN_WAY, [2, 12, 64], repetitions=2, requests=1500)
-    assert fit_run(read_run(run)).models[0].figures.turn_s == 0
+    assert model_of(run).figures.turn_s == 0
     assert "turn_s" not in replace(SETTING, gather_s=0.0005).unknown(7), "beside a batch over PostgreSQL it is nothing"
 
 
