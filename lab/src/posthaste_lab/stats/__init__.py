@@ -17,18 +17,22 @@ from posthaste_lab.stats.intervals import (
 from posthaste_lab.stats.merging import MergedRuns, merge_runs
 from posthaste_lab.stats.scalability import UslFit, usl_fit
 from posthaste_lab.stats.series import BatchMeans, WarmUp, batch_means, mser5, trim
+from posthaste_lab.stats.steadiness import ChangePoints, Trend, change_points, trend
 
 __all__ = [
     "BatchMeans",
+    "ChangePoints",
     "Comparison",
     "Interval",
     "MeanInterval",
     "MergedRuns",
     "PercentileInterval",
     "ProportionInterval",
+    "Trend",
     "UslFit",
     "WarmUp",
     "batch_means",
+    "change_points",
     "compare_means",
     "compare_paired",
     "mean_interval",
@@ -37,6 +41,7 @@ __all__ = [
     "percentile_interval",
     "proportion_interval",
     "sample_size",
+    "trend",
     "trim",
     "usl_fit",
 ]
