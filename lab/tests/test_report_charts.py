@@ -14,12 +14,12 @@ from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts import box_chart, kinds_over_load_chart, load_chart
 from posthaste_lab.report.charts.load import LAW, fastest
 from posthaste_lab.report.charts.style import left_out, legend_above, load_axis, new_figure, styled
+from posthaste_lab.report.laws import verdicts
 from posthaste_lab.report.records import Spread
 from posthaste_lab.report.sections.kinds import kinds_section
 from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
-from posthaste_lab.report.sections.trust import verdicts
 from posthaste_lab.report.sections.where import where_section
 
 

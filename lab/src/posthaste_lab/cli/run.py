@@ -18,8 +18,10 @@ from posthaste_lab.experiments.memory import file_system, in_memory
 from posthaste_lab.experiments.part_problems import check_parts
 from posthaste_lab.experiments.plan import aliased, make_plan, options_of
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
+from posthaste_lab.experiments.results import read_run
 from posthaste_lab.experiments.run import Outcome, Progress, run_experiment
-from posthaste_lab.experiments.spans import spoken
+from posthaste_lab.experiments.spans import counted, spoken
+from posthaste_lab.report.soundness import trials_to_doubt
 
 INTERRUPTED = 130  # exit code of a shell for SIGINT
 console = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -117,6 +119,11 @@ def _conclude(outcome: Outcome, directory: Path) -> None:
             console.print(f"not whole: trial {name}: {loss}", soft_wrap=True)
     print(f"{outcome.finished} trials finished in {directory}")
     print(f"report: posthaste-lab report {directory}")
+    doubts = trials_to_doubt(read_run(directory))
+    for name, why in doubts.items():
+        console.print(f"doubtful: trial {name}: {'; '.join(why)}", soft_wrap=True)
+    if doubts:
+        print(f"doubtful: {counted(len(doubts), 'trial')}; all verdicts: posthaste-lab check {directory}")
     if outcome.failed:
         raise RunFailed(f"trials that failed: {len(outcome.failed)}; the same command with --retry-failed repeats them")
     if outcome.not_accepted:

@@ -20,7 +20,7 @@ from posthaste_lab.experiments.spans import counted
 from posthaste_lab.files import write_whole
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.charts.style import styled
-from posthaste_lab.report.sections.trust import verdicts
+from posthaste_lab.report.laws import verdicts
 from posthaste_lab.report.quantities import with_interval
 from posthaste_lab.report.sections import SECTIONS, ChartItem, Section, TableItem
 from posthaste_lab.report.verdict import Decision, decisions_of, overall

@@ -1,19 +1,11 @@
 """Section on whether the figures are credible: operational laws on every trial, and the load generator's own checks."""
 
-from posthaste_lab.experiments.figures import answered_per_s, kept_think_s, response_of_all_s
 from posthaste_lab.experiments.results import Result, Run
-from posthaste_lab.laws import Verdict, check
+from posthaste_lab.laws import Verdict
 from posthaste_lab.report.cells import Cell
+from posthaste_lab.report.laws import verdicts
 from posthaste_lab.report.quantities import percent
 from posthaste_lab.report.sections.parts import Section, TableItem
-
-# The laws' names for a trial's columns.
-NAMES = {
-    "population": "population",
-    "throughput_per_s": "throughput",
-    "tier_counted_per_s": "station_throughput",
-    "in_flight_mean": "in_flight",
-}
 
 
 def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
@@ -32,30 +24,6 @@ def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
     if generators:
         section.items.append(_generator_table(generators))
     return section if section.items else None
-
-
-def verdicts(result: Result) -> list[Verdict]:
-    """Applies the laws to all answers of a trial, errors included: they take time of client and tier as well.
-
-    An open loop has no population, so the laws of closed systems do not apply to it.
-    """
-    row = {law: result.figures[column] for column, law in NAMES.items() if column in result.figures}
-    row["think_time"] = kept_think_s(result.figures)
-    response = response_of_all_s(result.figures)
-    if response is None and "response_mean_s" in result.figures:
-        row.pop("population", None)  # the time of errors is not known, so the law cannot be applied
-        response = float(result.figures["response_mean_s"])
-    if response is not None:
-        row["response_time"] = response
-    if result.figures.get("open_loop"):
-        row.pop("population", None)
-    if "throughput" in row:
-        row["throughput"] = answered_per_s(result.figures)
-    if "served" in result.figures:
-        row["answers"] = float(result.figures["served"]) + float(result.figures.get("errors") or 0)
-    if "station_throughput" in row:
-        row["visits"] = 1.0  # every request passes the tier once
-    return check(row) if {"throughput", "response_time"} <= row.keys() and row["throughput"] > 0 else []
 
 
 def _laws_table(judged: list[tuple[Result, Verdict]]) -> TableItem:
