@@ -9,16 +9,19 @@ from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.experiments.spans import counted, spoken
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.traces import one_scale, traces_chart
-from posthaste_lab.report.quantities import PLUS_MINUS, digits
+from posthaste_lab.report.quantities import PLUS_MINUS, digits, percent
 from posthaste_lab.report.records import Happening, Trace, events, trace
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few
+from posthaste_lab.report.steady import Steadiness, steadiness
 from posthaste_lab.stats import batch_means, mser5
 from posthaste_lab.stats.series import MSER_LEAST
+from posthaste_lab.stats.steadiness import STEADY_LEAST
 
 TRACES_MAX = 6
 WINDOWS_LEAST = 20  # fewest windows of a trial from which an interval is computed
 # A longer cut must narrow the interval by this share; where windows vary only by chance, one trial in twenty does so.
 NARROWER_LEAST = 0.2
+CHANGES = "Dashed: the level changed. "
 AS_LONG = 0.05  # share by which the measured time may differ from that in the file without a remark
 
 
@@ -29,24 +32,30 @@ def time_section(run: Run, cells: list[Cell]) -> Section | None:
     if not traced:
         return None
     section = Section("time", "Over time, and what was trimmed")
+    judged = steadiness(traced)
     section.paragraphs.append(f"{trimming(run, traced)} {warm_up_verdict(traced, head)}")
+    section.paragraphs.append(steady_verdict(judged))
     shown = [pair for pair in traced if pair[0].repetition == 1] or traced
     shown = few(shown, TRACES_MAX)
     rows = [(_name(run, result), found, events(result)) for result, found in shown]
     shared = [one_scale(rows, column) for column in (0, 1)]
+    names = {result.name: _name(run, result) for result, _ in shown}
+    changes_s = {names[each.trial]: each.places_s for each in judged if each.changes and each.trial in names}
     left_out = f", {len(shown)} of {len(traced)} trials" if len(shown) < len(traced) else ""
     section.items.append(
         ChartItem(
             "traces",
             f"Throughput and mean response time as {traced[0][1].seen_by} saw them, a point for each window of "
             f"{spoken(run.experiment.run.window)}{left_out}. Hatched: trimmed, or left out. Marks and gray bands: "
-            f"events. {_scales(shared)}",
+            f"events. {CHANGES if changes_s else ''}{_scales(shared)}",
             "trials/*/*/record/windows.csv, trials/*/events.csv",
-            lambda: traces_chart(rows),
+            lambda: traces_chart(rows, changes_s),
         )
     )
     if any(happenings for _, _, happenings in rows):
         section.items.append(_events_table(run))
+    if judged:
+        section.items.append(_steady_table(judged))
     if all(len(cell.results) == 1 for cell in cells):
         section.items.append(_batch_table(traced))
     return section
@@ -137,6 +146,56 @@ def warm_up_verdict(traced: list[tuple[Result, Trace]], head_s: float) -> str:
             f"({', '.join(never)}): measure longer."
         )
     return " ".join(said)
+
+
+def steady_verdict(judged: list[Steadiness]) -> str:
+    """Returns sentences on whether trials drifted or changed their level in the measured time."""
+    if not judged:
+        return (
+            f"Too few windows were recorded to tell a drift, or a change of level: it takes {STEADY_LEAST} in the "
+            "measured time of a trial."
+        )
+    wrong = [f"{each.trial}: {each.says}" for each in judged if each.says]
+    if not wrong:
+        return (
+            f"None of {counted(len(judged), 'trial')} with windows enough to tell drifted by a tenth in its measured "
+            "time, or changed its level by as much."
+        )
+    return (
+        f"Of {counted(len(judged), 'trial')} with windows enough to tell, {len(wrong)} "
+        f"{'was' if len(wrong) == 1 else 'were'} not steady ({'; '.join(wrong)}): a mean says little of "
+        f"{'it' if len(wrong) == 1 else 'them'}."
+    )
+
+
+def _steady_table(judged: list[Steadiness]) -> TableItem:
+    rows = [
+        [
+            each.trial,
+            f"{percent(each.drift.change / each.mean) if each.mean else ''}",
+            digits(each.p_value, 2),
+            ", ".join(digits(place, 3) for place in each.places_s) or "none",
+            percent(each.levels.largest) if each.places_s else "",
+            "no" if each.says else "yes",
+        ]
+        for each in judged
+    ]
+    raw = [
+        {"trial": each.trial, "figure": each.figure, "change": each.drift.change, "mean": each.mean,
+         "p_value": each.p_value, "changes_s": " ".join(f"{place:.6g}" for place in each.places_s),
+         "largest_change_share": each.levels.largest, "steady": not each.says}
+        for each in judged
+    ]  # fmt: skip
+    return TableItem(
+        "steady",
+        f"Whether trials were steady, by their {judged[0].figure}: the drift from first to last window with the "
+        "p value of Mann and Kendall's test (over all trials, by Holm), and the instants at which the level changed. "
+        "Not steady is what is beyond chance and a tenth.",
+        "trials/*/*/record/windows.csv",
+        ["trial", "drift", "p", "changes of level (s)", "largest", "steady"],
+        rows,
+        raw,
+    )
 
 
 def _name(run: Run, result: Result) -> str:
