@@ -10,7 +10,6 @@ from posthaste_lab.cli.show import console, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.experiments.spans import counted
-from posthaste_lab.report.soundness import checks_of
 
 
 def check(
@@ -24,6 +23,8 @@ def check(
 
     Example: posthaste-lab check results/clients
     """
+    from posthaste_lab.report.soundness import checks_of  # with matplotlib, which is slow to load
+
     run = read_run(directory)
     if not run.results:
         raise BadArgument("DIR", str(directory), "holds no trial that is over, so there is nothing to check")

@@ -21,7 +21,6 @@ from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.experiments.run import Outcome, Progress, run_experiment
 from posthaste_lab.experiments.spans import counted, spoken
-from posthaste_lab.report.soundness import trials_to_doubt
 
 INTERRUPTED = 130  # exit code of a shell for SIGINT
 console = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -110,6 +109,8 @@ def _tell(bar: Bar, task: int, progress: Progress) -> None:
 
 
 def _conclude(outcome: Outcome, directory: Path) -> None:
+    from posthaste_lab.report.soundness import trials_to_doubt  # with matplotlib, which is slow to load
+
     for name, reason in outcome.failed.items():
         console.print(f"failed: trial {name}: {reason}", soft_wrap=True)
     for name, objections in outcome.not_accepted.items():
