@@ -160,6 +160,32 @@ def test_a_comparison_says_how_much() -> None:
         stats.compare_paired([1, 2], [1, 2, 3])
 
 
+def test_an_effect_is_measured_in_deviations() -> None:
+    """Hedges' g as Borenstein et al. (2009) have it in their example: d of 0.5970, times 0.9921."""
+    a, b = (center + spread * np.array([-1, 1] * 25) * np.sqrt(49 / 50) for center, spread in ((103, 5.5), (100, 4.5)))
+    assert stats.compare_means(a, b).effect_size == pytest.approx(0.5970 * 0.9923, abs=2e-4)
+    assert stats.compare_means(b, a).effect_size == -stats.compare_means(a, b).effect_size
+    assert np.isnan(stats.compare_means([1, 1], [2, 2]).effect_size)
+
+
+def test_the_bootstrap_covers_where_samples_are_skewed() -> None:
+    """Its interval is scipy's, of few samples there is none, and of pairs it is that of their differences."""
+    random = np.random.default_rng(2)
+    covered = 0
+    for _ in range(60):
+        a, b = random.exponential(size=(2, 25))
+        drawn = stats.compare_means(a, b).bootstrap
+        assert drawn is not None
+        covered += drawn.holds(0.0)
+    assert 52 <= covered <= 60
+    pairs = stats.compare_paired(a + b + 1, a + b + random.normal(size=25) / 9)
+    assert pairs.bootstrap is not None
+    assert pairs.bootstrap.low > 0.9
+    assert pairs.bootstrap == stats.compare_paired(a + b + 1, a + b + 1 - (pairs._samples[0])).bootstrap
+    assert stats.compare_means(a[:7], b).bootstrap is None
+    assert stats.compare_means([1.0] * 9, [2.0] * 9).bootstrap is None
+
+
 def test_sample_size_of_jain() -> None:
     """Section 13.9.1: a mean of 20 s, a deviation of 5 s, within 5 %: 97 runs."""
     assert stats.sample_size(20, 5, 0.05) == 97

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from posthaste_lab.cli import audit, check, factorial, fit, models, report, requests, run, validate
+from posthaste_lab.cli import audit, check, compare, factorial, fit, models, report, requests, run, validate
 from posthaste_lab.errors import NumericalError
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("check")(check.check)
+app.command("compare")(compare.compare)
 app.command("fit")(fit.fit)
 app.command("predict")(fit.predict)
 app.command("validate")(validate.validate)
