@@ -163,6 +163,14 @@ def test_a_shared_line_never_waits_longer(load: float, rate: float, m: int) -> N
     assert apart.mean_response >= together.mean_response * (1 - 1e-12)
 
 
+def test_one_is_the_first_percentile_and_not_all() -> None:
+    """From 1 up it is percent, below 1 a fraction."""
+    queue = queueing.mm1(1, 2)
+    assert queue.response_percentile(1) == queue.response_percentile(0.01) == approx(-math.log(0.99))
+    assert queue.response_percentile(99) == queue.response_percentile(0.99) == approx(-math.log(0.01))
+    assert queue.response_percentile(0.5) == approx(math.log(2)), "half of the jobs, not half a percent"
+
+
 def test_the_jobs_of_queues_side_by_side_have_a_law() -> None:
     """Which sums to one, and to their mean."""
     apart = queueing.parallel_mm1(14, 1, 20)

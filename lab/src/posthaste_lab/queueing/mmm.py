@@ -120,10 +120,15 @@ def _named(model: str, arrival_rate: float, service_rate: float, servers: int) -
 def parallel_mm1(arrival_rate: float, service_rate: float, queues: int) -> OpenQueue:
     """`queues` M/M/1 side by side, each with a waiting line of its own and an even share of the arrivals.
 
-    `arrival_rate` is the total per second, `service_rate` one queue's. Times, `utilization` and `p_wait` are those of
-    one queue (all are alike); jobs, all and waiting, are counted over all queues, so that Little's law holds with the
-    total rate, and `p0` is the probability that all are empty: Jain box 31.1, for each of them. Compared with M/M/m
-    with the same servers it shows what sharing one line is worth. Raises UnstableQueue and BadArgument as `mm1` does.
+    `arrival_rate` is the total per second over all queues, `service_rate` is one queue's.
+
+    - Of one queue (all are alike): `utilization`, `p_wait`, and all times with their percentiles.
+    - Of all queues together: `mean_jobs`, `mean_queue` and their variances, `prob_jobs(n)`, and `p0`, the probability
+      that every queue is empty; one queue is empty with probability 1 - `utilization`. So Little's law holds with the
+      total rate.
+
+    Jain (1991), box 31.1, for each of them. Compared with M/M/m with the same servers it shows what sharing one line is
+    worth. Raises UnstableQueue and BadArgument as `mm1` does.
     """
     queues = count("queues", queues)
     total = non_negative("arrival_rate", arrival_rate)

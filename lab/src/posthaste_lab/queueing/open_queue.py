@@ -42,6 +42,7 @@ class OpenQueue:
 
     A variance of a time is in seconds squared. `utilization` is that of one server, `p0` the probability of an empty
     system, `p_wait` the probability that an accepted arrival has to wait.
+    Of several queues side by side (`parallel_mm1`), jobs, `p0` and `prob_jobs` are of all of them together.
     `throughput` is below `arrival_rate` only where arrivals are turned away, with probability `p_block`.
     `service_rate` is one server's.
     """
@@ -72,11 +73,18 @@ class OpenQueue:
         return self.law.jobs(count("n", n, least=0))
 
     def response_percentile(self, q: float) -> float:
-        """The `q`-th percentile of the response time, in seconds. 95 and 0.95 mean the same."""
+        """The time in seconds within which a share `q` of the served jobs is answered.
+
+        `q` is in percent from 1 up, and a fraction below 1: 99 and 0.99 mean the same, 1 is the first percentile (one
+        job in a hundred is faster), and 0.005 is half a percent. Raises BadArgument unless it lies between 0 and 100.
+        """
         return _invert(self.law.response_tail, self._share_above(q), self.mean_response)
 
     def wait_percentile(self, q: float) -> float:
-        """The `q`-th percentile of the wait, in seconds: 0 where at least that share of jobs does not wait."""
+        """The time in seconds within which a share `q` of the served jobs has waited: 0 if as many do not wait at all.
+
+        `q` is in percent from 1 up, and a fraction below 1, as in `response_percentile`.
+        """
         return _invert(self.law.wait_tail, self._share_above(q), self.mean_response)
 
     def _share_above(self, q: float) -> float:

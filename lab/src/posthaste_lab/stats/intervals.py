@@ -125,8 +125,9 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Pro
 
 
 def percentile_interval(samples: Iterable[float], q: float, confidence: float = 0.95) -> PercentileInterval:
-    """A percentile (95 and 0.95 mean the same) with the interval that order statistics give.
+    """A percentile with the interval that order statistics give.
 
+    `q` is in percent from 1 up, and a fraction below 1: 95 and 0.95 mean the same, 1 is the first percentile.
     Assumes independent samples, but no distribution; the value itself is interpolated linearly between
     order statistics, but never outside the interval. Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2;
     Hahn and Meeker, Statistical Intervals, section 5.2. Coverage is at least `confidence`.
