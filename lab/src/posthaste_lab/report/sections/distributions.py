@@ -1,5 +1,10 @@
 """Section about the distribution of response times, which a mean hides."""
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
 from posthaste_lab.experiments.results import Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_panels
@@ -10,6 +15,7 @@ from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, Tabl
 
 SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 CURVES_MAX, HISTOGRAMS_MAX, KINDS_MAX = 6, 4, 3
+LIMITS_MAX = 10  # columns of the table of shares
 ALL = "all"  # all kinds of request together
 ByKind = dict[str, Spread]
 
@@ -70,6 +76,7 @@ def distributions_section(run: Run, cells: list[Cell]) -> Section | None:
     )
     section.items.extend(_views(max(cells, key=load_of), source))
     section.items.append(_table(spreads, source))
+    section.items.append(_shares_table(spreads, source))
     return section
 
 
@@ -129,3 +136,43 @@ def _table(spreads: dict[str, ByKind], source: str) -> TableItem:
         rows,
         raw,
     )
+
+
+def limits_of(spreads: Sequence[Spread]) -> list[float]:
+    """Returns times of 1, 2, 5, 10, … in seconds, up to one within which nearly all requests of all were answered.
+
+    They are at most `LIMITS_MAX`, and begin where some request of any distribution is faster.
+    """
+    first = min(spread.percentile(0.01) for spread in spreads)
+    last = max(spread.percentile(0.999) for spread in spreads)
+    ladder = [digit * 10.0**power for power in range(-9, 5) for digit in (1, 2, 5)]
+    begin = max(0, int(np.searchsorted(ladder, first)))
+    end = min(int(np.searchsorted(ladder, last)), len(ladder) - 1) + 1
+    return ladder[max(begin, end - LIMITS_MAX) : end]
+
+
+def _shares_table(spreads: dict[str, ByKind], source: str) -> TableItem:
+    several = len({kind for by_kind in spreads.values() for kind in by_kind}) > 1
+    limits = limits_of([spread for by_kind in spreads.values() for spread in by_kind.values()])
+    rows, raw = [], []
+    for name, by_kind in spreads.items():
+        together = {ALL: Spread.together(list(by_kind.values()))}
+        for kind, spread in (by_kind | together if several else together).items():
+            shares = [spread.share_within(limit) for limit in limits]
+            rows.append([name, *([kind] if several else []), *(_share(share) for share in shares)])
+            named = {f"within_{limit * 1e6:.12g}_us": share for limit, share in zip(limits, shares, strict=True)}
+            raw.append({"combination": name, "kind": kind, "requests": int(spread.total), **named})
+    return TableItem(
+        "within",
+        "Share of the requests answered within this time, rounded down. A request counts with the upper end of its "
+        "bucket in the histogram, up to 0.8 % above its time.",
+        source,
+        ["combination", *(["kind"] if several else []), *(time(limit, 1) for limit in limits)],
+        rows,
+        raw,
+    )
+
+
+def _share(share: float) -> str:
+    """Formats a share to a hundredth of a percent, rounded down: one that is nearly all must not look like all."""
+    return f"{math.floor(share * 10_000 + 1e-9) / 100:g} %"
