@@ -354,6 +354,10 @@ def test_the_program_writes_a_model_and_answers_from_it(known: Path, tmp_path: P
     wide = lab("predict", run, "--clients", "1..500", "--json")
     assert "the data support 1 to 192 clients" in wide.stderr
     assert json.loads(wide.stdout)[-1]["clients"] == 192, "as far as they carry"
+    printed = lab("predict", run, "--clients", "1..500")
+    assert "the data support 1 to 192 clients, and nothing beyond" in printed.stdout, "a file that is kept says so too"
+    assert printed.stderr == ""
+    assert "the data support" not in lab("predict", run, "--clients", "1..192").stdout
     assert "1 to 192" in lab("predict", run, "--clients", "300..500", code=2).stderr
     for wrong in ("many", "8..4", ""):
         assert "must be numbers" in lab("predict", run, "--clients", wrong, code=2).stderr

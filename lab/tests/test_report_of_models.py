@@ -51,8 +51,16 @@ def test_model_and_measurement_stand_side_by_side_with_their_errors(run: Path) -
         assert float(row["response_mean_s"]) == pytest.approx(line.response.mean)
         assert row["fitted_to"] == str(line.calibrated)
     page = (run / "report" / "index.html").read_text("utf-8")
-    for words in ("A model of it", "M/M/1", "The bottleneck with 48 clients is", "Fitted to 1,", "What to change"):
+    for words in (
+        "A model of it",
+        "M/M/1",
+        "The data support 1 to 96 clients, and nothing beyond",
+        "The bottleneck with 48 clients is",
+        "Fitted to 1,",
+        "What to change",
+    ):
         assert words in page, words
+    assert "The data support 1 to 96 clients, and nothing beyond" in page
     assert (run / "report" / "figures" / "model.svg").exists()
 
 

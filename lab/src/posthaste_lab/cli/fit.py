@@ -121,14 +121,12 @@ def predict(
         workers=workers,
         confidence=fitted.confidence,
     )
-    if supported != counts:
-        reach = model.range
-        print(
-            f"the data support {reach.clients_min} to {reach.clients_max} clients, and nothing beyond", file=sys.stderr
-        )
     if guess := guessed_law(model):
         print(guess, file=sys.stderr)
+    reach = f"the data support {model.range.clients_min} to {model.range.clients_max} clients, and nothing beyond"
     if as_json:
+        if supported != counts:
+            print(reach, file=sys.stderr)
         print(json.dumps(_without_nan([asdict(answer) for answer in answers]), indent=2))
         return
     rows = [
@@ -149,6 +147,8 @@ def predict(
     out.print(table("", head, rows))
     if any(answer.extrapolated for answer in answers):
         out.print(f"* beyond the load that was measured, of at most {model.points[-1].clients} clients")
+    if supported != counts:
+        out.print(reach)
     out.print(ABOUT_OPEN_MODELS)
     if any(
         answer.exceeds_clients(each) for answer in answers for each in (answer.mm1_response_s, answer.mmm_response_s)

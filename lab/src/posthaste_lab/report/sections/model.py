@@ -96,7 +96,9 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
             f"This is told of {SHOWN_MAX} of the {len(tried)} combinations, {EVENLY}; the tables have all of them."
         )
     validated = [each for each in tried if each.validation is not None]
-    section.paragraphs.append(f"It consists of {WORDS[tried[0].model.kind]}.{OPEN_MODELS if validated else ''}")
+    section.paragraphs.append(
+        f"It consists of {WORDS[tried[0].model.kind]}. {_reach(tried)}{OPEN_MODELS if validated else ''}"
+    )
     if validated:
         shown = few(validated, SHOWN_MAX)
         fits = [_fit(each) for each in shown]
@@ -299,6 +301,13 @@ def _figures_table(tried: list[Tried]) -> TableItem:
         rows,
         raw,
     )
+
+
+def _reach(tried: list[Tried]) -> str:
+    """Returns a sentence on the numbers of clients for which there are predictions."""
+    ranges = {(each.model.range.clients_min, each.model.range.clients_max) for each in tried}
+    told = " or ".join(f"{least:,} to {most:,}" for least, most in sorted(ranges))
+    return f"The data support {told} clients, and nothing beyond: that is where `predict` and the console end."
 
 
 def _gains_table(tried: list[Tried]) -> TableItem:
