@@ -132,3 +132,35 @@ fn leases_end_though_it_takes_days_to_go_through_all_of_the_past() {
         assert_eq!(client.ask(&pop).expect("an answer").body(), Some("x"));
     }
 }
+
+/// How long a message is delayed, and how late it may be in a quiet moment: 200 ms are promised, and a machine that does
+/// other things adds to that.
+const DELAY: Duration = Duration::from_millis(300);
+const LATE_MAX: Duration = Duration::from_millis(300);
+
+#[test]
+fn in_a_quiet_moment_timers_are_as_little_late_as_is_promised() {
+    let database = shared().create_database();
+    let server = Server::start(&shared().url(&database), &[]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("an answer");
+    let delay = DELAY.as_millis().to_string();
+    let mut late = |make: &[&[&str]], pop: &[&str]| {
+        let begun = make.iter().map(|words| {
+            let asked = Instant::now();
+            client.ask(words).expect("an answer");
+            asked
+        });
+        let begun = begun.last().expect("a request");
+        assert_eq!(client.ask(pop).expect("an answer").body(), Some("x"));
+        begun.elapsed().saturating_sub(DELAY)
+    };
+    let pop = ["POP", "QUEUE", "q", "BLOCK", "60000"];
+    for make in [
+        &[&["SEND", "q", "x", "DELAY", &delay][..]][..],
+        &[&["SEND", "q", "x"], &["POP", "QUEUE", "q", "LEASE", &delay]],
+    ] {
+        let tried: Vec<Duration> = (0..TRIES).map(|_| late(make, &pop)).collect();
+        assert!(tried.iter().any(|late| *late < LATE_MAX), "{make:?}: {tried:?}");
+    }
+}

@@ -191,16 +191,25 @@ impl Round {
             self.listener.wait(link);
         }
         self.listener.hear(shared);
-        self.ticks.look(shared, link, &self.outbox);
-        self.listener.tell(shared, link, &self.outbox);
-        self.listener.watch(shared, link);
+        self.keep_time();
+        self.ticks.look_at_the_past(&self.shared, &mut self.link, &self.outbox);
+        self.listener.watch(&self.shared, &mut self.link);
         self.wake_to_look();
-        let (shared, link) = (&self.shared, &mut self.link);
-        self.floor.look(shared, link);
-        self.checkpoints.look(shared, link);
-        self.horizon.look(shared, link);
-        self.rooms.settle(link);
-        self.turning.look(shared, link);
+        // Each of these may take a while, and timers must not be late for that.
+        self.keep_time();
+        self.floor.look(&self.shared, &mut self.link);
+        self.keep_time();
+        self.checkpoints.look(&self.shared, &mut self.link);
+        self.horizon.look(&self.shared, &mut self.link);
+        self.rooms.settle(&mut self.link);
+        self.keep_time();
+        self.turning.look(&self.shared, &mut self.link);
+    }
+
+    /// Lets time pass if it is time to, and tells others of what became available.
+    fn keep_time(&mut self) {
+        self.ticks.look(&self.shared, &mut self.link, &self.outbox);
+        self.listener.tell(&self.shared, &mut self.link, &self.outbox);
     }
 
     /// Asks which server answers: behind a pooler a connection does not show that it is another one.

@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 /// How often the past is gone through.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// How long the first stretch is, and how short it may become.
-const WIDTH_MS: i64 = 60_000;
+/// How long the first stretch is: as short as one may become, since nothing is known of the past then.
 const WIDTH_MIN_MS: i64 = 1_000;
 
 /// A stretch that took less time than `QUICK` is followed by a longer one, one that took more than `SLOW` by a shorter.
 const QUICK: Duration = Duration::from_millis(5);
 const SLOW: Duration = Duration::from_millis(20);
 
-/// How long a stretch may take, and into how many it is cut when it takes longer.
-pub(super) const WITHIN: Duration = Duration::from_secs(5);
+/// How long a stretch may take, for timers are late meanwhile; the shortest one may take longer, since it cannot be cut.
+/// Into how many a stretch is cut that takes longer.
+const WITHIN: Duration = Duration::from_millis(100);
+const WITHIN_MOST: Duration = Duration::from_secs(5);
 const CUT: i64 = 16;
 
 /// A stretch of the past, in milliseconds since 1970.
@@ -41,7 +42,7 @@ pub(super) struct Past {
 impl Past {
     /// Returns a past of which nothing has been gone through.
     pub(super) fn new() -> Self {
-        Self { begun: None, to_ms: None, width_ms: WIDTH_MS }
+        Self { begun: None, to_ms: None, width_ms: WIDTH_MIN_MS }
     }
 
     /// Returns the next stretch, if one is due; `ticks_from_ms` is the time from which ticks do what is due.
@@ -54,6 +55,11 @@ impl Past {
 
     fn beginning(&self, to_ms: i64) -> i64 {
         to_ms.saturating_sub(self.width_ms).max(0)
+    }
+
+    /// Returns how long the next stretch may take.
+    pub(super) fn within(&self) -> Duration {
+        if self.width_ms > WIDTH_MIN_MS { WITHIN } else { WITHIN_MOST }
     }
 
     /// Notes that the stretch was gone through to its end.
@@ -103,10 +109,10 @@ mod tests {
     #[test]
     fn all_of_the_past_is_gone_through_once_and_then_not_for_a_while() {
         let mut past = Past::new();
-        assert!(stretches(&mut past, |_, _| Duration::ZERO) < 30, "where nothing is it takes no time");
+        assert!(stretches(&mut past, |_, _| Duration::ZERO) < 40, "where nothing is it takes no time");
         assert_eq!(past.next(NOW), None);
         past.begun = Some(Instant::now() - EVERY);
-        assert_eq!(past.next(NOW), Some(Stretch { from_ms: NOW - WIDTH_MS, to_ms: NOW }));
+        assert_eq!(past.next(NOW), Some(Stretch { from_ms: NOW - WIDTH_MIN_MS, to_ms: NOW }));
     }
 
     #[test]
@@ -136,9 +142,11 @@ mod tests {
         let mut past = Past::new();
         past.width_ms = NOW;
         past.to_ms = Some(NOW);
+        assert_eq!(past.within(), WITHIN, "timers must not wait for longer");
         for _ in 0..20 {
             past.cut();
         }
+        assert_eq!(past.within(), WITHIN_MOST, "it cannot be cut any more");
         let cut = Stretch { from_ms: NOW - WIDTH_MIN_MS, to_ms: NOW };
         assert_eq!(past.next(NOW), Some(cut));
         past.done(LONG);

@@ -8,7 +8,7 @@ use super::super::link::{ANSWER_WITHIN, Argument, Failure, Link};
 use super::super::replies::{Replies, Ticked};
 use super::super::shared::Shared;
 use super::news::{Outbox, pass_on};
-use super::past::{self, Past, Stretch};
+use super::past::{Past, Stretch};
 
 /// How often time passes: timers may be 200 ms late.
 const EVERY: Duration = Duration::from_millis(50);
@@ -25,6 +25,8 @@ pub(super) struct Ticks {
     /// Where the next tick begins.
     from_ms: i64,
     past: Past,
+    /// Time has passed since a stretch of the past was gone through.
+    is_past_due: bool,
     /// The last tick did as much as one may: the next one follows at once, after whatever else the keeper has to do.
     is_behind: bool,
 }
@@ -32,7 +34,13 @@ pub(super) struct Ticks {
 impl Ticks {
     /// Returns ticks that begin now; what was due before is found by going through the past.
     pub(super) fn new() -> Self {
-        Self { ticked: Instant::now(), from_ms: NO_TIME_MS, past: Past::new(), is_behind: false }
+        Self {
+            ticked: Instant::now(),
+            from_ms: NO_TIME_MS,
+            past: Past::new(),
+            is_past_due: false,
+            is_behind: false,
+        }
     }
 
     /// Returns whether there is more to do at once.
@@ -59,7 +67,7 @@ impl Ticks {
                 shared.keeper_counts.note_tick(shared.time.millis());
                 self.from_ms = ticked.map_or(NO_TIME_MS, |ticked| ticked.done_ms - BEHIND_MS);
                 self.is_behind = ticked.is_some_and(Ticked::is_behind);
-                self.go_through_the_past(shared, link, outbox);
+                self.is_past_due = true;
             }
             // It would take too long the next time too.
             Err(Failure::Stopped(_)) => self.begin_anew(),
@@ -67,14 +75,14 @@ impl Ticks {
         }
     }
 
-    /// Goes through the next stretch of the past, if one is due.
-    fn go_through_the_past(&mut self, shared: &Shared, link: &mut Link, outbox: &Outbox) {
-        if self.from_ms == NO_TIME_MS {
+    /// Goes through the next stretch of the past, if one is due: one after a tick.
+    pub(super) fn look_at_the_past(&mut self, shared: &Shared, link: &mut Link, outbox: &Outbox) {
+        if !std::mem::take(&mut self.is_past_due) || self.from_ms == NO_TIME_MS {
             return;
         }
         let Some(Stretch { from_ms, to_ms }) = self.past.next(self.from_ms) else { return };
         let begun = Instant::now();
-        link.wait_for(past::WITHIN);
+        link.wait_for(self.past.within());
         let ticked = let_time_pass(shared, link, outbox, Some(to_ms), from_ms);
         link.wait_for(ANSWER_WITHIN);
         match ticked {
