@@ -195,6 +195,71 @@ END $$;
 COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint, text) IS
 'One step of turning the ring, to be called every now and then. If the part that is not appended to is empty and the other has bytes_min, appends to it from now on. Otherwise empties it, a piece of so many messages and 4 MiB at most in each call, once it is not being read any more: its first message is still the one of the last call (oldest and head are what that call returned); or once too little is left compared with the other part. Waits at most patience_ms for readers. Transactions held open elsewhere do not matter: TRUNCATE gives back the space of dead rows and their index entries at once. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';
 
+-- What is kept aside -------------------------------------------------------------------------------------------------
+
+-- How many entries had been walked when message_aside was rewritten last. A sequence, since all middlewares share it.
+CREATE SEQUENCE aside_walked MINVALUE 0;
+
+CREATE FUNCTION entries_walked(part regclass) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on AS $$
+BEGIN
+    RETURN (SELECT coalesce(sum(pg_stat_get_tuples_returned(indexrelid) - pg_stat_get_tuples_fetched(indexrelid)), 0)
+        FROM pg_index WHERE indrelid = part);
+END $$;
+COMMENT ON FUNCTION entries_walked(regclass) IS
+'How many index entries of removed rows reads have met in a part so far, by PostgreSQL''s statistics, which are a second late. An entry counts once if the row can be removed, since it is left out from then on, and each time while an open transaction keeps the row. Plan: pg_index_indrelid_index.';
+
+CREATE FUNCTION rewrite_aside(patience_ms int) RETURNS text LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET jit = off SET max_parallel_workers_per_gather = 0 SET synchronize_seqscans = off
+SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+DECLARE
+    -- What it costs, in entries that could be walked instead: by itself, and for each message that stays.
+    entries_of_its_own constant bigint := 200000;
+    entries_each constant bigint := 100;
+    -- How much is rewritten while all others wait, for some 50 ms.
+    most constant int := 5000;
+    most_bytes constant bigint := 4 << 20;
+    walked bigint := entries_walked('posthaste.message_aside');
+    before bigint := coalesce(pg_sequence_last_value('posthaste.aside_walked'), 0);
+    held bigint;
+    held_bytes bigint;
+    kept message[];
+BEGIN
+    IF walked < before THEN
+        -- The statistics began anew, or these are another server's.
+        PERFORM setval('posthaste.aside_walked', walked);
+        RETURN null;
+    ELSIF walked - before < entries_of_its_own OR NOT pg_try_advisory_xact_lock(hashtext('posthaste.aside'), 0) THEN
+        RETURN null;
+    ELSIF NOT is_read_committed() THEN
+        PERFORM refuse_isolation();
+    END IF;
+    SELECT count(*), coalesce(sum(bytes), 0) INTO held, held_bytes FROM (
+        SELECT content_bytes(headers, body) AS bytes FROM message_aside LIMIT most + 1) AS m;
+    IF held > most OR held_bytes > most_bytes THEN
+        RETURN 'too much is kept aside';
+    ELSIF walked - before < entries_of_its_own + held * entries_each THEN
+        RETURN null;
+    ELSIF is_dumped() THEN
+        -- It may have a snapshot from before this and no lock yet: it would see nothing of what is aside.
+        RETURN 'pg_dump may be about to read message_aside';
+    END IF;
+    PERFORM set_config('lock_timeout', patience_ms::text, true);
+    BEGIN
+        LOCK TABLE message_aside IN ACCESS EXCLUSIVE MODE;
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN 'readers keep a lock on message_aside';
+    END;
+    -- Whoever waits for this lock takes its snapshot afterwards, so it sees these messages again.
+    SELECT coalesce(array_agg(m), '{}') INTO kept FROM message AS m WHERE ring = 2;
+    TRUNCATE message_aside;
+    INSERT INTO message SELECT k.* FROM unnest(kept) AS k;
+    PERFORM setval('posthaste.aside_walked', walked);
+    RETURN format('rewrote message_aside, %s messages', cardinality(kept));
+END $$;
+COMMENT ON FUNCTION rewrite_aside(int) IS
+'To be called now and then: once reads have walked so many index entries of removed messages aside that it costs less to write the remaining ones anew, into empty indexes, does that. So reads of leased, returned, delayed, prioritized and SQL messages do not slow down more and more while an open transaction keeps what was removed. Not if more than 5,000 messages or 4 MiB remain, since all others wait meanwhile. Waits at most patience_ms for readers. Plan: as entries_walked; reads message_aside from end to end.';
+
 CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$
 BEGIN

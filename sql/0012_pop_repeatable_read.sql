@@ -25,8 +25,15 @@ BEGIN
         RETURN NEXT took();
         RETURN;
     END LOOP;
+    -- A part that was truncated after the snapshot was taken looks empty, and so do messages that were put elsewhere then.
+    IF EXISTS (SELECT FROM pg_class
+        WHERE oid = ANY('{posthaste.message_0, posthaste.message_1, posthaste.message_aside}'::regclass[])
+            AND relfilenode <> pg_relation_filenode(oid))
+    THEN
+        RAISE serialization_failure USING MESSAGE = 'a part of the table of messages has been truncated since the snapshot';
+    END IF;
     RETURN NEXT found_nothing(op, queue_name, queue, sender);
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION pop_repeatable_read(bigint, int, int, text, bigint, int, int) IS
-'POP by deleting in a REPEATABLE READ transaction, which the caller opens, and repeats after 40001; tries is ignored. Plan: queue_name_key; as heads; one Tid Scan.';
+'POP by deleting in a REPEATABLE READ transaction, which the caller opens, and repeats after 40001; tries is ignored. Plan: queue_name_key; as heads; one Tid Scan; pg_class where it finds nothing.';

@@ -1,6 +1,7 @@
 //! The keeper: one thread with a connection of its own that lets time pass in the database, receives news from other
 //! middlewares and SQL clients, sends them the news of this one, and turns the ring.
 
+mod aside;
 mod checkpoints;
 mod counting;
 mod floor;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::unbounded_channel;
 
+use self::aside::Aside;
 use self::checkpoints::Checkpoints;
 use self::floor::RingFloor;
 use self::horizon::Horizon;
@@ -122,6 +124,7 @@ impl Keeper {
             floor: RingFloor::new(),
             checkpoints: Checkpoints::new(),
             rooms: Rooms::new(),
+            aside: Aside::new(),
             horizon: Horizon::new(),
         };
         let stop = Arc::clone(&stopping);
@@ -163,6 +166,7 @@ struct Round {
     floor: RingFloor,
     checkpoints: Checkpoints,
     rooms: Rooms,
+    aside: Aside,
     horizon: Horizon,
 }
 
@@ -204,6 +208,8 @@ impl Round {
         self.rooms.settle(&mut self.link);
         self.keep_time();
         self.turning.look(&self.shared, &mut self.link);
+        self.keep_time();
+        self.aside.look(&self.shared, &mut self.link);
     }
 
     /// Lets time pass if it is time to, and tells others of what became available.
