@@ -311,3 +311,69 @@ fn a_request_that_takes_for_ever_fails_alone() {
     assert!(answers[1..].iter().all(|answers| answers[0].integer().is_some()), "{answers:?}");
     assert_eq!((place.bodies("q").as_str(), place.bodies("waiting").as_str()), ("other", "another"));
 }
+
+/// What PostgreSQL gives up for now and would do the next time: 40001 and 40P01, as bodies. The first of each two attempts
+/// fails, or every one. Attempts are counted by a sequence, which no rollback takes back.
+const REFUSES_FOR_NOW: &str = "
+    CREATE SEQUENCE public.attempts;
+    CREATE FUNCTION refuse_for_now() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE said text[] := string_to_array(convert_from(NEW.body, 'UTF8'), ' ');
+    BEGIN
+        IF said[1] IN ('40001', '40P01') AND (nextval('public.attempts') % 2 = 1 OR said[2] = 'always') THEN
+            RAISE EXCEPTION USING ERRCODE = said[1], MESSAGE = 'not now';
+        END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER refuse_for_now BEFORE INSERT ON posthaste.message FOR EACH ROW EXECUTE FUNCTION refuse_for_now()";
+
+/// Attempts of one request that fails each time, by itself or with others: by halves there are few.
+const ATTEMPTS_MAX: usize = 20;
+
+#[test]
+fn what_the_database_gives_up_for_now_is_done_once_more_and_once_only() {
+    let place = Place::new();
+    place.postgres.psql(&place.database, REFUSES_FOR_NOW);
+    let attempts = || {
+        let tried: usize = place
+            .postgres
+            .psql(&place.database, "SELECT last_value FROM attempts")
+            .parse()
+            .expect("a number");
+        place.postgres.psql(&place.database, "SELECT setval('attempts', 1, false)");
+        tried
+    };
+    for code in ["40001", "40P01"] {
+        let mut client = connect(place.server.addr());
+        let sent = ask(&mut client, &["SEND", "q", code]);
+        assert!(sent.integer().is_some(), "{code}: {sent:?}");
+        assert_eq!((attempts(), place.bodies("q").as_str()), (2, code));
+        // With a pop before it and a send after it, which are done once too.
+        ask(&mut client, &["SEND", "waiting", "first"]);
+        let asked = ["POP|QUEUE|q", &format!("SEND|waiting|{code}"), "SEND|q|last"].map(words).to_vec();
+        let answers = place.in_one_batch(&[asked, vec![words("POP|QUEUE|waiting")]]);
+        assert_eq!(answers[0][0].body(), Some(code), "{answers:?}");
+        assert!(answers[0][1..].iter().all(|answer| answer.integer().is_some()), "{answers:?}");
+        assert_eq!(answers[1][0].body(), Some("first"), "{answers:?}");
+        assert_eq!((attempts(), place.bodies("q").as_str()), (2, "last"));
+        assert_eq!(place.bodies("waiting"), code);
+        for queue in ["q", "waiting"] {
+            ask(&mut client, &["QPURGE", queue]);
+        }
+        // If it does not help, that is said, and the others of the batch are done.
+        let never = format!("SEND|q|{code} always");
+        let alone = ask(&mut client, &["SEND", "q", &format!("{code} always")]);
+        assert!(alone.is_error("STORE"), "{alone:?}");
+        assert_eq!(attempts(), 2);
+        let requests: Vec<_> = (0..CLIENTS)
+            .map(|number| if number == 3 { never.clone() } else { format!("SEND|q|{number}") })
+            .collect();
+        let answers =
+            place.in_one_batch(&requests.iter().map(|request| vec![words(request)]).collect::<Vec<_>>());
+        for (number, answers) in answers.iter().enumerate() {
+            assert_eq!(answers[0].is_error("STORE"), number == 3, "{answers:?}");
+        }
+        assert!(attempts() <= ATTEMPTS_MAX, "it is given up in time");
+        assert_eq!(place.bodies("q"), "0,1,2,4,5,6");
+        ask(&mut client, &["QPURGE", "q"]);
+    }
+}
