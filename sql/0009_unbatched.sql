@@ -74,7 +74,7 @@ SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     queue bigint;
-    gone bigint;
+    tids tid[];
     removed bigint := 0;
 BEGIN
     SELECT q.id INTO queue FROM posthaste.queue q WHERE q.name = queue_name FOR UPDATE;
@@ -86,14 +86,16 @@ BEGIN
     IF NOT is_empty(queue, newest_id()) THEN
         PERFORM refuse_if_large(queue);
     END IF;
-    -- A message that changes its state between the two statements is removed in the next round.
+    -- A message that changes its state between two statements is removed in the next round. Ranges and orders as in `stored`.
     WHILE NOT is_empty(queue, newest_id()) LOOP
-        DELETE FROM message WHERE queue_id = queue AND due_ms IS NULL;
-        GET DIAGNOSTICS gone = ROW_COUNT;
-        removed := removed + gone;
-        DELETE FROM message WHERE ring = 2 AND queue_id = queue AND due_ms IS NOT NULL;
-        GET DIAGNOSTICS gone = ROW_COUNT;
-        removed := removed + gone;
+        FOR p IN 0..2 LOOP
+            tids := ARRAY(SELECT ctid FROM message WHERE ring = p AND queue_id >= queue AND queue_id <= queue AND due_ms IS NULL
+                ORDER BY queue_id, sender_id, recipient_id, place FOR UPDATE);
+            removed := removed + remove_rows(p, tids);
+        END LOOP;
+        tids := ARRAY(SELECT ctid FROM message WHERE ring = 2 AND queue_id >= queue AND queue_id <= queue AND due_ms IS NOT NULL
+            ORDER BY queue_id, id FOR UPDATE);
+        removed := removed + remove_rows(2, tids);
     END LOOP;
     DELETE FROM posthaste.queue q WHERE q.id = queue;
     RETURN NEXT numbered(op, removed);
@@ -101,7 +103,7 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION delete_unbatched(int, text) IS
-'QDELETE, which waits for all transactions that are sending to the queue or taking from it. Plan: queue_name_key, message_by_both, message_aside_by_queue_due.';
+'QDELETE, which waits for all transactions that are sending to the queue or taking from it. Plan: queue_name_key; message_by_both on each part; message_aside_by_queue_due; as remove_rows.';
 
 CREATE FUNCTION readable_unbatched(given_ms bigint, op int, reader int) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

@@ -21,6 +21,9 @@ use postgres::Postgres;
 use serde_json::Value;
 use support::Server;
 
+/// Ways to pop where every request is a statement of its own.
+const STRATEGIES: [&str; 5] = ["skip-locked", "delete-retry", "for-update", "repeatable-read", "mark-update"];
+
 /// The tables that may be large.
 const LARGE: [&str; 5] = ["message_0", "message_1", "message_aside", "queue", "account"];
 
@@ -50,12 +53,12 @@ const EXEMPT: [&str; 14] = [
     // And sets some of it aside, all at once, when its time has come: whenever that is. Then it looks for the next.
     "WITH gone AS (",
     "SELECT place FROM message_",
-    // A middleware learns names; 256 accounts are three pages, which an index would not make fewer.
-    "SELECT name, id FROM (SELECT) AS always LEFT JOIN posthaste.account ON id = ANY(",
-    // The keeper reads the ring from end to end while it is small.
     // Once so much has been walked aside that this costs less, what is left there is counted and written anew.
     "SELECT count(*), coalesce(sum(bytes), 0)",
     "SELECT coalesce(array_agg(m), '{}')",
+    // A middleware learns names; 256 accounts are three pages, which an index would not make fewer.
+    "SELECT name, id FROM (SELECT) AS always LEFT JOIN posthaste.account ON id = ANY(",
+    // The keeper reads the ring from end to end while it is small.
     "SELECT least(min(place), up_to) ",
     // And a piece of it otherwise, and counts which lanes hold something there, some at a time.
     "SELECT min(place)  ",
@@ -103,6 +106,8 @@ enum By {
     Resp(&'static [&'static [&'static str]]),
     /// In one go, so that one call does all of them: those of a kind in a step, if there are several.
     Together(&'static [&'static [&'static str]]),
+    /// One by one through each middleware with a pop strategy.
+    Unbatched(&'static [&'static [&'static str]]),
     /// By the superuser's psql.
     Sql(&'static str),
 }
@@ -116,7 +121,7 @@ enum Cost {
     Stock(&'static str),
 }
 
-use By::{Resp, Sql, Together};
+use By::{Resp, Sql, Together, Unbatched};
 use Cost::{Seeks, Stock, Times};
 
 const CASES: &[(By, Cost)] = &[
@@ -246,6 +251,27 @@ const CASES: &[(By, Cost)] = &[
     (Resp(&[&["SEND", "queue 8", "x"], &["SENDMANY", "queue 8", "x", "y"]]), Seeks),
     (Sql("SELECT posthaste.send('account 7', 'queue 8', 'x')"), Seeks),
     (Resp(&[&["SEND", "queue 8", "x", "DEDUP", "with limits"]]), Seeks),
+    (Sql("SELECT posthaste.settle_rooms()"), Seeks),
+    (Sql("SELECT posthaste.locked_leases(null, '{990001, 990002, 1}')"), Seeks),
+    (Sql("SELECT posthaste.free_queues('{queue 7, queue 9, no queue}')"), Seeks),
+    (Sql("SELECT posthaste.log_in_all('{account 7, account 8, somebody else}')"), Seeks),
+    (Unbatched(&[&["SEND", "queue 5", "x"], &["SEND", "queue 5", "x", "TO", "account 1"]]), Seeks),
+    (Unbatched(&[&["PEEK", "QUEUE", "queue 5"], &["PEEK", "FROM", "account 9"]]), Seeks),
+    (Unbatched(&[&["POP", "QUEUE", "queue 5"], &["POP", "QUEUE", "queue 5", "FROM", "account 9"]]), Seeks),
+    (Unbatched(&[&["POP", "FROM", "account 9"], &["POP", "FROM", "account 1"]]), Seeks),
+    (Unbatched(&[&["QCREATE"], &["QCREATE", "made"], &["QDELETE", "made"]]), Seeks),
+    // In every part and state.
+    (
+        Unbatched(&[
+            &["QCREATE", "made"],
+            &["SENDMANY", "made", "x", "y"],
+            &["SEND", "made", "x"],
+            &["SEND", "made", "x", "DELAY", "3600000"],
+            &["QDELETE", "made"],
+        ]),
+        Seeks,
+    ),
+    (Unbatched(&[&["QREADABLE"]]), Times(300.0, "a seek for each of 1,000 queues in each part of the table")),
     (Resp(&[&["QINFO", "queue 5"]]), Stock("counts what the queue holds")),
     (Resp(&[&["QLIST"]]), Stock("counts what every queue holds")),
     (Resp(&[&["QBROWSE", "queue 5", "COUNT", "5"]]), Stock("sorts what the queue holds")),
@@ -349,7 +375,11 @@ impl Place {
 
     fn middlewares(&self) -> Middlewares {
         let url = self.postgres.url(&self.database);
-        Middlewares { one_by_one: Server::start(&url, &["--batch", "1"]), together: Server::start(&url, &[]) }
+        Middlewares {
+            one_by_one: Server::start(&url, &["--batch", "1"]),
+            together: Server::start(&url, &[]),
+            unbatched: STRATEGIES.map(|strategy| Server::start(&url, &["--pop-strategy", strategy])),
+        }
     }
 
     /// The plans of what was done meanwhile.
@@ -392,10 +422,11 @@ impl Place {
     }
 }
 
-/// Two at the same database.
+/// Several at the same database.
 struct Middlewares {
     one_by_one: Server,
     together: Server,
+    unbatched: [Server; STRATEGIES.len()],
 }
 
 /// Makes requests in one go.
@@ -444,6 +475,9 @@ fn plan_all(servers: &Middlewares) {
         match by {
             Resp(requests) => make(servers.one_by_one.addr(), &mut leased, requests),
             Together(requests) => make_together(servers.together.addr(), requests),
+            Unbatched(requests) => {
+                servers.unbatched.iter().for_each(|server| make(server.addr(), &mut String::new(), requests));
+            }
             Sql(_) => {}
         }
     }
@@ -466,6 +500,11 @@ fn check_through(place: &Place, servers: &Middlewares, when: &str) {
             Together(requests) => {
                 let found = place.faults(cost, || make_together(servers.together.addr(), requests));
                 (format!("together {requests:?}"), found)
+            }
+            Unbatched(requests) => {
+                let make = |server: &Server| make(server.addr(), &mut String::new(), requests);
+                let found = servers.unbatched.iter().flat_map(|server| place.faults(cost, || make(server)));
+                (format!("unbatched {requests:?}"), found.collect())
             }
         };
         let why = match cost {
