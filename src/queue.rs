@@ -7,7 +7,7 @@ use posthaste_measure::RunInfo;
 use posthaste_server::front::lifecycle::RunNote;
 use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::queue::postgres::address::PostgresAddress;
-use posthaste_server::queue::postgres::strategy::{Backoff, Popping};
+use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy, Popping};
 use posthaste_server::server::{Options, Server, StartError};
 
 use crate::config::Misuse;
@@ -115,10 +115,16 @@ fn batch(flags: &QueueFlags) -> usize {
     flags.batch.unwrap_or(default)
 }
 
-/// Returns the number of workers. A store in this process needs one; a database serves several at once.
+/// Returns the number of workers. The embedded store has one log, which one worker fills with the largest batches.
 fn workers(flags: &QueueFlags, store: &StoreChoice) -> usize {
-    let default = if matches!(store, StoreChoice::Postgres(_)) { 8 } else { 1 };
+    let default = if matches!(store, StoreChoice::Embedded(_)) { 1 } else { 8 };
     flags.workers.unwrap_or(default)
+}
+
+/// Returns how pops agree on who gets a message, over PostgreSQL. A batch passes over what others have locked.
+fn pop_strategy(flags: &QueueFlags, store: &StoreChoice) -> Option<PopStrategy> {
+    let is_shared = matches!(store, StoreChoice::Postgres(_));
+    is_shared.then(|| flags.popping.pop_strategy.unwrap_or(PopStrategy::SkipLocked))
 }
 
 /// Checks the address of `--traces`.
@@ -153,7 +159,8 @@ fn run_note(flags: &QueueFlags, store: &StoreChoice) -> RunNote {
             "accounts": flags.accounts,
             "workers": workers(flags, store),
             "batch": batch(flags),
-            "pop_strategy": flags.popping.pop_strategy.map(|strategy| strategy.to_string()),
+            "pop_strategy": pop_strategy(flags, store).map(|strategy| strategy.to_string()),
+            "unbatched": flags.popping.pop_strategy.is_some(),
             "pop_backoff": flags.popping.pop_backoff.to_string(),
             "max_message_bytes": flags.max_message,
             "line_limit": flags.line_limit,

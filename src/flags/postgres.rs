@@ -7,7 +7,7 @@ use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};
 #[derive(Args, Debug)]
 pub(crate) struct PoppingFlags {
     /// On PostgreSQL: every request is a statement and a commit of its own (--batch 1), and pops are done by skip-locked,
-    /// delete-retry, for-update, repeatable-read or mark-update
+    /// delete-retry, for-update, repeatable-read or mark-update. Without it pops are done as by skip-locked, within batches
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) pop_strategy: Option<PopStrategy>,
     /// What a pop does when a faster one took its message: none (tries again at once) or exponential (pauses before it

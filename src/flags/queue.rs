@@ -32,7 +32,7 @@ pub(crate) struct QueueFlags {
     /// `open`: any account name may log in; or a file made by `posthaste admin account add`
     #[arg(long, value_name = "open|FILE", default_value = "open")]
     pub(crate) accounts: String,
-    /// Concurrent workers [default: 8 on PostgreSQL, each with a connection of its own; otherwise 1]
+    /// Concurrent workers, on PostgreSQL each with a connection of its own [default: 8; 1 on embedded]
     #[arg(long, value_parser = threads)]
     pub(crate) workers: Option<usize>,
     /// Maximum number of requests a worker takes from the waiting line at once; 1: each has a commit of its own
