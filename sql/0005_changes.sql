@@ -193,7 +193,10 @@ BEGIN
         IF leaving_is_noted() THEN
             PERFORM note_departure(m.queue_id, octet_length(m.body));
         END IF;
-        RETURN NEXT counted('expired', 1);
+        -- In no queue: it was taken by mark-update.
+        IF m.queue_id <> 0 THEN
+            RETURN NEXT counted('expired', 1);
+        END IF;
         RETURN;
     END IF;
     SELECT * INTO home FROM queue WHERE id = m.queue_id;

@@ -1,8 +1,8 @@
 -- Pop strategy mark-update: mark the oldest message as taken, and leave its removal to upkeep.
 --
 -- A marked message belongs to no queue (0), and is due and expires at the time when it was taken. So no read and no count
--- sees it, and the next tick removes it like any expired message, and counts it as one. Rows of the ring, which only
--- middlewares that batch write, are never updated, not even here: they are deleted at once.
+-- sees it, and the next tick removes it like any expired message, but does not count it as one. Rows of the ring, which
+-- only middlewares that batch write, are never updated, not even here: they are deleted at once.
 
 SET LOCAL search_path = posthaste;
 

@@ -23,7 +23,7 @@ use std::thread;
 use std::time::Instant;
 
 use client::Client;
-use news::{is_told, wait_until_blocked};
+use news::{is_told, wait_for_info, wait_until_blocked};
 use session::Session;
 use support::Server;
 use support::patience::wait_until;
@@ -113,6 +113,26 @@ fn assert_nothing_is_left(postgres: &postgres::Postgres, database: &str, strateg
     wait_until(format!("{strategy:?}: no rows are left"), || {
         postgres.psql(database, "SELECT count(*) FROM posthaste.message") == "0"
     });
+}
+
+/// With mark-update a tick removes what was taken, as it removes what has expired.
+#[test]
+fn what_is_taken_is_not_counted_as_expired() {
+    let postgres = postgres::shared();
+    for strategy in &STRATEGIES[..5] {
+        let database = postgres.create_database();
+        let server = start(&postgres.url(&database), strategy);
+        let mut client = Client::connect(server.addr()).expect("it runs");
+        client.ask(&["QCREATE", "q"]).expect("it runs");
+        for _ in 0..EACH {
+            client.ask(&["SEND", "q", "x"]).expect("it runs");
+            assert_eq!(client.ask(&["POP", "QUEUE", "q"]).expect("it runs").body(), Some("x"));
+        }
+        client.ask(&["SEND", "q", "x", "TTL", "1"]).expect("it runs");
+        assert_nothing_is_left(postgres, &database, strategy);
+        wait_for_info(server.addr(), "messages_expired:1");
+        wait_for_info(server.addr(), &format!("messages_taken:{EACH}"));
+    }
 }
 
 #[test]
