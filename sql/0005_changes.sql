@@ -498,13 +498,15 @@ DECLARE
     m message;
     name text := (SELECT q.name FROM posthaste.queue q WHERE q.id = browse.queue);
     bytes bigint := 0;
+    is_first boolean := true;
 BEGIN
     FOR listed IN SELECT s.part, s.tid, s.place, content_bytes(s.headers, s.body) AS bytes
         FROM stored(queue) AS s WHERE s.id + 0 > after ORDER BY s.id LIMIT want
     LOOP
-        EXIT WHEN bytes > 0 AND bytes + listed.bytes > answer_bytes_max();
+        EXIT WHEN NOT is_first AND bytes + listed.bytes > answer_bytes_max();
         m := row_at(listed.part, listed.tid, listed.place);
         CONTINUE WHEN m.id IS NULL;
+        is_first := false;
         bytes := bytes + listed.bytes;
         RETURN NEXT shown(op, m, name);
     END LOOP;

@@ -72,3 +72,16 @@ fn what_is_dealt_out_is_not_read_before_it_is_given() {
         assert!(pages < BODIES * 4, "{call}: {pages} pages");
     }
 }
+
+/// As in the other stores: the first message is always shown, and no other that is too much with it, be the first empty.
+#[test]
+fn an_empty_body_before_one_that_fills_an_answer_is_browsed_alone() {
+    let place = Place { database: postgres::shared().create_database() };
+    place.sql("SELECT posthaste.login('a'), posthaste.create_queue('q')");
+    place.sql("SELECT posthaste.send('a', 'q', ''), posthaste.send('a', 'q', repeat('x', 8388609)), posthaste.send('a', 'q', 'y')");
+    let browsed = |after: u64| {
+        let sql = "SET search_path = posthaste; SELECT string_agg(number::text, ' ') FROM browse(1, 1,";
+        place.sql(&format!("{sql} {after}, 300)"))
+    };
+    assert_eq!([0, 1, 2].map(browsed), ["1", "2", "3"]);
+}
