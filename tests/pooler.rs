@@ -118,6 +118,26 @@ fn every_kind_of_request_works() {
     pooled.assert_no_errors_logged();
 }
 
+/// The lock of who migrates would stay in a session of the pooler's, and the next one would wait for it for ever.
+#[test]
+fn a_pooler_is_no_place_to_migrate_through() {
+    let pooled = PooledDatabase::new();
+    let migrate = |url: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        command.args(["migrate", "--store", url]).output().expect("the program runs")
+    };
+    let empty = pooled.postgres.create_empty_database();
+    for database in [&pooled.database, &empty] {
+        let refused = migrate(&pooled.pooler.url(database));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("a pooler answers at this address") && said.lines().count() == 1, "{said}");
+    }
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1";
+    assert_eq!(pooled.postgres.psql("postgres", locks), "0");
+    assert!(migrate(&pooled.postgres.url(&empty)).status.success());
+}
+
 #[test]
 fn an_application_that_is_lent_the_same_sessions_has_the_settings_of_its_role() {
     const SETTINGS: [(&str, &str); 3] = [

@@ -2,8 +2,8 @@
 //!
 //! What has been applied is listed in `posthaste.migration`, visible to everybody, with the SHA-1 of each file: a
 //! schema made of other files than ours, by a version between two releases, is refused by name. Two programs that
-//! migrate at once take turns by an advisory lock. That lock belongs to the connection, so it must be a direct one: a
-//! pooler that shares connections between transactions cannot keep the lock.
+//! migrate at once take turns by an advisory lock. That lock belongs to the session, so the connection must be a direct
+//! one: a pooler lends the session, and the lock with it, to others. It is recognized and refused.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -14,6 +14,7 @@ use tokio_postgres::error::{ErrorPosition, SqlState};
 
 use super::address::PostgresAddress;
 use super::connect::{ConnectError, with_connection};
+use super::link::OWN_SESSION;
 use super::refusal::chain;
 
 /// One file of `sql/`.
@@ -94,6 +95,8 @@ pub enum MigrateError {
     Old(String),
     /// The database's encoding, which is not UTF8.
     Encoding(String),
+    /// The connection is a pooler's, whose sessions are lent to others next.
+    Pooled,
     /// A file could not be applied.
     File {
         /// Its name.
@@ -133,6 +136,10 @@ impl fmt::Display for MigrateError {
             Self::Encoding(encoding) => write!(
                 f,
                 "the database's encoding is {encoding}: create one with ENCODING 'UTF8' TEMPLATE template0"
+            ),
+            Self::Pooled => f.write_str(
+                "a pooler answers at this address, and migrate holds a lock in a session of its own: name the database server \
+                 itself in --store",
             ),
             Self::File { file, why } => {
                 write!(f, "{file} could not be applied, nothing of it remains: {why}")
@@ -208,6 +215,10 @@ pub fn migrate_at(address: &PostgresAddress) -> Result<Vec<u32>, MigrateError> {
 /// What stands in the way and what to do. What was applied before stays.
 pub async fn migrate(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
     suits(client).await?;
+    // The lock would stay with a session of the pooler's, and whoever migrates next would wait for it for ever.
+    if !is_own_session(client).await? {
+        return Err(MigrateError::Pooled);
+    }
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
     let applied = migrate_alone(client).await;
     // If this fails the connection is broken, and the lock gone with it.
@@ -277,6 +288,12 @@ async fn suits(client: &Client) -> Result<(), MigrateError> {
         return Err(MigrateError::Encoding(encoding));
     }
     Ok(())
+}
+
+/// Returns whether the session is this connection's alone.
+async fn is_own_session(client: &Client) -> Result<bool, MigrateError> {
+    let rows = client.query_typed(OWN_SESSION, &[]).await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
 /// Returns the files that were applied, in order.
