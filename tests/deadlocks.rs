@@ -1,5 +1,6 @@
-//! Sixteen connections over two middlewares do everything at once with a handful of queues: locks are taken in one
-//! order everywhere, so the database never finds a deadlock, and no statement of ours fails because of one.
+//! Sixteen connections over four middlewares, two of which do one request at a time, do everything at once with a
+//! handful of queues: locks are taken in one order everywhere, so the database never finds a deadlock, and no statement
+//! of ours fails because of one.
 
 mod support;
 
@@ -22,6 +23,8 @@ use support::Server;
 
 const CONNECTIONS: usize = 16;
 const QUEUES: usize = 5;
+/// The middlewares: a pop of the last one waits for the row of the message that it wants.
+const KINDS: [&[&str]; 4] = [&[], &[], &["--batch", "1"], &["--pop-strategy", "for-update"]];
 /// For so long at least, and until so much has been done: with less they may not have met.
 const WHILE: Duration = Duration::from_secs(8);
 const ENOUGH: usize = 5_000;
@@ -142,7 +145,7 @@ fn nobody_ever_waits_in_a_circle() {
     let postgres = Postgres::start(&settings);
     let database = postgres.create_database();
     let url = postgres.url(&database);
-    let servers = [(); 2].map(|()| Server::start(&url, &[]));
+    let servers = KINDS.map(|arguments| Server::start(&url, arguments));
     let mut setup = Client::login(servers[0].addr(), "setup").expect("it runs");
     for queue in 0..QUEUES {
         setup.ask(&["QCREATE", &format!("q{queue}")]).expect("it runs");

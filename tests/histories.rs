@@ -204,3 +204,11 @@ fn of_three_middlewares_over_one_database_keeps_all_rules_though_they_are_killed
 fn of_postgresql_keeps_all_rules_one_request_at_a_time() {
     postgresql(&["--batch", "1"], 1, 0);
 }
+
+#[test]
+fn of_postgresql_keeps_all_rules_with_every_pop_strategy() {
+    for strategy in ["skip-locked", "delete-retry", "for-update", "repeatable-read", "mark-update"] {
+        println!("{strategy}");
+        postgresql(&["--pop-strategy", strategy], 1, 0);
+    }
+}
