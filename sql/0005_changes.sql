@@ -118,7 +118,7 @@ BEGIN
     RETURN NEXT numbered(op, number);
 END $$;
 COMMENT ON FUNCTION send_one(int, bigint, smallint, int, queue, bytea, text, bytea, bigint, bigint, int, bytea) IS
-'SEND with all of its options. Every refusal is decided before anything is stored. Plan: remembered_send_pkey, account_name_key; stock() where the queue has limits.';
+'SEND with all of its options. Every refusal is decided before anything is stored. Plan: remembered_send_pkey, account_name_key; reads all accounts for TO *; as refusal; one INSERT for each copy.';
 
 CREATE FUNCTION send_all(op int, at_ms bigint, part smallint, sender int, q queue, contents bytea[]) RETURNS SETOF answer
 LANGUAGE plpgsql AS $$

@@ -462,7 +462,7 @@ BEGIN
     FROM (SELECT DISTINCT op FROM unnest(ops) AS o(op)) AS u LEFT JOIN matched m ON m.op = u.op GROUP BY u.op;
 END $$;
 COMMENT ON FUNCTION ack_step(bigint, int[], int[], bigint[], bigint[]) IS
-'ACKs: removes the leased messages; of several ACKs for one message the first counts. Fails if another transaction locks a row for longer than 2 s. Plan: message_aside_by_id; as note_departure.';
+'ACKs: removes the leased messages; of several ACKs for one message the first counts. Fails if another transaction locks a row for longer than 2 s. Plan: message_aside_by_id; as room_of for each queue.';
 
 CREATE FUNCTION queues_with(at_ms bigint, recipients int[], from_place bigint, parts int[])
 RETURNS TABLE (recipient int, queue bigint) LANGUAGE sql STABLE AS $$

@@ -41,7 +41,7 @@ BEGIN
     RETURN NEXT took();
 END $$;
 COMMENT ON FUNCTION send_unbatched(bigint, int, int, text, int, bytea) IS
-'SEND without options, kept aside; recipient 0: anyone. Plan: queue_name_key, one INSERT; stock() where the queue has limits, which requests side by side may overshoot.';
+'SEND without options, kept aside; recipient 0: anyone. Plan: queue_name_key, one INSERT; as refusal_beside where the queue has limits, which requests side by side may overshoot.';
 
 CREATE FUNCTION peek_unbatched(given_ms bigint, op int, reader int, queue_name text, sender int) RETURNS SETOF answer
 LANGUAGE plpgsql

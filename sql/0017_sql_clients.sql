@@ -331,7 +331,7 @@ BEGIN
     RETURN CASE WHEN to_all THEN cardinality(copies) ELSE number END;
 END $$;
 COMMENT ON FUNCTION send(text, text, bytea, text) IS
-'Sends a message to one account, or without a recipient to the first reader, and returns its id. Recipient *: sends a copy to every account that has ever logged in, except the sender, and returns how many. The message can be read once the transaction commits; after a rollback it was never sent. Plan: queue_name_key, queue_pkey, account_name_key, one INSERT; * reads all accounts; stock() where the queue has limits.';
+'Sends a message to one account, or without a recipient to the first reader, and returns its id. Recipient *: sends a copy to every account that has ever logged in, except the sender, and returns how many. The message can be read once the transaction commits; after a rollback it was never sent. Plan: queue_name_key, queue_pkey, account_name_key, one INSERT for each copy; * reads all accounts; as refusal_beside where the queue has limits.';
 
 CREATE FUNCTION send(sender text, queue text, body text, recipient text DEFAULT null) RETURNS bigint LANGUAGE sql
 SECURITY DEFINER SET search_path = posthaste, pg_temp AS $$
