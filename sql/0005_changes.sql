@@ -145,7 +145,7 @@ LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
 DECLARE m message;
 BEGIN
     -- Waits for the row lock, for the reason that ack_step gives.
-    SELECT * INTO m FROM message WHERE ring = 2 AND id = message_id AND due_ms > at_ms AND holder_id IS NOT NULL
+    SELECT * INTO m FROM message WHERE ring = 2 AND id = message_id AND coalesce(due_ms, 0) > at_ms AND holder_id IS NOT NULL
         AND CASE WHEN receipt_shown IS NULL THEN holder_id = account ELSE receipt = receipt_shown END
         FOR UPDATE;
     RETURN m;
@@ -159,7 +159,7 @@ BEGIN
     PERFORM FROM (
         SELECT id FROM unnest(kinds, named) AS u(kind, id) WHERE kind IN ('n', 'x') UNION SELECT id FROM unnest(acknowledged) AS u(id)
         ORDER BY id) AS asked, LATERAL (
-            SELECT FROM message WHERE ring = 2 AND message.id = asked.id AND due_ms > at_ms AND holder_id IS NOT NULL
+            SELECT FROM message WHERE ring = 2 AND message.id = asked.id AND coalesce(due_ms, 0) > at_ms AND holder_id IS NOT NULL
             FOR UPDATE) AS l;
 END $$;
 COMMENT ON FUNCTION lock_leases(bigint, "char"[], bigint[], bigint[]) IS

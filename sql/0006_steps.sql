@@ -443,9 +443,11 @@ BEGIN
     -- Waits for row locks, in the order of ids: a POP that was too late for a message may have locked the new version of
     -- its row, which has the lease, until it commits.
     -- One id at a time: for several together the planner of an empty table prefers another index, which reads all leases.
+    -- `coalesce`, here and wherever a lease is found by its id, so that the planner considers no index of leases: one that is
+    -- shorter than that by id looks better to it, although it reads all of them.
     RETURN QUERY WITH leased AS MATERIALIZED (
         SELECT l.* FROM (SELECT DISTINCT u.id FROM unnest(messages) AS u(id) ORDER BY u.id) AS asked, LATERAL (
-            SELECT id, holder_id, receipt FROM message WHERE ring = 2 AND message.id = asked.id AND due_ms > at_ms
+            SELECT id, holder_id, receipt FROM message WHERE ring = 2 AND message.id = asked.id AND coalesce(due_ms, 0) > at_ms
                 AND holder_id IS NOT NULL FOR UPDATE) AS l),
     matched AS MATERIALIZED (
         SELECT DISTINCT ON (u.id) u.op, u.id

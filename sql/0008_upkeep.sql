@@ -50,8 +50,11 @@ DECLARE
     lease bigint;
 BEGIN
     FOREACH lease IN ARRAY named LOOP
-        PERFORM FROM message WHERE ring = 2 AND id = lease AND due_ms > at_ms AND holder_id IS NOT NULL FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND AND EXISTS (SELECT FROM message WHERE ring = 2 AND id = lease AND due_ms > at_ms AND holder_id IS NOT NULL) THEN
+        PERFORM FROM message WHERE ring = 2 AND id = lease AND coalesce(due_ms, 0) > at_ms AND holder_id IS NOT NULL
+            FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND EXISTS (
+            SELECT FROM message WHERE ring = 2 AND id = lease AND coalesce(due_ms, 0) > at_ms AND holder_id IS NOT NULL)
+        THEN
             RETURN NEXT lease;
         END IF;
     END LOOP;
