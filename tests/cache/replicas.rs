@@ -87,6 +87,34 @@ fn concurrent_writes_of_the_same_keys_leave_all_replicas_equal() {
 }
 
 #[test]
+fn concurrent_sets_of_the_same_keys_leave_every_key_on_every_replica_and_equal() {
+    const KEYS: u32 = 4;
+    for mode in MODES {
+        let servers = Memcached::several::<3>();
+        let server = start(&servers, mode);
+        for round in 0..20 {
+            thread::scope(|scope| {
+                for number in 0..6 {
+                    let addr = server.addr();
+                    scope.spawn(move || {
+                        let sets = (0..60).map(|place| {
+                            let value = format!("{round}-{number}-{place}");
+                            format!("set k{} 0 0 {}\r\n{value}\r\n", place % KEYS, value.len())
+                        });
+                        let answers = Client::to(addr).ask(&sets.collect::<String>());
+                        assert_eq!(answers, "STORED\r\n".repeat(60));
+                    });
+                }
+            });
+            let held =
+                servers.each_ref().map(|memcached| Client::to(memcached.addr).ask("get k0 k1 k2 k3\r\n"));
+            assert_eq!(held[0].matches(&format!("\r\n{round}-")).count(), KEYS as usize, "{held:?}");
+            assert!(held.iter().all(|other| *other == held[0]), "{held:?}");
+        }
+    }
+}
+
+#[test]
 fn cas_is_decided_once_for_all_replicas() {
     let servers = Memcached::several::<3>();
     let server = start(&servers, &[]);
