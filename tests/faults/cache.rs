@@ -13,14 +13,13 @@ pub(crate) mod memcached;
 #[path = "../cache/talk.rs"]
 mod talk;
 
-use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
 use client::{Client, router};
 use fastrand::Rng;
 use memcached::Memcached;
-use talk::talk_while;
+use talk::{assert_served, talk_undisturbed, talk_while};
 
 use crate::campaign::Campaign;
 use crate::process::allow_files;
@@ -30,6 +29,9 @@ use crate::verdict::Tally;
 /// Clients of a round, and threads that drive them.
 const CLIENTS: usize = 60;
 const THREADS: usize = 2;
+
+/// Requests in a hundred that may meet errors: of shards those whose server is away, and they are soon repeated.
+const ERRORS_PERCENT: u64 = 80;
 
 /// For so long a server is away and others are written.
 const AWAY: Duration = Duration::from_millis(150);
@@ -86,9 +88,9 @@ fn disturb(
     allow_files(4 * CLIENTS as u64 + 1_000);
     let mut servers = Memcached::several::<3>();
     let names: Vec<String> = servers.iter().map(Memcached::name).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let server = router(&names, &[arguments, &["--threads", "2", "--server-timeout", "100ms"]].concat());
-    let (mut dice, mut numbers) = (Rng::with_seed(1), 0..CLIENTS);
+    let refs: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = router(&refs, &[arguments, &["--threads", "2", "--server-timeout", "100ms"]].concat());
+    let (mut dice, mut numbers, mut figures) = (Rng::with_seed(1), 0..CLIENTS, [0; 5]);
     while let faults @ 1.. = campaign.more(50) {
         let heard = talk_while(server.addr(), numbers.clone(), THREADS, || {
             for _ in 0..faults {
@@ -97,9 +99,12 @@ fn disturb(
             }
         });
         numbers = numbers.end..numbers.end + CLIENTS;
-        let count = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
-        let (acknowledged, in_doubt) = (count(&heard.answers), count(&heard.errors));
+        let round = heard.figures();
+        figures.iter_mut().zip(round).for_each(|(all, more)| *all += more);
+        let [acknowledged, in_doubt, ..] = round;
         campaign.count(faults, &Tally { acknowledged, in_doubt, ..Tally::default() });
     }
+    assert_served(figures, ERRORS_PERCENT);
+    talk_undisturbed(server.addr(), &names, numbers.end);
     campaign.finish();
 }
