@@ -350,4 +350,33 @@ mod tests {
         run_beside(no_thread, move || done.send(std::thread::current().id() == here).unwrap());
         assert_eq!(ended.recv(), Ok(true));
     }
+
+    #[test]
+    fn attempts_that_fail_come_less_and_less_often_and_at_random_moments() {
+        let mut state = ProbeState::new();
+        let mut attempt = |outcome| {
+            state.next_attempt = Some(Instant::now());
+            let before = Instant::now();
+            state.end_task(outcome);
+            let after = Instant::now();
+            let next = state.next_attempt.unwrap();
+            // A machine may stand still for a moment between the two.
+            (next.saturating_duration_since(after), next - before)
+        };
+        let mut wait = FIRST_WAIT;
+        while wait < LONGEST_WAIT {
+            wait = (wait + wait / 2).min(LONGEST_WAIT);
+            let (least, most) = attempt(ProbeOutcome::RetryWithBackoff);
+            assert!(
+                most >= wait.mul_f64(1.05) && least <= wait.mul_f64(1.5),
+                "{least:?} to {most:?} for {wait:?}"
+            );
+        }
+        let waits: Vec<_> = (0..200).map(|_| attempt(ProbeOutcome::RetryWithBackoff)).collect();
+        assert!(waits.iter().all(|(least, most)| *most >= wait.mul_f64(1.05) && *least <= wait.mul_f64(1.5)));
+        assert!(waits.iter().any(|(_, most)| *most < wait.mul_f64(1.15)), "some come early");
+        assert!(waits.iter().any(|(least, _)| *least > wait.mul_f64(1.4)), "some come late");
+        let (least, _) = attempt(ProbeOutcome::Settled);
+        assert!(least <= FIRST_WAIT.mul_f64(1.5), "what was done is soon looked at again");
+    }
 }
