@@ -29,6 +29,7 @@ mod flushes;
 mod guide;
 mod limits;
 mod mixups;
+mod multigets;
 mod names;
 mod operation;
 mod record;
