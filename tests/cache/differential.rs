@@ -5,6 +5,8 @@
 //! different moments: of these only is held that they end), and what memcached 1.6.18 does to a pipeline in which a get
 //! has a key that is too long or that ends in a hang-up, namely to drop the answers before it. And what is left of
 //! numbers that become shorter: whether spaces stay behind them depends on who else looks at the item in that moment.
+//! And a delayed flush after another one: until it is due a server shows again what it forgot, unless it has found time
+//! to throw that away.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,7 +15,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fastrand::Rng;
 
 use crate::client::{Client, router};
+use crate::commands::command;
 use crate::memcached::Memcached;
+use crate::routes::Routed;
+use crate::support::Server;
 use crate::support::patience::wait_until;
 
 /// How long a side may be silent before we believe that it is waiting for more, if the other one seems to do so too.
@@ -35,6 +40,83 @@ fn a_pipeline_is_answered_as_by_the_server_itself() {
 #[test]
 fn workers_answer_as_the_server_behind_them_would() {
     compare(&["--workers", "2"], 13, 2000, 3);
+}
+
+#[test]
+fn a_run_that_nobody_has_seen_before_is_answered_alike() {
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    compare(&[], seed, 1500, 1);
+    compare(&[], seed, 300, 8);
+}
+
+#[test]
+fn three_servers_that_share_the_keys_answer_as_one() {
+    let servers = Memcached::several::<3>();
+    let names = servers.each_ref().map(Memcached::name);
+    for hash in ["ketama", "jump"] {
+        let arguments = ["--threads", "1", "--writes", "owner", "--hash", hash];
+        let server = router(&names.each_ref().map(String::as_str), &arguments);
+        compare_with(&server, 21, 2000, 1, is_alike_on_several);
+        compare_with(&server, 22, 400, 8, is_alike_on_several);
+    }
+}
+
+#[test]
+fn routes_to_three_servers_answer_as_one() {
+    let servers = Memcached::several::<3>();
+    let text = r#"
+[cache.pools.keys]
+servers = ["$0"]
+[cache.pools.counters]
+servers = ["$1"]
+[cache.pools.rest]
+servers = ["$2"]
+[[cache.routes]]
+prefix = "key"
+pool = "keys"
+strip = true
+add-prefix = "moved:"
+[[cache.routes]]
+prefix = "n"
+pool = "counters"
+[[cache.routes]]
+pool = "rest"
+"#;
+    let routed = Routed::start(text, &servers, &[]);
+    compare_with(&routed.server, 31, 2000, 1, is_alike_on_several);
+    compare_with(&routed.server, 32, 400, 8, is_alike_on_several);
+}
+
+/// Whether several servers answer a command as one does: each counts its tokens by itself.
+fn is_alike_on_several(command: &[u8]) -> bool {
+    let mut words = command.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let verb = words.next().unwrap_or_default();
+    let is_token = |word: &[u8]| word == b"c" || matches!(word.first(), Some(b'C' | b'E'));
+    ![&b"cas"[..], b"gets", b"gats", b"me"].contains(&verb) && !words.any(is_token)
+}
+
+#[test]
+fn a_flush_that_comes_later_takes_what_was_there_by_then() {
+    for mode in [&[][..], &["--workers", "2"]] {
+        let (bare, behind) = (Memcached::start(&[]), Memcached::several::<2>());
+        let names = behind.each_ref().map(Memcached::name);
+        let server = router(&names.each_ref().map(String::as_str), mode);
+        for addr in [bare.addr, server.addr()] {
+            let mut client = Client::to(addr);
+            let (set, value) = ("set k 0 0 1\r\nx\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+            assert_eq!(
+                client.ask(&format!("{set}flush_all 100000\r\nget k\r\n")),
+                format!("STORED\r\nOK\r\n{value}")
+            );
+            assert_eq!(client.ask("flush_all 2\r\n"), "OK\r\n");
+            wait_until("it is flushed", || client.ask("get k\r\nget k\r\n") == "END\r\nEND\r\n");
+            wait_until("what comes later stays", || {
+                client.ask(set);
+                client.ask("get k\r\nget k\r\n") == value.repeat(2)
+            });
+        }
+    }
 }
 
 #[test]
@@ -76,27 +158,60 @@ fn what_lives_for_a_moment_ends_behind_the_router_as_it_would_without() {
     }
 }
 
+/// Compares a router before one server with that server.
 fn compare(arguments: &[&str], seed: u64, steps: usize, together: usize) {
-    let (bare, behind) = (Memcached::start(&[]), Memcached::start(&[]));
+    let behind = Memcached::start(&[]);
     let server = router(&[&behind.name()], &[&["--threads", "1"], arguments].concat());
-    // Until the server has told its version, an `ms` that it refuses ends its connection.
+    compare_with(&server, seed, steps, together, |_| true);
+}
+
+/// Compares a router with a server, by commands that may be asked.
+fn compare_with(
+    server: &Server,
+    seed: u64,
+    steps: usize,
+    together: usize,
+    may_be_asked: impl Fn(&[u8]) -> bool,
+) {
+    let bare = Memcached::start(&[]);
+    // Until the servers have told their versions, an `ms` that one refuses ends its connection.
     let mut watcher = Client::to(server.addr());
-    wait_until("the server's version is known", || watcher.ask("stats servers\r\n").contains(":version 1."));
+    let servers = watcher.stat("", "servers_live") as usize;
+    let version = ":version 1.";
+    wait_until("the servers' versions are known", || {
+        watcher.ask("stats servers\r\n").matches(version).count() == servers
+    });
+    // Servers count flushes among what gives tokens.
+    for client in [&mut watcher, &mut Client::to(bare.addr)] {
+        assert_eq!(client.ask("flush_all\r\n"), "OK\r\n");
+    }
     let (mut one, mut other) = (Side::new(bare.addr), Side::new(server.addr()));
     let mut rng = Rng::with_seed(seed);
     for step in 0..steps {
         let count = rng.usize(1..=together);
-        let bytes: Vec<u8> = (0..count).flat_map(|_| command(&mut rng, together > 1)).collect();
+        let bytes: Vec<u8> = std::iter::repeat_with(|| command(&mut rng, together > 1))
+            .filter(|command| may_be_asked(command))
+            .take(count)
+            .flatten()
+            .collect();
         let (expected, got) = ask_both(&mut one, &mut other, &bytes, step);
         let (expected, got) = (without_seconds(&expected), without_seconds(&got));
+        let alike = expected.iter().zip(&got).take_while(|(one, other)| one == other).count();
         assert!(
             expected == got,
-            "step {step} of seed {seed}: to {:?}\nmemcached says {:?}\nthe router    {:?}",
-            String::from_utf8_lossy(&bytes),
-            String::from_utf8_lossy(&expected),
-            String::from_utf8_lossy(&got),
+            "step {step} of seed {seed}, {alike} bytes alike: to {}\nmemcached says {}\nthe router    {}",
+            shown(&bytes, 0),
+            shown(&expected, alike),
+            shown(&got, alike),
         );
     }
+}
+
+/// What lies around a place in bytes that may be many.
+fn shown(bytes: &[u8], place: usize) -> String {
+    const AROUND: usize = 500;
+    let shown = &bytes[place.saturating_sub(AROUND)..bytes.len().min(place + AROUND)];
+    format!("{:?} of {} bytes", String::from_utf8_lossy(shown), bytes.len())
 }
 
 /// The same without what depends on when a server's clock ticks: seconds to come are rounded up to hundreds, those that
@@ -198,256 +313,4 @@ impl Side {
         }
         [&heard[..], b"<silence>", &rest].concat()
     }
-}
-
-fn pick<'a>(rng: &mut Rng, of: &[&'a str]) -> &'a str {
-    of[rng.usize(..of.len())]
-}
-
-fn one_in(rng: &mut Rng, n: u32) -> bool {
-    rng.u32(..n) == 0
-}
-
-fn key(rng: &mut Rng, may_be_too_long: bool) -> String {
-    match rng.u32(..40) {
-        0 => "k".repeat(250),
-        1 if may_be_too_long => "k".repeat(251),
-        2 => "t\tb".into(),
-        _ => pick(rng, &["a", "b", "c", "d", "e", "f", "n", "key0", "key1", "r0", "r1"]).into(),
-    }
-}
-
-/// A key that is counted up and down. Of others servers remember whether they were read: counting may make a new item
-/// of one, which depends on who else looks at it in that moment.
-fn counter(rng: &mut Rng, may_be_too_long: bool) -> String {
-    let key = key(rng, may_be_too_long);
-    if key.starts_with('r') { "n".into() } else { key }
-}
-
-fn number(rng: &mut Rng) -> &'static str {
-    if one_in(rng, 4) {
-        pick(
-            rng,
-            &[
-                "-1",
-                "x",
-                "",
-                "4294967296",
-                "99999999999999999999",
-                "1x",
-                "+3",
-                "18446744073709551615",
-                "100000",
-                "7\t8",
-                "-18446744073709551615",
-            ],
-        )
-    } else {
-        pick(rng, &["0", "1", "2", "3"])
-    }
-}
-
-/// An expiry that does not run out during the test, or did before.
-fn expiry(rng: &mut Rng) -> &'static str {
-    if one_in(rng, 8) { pick(rng, &["-1", "x", "1000", "+2000", "", "2000\t8"]) } else { "0" }
-}
-
-fn noreply(rng: &mut Rng) -> &'static str {
-    if one_in(rng, 4) { " noreply" } else { "" }
-}
-
-fn space(rng: &mut Rng) -> &'static str {
-    if one_in(rng, 20) { "   " } else { " " }
-}
-
-fn line_end(rng: &mut Rng) -> &'static str {
-    if one_in(rng, 10) { "\n" } else { "\r\n" }
-}
-
-fn data(rng: &mut Rng, most: usize) -> Vec<u8> {
-    let len = rng.usize(..=most);
-    if rng.bool() {
-        return rng.u32(1..1000).to_string().into_bytes();
-    }
-    // Begins with a letter: with spaces around it, or zeros before it, a number becomes shorter when it is counted up.
-    let letter = (0..len.min(1)).map(|_| b'a');
-    letter.chain((1..len).map(|_| b"ab\r\n\0 0123END"[rng.usize(..13)])).collect()
-}
-
-fn flags(rng: &mut Rng, of: &[&str]) -> String {
-    (0..rng.usize(..5)).map(|_| format!(" {}", pick(rng, of))).collect()
-}
-
-fn command(rng: &mut Rng, is_pipelined: bool) -> Vec<u8> {
-    match rng.u32(..24) {
-        0..=4 => get(rng, !is_pipelined),
-        5..=10 => store(rng),
-        11 | 12 if one_in(rng, 3) => count_down(rng),
-        11 | 12 => {
-            let (verb, key) = (pick(rng, &["incr", "decr"]), counter(rng, true));
-            let delta = if verb == "decr" {
-                "x"
-            } else {
-                pick(rng, &["0", "1", "33", "-1", "x", "", "1x", "+3", "7\t8"])
-            };
-            format!("{verb}{}{key} {delta}{}{}", space(rng), noreply(rng), line_end(rng)).into()
-        }
-        13 => {
-            let (key, time) =
-                (key(rng, true), if one_in(rng, 5) { format!(" {}", number(rng)) } else { String::new() });
-            format!("delete {key}{time}{}{}", noreply(rng), line_end(rng)).into()
-        }
-        14 => format!("touch {} {}{}{}", key(rng, true), expiry(rng), noreply(rng), line_end(rng)).into(),
-        15 | 16 => {
-            let long = format!("O{}", "x".repeat(40));
-            let of = ["v", "k", "f", "s", "t", "q", "Oab", "N1000", "R5", "T1000", "z", &long, "u", "c", "l"];
-            let mut flags = flags(rng, &of);
-            if flags.contains(&long) {
-                // Where a miss would create the key a router refuses it at once, a server when it has.
-                flags = flags.replace(" N1000", "");
-            }
-            format!("mg {}{flags}{}", key(rng, true), line_end(rng)).into()
-        }
-        17..=19 => meta_set(rng),
-        20 => {
-            let of = ["q", "Oab", "k", "C5", "I", "T1000", "x", "E7"];
-            format!("md {}{}{}", key(rng, true), flags(rng, &of), line_end(rng)).into()
-        }
-        21 => {
-            let of = ["q", "v", "t", "N0", "J5", "D3", "MI", "M+", "Oab", "k", "DX", "c", "E7"];
-            if is_pipelined {
-                return format!("ma {} DX{}", counter(rng, true), line_end(rng)).into();
-            }
-            format!("ma {}{}{}", counter(rng, true), flags(rng, &of), line_end(rng)).into()
-        }
-        22 if one_in(rng, 2) => {
-            let key = pick(rng, &["r0", "r1"]);
-            if rng.bool() {
-                return format!("me {key}{}", line_end(rng)).into();
-            }
-            format!("mg {key} h{}{}", flags(rng, &["l", "t", "v", "s", "h"]), line_end(rng)).into()
-        }
-        22 => format!("mg Zm9v{}{}", flags(rng, &["b", "v", "k", "q"]), line_end(rng)).into(),
-        _ => odd(rng, is_pipelined),
-    }
-}
-
-/// Whatever is a command by itself, or none.
-fn odd(rng: &mut Rng, is_pipelined: bool) -> Vec<u8> {
-    if !is_pipelined && one_in(rng, 30) {
-        return b"GET / HTTP/1.1\r\n".to_vec();
-    }
-    let odd = [
-        "mn",
-        "mn x",
-        "verbosity 1",
-        "verbosity",
-        "verbosity x noreply",
-        "flush_all",
-        "flush_all 0",
-        "flush_all noreply",
-        "flush_all x",
-        "flush_all 0 noreply",
-        "bogus",
-        "",
-        "x",
-        "mx",
-        "mg",
-        "ms",
-        "get",
-        "set a",
-        "incr a",
-        "shutdown",
-        "   ",
-        "\r",
-        "mg !!! b",
-        "get a\0b",
-        "gat 0",
-        "gats x a",
-        "set a 0 0 noreply",
-        "touch a noreply",
-        "delete noreply",
-        "me nothing",
-        "ms a S2",
-        "cas a 0 0 1",
-    ];
-    format!("{}{}", pick(rng, &odd), line_end(rng)).into()
-}
-
-/// A number, and less of it. It is gone afterwards if it has become shorter.
-fn count_down(rng: &mut Rng) -> Vec<u8> {
-    let (key, number, delta) = (counter(rng, false), rng.u64(..1000), rng.u64(..300));
-    let (number, left) = (number.to_string(), number.saturating_sub(delta).to_string());
-    let count = match rng.u32(..3) {
-        0 => format!("decr {key} {delta}{}", noreply(rng)),
-        1 => format!("ma {key} MD D{delta} v"),
-        _ => format!("ma {key} D{delta} c M- t"),
-    };
-    let end = if left.len() < number.len() { format!("delete {key}\r\n") } else { String::new() };
-    format!("set {key} 0 0 {}\r\n{number}\r\n{count}{}{end}", number.len(), line_end(rng)).into()
-}
-
-fn get(rng: &mut Rng, may_be_too_long: bool) -> Vec<u8> {
-    let verb = pick(rng, &["get", "gets", "gat", "gats", "bget", "get"]);
-    let expiry = if verb.starts_with("gat") { format!(" {}", expiry(rng)) } else { String::new() };
-    let count = if one_in(rng, 10) { 30 } else { 4 };
-    let keys: Vec<String> = (0..rng.usize(1..=count))
-        .map(|place| {
-            // A server has touched the keys before the one that is too long; a router has not.
-            let may_be_too_long = may_be_too_long && (expiry.is_empty() || place == 0);
-            format!("{}{}", space(rng), key(rng, may_be_too_long))
-        })
-        .collect();
-    let line = format!("{verb}{expiry}{}{}", keys.concat(), line_end(rng));
-    // Nor has it read them, and servers remember that.
-    match keys.iter().position(|key| key.trim().len() > 250) {
-        Some(place @ 1..) => format!("{line}get{}\r\n", keys[..place].concat()).into(),
-        _ => line.into(),
-    }
-}
-
-/// Lengths that are not those of the data, or spelled so that a router sends others.
-const LENGTHS: &[&str] =
-    &["-1", "2147483647", "x", "3", "4294967297", "1", "+3", "003", "\t3", "3\tz", "-0", "0000000000003"];
-
-fn store(rng: &mut Rng) -> Vec<u8> {
-    let verb = pick(rng, &["set", "set", "add", "replace", "append", "prepend", "cas"]);
-    let data = data(rng, 20);
-    let mut length = data.len().to_string();
-    if one_in(rng, 12) {
-        length = pick(rng, LENGTHS).into();
-    }
-    let cas = if verb == "cas" { format!(" {}", number(rng)) } else { String::new() };
-    let (flags, expiry) = (number(rng), expiry(rng));
-    let before = if one_in(rng, 12) { "  " } else { "" };
-    let line = format!(
-        "{before}{verb} {} {flags} {expiry} {length}{cas}{}{}",
-        key(rng, true),
-        noreply(rng),
-        line_end(rng)
-    );
-    let end = if one_in(rng, 25) { "xx" } else { "\r\n" };
-    [line.as_bytes(), &data, end.as_bytes()].concat()
-}
-
-fn meta_set(rng: &mut Rng) -> Vec<u8> {
-    let data = data(rng, 8);
-    let of =
-        ["F5", "T1000", "q", "Oab", "k", "ME", "MA", "MP", "MR", "MS", "MX", "I", "C5", "z", "Tx", "c", "E7"];
-    let (key, of) =
-        if one_in(rng, 5) { ("Zm9v".into(), &["b", "k", "q", "F3"][..]) } else { (key(rng, true), &of[..]) };
-    let (mut length, mut end, mut flags) = (data.len().to_string(), "\r\n", flags(rng, of));
-    if one_in(rng, 20) {
-        // What begins so is no flag. A router refuses it in memcached's words, without a look at the others.
-        flags = pick(rng, &[" -", " q -", " F5 \tk c", " k [ Oab", " \u{e9}", " T1000 \u{7f}"]).into();
-    } else if one_in(rng, 12) {
-        // Where the flags are wrong too a server complains of them.
-        flags = pick(rng, &["", " q", " k c", " Oab F5", " T1000 ME", " C5"]).into();
-        match rng.u32(..2) {
-            0 => length = pick(rng, LENGTHS).into(),
-            _ => end = "xx",
-        }
-    }
-    let line = format!("ms {key} {length}{flags}{}", line_end(rng));
-    [line.as_bytes(), &data, end.as_bytes()].concat()
 }

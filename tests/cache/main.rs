@@ -16,6 +16,7 @@ mod process;
 mod still;
 
 mod client;
+mod commands;
 mod dns;
 mod memcached;
 mod talk;
