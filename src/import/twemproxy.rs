@@ -96,6 +96,21 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
     if let (Some(given), None) = (text("client_connections"), number("client_connections")) {
         import.leave_out(format!("client_connections {given}: there are at most {MAX_CLIENTS}"));
     }
+    leave_out_rest(import, yaml);
+    import.pools.push(Pool { name: name.to_owned(), servers, fields, ..Pool::default() });
+    Ok(())
+}
+
+/// Notes the fields of a pool that have no counterpart.
+fn leave_out_rest(import: &mut Import, yaml: &Map<String, Json>) {
+    let text = |field: &str| yaml.get(field).and_then(Json::as_str);
+    let connections = text("server_connections").and_then(|text| text.parse::<u64>().ok());
+    if let Some(connections @ 2..) = connections {
+        import.leave_out(format!(
+            "server_connections {connections}: each network thread has one connection to each server; for more of them, so \
+             that a large value delays fewer clients, set threads = {connections} or more"
+        ));
+    }
     if text("auto_eject_hosts") == Some("true") {
         import.leave_out(
             "auto_eject_hosts: keys of a server that is lost stay its keys, and are errors until it is back; \
@@ -105,8 +120,6 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
     for strange in yaml.keys().filter(|field| !KNOWN.contains(&field.as_str())) {
         import.leave_out(format!("{strange}: it has no counterpart"));
     }
-    import.pools.push(Pool { name: name.to_owned(), servers, fields, ..Pool::default() });
-    Ok(())
 }
 
 /// Reads `HOST:PORT:WEIGHT NAME` or `/PATH:WEIGHT NAME`; the name may be missing.

@@ -113,9 +113,13 @@ fn pools_of_twemproxy_that_listen_by_themselves_are_chosen() {
         let (toml, _) = translate(text, Some(pool), "x").unwrap();
         assert!(toml.contains(http), "{toml}");
     }
-    let one = "a:\n  server_connections: 2\n  servers:\n   - 127.0.0.1:1:1\n";
-    let (toml, left_out) = imported(one);
+    let one = |connections: u32| {
+        imported(&format!("a:\n  server_connections: {connections}\n  servers:\n   - 127.0.0.1:1:1\n"))
+    };
+    let (toml, left_out) = one(1);
     assert!(!toml.contains("http = ") && left_out.is_empty(), "{left_out:?} in {toml}");
+    let (_, left_out) = one(4);
+    assert!(left_out.len() == 1 && left_out[0].contains("threads = 4"), "{left_out:?}");
     assert!(read("a:\n  redis: true\n  servers:\n   - 127.0.0.1:1:1\n", None).unwrap_err().contains("redis"));
 }
 
