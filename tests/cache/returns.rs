@@ -10,6 +10,42 @@ use crate::replicas::{DAY_S, GIVEN_UP, MODES, in_40_days, start};
 use crate::support::patience::{wait_for, wait_until};
 
 #[test]
+fn what_a_server_that_is_away_misses_is_counted() {
+    for mode in MODES {
+        let mut servers = Memcached::several::<2>();
+        let server = start(&servers, mode);
+        let mut client = Client::to(server.addr());
+        assert_eq!(client.ask("set a 0 0 1\r\n1\r\n"), "STORED\r\n");
+        let name = servers[1].name();
+        let figures = |client: &mut Client| {
+            ["missed_writes", "missed_keys", "missed_keys_max", "must_flush"]
+                .map(|figure| client.stat(" servers", &format!("{name}:{figure}")))
+        };
+        assert_eq!(figures(&mut client), [0, 0, 16_384, 0]);
+        servers[1].kill();
+        client.wait_for_live(1);
+        let writes = "set a 0 0 1\r\n1\r\nincr a 1\r\nset b 0 0 1\r\nx\r\ndelete b\r\n";
+        assert_eq!(client.ask(writes), "STORED\r\n2\r\nSTORED\r\nDELETED\r\n");
+        client.ask("get a\r\n");
+        assert_eq!(figures(&mut client), [4, 2, 16_384, 0]);
+        for figure in ["missed_writes_total", "missed_keys"] {
+            let line = format!(
+                "posthaste_server_{figure}{{server=\"{name}\"}} {}\n",
+                figures(&mut client)[usize::from(figure == "missed_keys")]
+            );
+            assert!(server.page("/metrics").1.contains(&line), "{line}");
+        }
+        assert_eq!(client.ask("flush_all\r\n"), "OK\r\n");
+        assert_eq!(figures(&mut client), [5, 0, 16_384, 1]);
+        let said = server.page("/v1/servers").1;
+        assert!(said.contains("\"missed_writes\":5") && said.contains("\"must_flush\":true"), "{said}");
+        servers[1].restart();
+        client.wait_for_live(2);
+        assert_eq!(figures(&mut client), [5, 0, 16_384, 0]);
+    }
+}
+
+#[test]
 fn a_server_that_was_stopped_serves_nothing_that_it_missed() {
     for mode in MODES {
         let servers = Memcached::several::<2>();

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::layout::Source;
 use super::memcached_server::Server;
+use super::missed_writes::MISSED_WRITES_MAX;
 use super::pool::Pool;
 use super::rules::KeyPart;
 use super::table::{Route, Table};
@@ -42,6 +43,14 @@ pub struct ServerInfo {
     pub errors: u64,
     /// How often the server was lost.
     pub losses: u64,
+    /// Writes that were answered while the server did not have them: it was away.
+    pub missed_writes: u64,
+    /// Keys that the server must delete before it takes part again; 0 if it is to be flushed.
+    pub missed_keys: usize,
+    /// Most keys that are noted so; with one more the server is flushed instead.
+    pub missed_keys_max: usize,
+    /// Whether the server must be flushed before it takes part again.
+    pub must_flush: bool,
     /// How long the server's replies took since the start: pairs of a time in microseconds, and how many took less
     /// than it but not less than the time of the pair before.
     pub replies_below_us: Vec<(f64, u64)>,
@@ -169,6 +178,7 @@ fn server_info(table: &Table, server: &Server, all_requests: u64) -> ServerInfo 
     let has = |pool: &&Pool| pool.members.iter().any(|member| member.server.slot == server.slot);
     let share = |requests: u64| (1e4 * requests as f64 / all_requests.max(1) as f64).round() / 1e4;
     let requests = count(&server.counts.requests);
+    let (missed_keys, must_flush) = server.health.missed();
     ServerInfo {
         name: server.name().to_owned(),
         labels: labels(table, server),
@@ -182,6 +192,10 @@ fn server_info(table: &Table, server: &Server, all_requests: u64) -> ServerInfo 
         keys: count(&server.counts.keys),
         errors: count(&server.counts.errors),
         losses: server.health.losses(),
+        missed_writes: count(&server.counts.missed_writes),
+        missed_keys,
+        missed_keys_max: MISSED_WRITES_MAX,
+        must_flush,
         replies_below_us: server.counts.latency.counts(),
     }
 }

@@ -415,6 +415,13 @@ impl Health {
         away
     }
 
+    /// Returns how many keys the server is to delete before it takes part again, and whether it is to be flushed
+    /// instead.
+    #[must_use]
+    pub fn missed(&self) -> (usize, bool) {
+        self.recovery().missed()
+    }
+
     /// For the prober: takes the next step of the server's recovery. With [`RecoveryStep::Done`] it takes part now.
     #[must_use]
     pub fn next_recovery_step(&self) -> RecoveryStep {

@@ -17,6 +17,8 @@ pub struct ServerCounts {
     pub keys: AtomicU64,
     /// Errors that the server answered, and answers that it did not give.
     pub errors: AtomicU64,
+    /// Writes that were answered while the server did not have them: it was away.
+    pub missed_writes: AtomicU64,
     /// How long the server's replies took.
     pub latency: Latency,
 }

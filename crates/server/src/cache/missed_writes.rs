@@ -9,7 +9,7 @@ use super::identity::Run;
 use super::server_events::ServerEvents;
 
 /// Most keys noted for one server; with one more it is flushed instead.
-pub(super) const MISSED_WRITES_MAX: usize = 16 * 1024;
+pub const MISSED_WRITES_MAX: usize = 16 * 1024;
 
 /// What a write concerns that a server does not get.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,11 @@ impl Recovery {
                 self.keys.clear();
             }
         }
+    }
+
+    /// Returns how many keys are noted, and whether the server is to be flushed instead.
+    pub(super) fn missed(&self) -> (usize, bool) {
+        (self.keys.len(), self.all_keys)
     }
 
     /// Keeps a connection over which the server may still read what it was sent.

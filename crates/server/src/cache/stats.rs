@@ -53,6 +53,10 @@ fn servers(fleet: &Fleet, text: &mut String) {
         stat(text, format_args!("{name}:keys"), info.keys);
         stat(text, format_args!("{name}:errors"), info.errors);
         stat(text, format_args!("{name}:losses"), info.losses);
+        stat(text, format_args!("{name}:missed_writes"), info.missed_writes);
+        stat(text, format_args!("{name}:missed_keys"), info.missed_keys);
+        stat(text, format_args!("{name}:missed_keys_max"), info.missed_keys_max);
+        stat(text, format_args!("{name}:must_flush"), u8::from(info.must_flush));
     }
 }
 

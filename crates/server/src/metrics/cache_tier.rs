@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Kind, Metric, Page, SingleValue, admission, process, requests};
 use crate::cache::admin;
 use crate::cache::memcached_server::Server;
+use crate::cache::missed_writes::MISSED_WRITES_MAX;
 use crate::cache::pool::Pool;
 use crate::cache::shared::CacheShared;
 use crate::cache::table::Table;
@@ -13,7 +14,7 @@ fn count(value: &AtomicU64) -> f64 {
     value.load(Ordering::Relaxed) as f64
 }
 
-static SINGLE_VALUES: [SingleValue<CacheShared>; 9] = [
+static SINGLE_VALUES: [SingleValue<CacheShared>; 10] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_connections_cut_total",
@@ -72,6 +73,14 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 9] = [
     },
     SingleValue {
         metric: Metric::unlabeled(
+            "posthaste_missed_keys_max",
+            Kind::Gauge,
+            "Most missed keys that are noted for a server; with one more it is flushed instead.",
+        ),
+        read: |_| Some(MISSED_WRITES_MAX as f64),
+    },
+    SingleValue {
+        metric: Metric::unlabeled(
             "posthaste_get_misses_total",
             Kind::Counter,
             "Keys asked for and not found.",
@@ -88,7 +97,7 @@ struct PerServer {
 
 const SERVER_LABELS: &[&str] = &["server"];
 
-static PER_SERVER: [PerServer; 5] = [
+static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_live",
@@ -133,6 +142,33 @@ static PER_SERVER: [PerServer; 5] = [
             help: "Errors the server answered, and answers it did not give.",
         },
         read: |server| count(&server.counts.errors),
+    },
+    PerServer {
+        metric: Metric {
+            name: "posthaste_server_missed_writes_total",
+            kind: Kind::Counter,
+            labels: SERVER_LABELS,
+            help: "Writes answered while the server did not have them: it was away.",
+        },
+        read: |server| count(&server.counts.missed_writes),
+    },
+    PerServer {
+        metric: Metric {
+            name: "posthaste_server_missed_keys",
+            kind: Kind::Gauge,
+            labels: SERVER_LABELS,
+            help: "Keys the server must delete before it takes part again; 0 if it is to be flushed.",
+        },
+        read: |server| server.health.missed().0 as f64,
+    },
+    PerServer {
+        metric: Metric {
+            name: "posthaste_server_must_flush",
+            kind: Kind::Gauge,
+            labels: SERVER_LABELS,
+            help: "1 while the server must be flushed before it takes part again.",
+        },
+        read: |server| f64::from(u8::from(server.health.missed().1)),
     },
 ];
 

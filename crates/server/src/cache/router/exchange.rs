@@ -180,11 +180,14 @@ pub(super) struct Write {
     /// The replies so far; the first one to a decision is the decider's.
     pub(super) replies: Vec<Reply>,
     pub(super) reply_bytes: Vec<u8>,
+    /// Servers that are to have the write and do not get it now: they are away.
+    pub(super) missed_by: Vec<u16>,
 }
 
 impl Write {
     fn clear(&mut self) {
         self.replies.clear();
+        self.missed_by.clear();
         clear_buffer(&mut self.reply_bytes);
         (self.copies, self.first_asked, self.followers_needed, self.failed) = (0, 0, None, 0);
     }
@@ -194,6 +197,13 @@ impl Write {
         let start = self.reply_bytes.len();
         self.reply_bytes.extend_from_slice(bytes);
         self.replies.push(Reply { server: server as u16, verdict, start, end: self.reply_bytes.len() });
+    }
+
+    /// Notes a server that does not get the write, once.
+    pub(super) fn note_missed_by(&mut self, server: usize) {
+        if !self.missed_by.contains(&(server as u16)) {
+            self.missed_by.push(server as u16);
+        }
     }
 
     /// The bytes of a reply.

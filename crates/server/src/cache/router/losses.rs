@@ -223,7 +223,9 @@ impl Router {
                 None => self.note_unavailable(id, server),
             },
             // A replica that was left out is no longer asked: its key is noted.
-            Plan::FanOut if !self.servers[server].health.is_in_rotation() => {}
+            Plan::FanOut if !self.servers[server].health.is_in_rotation() => {
+                self.exchanges[id].write.note_missed_by(server);
+            }
             Plan::FanOut => {
                 let words = self.unavailable_error(server);
                 self.exchanges[id].write.note_reply(server, Verdict::Error, &words);
@@ -231,7 +233,8 @@ impl Router {
             // A quiet decision, too, may have been answered already, all but its end.
             Plan::Decide if !self.exchanges[id].write.replies.is_empty() => {}
             Plan::Decide => self.note_unavailable(id, server),
-            Plan::Gather | Plan::Follow | Plan::ConfirmCreated | Plan::Drain | Plan::Fetch => {}
+            Plan::Follow => self.exchanges[id].write.note_missed_by(server),
+            Plan::Gather | Plan::ConfirmCreated | Plan::Drain | Plan::Fetch => {}
         }
     }
 

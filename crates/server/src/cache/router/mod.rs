@@ -55,6 +55,7 @@ mod undone;
 mod writes;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use posthaste_measure::{Ending, Stamps};
 
@@ -335,6 +336,11 @@ impl Router {
         exchange.record.stamps.answered = answered;
         if !exchange.is_own {
             let exchange = &self.exchanges[id];
+            if exchange.ending != Some(Ending::Error) {
+                for server in &exchange.write.missed_by {
+                    self.servers[usize::from(*server)].counts.missed_writes.fetch_add(1, Ordering::Relaxed);
+                }
+            }
             if let Some(route) = self.route_of(id) {
                 route.counts.latency.note(answered.saturating_sub(exchange.record.stamps.received));
             }

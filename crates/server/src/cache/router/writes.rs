@@ -369,9 +369,19 @@ impl Router {
 
     /// Returns whether a server can be sent this request. For one that is away the key of a write is noted, unless it
     /// has come back meanwhile and so must get the write.
-    pub(super) fn can_send_else_note_missed(&self, id: u32, server: usize) -> bool {
+    pub(super) fn can_send_else_note_missed(&mut self, id: u32, server: usize) -> bool {
         let health = &self.servers[server].health;
-        !health.is_away() || self.exchanges[id].changes() && !health.note_missed_write(self.missed_write(id))
+        if !health.is_away() {
+            return true;
+        }
+        if !self.exchanges[id].changes() {
+            return false;
+        }
+        if !health.note_missed_write(self.missed_write(id)) {
+            return true;
+        }
+        self.exchanges[id].write.note_missed_by(server);
+        false
     }
 
     /// Returns what a server misses that does not get this write.
