@@ -206,7 +206,7 @@ fn clients_beyond_the_limit_are_counted_on_both_tiers() {
     for (server, word) in [
         // HTTP is a client of the queue tier, too, and is let in all the same: it tells that the tier is full.
         (Server::start_with_http("memory:", &["--max-clients", "1"]), "-ERR max"),
-        (Server::start_cache(&["--mock", "--max-clients", "1"]), "SERVER_ERROR too many"),
+        (Server::start_cache(&["--mock", "--max-clients", "1"]), "ERROR Too many open"),
     ] {
         let _first = TcpStream::connect(server.addr()).expect("it listens");
         let mut second = TcpStream::connect(server.addr()).expect("it listens");

@@ -209,7 +209,8 @@ fn a_server_that_stands_in_several_pools_is_one_of_those_that_are_served() {
 fn it_says_what_it_is_and_what_its_servers_did() {
     let servers = Memcached::several::<2>();
     let names = [servers[0].name(), servers[1].name()];
-    let server = router(&[&names[0], &names[1]], &["--threads", "1", "--window", "10ms"]);
+    let server =
+        router(&[&names[0], &names[1]], &["--threads", "1", "--window", "10ms", "--max-clients", "50"]);
     let mut client = Client::to(server.addr());
     client.ask("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nget a b c\r\n");
     client.ask("add a 0 0 1\r\nx\r\nms m 1\r\nx\r\nmg m\r\nmg n\r\ndelete m\r\nmd m\r\nflush_all\r\n");
@@ -231,7 +232,15 @@ fn it_says_what_it_is_and_what_its_servers_did() {
     let routes = client.ask("stats routes\r\n");
     assert!(routes.contains("STAT multiget auto\r\n") && routes.contains("STAT multiget_3 "), "{routes}");
     assert!(client.ask("version\r\n").starts_with("VERSION "));
-    assert_eq!(client.ask("stats slabs\r\n"), "ERROR\r\n");
+    assert!(client.ask("stats proxy\r\n").contains("STAT cmd_get 7\r\n"));
+    let settings = client.ask("stats settings\r\n");
+    for setting in ["maxconns 50", "num_threads 1", "item_size_max 1048576", "flush_enabled yes"] {
+        assert!(settings.contains(&format!("STAT {setting}\r\n")), "{setting}: {settings}");
+    }
+    assert_eq!(client.ask("stats slabs\r\nstats items\r\n"), "END\r\nEND\r\n");
+    let refused = "CLIENT_ERROR counters are not reset: compare two readings\r\n";
+    assert_eq!(client.ask("stats reset\r\n"), refused);
+    assert_eq!(client.ask("stats conns\r\n"), "ERROR\r\n");
     assert_eq!(server.readiness(), (200, "ready".into()));
     for line in [
         format!("posthaste_server_live{{server=\"{}\"}} 1", names[0]),

@@ -24,8 +24,17 @@ use super::reconfigure::Configured;
 use super::resolver::Resolver;
 use super::table::{Strays, Table};
 
-/// Names and values that `stats` adds to the tier's own.
-pub type About = dyn Fn() -> Vec<(&'static str, String)> + Send + Sync;
+/// Names and values that `stats` says of the process around the fleet.
+pub type About = dyn Fn(Topic) -> Vec<(&'static str, String)> + Send + Sync;
+
+/// What `stats` is asked of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// What it did so far.
+    Figures,
+    /// How it is set.
+    Settings,
+}
 
 /// Which servers a fleet trusts, and where it looks names up.
 #[derive(Clone, Debug)]
@@ -58,7 +67,7 @@ pub struct Fleet {
     pub hits: AtomicU64,
     /// Keys asked for and not found.
     pub misses: AtomicU64,
-    /// What `stats` says of the process around it, once there is one.
+    /// What `stats` says of the process around the fleet, once there is one.
     pub about: OnceLock<Box<About>>,
     /// The date when the program's clock began, in Unix seconds.
     pub began_s: u64,

@@ -123,7 +123,7 @@ impl Server {
         let _ = shared
             .fleet
             .about
-            .set(Box::new(move || weak.upgrade().map(|shared| shared.about()).unwrap_or_default()));
+            .set(Box::new(move |topic| weak.upgrade().map(|shared| shared.about(topic)).unwrap_or_default()));
         let prober = Prober::start(Arc::clone(&shared))?;
         let name_refresher = NameRefresher::start(Arc::clone(&shared), options.resolve_every)?;
         let running = serve(&options, prepared, &shared)?;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::admin::find_server;
 use super::admin_state::AdminState;
 use super::client_rate_limiters::ClientRateLimiters;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Topic};
 use super::worker::Reads;
 use super::worker_line::{Parcel, WorkerLine};
 use crate::front::gate::Gate;
@@ -147,7 +147,23 @@ impl CacheShared {
 
     /// The lines that `stats` adds to the fleet's.
     #[must_use]
-    pub fn about(&self) -> Vec<(&'static str, String)> {
+    pub fn about(&self, topic: Topic) -> Vec<(&'static str, String)> {
+        match topic {
+            Topic::Figures => self.figures(),
+            Topic::Settings => self.settings(),
+        }
+    }
+
+    /// How the process is set, under memcached's names.
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("maxconns", self.gate.connections_max().to_string()),
+            ("num_threads", self.mailboxes.len().to_string()),
+            ("item_size_max", self.limits.value_bytes.to_string()),
+        ]
+    }
+
+    fn figures(&self) -> Vec<(&'static str, String)> {
         let now_ns = self.clock.now();
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let mut lines = vec![

@@ -1,4 +1,4 @@
-//! `stats`, `stats servers` and `stats routes`, in the words of the protocol: `STAT name value` lines and END.
+//! `stats` and what may stand behind it, in the words of the protocol: `STAT name value` lines and END.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use posthaste_wire::memcached::request::Request;
 
 use super::admin;
 use super::dialect::OURS;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Topic};
 use super::layout::DEFAULT_POOL;
 
 /// The answer to a `stats` command.
@@ -16,10 +16,15 @@ pub fn answer(request: &Request, input: &[u8], fleet: &Fleet) -> String {
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).skip(1);
     let mut text = String::new();
     match words.next() {
-        None => general(fleet, &mut text),
+        // Under `proxy` memcached's own proxy tells what it did.
+        None | Some(b"proxy") => general(fleet, &mut text),
         Some(b"servers") => servers(fleet, &mut text),
         Some(b"routes") => routes(fleet, &mut text),
-        // What servers count differs from server to server and cannot be one answer.
+        Some(b"settings") => settings(fleet, &mut text),
+        // What they tell of servers differs from server to server and cannot be one answer. The router has no items.
+        Some(b"items" | b"slabs" | b"sizes") => {}
+        // Metrics are made of the same counters, and who collects them takes one that falls for a restart.
+        Some(b"reset") => return "CLIENT_ERROR counters are not reset: compare two readings\r\n".into(),
         Some(_) => return "ERROR\r\n".into(),
     }
     text.push_str("END\r\n");
@@ -33,13 +38,20 @@ fn stat(text: &mut String, name: impl std::fmt::Display, value: impl std::fmt::D
 fn general(fleet: &Fleet, text: &mut String) {
     stat(text, "pid", std::process::id());
     stat(text, "version", OURS);
-    for (name, value) in fleet.about.get().map(|about| about()).unwrap_or_default() {
+    for (name, value) in fleet.about.get().map(|about| about(Topic::Figures)).unwrap_or_default() {
         stat(text, name, value);
     }
     let table = fleet.table();
     stat(text, "servers", table.in_use().len());
     stat(text, "servers_live", table.live());
     stat(text, "routes_loaded", fleet.generation());
+}
+
+fn settings(fleet: &Fleet, text: &mut String) {
+    for (name, value) in fleet.about.get().map(|about| about(Topic::Settings)).unwrap_or_default() {
+        stat(text, name, value);
+    }
+    stat(text, "flush_enabled", if fleet.table().settings.flush_all { "yes" } else { "no" });
 }
 
 fn servers(fleet: &Fleet, text: &mut String) {

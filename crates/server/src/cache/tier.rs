@@ -49,7 +49,7 @@ impl<E: Engine> Tier for CacheTier<E> {
     type Mail = Mail;
 
     fn refusal(_: Refused) -> &'static [u8] {
-        b"SERVER_ERROR too many connections\r\n"
+        b"ERROR Too many open connections\r\n"
     }
 
     fn new_connection(&mut self, slot: usize, peer: Peer, origin: Option<IpAddr>) -> Client {
