@@ -99,6 +99,7 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,
         value_bytes_max: flags.max_value,
+        line_bytes_max: flags.max_line as usize,
         client_limit: flags.client_limit,
         memory_limit: flags.memory_limit,
     })
@@ -234,6 +235,7 @@ fn run_note(flags: &CacheFlags) -> RunNote {
             "zone": flags.zone,
             "line_limit": flags.line_limit,
             "max_value_bytes": flags.max_value,
+            "max_line_bytes": flags.max_line,
             "client_limit": flags.client_limit,
             "memory_limit_bytes": flags.memory_limit,
         })),

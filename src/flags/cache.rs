@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use posthaste_server::cache::backend::Backend;
+use posthaste_server::cache::limits::{LINE_BYTES_LEAST, LINE_BYTES_MOST};
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rate_limiter::PER_SECOND_MAX;
 use posthaste_server::cache::resolver::name_server;
@@ -91,6 +92,9 @@ pub(crate) struct CacheFlags {
     /// Largest value in bytes; larger ones are refused as memcached refuses them
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     pub(crate) max_value: usize,
+    /// Longest line of a multi-get in bytes, from 2048 to 1073741824; a client that sends a longer one is disconnected
+    #[arg(long, value_name = "BYTES", default_value = "3145728", value_parser = line_bytes)]
+    pub(crate) max_line: u32,
     /// Maximum number of requests per second from one address, each key of a multi-get counted; beyond it they get
     /// errors [default: no limit]
     #[arg(long, value_name = "REQUESTS", value_parser = requests_per_second)]
@@ -151,6 +155,14 @@ fn server(text: &str) -> Result<String, String> {
 }
 
 /// Reads the rate of a client limit.
+/// Reads how long a line may be.
+fn line_bytes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(bytes) if (LINE_BYTES_LEAST..=LINE_BYTES_MOST).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("must be from {LINE_BYTES_LEAST} to {LINE_BYTES_MOST}")),
+    }
+}
+
 fn requests_per_second(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(number) if (1..=PER_SECOND_MAX).contains(&number) => Ok(number),

@@ -37,7 +37,7 @@ pub(crate) enum Program {
     /// The queue tier: durable message queues for any Redis client
     Queue(QueueFlags),
     /// The cache tier: a router between memcached clients and memcached servers
-    Cache(CacheFlags),
+    Cache(Box<CacheFlags>),
     /// The load generator
     #[command(
         subcommand,

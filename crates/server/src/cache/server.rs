@@ -14,7 +14,6 @@ use super::client_rate_limiters::ClientRateLimiters;
 use super::fleet::{Fleet, FleetOptions};
 use super::health::Ejection;
 use super::layout::Layout;
-use super::limits;
 use super::name_refresher::NameRefresher;
 use super::pipelined::Pipelined;
 use super::prober::Prober;
@@ -54,6 +53,8 @@ pub struct Options {
     pub line_requests_max: usize,
     /// The largest value in bytes.
     pub value_bytes_max: usize,
+    /// The longest line of a multi-get in bytes.
+    pub line_bytes_max: usize,
     /// Most requests in a second from one address.
     pub client_limit: Option<u32>,
     /// Most bytes that may be held for clients altogether.
@@ -175,7 +176,7 @@ fn make_shared(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io
         meter: Arc::clone(&prepared.meter),
         mailboxes: prepared.mailboxes.clone(),
         gate: Arc::clone(&prepared.gate),
-        limits: Limits { value_bytes: options.value_bytes_max, line_bytes: limits::LINE_BYTES_MAX },
+        limits: Limits { value_bytes: options.value_bytes_max, line_bytes: options.line_bytes_max },
         client_rate_limiters: ClientRateLimiters::new(options.client_limit),
         memory_per_thread: options.memory_limit / options.front.threads,
         reads: Reads::default(),
@@ -268,6 +269,7 @@ mod tests {
             workers: None,
             line_requests_max: 10,
             value_bytes_max: 1000,
+            line_bytes_max: 10_000,
             client_limit: None,
             memory_limit: 1_000_000,
         };

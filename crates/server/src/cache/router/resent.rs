@@ -11,11 +11,10 @@ use super::Router;
 use super::exchange::Plan;
 use super::lane::{Lane, Shape};
 use super::writes::{claim_mode, is_write, kept};
-use crate::cache::limits::LINE_BYTES_MAX;
 use crate::cache::pool::plain_key;
 
 /// Limits for decoding what is written to lanes: it was understood, and within its real limits, when it came.
-const LIMITS: Limits = Limits { value_bytes: usize::MAX / 2, line_bytes: LINE_BYTES_MAX };
+const LIMITS: Limits = Limits { value_bytes: usize::MAX / 2, line_bytes: usize::MAX / 2 };
 
 /// A command that was never sent.
 #[derive(Clone, Copy)]
