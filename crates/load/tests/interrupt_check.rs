@@ -9,20 +9,23 @@ use std::thread::spawn;
 
 use fake::{Mutant, bench, serve};
 use posthaste_load::{interrupt, run};
+use posthaste_wire::reply::{Reply, Value, decode};
 
 const PRELOADED: u64 = 20_000;
 
 /// Returns the number of messages that the server has.
 fn messages(server: &mut TcpStream) -> u64 {
     server.write_all(b"*1\r\n$5\r\nQLIST\r\n").expect("it runs");
-    let mut heard = String::new();
-    // An array of an array of a name and a number.
-    while heard.lines().count() < 5 || !heard.ends_with('\n') {
+    let mut heard = Vec::new();
+    loop {
+        if let Reply::Value(queues, _) = decode(&heard) {
+            let number = |queue: &Value<'_>| queue.get(b"messages").and_then(Value::as_integer);
+            return queues.parts().iter().filter_map(number).sum::<i64>().cast_unsigned();
+        }
         let mut chunk = [0; 100];
         let len = server.read(&mut chunk).expect("it answers");
-        heard.push_str(std::str::from_utf8(&chunk[..len]).expect("text"));
+        heard.extend_from_slice(&chunk[..len]);
     }
-    heard.trim().rsplit(':').next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
 /// In this run only the drain, which looks for lost messages, pops.

@@ -117,6 +117,10 @@ fn every_broken_promise_is_found() {
         (Mutant::Denying, twelve, "NOQUEUE cannot be right"),
         (Mutant::Repeating, twelve, "no new queue's id"),
         (Mutant::Backhanded, twelve, "ascending queue id"),
+        // What no client asks for again.
+        (Mutant::Undeleted, twelve, "was deleted, and QLIST still has it"),
+        (Mutant::Hidden, twelve, "was deleted, and QINFO still describes it"),
+        (Mutant::Undeleted, "--clients 2 --workload mix:create=1", "was deleted, and QLIST"),
     ] {
         // On a busy machine most sends overlap with their neighbors, and such a swap cannot be told.
         let requests = if matches!(mutant, Mutant::Swapped) { 3000 } else { 600 };
@@ -140,6 +144,7 @@ fn one_broken_answer_is_one_broken_promise() {
         (Mutant::Backwards, pairs),
         // The inspector knows that something must be found, and the journals that something was there.
         (Mutant::Blind, "--clients 1"),
+        (Mutant::Undeleted, "--clients 4"),
     ] {
         let report = checked(mutant, &format!("{words} --requests 600"));
         assert_eq!(report.violations(), 1, "{mutant:?}: {report}");

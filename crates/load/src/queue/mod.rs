@@ -158,8 +158,11 @@ impl Bench for QueueBench {
         let steps = if self.workload.has_steps() { steps.to_vec() } else { Vec::new() };
         let mut servers = ServersAfterRun::new(self, finished.unanswered);
         let mut leftovers = Leftovers::of(self, finished);
-        let check = settle::settle(self, prepared, &mut leftovers, &mut servers);
-        settle::sweep(self, &leftovers, &mut servers);
+        let mut check = settle::settle(self, prepared, &mut leftovers, &mut servers);
+        settle::sweep(self, &mut leftovers, &mut servers);
+        if let Some(check) = &mut check {
+            check.add(settle::survivors(self, &leftovers, &mut servers));
+        }
         Settled { details: QueueDetails { steps }, check }
     }
 }

@@ -11,6 +11,7 @@ use crate::halt::is_interrupted;
 use crate::queue::QueueBench;
 use crate::queue::after_run::ServersAfterRun;
 use crate::queue::check::CheckReport;
+use crate::queue::check::deleted::find_survivors;
 use crate::queue::check::drain::{Audience, Territory, drain};
 use crate::queue::check::inspector::{Findings, Inspector};
 use crate::queue::check::judgment::{Judgment, Told, ask_depths, judge};
@@ -31,6 +32,8 @@ pub(crate) struct Leftovers {
     /// For each server: queues made there and not deleted. Servers with separate stores give the same ids to different
     /// queues.
     queues: Vec<Vec<Queue>>,
+    /// For each server, with `--check`: queues made there and deleted.
+    deleted: Vec<HashSet<Queue>>,
     findings: Vec<Findings>,
     /// The journals, with `--check`.
     witnesses: Vec<Witness>,
@@ -41,6 +44,11 @@ impl Leftovers {
     pub(crate) fn of(bench: &QueueBench, finished: FinishedClients<QueueBench>) -> Self {
         let dialogues = &finished.dialogues;
         let mut queues = vec![Vec::new(); bench.connect.len()];
+        let mut deleted = vec![HashSet::new(); bench.connect.len()];
+        let inspectors = finished.shared.iter().filter_map(|desk| desk.audit.as_ref());
+        for (server, queue) in inspectors.flat_map(|audit| audit.inspector.queues_deleted()) {
+            deleted[server].insert(queue);
+        }
         for dialogue in dialogues {
             let server = (dialogue.account() - bench.first_client) as usize % bench.connect.len();
             queues[server].extend(dialogue.leftovers());
@@ -48,6 +56,7 @@ impl Leftovers {
         Self {
             sent: dialogues.iter().map(|d| (d.account(), d.sent())).collect(),
             queues,
+            deleted,
             findings: finished
                 .shared
                 .into_iter()
@@ -200,14 +209,33 @@ fn close(
 
 /// Deletes queues that clients made and left behind, each at its own server; a server that has gone cannot be swept,
 /// and need not be.
-pub(crate) fn sweep(bench: &QueueBench, leftovers: &Leftovers, servers: &mut ServersAfterRun<'_>) {
-    for (server, queues) in leftovers.queues.iter().enumerate() {
-        if !queues.is_empty()
-            && let Err(error) = servers.ask(server, |session| delete(session, bench.first_client, queues))
-        {
-            complain(format_args!("queues of the run are left on the server: {error}"));
+pub(crate) fn sweep(bench: &QueueBench, leftovers: &mut Leftovers, servers: &mut ServersAfterRun<'_>) {
+    for (server, queues) in leftovers.queues.iter().enumerate().filter(|(_, queues)| !queues.is_empty()) {
+        match servers.ask(server, |session| delete(session, bench.first_client, queues)) {
+            Ok(()) => leftovers.deleted[server].extend(queues),
+            Err(error) => complain(format_args!("queues of the run are left on the server: {error}")),
         }
     }
+}
+
+/// Looks for queues that were deleted, by clients or by the sweep, and are still there.
+pub(crate) fn survivors(
+    bench: &QueueBench,
+    leftovers: &Leftovers,
+    servers: &mut ServersAfterRun<'_>,
+) -> Violations {
+    let mut survivors = Violations::default();
+    for (server, deleted) in leftovers.deleted.iter().enumerate().filter(|(_, deleted)| !deleted.is_empty()) {
+        let asked =
+            servers.ask(server, |mut session| find_survivors(&mut session, bench.first_client, deleted));
+        match asked {
+            Ok(found) => survivors.absorb(found),
+            // If the server is gone, the drain has reported it.
+            Err(_) if servers.is_gone(server) => {}
+            Err(error) => survivors.add(|| format!("deleted queues cannot be looked for: {error}")),
+        }
+    }
+    survivors
 }
 
 fn delete(mut session: Session, account: Account, queues: &[Queue]) -> Result<(), LoadError> {

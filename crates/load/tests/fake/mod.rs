@@ -80,6 +80,10 @@ pub(crate) enum Mutant {
     Repeating,
     /// QREADABLE is the wrong way round.
     Backhanded,
+    /// One QDELETE is acknowledged, and the queue stays.
+    Undeleted,
+    /// The same, and QLIST does not have the queue.
+    Hidden,
     /// Nothing is wrong: of the first requests many are refused, or done with an answer that nobody knows.
     Overloaded,
     /// Nothing is wrong: each request takes 20 ms.
@@ -105,6 +109,8 @@ struct Store {
     messages: BTreeMap<u64, Message>,
     /// What the next PEEK shows, and to whom: any account, or only this one.
     ghost: Option<(u64, Message, Option<String>)>,
+    /// A queue that QLIST leaves out.
+    hidden: Option<String>,
     next_queue: u64,
     next_message: u64,
     calls: BTreeMap<&'static str, u64>,
@@ -119,6 +125,7 @@ pub(crate) fn serve(mutant: Mutant) -> String {
         queues: BTreeMap::new(),
         messages: BTreeMap::new(),
         ghost: None,
+        hidden: None,
         next_queue: 1,
         next_message: 1,
         calls: BTreeMap::new(),
@@ -218,17 +225,12 @@ impl Store {
             [b"QDELETE" | b"QPURGE", queue] => {
                 let (queue, before) = (text(queue), self.messages.len());
                 self.messages.retain(|_, m| m.queue != queue);
-                if words[0] == b"QDELETE" {
+                if words[0] == b"QDELETE" && !self.keeps(&queue) {
                     self.queues.remove(&queue);
                 }
                 e.integer((before - self.messages.len()) as i64);
             }
-            [b"QLIST"] => {
-                e.array(1);
-                e.map(1);
-                e.bulk(b"messages");
-                e.integer(self.messages.len() as i64);
-            }
+            [b"QLIST"] => self.list(&mut e),
             [b"QINFO", queue] => self.depth(&text(queue), &mut e),
             [b"QREADABLE"] => self.readable(account, &mut e),
             [b"SEND", queue, body, rest @ ..] => self.send(queue, body, option(rest, b"TO"), account, &mut e),
@@ -243,14 +245,35 @@ impl Store {
         }
     }
 
+    /// Whether a queue stays although it is to be deleted.
+    fn keeps(&mut self, queue: &str) -> bool {
+        let keeps = self.strikes(Mutant::Undeleted, "undelete") || self.strikes(Mutant::Hidden, "hide");
+        if keeps && self.mutant == Mutant::Hidden {
+            self.hidden = Some(queue.to_owned());
+        }
+        keeps
+    }
+
+    fn list(&self, e: &mut Encoder<'_>) {
+        let listed: Vec<_> = self.queues.keys().filter(|queue| self.hidden.as_ref() != Some(queue)).collect();
+        e.array(listed.len());
+        listed.into_iter().for_each(|queue| self.describe(queue, 0, e));
+    }
+
     fn depth(&self, queue: &str, e: &mut Encoder<'_>) {
         if !self.queues.contains_key(queue) {
             return e.error(&Fault::new(Word::NoQueue, "no such queue"));
         }
+        self.describe(queue, i64::from(self.mutant == Mutant::Miscounted), e);
+    }
+
+    fn describe(&self, queue: &str, too_many: i64, e: &mut Encoder<'_>) {
         let depth = self.messages.values().filter(|m| m.queue == queue).count();
-        e.map(1);
+        e.map(2);
+        e.bulk(b"id");
+        e.integer(self.queues[queue] as i64);
         e.bulk(b"messages");
-        e.integer(depth as i64 + i64::from(self.mutant == Mutant::Miscounted));
+        e.integer(depth as i64 + too_many);
     }
 
     fn repeats(&mut self) -> bool {

@@ -80,14 +80,26 @@ pub(crate) fn drain(
 
 /// Returns the numbered queues that hold something for the account.
 fn readable(session: &mut Session) -> Result<Vec<Queue>, LoadError> {
+    call_again(session, &["QREADABLE"], |names| queues(&names))
+}
+
+/// Sends one request, again and again while the server is busy or its store fails, and shows the answer to `look`.
+///
+/// # Errors
+/// The connection failed, or the server stays busy.
+pub(super) fn call_again<T>(
+    session: &mut Session,
+    words: &[&str],
+    look: impl Fn(Value<'_>) -> T,
+) -> Result<T, LoadError> {
     for _ in 0..TRIES_MAX {
-        let told = |names: Value<'_>| (!names.error_word().is_some_and(may_pass)).then(|| queues(&names));
-        if let Some(queues) = session.call(&["QREADABLE"], told)? {
-            return Ok(queues);
+        let told = |answer: Value<'_>| (!answer.error_word().is_some_and(may_pass)).then(|| look(answer));
+        if let Some(told) = session.call(words, told)? {
+            return Ok(told);
         }
         sleep(PAUSE);
     }
-    Err(LoadError::Failed("QREADABLE gives BUSY or STORE again and again".to_owned()))
+    Err(LoadError::Failed(format!("{} gives BUSY or STORE again and again", words.join(" "))))
 }
 
 fn queues(names: &Value<'_>) -> Vec<Queue> {

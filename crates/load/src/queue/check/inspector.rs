@@ -195,6 +195,11 @@ impl Inspector {
         !self.events.is_empty() || self.foreign > 0 || self.excused > 0
     }
 
+    /// Returns the queues of clients whose deletion was acknowledged, each with the index of its server.
+    pub(crate) fn queues_deleted(&self) -> impl Iterator<Item = (usize, Queue)> {
+        self.unnamed.gone()
+    }
+
     /// Returns what was counted, at the end.
     #[must_use]
     pub fn findings(self) -> Findings {

@@ -9,6 +9,7 @@
 //! times of all requests: each client's [`witness`] keeps them for the history checker, as long as there is room, and
 //! [`judgment`] says what that found.
 
+pub(crate) mod deleted;
 pub(crate) mod drain;
 pub mod inspector;
 pub mod judgment;
@@ -22,6 +23,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::bench::Check;
+use crate::violations::Violations;
 use judgment::Judgment;
 
 /// What `--check` found.
@@ -53,6 +55,16 @@ pub struct CheckReport {
     pub violations: u64,
     /// The first ten of them.
     pub first_violations: Vec<String>,
+}
+
+impl CheckReport {
+    /// Adds what was found after the rest of the report.
+    pub(crate) fn add(&mut self, found: Violations) {
+        let first = std::mem::take(&mut self.first_violations);
+        let mut all = Violations { count: self.violations, first };
+        all.absorb(found);
+        (self.violations, self.first_violations) = (all.count, all.first);
+    }
 }
 
 impl fmt::Display for CheckReport {

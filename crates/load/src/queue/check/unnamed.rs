@@ -12,7 +12,7 @@ const QUEUES_MAX: usize = 1 << 22;
 pub(crate) struct Unnamed {
     /// Number of servers that clients are spread over; each may have a store of its own.
     servers: u32,
-    /// By server and id.
+    /// By index of the server and id.
     states: HashMap<(u32, Queue), State>,
 }
 
@@ -33,9 +33,9 @@ impl Unnamed {
         Self { servers: u32::try_from(servers).unwrap_or(u32::MAX).max(1), states: HashMap::new() }
     }
 
-    /// Returns the key of a client's queue: clients are dealt out to the servers in turn.
+    /// Returns the key of a client's queue: clients, counted from 1, are dealt out to the servers in turn.
     const fn place(&self, client: Account, queue: Queue) -> (u32, Queue) {
-        (client % self.servers, queue)
+        (client.saturating_sub(1) % self.servers, queue)
     }
 
     /// Notes that a client was given this queue; returns whether it is new.
@@ -57,6 +57,12 @@ impl Unnamed {
                 None => State::InDoubt,
             };
         }
+    }
+
+    /// Returns the queues that certainly do not exist any more, each with the index of its server.
+    pub(crate) fn gone(&self) -> impl Iterator<Item = (usize, Queue)> {
+        let gone = self.states.iter().filter(|(_, state)| **state == State::Gone);
+        gone.map(|((server, queue), _)| (*server as usize, *queue))
     }
 
     /// Returns whether a client's own queue certainly exists.
