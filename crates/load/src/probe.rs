@@ -43,6 +43,15 @@ pub struct Count {
     pub at_s: f64,
 }
 
+/// What all servers together counted in the measured stretch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Counted {
+    /// Requests answered per second of their clocks.
+    pub(crate) per_s: f64,
+    /// How late they were asked at both edges, together, as a share of the stretch: as much of it may be another time.
+    pub(crate) edges_share: f64,
+}
+
 /// How a server's wall clock stands to the run's clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Relation {
@@ -89,18 +98,26 @@ impl Probes {
         relations.flatten().collect()
     }
 
-    /// Waits until the measured stretch is over; returns the requests per second that all servers counted in it. None
-    /// if a server did not tell, or so late that it counted another stretch, or if the clients ended early.
-    pub(crate) fn throughput(&mut self, clock: Clock, window: Window, ended: &Receiver<()>) -> Option<f64> {
+    /// Waits until the measured stretch is over; returns what all servers counted in it. None if a server did not
+    /// tell, or so late that it counted another stretch, or if the clients ended early.
+    pub(crate) fn throughput(
+        &mut self,
+        clock: Clock,
+        window: Window,
+        ended: &Receiver<()>,
+    ) -> Option<Counted> {
         if self.silent > 0 {
             return None;
         }
+        let mut late_ns = 0;
         let mut counts = |at: u64| -> Option<Vec<Count>> {
             let wait = Duration::from_nanos(at.saturating_sub(clock.now()));
             if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
                 return None;
             }
-            self.probes.iter_mut().map(|(_, probe)| probe.count()).collect()
+            let counts = self.probes.iter_mut().map(|(_, probe)| probe.count()).collect();
+            late_ns += clock.now().saturating_sub(at);
+            counts
         };
         let (before, after) = (counts(window.start)?, counts(window.end)?);
         let planned_s = (window.end - window.start) as f64 / 1e9;
@@ -109,8 +126,9 @@ impl Probes {
             let is_of_window = (counted_s / planned_s - 1.0).abs() <= STRETCH_DIFFERENCE_MAX;
             is_of_window.then(|| after.requests.saturating_sub(before.requests) as f64 / counted_s)
         });
-        let sum: f64 = rates.sum::<Option<f64>>()?;
-        (!before.is_empty() && sum.is_finite()).then_some(sum)
+        let per_s: f64 = rates.sum::<Option<f64>>()?;
+        let counted = Counted { per_s, edges_share: late_ns as f64 / 1e9 / planned_s };
+        (!before.is_empty() && per_s.is_finite()).then_some(counted)
     }
 }
 
@@ -198,7 +216,8 @@ mod tests {
             };
             let (_ends, ended) = std::sync::mpsc::channel();
             let window = Window { start: 0, end: 10_000_000 };
-            Probes::with(&servers, probe).throughput(Clock::start(), window, &ended)
+            let counted = Probes::with(&servers, probe).throughput(Clock::start(), window, &ended);
+            counted.map(|counted| counted.per_s)
         };
         assert_eq!(throughput(&[]), Some(2000.0));
         assert_eq!(throughput(&["a:2"]), None);
@@ -214,6 +233,19 @@ mod tests {
             Probes::with(&server, |_| Some(Counting::each(ms))).throughput(Clock::start(), window, &ended)
         };
         assert_eq!([80, 100, 105, 700].map(|ms| throughput(ms).is_some()), [false, true, true, false]);
+    }
+
+    #[test]
+    fn how_late_a_server_told_its_count_is_known() {
+        let (_ends, ended) = std::sync::mpsc::channel();
+        let clock = Clock::start();
+        std::thread::sleep(Duration::from_millis(20));
+        // The window began 20 ms ago.
+        let window = Window { start: 0, end: 100_000_000 };
+        let server = ["a:1".parse().expect("an address")];
+        let counted = Probes::with(&server, |_| Some(Counting::each(100))).throughput(clock, window, &ended);
+        let share = counted.expect("it tells").edges_share;
+        assert!((0.2..20.0).contains(&share), "{share} of 100 ms");
     }
 
     #[test]

@@ -248,8 +248,8 @@ impl<B: Bench> Report<B> {
                 self.violations()
             ));
         }
-        let fruitless = self.connections_lost > 0 || self.unanswered > 0 || self.counts == Counts::default();
-        if fruitless || self.broken_off {
+        let failed_run = self.connections_lost > 0 || self.unanswered > 0 || self.counts.served() == 0;
+        if failed_run || self.broken_off {
             return failed(self.failed_because.join("; "));
         }
         self.unwritten.clone().map_or(Ok(()), failed)

@@ -16,7 +16,7 @@ use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{HALT_CHECK_INTERVAL, Halt, unless_interrupted};
 use crate::pace::{Arrivals, ThreadShare};
-use crate::probe::Probes;
+use crate::probe::{Counted, Probes};
 use crate::progress::Live;
 use crate::recording::Recording;
 use crate::report::Report;
@@ -71,15 +71,14 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
         recording.set_up_is_over();
     }
     let start = UNIX_EPOCH + Duration::from_nanos(clock.started_unix_ns() + schedule.origin);
-    let Driven { thread_results, middleware_per_s } =
-        drive(&bench, &prepared, connections, &setting, &mut probes)?;
+    let Driven { thread_results, counted } = drive(&bench, &prepared, connections, &setting, &mut probes)?;
     let last = clock.now();
     let (results, finished) = RunResults::of(thread_results);
     let settled = bench.settle(prepared, finished);
     let cut_short = results.cut_short(schedule.window);
     let warmup = cut_short.unwrap_or(schedule.window).start.saturating_sub(schedule.origin);
     let kept = Kept { start, warmup_s: warmup as f64 * 1e-9, cut_short: cut_short.is_some() };
-    let mut report = report(bench, kept, results, settled, middleware_per_s, &halt);
+    let mut report = report(bench, kept, results, settled, counted, &halt);
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
         recording.relate(&relations);
@@ -188,8 +187,8 @@ struct RunSetting<'a> {
 /// What all threads of a run found out.
 struct Driven<D: Dialogue> {
     thread_results: Vec<ThreadResults<D>>,
-    /// Requests per second that the servers counted; None if they do not tell.
-    middleware_per_s: Option<f64>,
+    /// What the servers counted; None if they do not tell.
+    counted: Option<Counted>,
 }
 
 /// Runs the threads, with a live line if stderr is a terminal.
@@ -247,8 +246,8 @@ fn drive<B: Bench>(
         let results: Result<Vec<_>, _> = results.collect();
         drop(ends);
         // Only a panic could end the counting thread without a result, and the run is good without it.
-        let middleware_per_s = counting.join().unwrap_or_default();
-        Ok(Driven { thread_results: results?, middleware_per_s })
+        let counted = counting.join().unwrap_or_default();
+        Ok(Driven { thread_results: results?, counted })
     })
 }
 

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fake::{Mutant, bench, serve, undisturbed};
 use posthaste_load::bench::Bench as _;
@@ -292,7 +292,29 @@ fn a_run_in_which_nothing_was_served_is_not_valid() {
     let words = "--clients 2 --workload mix:echo=1 --message-bytes 1 --requests 10";
     let report = run(bench(&format!("--connect {address} {words}"))).expect("a report");
     assert_eq!((report.counts.served(), report.counts.errors), (0, 20), "{report}");
-    assert!(report.invalid_because.iter().any(|why| why.contains("nothing was served")), "{report}");
+    let says = |why: &str| why.contains("nothing was served: the server gave 20 errors (BUSY)");
+    assert!(!report.valid && report.invalid_because.iter().any(|why| says(why)), "{report}");
+    assert!(says(&report.verdict().expect_err("a failure").to_string()), "{report}");
+}
+
+#[test]
+fn a_server_that_counts_other_requests_than_the_clients_makes_a_closed_loop_not_valid() {
+    let says = |report: &Report| report.invalid_because.iter().any(|why| why.contains("the servers counted"));
+    let run_at = |mutant, pace: &str| {
+        let words = "--clients 4 --workload mix:echo=1 --warmup 100ms --cooldown 100ms --duration 1s";
+        run(bench(&format!("--connect {} {words} {pace}", serve(mutant)))).expect("a report")
+    };
+    let report = run_at(Mutant::Overcounting, "");
+    assert!(says(&report) && !report.valid && report.verdict().is_ok(), "{report}");
+    // A few answers decide nothing, other generators may take part, and an open loop need not be even.
+    let soon = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs() + 3;
+    for pace in ["--think 50ms", "--rate 3000", "--start-at"] {
+        let start = if pace == "--start-at" { soon().to_string() } else { String::new() };
+        let report = run_at(Mutant::Overcounting, &format!("{pace} {start}"));
+        assert!(!says(&report) && report.middleware.is_some_and(|counts| !counts.agrees()), "{report}");
+    }
+    let report = run_at(Mutant::Honest, "");
+    assert!(!says(&report) && report.middleware.is_some_and(|counts| counts.agrees()), "{report}");
 }
 
 #[test]

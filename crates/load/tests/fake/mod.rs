@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use posthaste_load::QueueBench;
@@ -84,6 +84,8 @@ pub(crate) enum Mutant {
     Undeleted,
     /// The same, and QLIST does not have the queue.
     Hidden,
+    /// INFO counts every request twice.
+    Overcounting,
     /// Nothing is wrong: of the first requests many are refused, or done with an answer that nobody knows.
     Overloaded,
     /// Nothing is wrong: each request takes 20 ms.
@@ -113,6 +115,9 @@ struct Store {
     hidden: Option<String>,
     next_queue: u64,
     next_message: u64,
+    /// Number of requests answered since the start.
+    answered: u64,
+    start: Instant,
     calls: BTreeMap<&'static str, u64>,
 }
 
@@ -128,6 +133,8 @@ pub(crate) fn serve(mutant: Mutant) -> String {
         hidden: None,
         next_queue: 1,
         next_message: 1,
+        answered: 0,
+        start: Instant::now(),
         calls: BTreeMap::new(),
     }));
     thread::spawn(move || {
@@ -181,6 +188,7 @@ impl Store {
     }
 
     fn answer(&mut self, words: &[&[u8]], account: &mut String, out: &mut Vec<u8>) {
+        self.answered += 1;
         if let [b"SEND" | b"PEEK" | b"POP" | b"QDELETE" | b"QREADABLE", ..] | [b"QCREATE"] = words
             && self.mutant == Mutant::Overloaded
         {
@@ -230,6 +238,7 @@ impl Store {
                 }
                 e.integer((before - self.messages.len()) as i64);
             }
+            [b"INFO", b"stats"] => e.bulk(self.info().as_bytes()),
             [b"QLIST"] => self.list(&mut e),
             [b"QINFO", queue] => self.depth(&text(queue), &mut e),
             [b"QREADABLE"] => self.readable(account, &mut e),
@@ -243,6 +252,12 @@ impl Store {
             [b"POP", rest @ ..] => self.read(true, rest, account, &mut e),
             _ => e.error(&Fault::new(Word::Err, "what?")),
         }
+    }
+
+    fn info(&self) -> String {
+        let times = if self.mutant == Mutant::Overcounting { 2 } else { 1 };
+        let (requests, now_s) = (times * self.answered, self.start.elapsed().as_secs_f64());
+        format!("now_s:{now_s:.6}\r\nrequests_so_far:{requests}\r\n")
     }
 
     /// Whether a queue stays although it is to be deleted.

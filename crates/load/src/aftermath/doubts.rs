@@ -1,0 +1,208 @@
+//! What speaks against the figures of a run, in sentences for its report.
+
+use super::RunResults;
+use crate::halt::{Halt, is_interrupted};
+use crate::laws::{InteractiveLaw, Middleware};
+use crate::report::{Response, legible};
+use crate::run_options::RunOptions;
+use crate::tally::{Counts, LATENCY_MAX, WindowFigures};
+
+/// Share of the window above which a thread measured itself: it was busy, or busy and kept from the processor together.
+const UTILIZATION_MAX: f64 = 0.95;
+
+/// Lateness of the generator that spoils response times: above this many microseconds, and above this share of the
+/// median.
+const LATE_US_MIN: f64 = 500.0;
+const LATE_SHARE_MAX: f64 = 0.2;
+/// Number of requests below which the latest hundredth says nothing.
+const LATE_COUNT_MIN: u64 = 100;
+
+/// An open loop cannot keep up when more than the arrivals of this many seconds wait for a client.
+const BEHIND_S_MAX: f64 = 0.5;
+
+/// Share of the requests of an open loop that may wait at the end beyond those that are always in flight.
+const BACKLOG_SHARE_MAX: f64 = 0.01;
+
+/// Number of answers below which a second opinion on the throughput is shown and held against nobody: chance and the
+/// edges of the window decide it.
+pub(super) const COMPARED_MIN: u64 = 1000;
+
+/// Seconds below which nothing counts as measured.
+const NOTHING_S: f64 = 1e-6;
+
+/// Returns why the generator may have been the bottleneck; empty if it was not.
+pub(super) fn doubts_of_generator(results: &RunResults, response: &Response) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let late_us = results.late.value_at_quantile(0.99) as f64 / 1e3;
+    if results.late.len() >= LATE_COUNT_MIN && late_us > LATE_US_MIN.max(LATE_SHARE_MAX * response.p50_us) {
+        doubts.push(format!(
+            "requests were sent late, one in a hundred by more than {late_us:.0} us, although their clients were free: \
+             use more --threads, or another machine"
+        ));
+    }
+    if results.utilization_max > UTILIZATION_MAX {
+        doubts.push(format!(
+            "a thread of the load generator was busy {:.0} % of the time: use more --threads, or another machine",
+            results.utilization_max * 100.0
+        ));
+    } else if results.least_rest.without_rest > UTILIZATION_MAX {
+        doubts.push(format!(
+            "a thread of the load generator was kept from the processor for {:.0} % of the time, and busy for the rest: \
+             give it processors of its own",
+            results.least_rest.waiting * 100.0
+        ));
+    }
+    doubts
+}
+
+/// Returns why the run ended before its time, if it did.
+pub(super) fn ended_early(
+    bench: &RunOptions,
+    measured_s: f64,
+    halt: &Halt,
+    cut_short: bool,
+) -> Option<String> {
+    let so_far = if measured_s > NOTHING_S {
+        format!("with {measured_s:.1} s measured")
+    } else {
+        "before anything was measured".to_owned()
+    };
+    if halt.is_overrun() {
+        let rate = legible(bench.total_rate().unwrap_or_default());
+        return Some(format!(
+            "the run was ended {so_far}, since ever more requests were due and could not be sent: \
+             {rate} requests per second are more than the server takes, or this machine sends"
+        ));
+    }
+    if is_interrupted() {
+        return Some(format!("the run was interrupted {so_far}"));
+    }
+    (cut_short && bench.requests.is_none())
+        .then(|| format!("the run ended {so_far}, since every client was lost"))
+}
+
+/// Returns why an open loop did not do what was due, if so.
+pub(super) fn doubts_of_pace(
+    bench: &RunOptions,
+    results: &RunResults,
+    response: &Response,
+    window: &WindowFigures,
+) -> Option<String> {
+    let rate = bench.total_rate()?;
+    if results.behind as f64 > rate * BEHIND_S_MAX {
+        return Some(format!(
+            "{} requests were due and could not be sent because earlier ones were not answered: the server does not \
+             keep up with {} requests per second, or --clients {} with --pipeline {} are too few",
+            results.behind,
+            legible(rate),
+            bench.clients,
+            bench.pipeline
+        ));
+    }
+    // A response time is counted when the answer arrives, so requests that wait at the end are in none.
+    let (waiting, due) = (results.waiting.len(), rate * window.duration_s);
+    let in_flight = window.in_flight_mean();
+    if waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due {
+        return Some(format!(
+            "{waiting} of {due:.0} requests due were not answered at the end, {in_flight:.0} on average: the server did not \
+             serve what was due, and response times do not hold how long these waited"
+        ));
+    }
+    let p999_us = response.p999_us;
+    let overdue = results.waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
+    // Of the answered requests one in a thousand took as long, too.
+    (overdue > 1 + window.total.counts.served() / 1000).then(|| {
+        format!(
+            "{overdue} requests that were not answered at the end had waited by then for longer than p99.9, {:.1} ms, which \
+             would be higher with them",
+            p999_us / 1e3
+        )
+    })
+}
+
+/// Returns why the run is a failure, if it is one; of a run that ended before anything was measured, why it ended.
+pub(super) fn failures(results: &RunResults, counts: Counts, early: Option<&str>) -> Vec<String> {
+    let (served, errors) = (counts.served(), counts.errors);
+    let mut failures = Vec::new();
+    if let Some(why) = &results.first_loss {
+        let lost = counted(results.connections_lost as u64, "connection");
+        failures.push(format!("{lost} ended early, the first because: {why}"));
+    }
+    if results.unanswered > 0 {
+        failures.push(format!("{} had no answer", counted(results.unanswered as u64, "request")));
+    }
+    if served == 0 && errors > 0 {
+        let words: Vec<_> = results.tally.error_words().keys().map(String::as_str).collect();
+        let errors = counted(errors, "error");
+        failures.push(format!("nothing was served: the server gave {errors} ({})", words.join(", ")));
+    } else if served == 0 {
+        let nothing = "no request was answered within the measured window: give it a longer --duration, or see what the server does";
+        let early = early.filter(|_| results.window_s < NOTHING_S);
+        failures.push(early.unwrap_or(nothing).to_owned());
+    }
+    failures
+}
+
+/// Returns how many requests had no client left, if there were any.
+pub(super) fn without_client(results: &RunResults) -> Option<String> {
+    (results.without_client > 0).then(|| {
+        let due = counted(results.without_client, "request");
+        format!("{due} had no client left, because connections were lost")
+    })
+}
+
+/// Returns which second opinions on the throughput of a whole run, with answers enough, speak against it.
+pub(super) fn doubts_of_throughput(
+    options: &RunOptions,
+    law: Option<&InteractiveLaw>,
+    middleware: Option<&Middleware>,
+) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if let Some(law) = law.filter(|law| !law.holds()) {
+        doubts.push(format!(
+            "by the interactive law {:.0} requests per second must have been answered, and {:.0} were counted: \
+             something was measured wrongly",
+            law.predicted_per_s, law.measured_per_s
+        ));
+    }
+    // In an open loop the rate of the edges need not be that of the whole. With --start-at other generators take part.
+    let is_alone = options.total_rate().is_none() && options.start_at.is_none();
+    if let Some(middleware) = middleware.filter(|middleware| is_alone && !middleware.agrees()) {
+        doubts.push(format!(
+            "the servers counted {:.0} requests per second and the clients {:.0}: another program uses the servers, \
+             there are more of them than were named with --connect, or one side counts wrongly",
+            middleware.counted_per_s, middleware.measured_per_s
+        ));
+    }
+    doubts
+}
+
+/// Returns a count with its noun, "1 request" or "2 requests".
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::options::tests::parse;
+
+    #[test]
+    fn a_broken_law_is_a_doubt_and_one_that_holds_is_none() {
+        let law = |difference| InteractiveLaw {
+            response_us: 1000.0,
+            think_us: 0.0,
+            predicted_per_s: 16_000.0,
+            measured_per_s: 16_000.0 * (1.0 + difference),
+            difference,
+            tolerance: 0.02,
+        };
+        let doubts = |difference| doubts_of_throughput(&parse("").run, Some(&law(difference)), None);
+        assert!(doubts(0.01).is_empty() && doubts(-0.01).is_empty());
+        for difference in [0.03, -0.03] {
+            let doubts = doubts(difference);
+            assert!(doubts.len() == 1 && doubts[0].contains("by the interactive law 16000"), "{doubts:?}");
+        }
+    }
+}
