@@ -101,7 +101,7 @@ impl InteractiveLaw {
     ) -> Option<Self> {
         let answers = window.answered();
         // With --requests clients stop one after the other, so N is not constant.
-        if bench.total_rate().is_some() || bench.requests.is_some() || answers == 0 {
+        if bench.is_open() || bench.requests.is_some() || answers == 0 {
             return None;
         }
         let in_flight = f64::from(bench.clients) * f64::from(bench.pipeline);

@@ -1,4 +1,4 @@
-//! When clients ask: think times of a closed loop, arrivals of an open one.
+//! When clients ask: think times of a closed loop. (The arrivals of an open one are in `arrivals.rs`.)
 //!
 //! In a closed loop a client asks when it has its answer and has thought; a slow server is asked less often, and what
 //! it would have done to others is never seen. In an open loop requests arrive when the schedule says so, whatever the
@@ -8,7 +8,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use fastrand::Rng;
 use serde::Serialize;
 
@@ -118,17 +117,6 @@ impl ThinkTimes {
     }
 }
 
-/// How the arrivals of an open loop are spaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Spacing {
-    /// Always the same gap.
-    #[default]
-    Constant,
-    /// Gaps from an exponential distribution: as from many people who know nothing of each other.
-    Poisson,
-}
-
 /// Which of a run's clients belong to a thread: every `threads`-th, as cards are dealt.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadShare {
@@ -142,88 +130,8 @@ pub struct ThreadShare {
 
 impl ThreadShare {
     /// Returns the number of the thread's clients.
-    const fn clients(self) -> usize {
+    pub(crate) const fn clients(self) -> usize {
         (self.clients - self.thread).div_ceil(self.threads)
-    }
-}
-
-/// The arrivals of an open loop that fall to one thread.
-#[derive(Clone, Debug)]
-pub struct Arrivals {
-    /// Nanoseconds at which the arrivals begin; for constant ones, shifted by the seed.
-    origin: f64,
-    /// When the next arrival is due: nanoseconds since `origin`, with a fraction.
-    next: f64,
-    stream: Stream,
-}
-
-/// How one arrival follows another.
-#[derive(Clone, Debug)]
-enum Stream {
-    /// The clients of all threads take turns, so that together the arrivals are evenly spaced.
-    Constant { share: ThreadShare, between: f64, round: u64, client: usize },
-    /// Gaps are drawn from an exponential distribution with this mean.
-    Poisson { gap: f64, rng: Rng },
-}
-
-impl Arrivals {
-    /// Returns a thread's part of `rate_per_s` arrivals, of which each client of the run has an equal share. The seed
-    /// also shifts constant ones by part of a gap, so that generators with different seeds do not march in step. A
-    /// Poisson stream split at random is Poisson streams (Jain, The Art of Computer Systems Performance Analysis, 1991,
-    /// section 30.4), so each thread draws its own.
-    #[must_use]
-    pub fn new(rate_per_s: f64, spacing: Spacing, share: ThreadShare, seed: u64) -> Self {
-        let between = 1e9 / rate_per_s;
-        match spacing {
-            Spacing::Constant => {
-                let stream = Stream::Constant { share, between, round: 0, client: share.thread };
-                Self { origin: between * phase(seed), next: between * share.thread as f64, stream }
-            }
-            Spacing::Poisson => {
-                let gap = between * share.clients as f64 / share.clients() as f64;
-                let mut rng = seeds::stream(seed, Purpose::Arrivals, share.thread as u64);
-                Self { origin: 0.0, next: exponential(&mut rng, gap), stream: Stream::Poisson { gap, rng } }
-            }
-        }
-    }
-
-    /// Returns the same arrivals, beginning at `origin`.
-    #[must_use]
-    pub fn from(self, origin: u64) -> Self {
-        Self { origin: self.origin + origin as f64, ..self }
-    }
-
-    /// Returns when the next arrival is due, in nanoseconds of the clock of [`Arrivals::from`].
-    #[must_use]
-    pub fn next(&self) -> u64 {
-        (self.origin + self.next) as u64
-    }
-
-    /// Returns how many arrivals are still to come from `start` to `end`; of random ones, on average.
-    #[must_use]
-    pub fn expected(&self, start: u64, end: u64) -> u64 {
-        let gap = match &self.stream {
-            Stream::Constant { share, between, .. } => {
-                between * share.clients as f64 / share.clients() as f64
-            }
-            Stream::Poisson { gap, .. } => *gap,
-        };
-        (end.saturating_sub(self.next().max(start)) as f64 / gap).ceil() as u64
-    }
-
-    /// Goes on to the next arrival.
-    pub fn advance(&mut self) {
-        match &mut self.stream {
-            Stream::Constant { share, between, round, client } => {
-                *client += share.threads;
-                if *client >= share.clients {
-                    (*round, *client) = (*round + 1, share.thread);
-                }
-                // Computed from the count, not summed up: rounding errors must not accumulate.
-                self.next = (*round as f64 * share.clients as f64 + *client as f64) * *between;
-            }
-            Stream::Poisson { gap, rng } => self.next += exponential(rng, *gap),
-        }
     }
 }
 
@@ -234,84 +142,23 @@ pub(crate) fn think_rng(seed: u64, thread: usize) -> Rng {
 
 /// Returns the part of a gap by which a seed shifts arrivals: golden-ratio steps keep those of neighboring seeds well
 /// apart.
-fn phase(seed: u64) -> f64 {
+pub(crate) fn phase(seed: u64) -> f64 {
     seed.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64)
 }
 
 /// Draws from the exponential distribution, by inversion (Jain 1991, section 28.1).
-fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -(1.0 - rng.f64()).ln() * mean
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::seeds::tests::{DRAWS, assert_apart};
 
-    fn first(mut arrivals: Arrivals, count: usize) -> Vec<u64> {
-        (0..count)
-            .map(|_| {
-                let next = arrivals.next();
-                arrivals.advance();
-                next
-            })
-            .collect()
-    }
-
     /// A thread of so many, which share five clients.
-    const fn of_five(thread: usize, threads: usize) -> ThreadShare {
+    pub(crate) const fn of_five(thread: usize, threads: usize) -> ThreadShare {
         ThreadShare { thread, threads, clients: 5 }
-    }
-
-    /// How many arrivals are due within a second.
-    fn in_a_second(spacing: Spacing, share: ThreadShare) -> usize {
-        first(Arrivals::new(50_000.0, spacing, share, 3), 60_000).partition_point(|at| *at < 1_000_000_000)
-    }
-
-    #[test]
-    fn constant_arrivals_of_all_threads_are_evenly_spaced() {
-        for threads in 1..=5 {
-            let of = |thread| first(Arrivals::new(3e6, Spacing::Constant, of_five(thread, threads), 1), 500);
-            let mut all: Vec<u64> = (0..threads).flat_map(of).collect();
-            all.sort_unstable();
-            // Threads of fewer clients go on for longer.
-            all.truncate(500);
-            assert_eq!((all[0], all[499]), (0, 166_333), "{threads} threads");
-            assert!(
-                all.windows(2).all(|pair| (333..=334).contains(&(pair[1] - pair[0]))),
-                "{threads}: {all:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn each_client_has_the_same_rate_however_many_share_a_thread() {
-        assert_eq!(
-            [0, 1, 2].map(|thread| in_a_second(Spacing::Constant, of_five(thread, 3))),
-            [20_000, 20_000, 10_000]
-        );
-        for (thread, clients) in [(0, 2.0), (1, 2.0), (2, 1.0)] {
-            let each = in_a_second(Spacing::Poisson, of_five(thread, 3)) as f64 / clients;
-            assert!((each / 1e4 - 1.0).abs() < 0.04, "{each} of thread {thread}");
-        }
-    }
-
-    #[test]
-    fn poisson_arrivals_have_the_mean_and_the_scatter_of_an_exponential() {
-        let times = first(Arrivals::new(1e6, Spacing::Poisson, of_five(0, 1), 7), 100_000);
-        let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
-        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        assert!((mean / 1000.0 - 1.0).abs() < 0.02, "{mean}");
-        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "the coefficient of variation is 1");
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_arrivals_and_each_thread_its_own() {
-        let of = |thread, seed| first(Arrivals::new(1e3, Spacing::Poisson, of_five(thread, 2), seed), 10);
-        assert_eq!(of(0, 5), of(0, 5));
-        assert_ne!(of(0, 5), of(1, 5));
-        assert_ne!(of(0, 5), of(0, 6));
     }
 
     #[test]
@@ -323,26 +170,6 @@ mod tests {
         };
         assert_apart(drawn);
         assert_eq!(drawn(2, 0), drawn(2, 0));
-    }
-
-    #[test]
-    fn threads_and_seeds_have_nothing_in_common_in_arrivals() {
-        assert_apart(|seed, thread| {
-            let share = ThreadShare { thread: thread as usize - 1, threads: 4, clients: 4 };
-            let times = first(Arrivals::new(1e3, Spacing::Poisson, share, seed), DRAWS + 1);
-            times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
-        });
-    }
-
-    #[test]
-    fn constant_arrivals_of_generators_with_different_seeds_lie_apart() {
-        let mut starts: Vec<u64> =
-            (1..=4).map(|seed| Arrivals::new(1e3, Spacing::Constant, of_five(0, 1), seed).next()).collect();
-        starts.sort_unstable();
-        assert!(
-            starts.windows(2).all(|pair| pair[1] - pair[0] > 100_000),
-            "{starts:?} of a gap of 1,000,000 ns"
-        );
     }
 
     #[test]

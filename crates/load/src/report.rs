@@ -11,6 +11,7 @@ use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::laws::{InteractiveLaw, Middleware};
+use crate::run_options::RunOptions;
 use crate::summary_file::SummaryFile;
 use crate::table::{self, Row};
 use crate::tally::{Counts, Figures, Traffic};
@@ -280,17 +281,13 @@ impl<B: Bench> Report<B> {
 impl<B: Bench> fmt::Display for Report<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let o = self.options.options();
-        let pace = match o.total_rate() {
-            Some(rate) => format!("{} requests/s due, {:?}", legible(rate), o.arrivals).to_lowercase(),
-            None if o.think.is_none() => "closed loop".to_owned(),
-            None => format!("closed loop, think {}", o.think),
-        };
         writeln!(
             f,
-            "{}: {} clients, {} in flight each, {pace}, {} s measured after {} s of warm-up, seed {}\n",
+            "{}: {} clients, {} in flight each, {}, {} s measured after {} s of warm-up, seed {}\n",
             self.options.title(),
             o.clients,
             o.pipeline,
+            pace(o),
             milliseconds(self.duration_s),
             milliseconds(self.warmup_s),
             self.seed
@@ -309,6 +306,23 @@ impl<B: Bench> fmt::Display for Report<B> {
             table::write_since_sent(f, since_sent, counts.served())?;
         }
         self.footnotes(f)
+    }
+}
+
+/// Describes when requests are due.
+fn pace(options: &RunOptions) -> String {
+    let spacing = format!("{:?}", options.arrivals).to_lowercase();
+    if let Some(rate) = options.total_rate() {
+        return format!("{} requests/s due, {spacing}", legible(rate));
+    }
+    if let Some(profile) = &options.rate_profile {
+        return format!("requests/s due by the profile {profile}, {spacing}");
+    }
+    match (&options.replay, options.replay_speed) {
+        (Some(file), 1.0) => format!("requests due as in {}", file.display()),
+        (Some(file), speed) => format!("requests due {speed} times as fast as in {}", file.display()),
+        (None, _) if options.think.is_none() => "closed loop".to_owned(),
+        (None, _) => format!("closed loop, think {}", options.think),
     }
 }
 

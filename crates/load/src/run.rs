@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::aftermath::{Kept, RunResults, report};
+use crate::arrivals::Arrivals;
 use crate::bench::Bench;
 use crate::client::{Client, Instruments};
 use crate::clock::{Clock, Schedule};
@@ -15,7 +16,7 @@ use crate::connection::Connection;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{HALT_CHECK_INTERVAL, Halt, unless_interrupted};
-use crate::pace::{Arrivals, ThreadShare};
+use crate::pace::ThreadShare;
 use crate::probe::{Counted, Probes};
 use crate::progress::Live;
 use crate::recording::Recording;
@@ -24,6 +25,7 @@ use crate::run_options::RunOptions;
 use crate::summary_file::SummaryFile;
 use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
+use crate::timetable::Timetable;
 use crate::worker::{FINISH_MAX, RunContext, ThreadResults, Worker};
 
 /// How long before the first request its time is settled, if it is to be written into the record first.
@@ -50,6 +52,7 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     if let Some(connector) = bench.options().tls.connector()? {
         bench.servers_mut().iter_mut().for_each(|server| server.encrypt(&connector));
     }
+    let timetable = Timetable::of(bench.options())?;
     let summary = bench.options().json.as_deref().map(SummaryFile::open).transpose()?;
     let clock = Clock::start();
     let recording = Recording::begin(&bench, clock)?;
@@ -66,7 +69,13 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     }
     wait(schedule.origin, clock)?;
     let halt = Halt::default();
-    let setting = RunSetting { clock, schedule, halt: &halt, recording: recording.as_ref() };
+    let setting = RunSetting {
+        clock,
+        schedule,
+        timetable: timetable.as_ref(),
+        halt: &halt,
+        recording: recording.as_ref(),
+    };
     if let Some(recording) = &recording {
         recording.set_up_is_over();
     }
@@ -77,7 +86,7 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let settled = bench.settle(prepared, finished);
     let cut_short = results.cut_short(schedule.window);
     let warmup = cut_short.unwrap_or(schedule.window).start.saturating_sub(schedule.origin);
-    let kept = Kept { start, warmup_s: warmup as f64 * 1e-9, cut_short: cut_short.is_some() };
+    let kept = Kept { start, warmup_s: warmup as f64 * 1e-9, cut_short: cut_short.is_some(), timetable };
     let mut report = report(bench, kept, results, settled, counted, &halt);
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
@@ -115,7 +124,7 @@ fn connect<B: Bench>(bench: &B, prepared: &B::Prepared) -> Result<Vec<Connection
             .into_polled()
             .map_err(|source| LoadError::Connect { address: server.to_string(), source })?;
         let client = Client::new(dialogue, options.pipeline as usize).numbered(number);
-        let client = if options.total_rate().is_some() { client.paced() } else { client };
+        let client = if options.is_open() { client.paced() } else { client };
         let client = options.requests.into_iter().fold(client, Client::limited);
         connections.push(Connection::new(stream, client));
     }
@@ -161,9 +170,9 @@ fn schedule(bench: &RunOptions, origin: u64) -> Schedule {
 }
 
 /// Returns how many requests may be due to one client and not sent.
-fn behind_max(bench: &RunOptions) -> usize {
+fn behind_max(bench: &RunOptions, timetable: Option<&Timetable>) -> usize {
     let clients = bench.clients.max(1);
-    let of_each = bench.total_rate().unwrap_or(0.0) / f64::from(clients) * BEHIND_S;
+    let of_each = timetable.map_or(0.0, |timetable| timetable.due_at_most(BEHIND_S)) / f64::from(clients);
     (of_each as usize).min(BEHIND_MAX / clients as usize).max(BEHIND_MIN)
 }
 
@@ -180,6 +189,8 @@ fn as_kept(planned: Schedule, cut_short: Option<Window>, last: u64) -> Schedule 
 struct RunSetting<'a> {
     clock: Clock,
     schedule: Schedule,
+    /// When requests are due in an open loop.
+    timetable: Option<&'a Timetable>,
     halt: &'a Halt,
     recording: Option<&'a Recording>,
 }
@@ -201,8 +212,8 @@ fn drive<B: Bench>(
 ) -> Result<Driven<B::Dialogue>, LoadError> {
     let options = bench.options();
     let live = std::io::stderr().is_terminal().then(|| Live::new(<B::Dialogue as Dialogue>::NULLS));
-    let RunSetting { clock, schedule, halt, recording } = *setting;
-    let behind_max = behind_max(options);
+    let RunSetting { clock, schedule, timetable, halt, recording } = *setting;
+    let behind_max = behind_max(options, timetable);
     let (think, seed) = (options.think, options.seed);
     let context = RunContext { clock, schedule, think, seed, behind_max, halt, live: live.as_ref() };
     let mut workers = Vec::new();
@@ -210,13 +221,13 @@ fn drive<B: Bench>(
     let (threads, clients) = (shares.len(), options.clients as usize);
     for (thread, connections) in shares.into_iter().enumerate() {
         let tally = Tally::new(schedule.window, <B::Dialogue as Dialogue>::KINDS.len(), live.is_some());
-        let tally = if options.total_rate().is_some() { tally.paced() } else { tally };
+        let tally = if timetable.is_some() { tally.paced() } else { tally };
         let watch = recording.map(Recording::watch);
         let instruments = Instruments { tally, shared: bench.shared(prepared), watch };
         let share = ThreadShare { thread, threads, clients };
-        let arrivals = options
-            .total_rate()
-            .map(|rate| Arrivals::new(rate, options.arrivals, share, seed).from(schedule.origin));
+        let arrivals = timetable.map(|timetable| {
+            Arrivals::new(timetable.clone(), options.arrivals, share, seed, schedule.origin)
+        });
         workers.push(Worker::new(context, share, connections, instruments, arrivals)?);
     }
     let pipeline = options.pipeline as usize;

@@ -6,9 +6,11 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 use serde::Serialize;
 
+use crate::arrivals::Spacing;
 use crate::error::LoadError;
-use crate::pace::{Spacing, Think};
+use crate::pace::Think;
 use crate::paths;
+use crate::profile::RateProfile;
 use crate::search::Limit;
 use crate::timespan;
 use crate::tls::TlsOptions;
@@ -33,7 +35,7 @@ pub struct RunOptions {
     pub duration: Duration,
 
     /// Each client sends this many requests, and all of them are measured, instead of a --duration
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), conflicts_with_all = ["duration", "warmup", "cooldown", "find_max_rate"])]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), conflicts_with_all = ["duration", "warmup", "cooldown", "find_max_rate", "rate_profile", "replay"])]
     pub requests: Option<u64>,
 
     /// Load before measuring
@@ -59,6 +61,24 @@ pub struct RunOptions {
     /// The same for each client
     #[arg(long, value_name = "PER_S", value_parser = rate)]
     pub rate_per_client: Option<f64>,
+
+    /// Open loop whose rate changes along straight lines between points TIME:RATE, as in '0s:1000 30s:5000 30s:200'
+    ///
+    /// Times count from the end of the warm-up, in which the first rate holds; after the last point the last one does.
+    /// Two points at the same time make a step.
+    #[arg(long, value_name = "POINTS", conflicts_with_all = ["rate", "rate_per_client", "find_max_rate"])]
+    pub rate_profile: Option<RateProfile>,
+
+    /// Open loop whose requests are due when those of a record were: its directory, or its requests.parquet
+    ///
+    /// The first is due when the warm-up begins. What is asked follows the workload.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "rate_per_client", "rate_profile", "find_max_rate"])]
+    #[serde(serialize_with = "paths::legibly")]
+    pub replay: Option<PathBuf>,
+
+    /// How many times as fast as they were recorded the requests of --replay are due
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speed, requires = "replay")]
+    pub replay_speed: f64,
 
     /// How the requests of an open loop are spaced
     #[arg(long, value_name = "SPACING", default_value = "constant")]
@@ -119,6 +139,13 @@ impl RunOptions {
         self.rate.or_else(|| self.rate_per_client.map(|rate| rate * f64::from(self.clients)))
     }
 
+    /// Returns whether requests are due by the clock, however fast the server answers.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        let has_rate = self.rate.is_some() || self.rate_per_client.is_some();
+        has_rate || self.rate_profile.is_some() || self.replay.is_some() || self.find_max_rate.is_some()
+    }
+
     /// Looks for options that contradict each other.
     ///
     /// # Errors
@@ -135,16 +162,26 @@ impl RunOptions {
                     .to_owned(),
             ));
         }
-        let open = self.total_rate().is_some() || self.find_max_rate.is_some();
-        if open && !self.think.is_none() {
+        if self.requests.is_some() && (self.rate_profile.is_some() || self.replay.is_some()) {
             return Err(LoadError::Usage(
-                "--think is for a closed loop, and --rate, --rate-per-client and --find-max-rate make an open one: leave one out"
+                "--rate-profile and --replay say how many requests there are; leave out the number of requests"
                     .to_owned(),
             ));
         }
-        if self.arrivals != Spacing::Constant && !open {
+        if self.is_open() && !self.think.is_none() {
+            return Err(LoadError::Usage(
+                "--think is for a closed loop, and --rate, --rate-per-client, --rate-profile, --replay and --find-max-rate make an open one: leave one out"
+                    .to_owned(),
+            ));
+        }
+        if self.arrivals != Spacing::Constant && !self.is_open() {
             return Err(LoadError::Usage(
                 "--arrivals poisson spaces the requests of an open loop; give it a --rate as well".to_owned(),
+            ));
+        }
+        if self.arrivals != Spacing::Constant && self.replay.is_some() {
+            return Err(LoadError::Usage(
+                "--replay spaces requests as they were recorded; leave out --arrivals".to_owned(),
             ));
         }
         Ok(())
@@ -156,6 +193,14 @@ fn unix_time(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(time) if (1e9..1e11).contains(&time) => Ok(time),
         _ => Err("must be seconds since 1970, as `date +%s` tells them".to_owned()),
+    }
+}
+
+/// Parses how many times as fast a replay is.
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (1e-3..=1e3).contains(&speed) => Ok(speed),
+        _ => Err("must be a number between 0.001 and 1000".to_owned()),
     }
 }
 

@@ -3,9 +3,10 @@
 use super::RunResults;
 use crate::halt::{Halt, is_interrupted};
 use crate::laws::{InteractiveLaw, Middleware};
-use crate::report::{Response, legible};
+use crate::report::Response;
 use crate::run_options::RunOptions;
 use crate::tally::{Counts, LATENCY_MAX, WindowFigures};
+use crate::timetable::Timetable;
 
 /// Share of the window above which a thread measured itself: it was busy, or busy and kept from the processor together.
 const UTILIZATION_MAX: f64 = 0.95;
@@ -19,6 +20,9 @@ const LATE_COUNT_MIN: u64 = 100;
 
 /// An open loop cannot keep up when more than the arrivals of this many seconds wait for a client.
 const BEHIND_S_MAX: f64 = 0.5;
+
+/// Seconds by which a replay may end before what is measured.
+const ENDED_S_MAX: f64 = 1.0;
 
 /// Share of the requests of an open loop that may wait at the end beyond those that are always in flight.
 const BACKLOG_SHARE_MAX: f64 = 0.01;
@@ -58,6 +62,7 @@ pub(super) fn doubts_of_generator(results: &RunResults, response: &Response) -> 
 /// Returns why the run ended before its time, if it did.
 pub(super) fn ended_early(
     bench: &RunOptions,
+    timetable: Option<&Timetable>,
     measured_s: f64,
     halt: &Halt,
     cut_short: bool,
@@ -68,10 +73,10 @@ pub(super) fn ended_early(
         "before anything was measured".to_owned()
     };
     if halt.is_overrun() {
-        let rate = legible(bench.total_rate().unwrap_or_default());
+        let load = timetable.map_or_else(String::new, Timetable::described);
         return Some(format!(
             "the run was ended {so_far}, since ever more requests were due and could not be sent: \
-             {rate} requests per second are more than the server takes, or this machine sends"
+             {load} are more than the server takes, or this machine sends"
         ));
     }
     if is_interrupted() {
@@ -81,26 +86,34 @@ pub(super) fn ended_early(
         .then(|| format!("the run ended {so_far}, since every client was lost"))
 }
 
-/// Returns why an open loop did not do what was due, if so.
+/// Returns why an open loop did not do what was due, if so, in a window after a warm-up of so many seconds.
 pub(super) fn doubts_of_pace(
     bench: &RunOptions,
+    timetable: &Timetable,
+    warmup_s: f64,
     results: &RunResults,
-    response: &Response,
     window: &WindowFigures,
 ) -> Option<String> {
-    let rate = bench.total_rate()?;
-    if results.behind as f64 > rate * BEHIND_S_MAX {
+    let end_s = warmup_s + window.duration_s;
+    if results.behind as f64 > timetable.due_between(end_s - BEHIND_S_MAX, end_s) {
         return Some(format!(
             "{} requests were due and could not be sent because earlier ones were not answered: the server does not \
-             keep up with {} requests per second, or --clients {} with --pipeline {} are too few",
+             keep up with {}, or --clients {} with --pipeline {} are too few",
             results.behind,
-            legible(rate),
+            timetable.described(),
             bench.clients,
             bench.pipeline
         ));
     }
+    if let Some(last_s) = timetable.end_s().filter(|last_s| *last_s < end_s - ENDED_S_MAX) {
+        return Some(format!(
+            "the replay was over {:.1} s before the end of the measured time: give it a --duration of {:.1} s",
+            end_s - last_s,
+            (last_s - warmup_s).max(0.0)
+        ));
+    }
     // A response time is counted when the answer arrives, so requests that wait at the end are in none.
-    let (waiting, due) = (results.waiting.len(), rate * window.duration_s);
+    let (waiting, due) = (results.waiting.len(), timetable.due_between(warmup_s, end_s));
     let in_flight = window.in_flight_mean();
     if waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due {
         return Some(format!(
@@ -108,7 +121,7 @@ pub(super) fn doubts_of_pace(
              serve what was due, and response times do not hold how long these waited"
         ));
     }
-    let p999_us = response.p999_us;
+    let p999_us = Response::of(&window.total.latency).p999_us;
     let overdue = results.waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
     // Of the answered requests one in a thousand took as long, too.
     (overdue > 1 + window.total.counts.served() / 1000).then(|| {
@@ -166,7 +179,7 @@ pub(super) fn doubts_of_throughput(
         ));
     }
     // In an open loop the rate of the edges need not be that of the whole. With --start-at other generators take part.
-    let is_alone = options.total_rate().is_none() && options.start_at.is_none();
+    let is_alone = !options.is_open() && options.start_at.is_none();
     if let Some(middleware) = middleware.filter(|middleware| is_alone && !middleware.agrees()) {
         doubts.push(format!(
             "the servers counted {:.0} requests per second and the clients {:.0}: another program uses the servers, \

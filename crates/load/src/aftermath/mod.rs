@@ -15,6 +15,7 @@ use crate::pace::ThinkTimes;
 use crate::probe::Counted;
 use crate::report::{Generator, KindReport, Report, Response, TrafficReport};
 use crate::tally::{Tally, Window, WindowFigures, histogram};
+use crate::timetable::Timetable;
 use crate::worker::ThreadResults;
 use doubts::{
     COMPARED_MIN, doubts_of_generator, doubts_of_pace, doubts_of_throughput, ended_early, failures,
@@ -129,7 +130,7 @@ struct LeastRest {
 }
 
 /// When a run took place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kept {
     /// Time of the first request.
     pub(crate) start: SystemTime,
@@ -137,12 +138,14 @@ pub(crate) struct Kept {
     pub(crate) warmup_s: f64,
     /// Whether the run ended before its time, or had no set end.
     pub(crate) cut_short: bool,
+    /// When requests were due in an open loop.
+    pub(crate) timetable: Option<Timetable>,
 }
 
 /// Draws up the report.
 pub(crate) fn report<B: Bench>(
     bench: B,
-    Kept { start, warmup_s, cut_short }: Kept,
+    Kept { start, warmup_s, cut_short, timetable }: Kept,
     results: RunResults,
     settled: Settled<B>,
     counted: Option<Counted>,
@@ -157,11 +160,13 @@ pub(crate) fn report<B: Bench>(
     let middleware = counted.map(|counted| Middleware::of(counted, &window, results.waiting.len()));
     let mut invalid_because = doubts_of_generator(&results, &all.response);
     let bottleneck = !invalid_because.is_empty();
-    let early = ended_early(options, duration_s, halt, cut_short);
+    let early = ended_early(options, timetable.as_ref(), duration_s, halt, cut_short);
     let failed_because = failures(&results, counts, early.as_deref());
     let is_whole = early.is_none() && results.connections_lost == 0;
     invalid_because.extend(early);
-    invalid_because.extend(doubts_of_pace(options, &results, &all.response, &window));
+    if let Some(timetable) = &timetable {
+        invalid_because.extend(doubts_of_pace(options, timetable, warmup_s, &results, &window));
+    }
     invalid_because.extend(without_client(&results));
     if is_whole && requests >= COMPARED_MIN {
         invalid_because.extend(doubts_of_throughput(options, law.as_ref(), middleware.as_ref()));

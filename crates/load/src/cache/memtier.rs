@@ -44,7 +44,7 @@ pub struct MemtierOptions {
     #[arg(short = 't', value_name = "N", conflicts_with = "threads", value_parser = value_parser!(u32).range(1..=1024))]
     threads_short: Option<u32>,
     /// As --requests
-    #[arg(short = 'n', value_name = "N", conflicts_with_all = ["requests", "duration", "warmup", "cooldown", "find_max_rate"])]
+    #[arg(short = 'n', value_name = "N", conflicts_with_all = ["requests", "duration", "warmup", "cooldown", "find_max_rate", "rate_profile", "replay"])]
     requests_short: Option<String>,
     /// Seconds to run, for --duration; nothing is cut away before or after
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["duration", "warmup", "cooldown", "requests", "requests_short"])]
@@ -83,7 +83,7 @@ pub struct MemtierOptions {
     #[arg(long, value_name = "N", conflicts_with = "multiget", value_parser = value_parser!(u32).range(1..=100_000))]
     multi_key_get: Option<u32>,
     /// As --rate-per-client
-    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with_all = ["rate", "rate_per_client", "think"])]
+    #[arg(long, value_name = "PER_S", value_parser = rate, conflicts_with_all = ["rate", "rate_per_client", "rate_profile", "replay", "think"])]
     rate_limiting: Option<f64>,
     /// A seed that is different every time
     #[arg(long, conflicts_with = "seed")]

@@ -20,7 +20,7 @@ use timeline::Timeline;
 
 /// Options that may differ between generators of one experiment: which servers they load, with how much, which of them
 /// sets up, and which files of their machines they read and write.
-const MAY_DIFFER: [&str; 19] = [
+const MAY_DIFFER: [&str; 22] = [
     "connect",
     "clients",
     "threads",
@@ -37,6 +37,9 @@ const MAY_DIFFER: [&str; 19] = [
     "preload",
     "rate",
     "rate_per_client",
+    "rate_profile",
+    "replay",
+    "replay_speed",
     "json",
     "record",
     "record_requests",

@@ -187,7 +187,7 @@ impl ReadRecord {
     }
 
     fn is_open(&self) -> bool {
-        !(self.option("rate").is_null() && self.option("rate_per_client").is_null())
+        ["rate", "rate_per_client", "rate_profile", "replay"].iter().any(|name| !self.option(name).is_null())
     }
 
     /// Returns, in words, the first option that differs and must not.

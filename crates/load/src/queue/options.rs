@@ -200,6 +200,9 @@ pub(crate) mod tests {
             ("--check --first-client 9", "must be alone"),
             ("--duration 0s", "measures nothing"),
             ("--message-bytes 100000000", "is the most"),
+            ("--think 5ms --rate-profile 0s:5", "leave one out"),
+            ("--think 5ms --replay x", "leave one out"),
+            ("--arrivals poisson --replay x", "as they were recorded"),
             ("--constant-size --workload mix:send=0.5,peek=0.5", "as many sends as pops"),
         ] {
             let refusal = parse(words).validate().expect_err(words);
@@ -219,9 +222,19 @@ pub(crate) mod tests {
 
     #[test]
     fn shares_and_counts_have_limits() {
-        for words in
-            ["--clients 0", "--broadcast-share 1.5", "--threads 0", "--workload mix:send=2", "--think 5"]
-        {
+        for words in [
+            "--clients 0",
+            "--broadcast-share 1.5",
+            "--threads 0",
+            "--workload mix:send=2",
+            "--think 5",
+            "--rate-profile 1s:5",
+            "--rate-profile 0s:5 --rate 5",
+            "--rate-profile 0s:5 --requests 5",
+            "--replay x --rate-per-client 5",
+            "--replay x --replay-speed 0",
+            "--replay-speed 2",
+        ] {
             let line = std::iter::once("bench").chain(words.split_whitespace());
             assert!(Line::try_parse_from(line).is_err(), "{words}");
         }

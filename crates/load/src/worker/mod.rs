@@ -16,6 +16,7 @@ use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
 
 use crate::alarm::{ALARM, Alarm};
+use crate::arrivals::Arrivals;
 use crate::client::Instruments;
 use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
@@ -23,7 +24,7 @@ use crate::cpu::CpuReading;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{HALT_CHECK_INTERVAL, Halt};
-use crate::pace::{Arrivals, Think, ThinkEnd, ThinkTimes, ThreadShare, think_rng};
+use crate::pace::{Think, ThinkEnd, ThinkTimes, ThreadShare, think_rng};
 use crate::progress::Live;
 use crate::tally::histogram;
 use crate::timespan::nanos;

@@ -17,6 +17,8 @@ from posthaste_lab.files import read_json, reading
 Row = dict[str, Any]
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
 TRAFFIC = ("sent_bytes_per_s", "received_bytes_per_s", "request_bytes_mean", "answer_bytes_mean")
+# Options of a load that make its requests due by the clock.
+OPEN_PACES = ("rate", "rate_per_client", "rate_profile", "replay")
 STAGES = ("parse", "waiting", "dispatch", "service", "reply")
 # Rates add up only if measured at the same time: the time common to all loads is at least this share of the longest.
 SHARE_OF_ALL = 0.95
@@ -58,7 +60,7 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
         "clients": options["clients"],
         "population": options["clients"] * options.get("pipeline", 1),
         "think_time_s": options.get("think_ms", 0.0) / 1e3,
-        "open_loop": bool(options.get("rate") or options.get("rate_per_client")),
+        "open_loop": any(options.get(pace) for pace in OPEN_PACES),
         "in_flight_mean": summary["in_flight_mean"],
         "generator_utilization": generator["utilization_max"],
         "generator_valid": summary["valid"],

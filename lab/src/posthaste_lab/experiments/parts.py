@@ -209,7 +209,7 @@ def _pause_for(part: str, delay_s: float, loads: list[Instance]) -> None:
             "delay the way to a part that a load connects to"
         )
     for load in talking:
-        if {"think", "rate", "rate-per-client"} & load.options.keys():
+        if {"think", "rate", "rate-per-client", "rate-profile", "replay"} & load.options.keys():
             raise RunFailed(
                 f"links.{part}.delay: {NO_NETEM}, and {load.part} cannot pause instead, as it has a think time or a "
                 f"rate; {LOAD_NETEM} or take these out of {load.part}"
