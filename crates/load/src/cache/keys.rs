@@ -6,6 +6,7 @@ use std::str::FromStr;
 use fastrand::Rng;
 use serde::{Serialize, Serializer};
 
+use crate::cache::gauss::Gauss;
 use crate::cache::zipf::{EXPONENT_MAX, Zipf};
 
 /// Length of the longest key that servers accept.
@@ -55,8 +56,68 @@ pub enum KeyDistribution {
     Uniform,
     /// Zipf's law with this exponent; the first key is the most popular.
     Zipf(f64),
+    /// A normal distribution of key numbers, cut to the keys that there are; None: the one of [`Normal::of`].
+    Gauss(Option<Normal>),
     /// Each client sets one key after the other, from the first to the last and again, and gets them in the same way.
     Sequential,
+}
+
+/// Parameters of a normal distribution of key numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Normal {
+    /// The mean, at whose number the keys are the most popular.
+    pub mean: f64,
+    /// The standard deviation, before the distribution is cut to the keys.
+    pub deviation: f64,
+}
+
+impl FromStr for Normal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once(':').map(|(mean, deviation)| (mean.parse(), deviation.parse()));
+        match numbers {
+            Some((Ok(mean), Ok(deviation))) if mean >= 0.0 && deviation > 0.0_f64 => {
+                Ok(Self { mean, deviation })
+            }
+            _ => {
+                Err("write gauss, or gauss:MEAN:DEVIATION with key numbers, such as gauss:5000:800"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+impl Normal {
+    /// Returns what was given, or the middle of the keys and a sixth of the distance from the first to the last, as in
+    /// memtier_benchmark.
+    #[must_use]
+    pub fn of(given: Option<Self>, keys: &KeySpace) -> Self {
+        let (mean, deviation) = Gauss::usual(keys.first, keys.count);
+        given.unwrap_or(Self { mean, deviation })
+    }
+}
+
+impl KeyDistribution {
+    /// Looks for a normal distribution that does not fit the keys.
+    ///
+    /// # Errors
+    /// What does not fit, and what would.
+    pub fn validate(self, keys: &KeySpace) -> Result<(), String> {
+        let Self::Gauss(given) = self else { return Ok(()) };
+        let Normal { mean, deviation } = Normal::of(given, keys);
+        let (first, end) = (keys.first as f64, (keys.first + keys.count) as f64);
+        if !(first..end).contains(&mean) {
+            return Err(format!("the mean of {self} must be a key's number, from {first} to {}", end - 1.0));
+        }
+        if deviation > keys.count as f64 {
+            return Err(format!(
+                "the deviation of {self} must be at most the number of keys, {}; uniform has all alike",
+                keys.count
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl FromStr for KeyDistribution {
@@ -66,11 +127,15 @@ impl FromStr for KeyDistribution {
         match (text, text.strip_prefix("zipf:").map(str::parse::<f64>)) {
             ("uniform", _) => Ok(Self::Uniform),
             ("sequential", _) => Ok(Self::Sequential),
+            ("gauss", _) => Ok(Self::Gauss(None)),
+            (normal, _) if normal.starts_with("gauss:") => {
+                normal["gauss:".len()..].parse().map(|normal| Self::Gauss(Some(normal)))
+            }
             (_, Some(Ok(exponent))) if exponent > 0.0 && exponent <= EXPONENT_MAX => Ok(Self::Zipf(exponent)),
             (_, Some(_)) => {
                 Err(format!("the exponent of zipf is above 0 and at most {EXPONENT_MAX}, as in zipf:0.99"))
             }
-            _ => Err("write uniform, zipf:EXPONENT such as zipf:0.99, or sequential".to_owned()),
+            _ => Err("write uniform, zipf:EXPONENT such as zipf:0.99, gauss, or sequential".to_owned()),
         }
     }
 }
@@ -80,6 +145,8 @@ impl fmt::Display for KeyDistribution {
         match self {
             Self::Uniform => f.write_str("uniform"),
             Self::Zipf(exponent) => write!(f, "zipf:{exponent}"),
+            Self::Gauss(None) => f.write_str("gauss"),
+            Self::Gauss(Some(Normal { mean, deviation })) => write!(f, "gauss:{mean}:{deviation}"),
             Self::Sequential => f.write_str("sequential"),
         }
     }
@@ -103,6 +170,7 @@ pub struct Chooser {
 enum How {
     Uniform,
     Zipf(Zipf),
+    Gauss(Gauss),
     Next(u64),
 }
 
@@ -113,6 +181,10 @@ impl Chooser {
         let how = match distribution {
             KeyDistribution::Uniform => How::Uniform,
             KeyDistribution::Zipf(exponent) => How::Zipf(Zipf::new(keys.count, exponent)),
+            KeyDistribution::Gauss(given) => {
+                let Normal { mean, deviation } = Normal::of(given, keys);
+                How::Gauss(Gauss::new(keys.first, keys.count, mean, deviation))
+            }
             KeyDistribution::Sequential => How::Next(0),
         };
         Self { first: keys.first, count: keys.count, how }
@@ -120,16 +192,16 @@ impl Chooser {
 
     /// Returns the number of the next key.
     pub fn choose(&mut self, rng: &mut Rng) -> u64 {
-        self.first
-            + match &mut self.how {
-                How::Uniform => rng.u64(..self.count),
-                How::Zipf(zipf) => zipf.draw(rng) - 1,
-                How::Next(place) => {
-                    let chosen = *place;
-                    *place = (chosen + 1) % self.count;
-                    chosen
-                }
+        match &mut self.how {
+            How::Uniform => self.first + rng.u64(..self.count),
+            How::Zipf(zipf) => self.first + zipf.draw(rng) - 1,
+            How::Gauss(gauss) => gauss.draw(rng),
+            How::Next(place) => {
+                let chosen = *place;
+                *place = (chosen + 1) % self.count;
+                self.first + chosen
             }
+        }
     }
 }
 
@@ -155,9 +227,8 @@ mod tests {
 
     #[test]
     fn every_key_is_chosen_and_no_other() {
-        for distribution in
-            [KeyDistribution::Uniform, KeyDistribution::Zipf(0.99), KeyDistribution::Sequential]
-        {
+        for distribution in ["uniform", "zipf:0.99", "gauss:10:3", "sequential"] {
+            let distribution = distribution.parse::<KeyDistribution>().expect(distribution);
             let (mut chooser, mut rng) = (Chooser::new(&space(), distribution), Rng::with_seed(3));
             let mut seen = [0; 20];
             (0..1000).for_each(|_| seen[chooser.choose(&mut rng) as usize] += 1);
@@ -175,10 +246,24 @@ mod tests {
 
     #[test]
     fn distributions_are_read_as_they_are_written() {
-        for text in ["uniform", "zipf:0.99", "sequential"] {
+        for text in ["uniform", "zipf:0.99", "gauss", "gauss:5000.5:800", "sequential"] {
             assert_eq!(text.parse::<KeyDistribution>().expect(text).to_string(), text);
         }
-        for wrong in ["zipf", "zipf:0", "zipf:-1", "zipf:x", "zipf:NaN", "gauss"] {
+        for wrong in [
+            "zipf",
+            "zipf:0",
+            "zipf:-1",
+            "zipf:x",
+            "zipf:NaN",
+            "gaus",
+            "gauss:",
+            "gauss:5",
+            "gauss:5:0",
+            "gauss:5:-1",
+            "gauss:-1:5",
+            "gauss:NaN:5",
+            "gauss:5:x",
+        ] {
             assert!(wrong.parse::<KeyDistribution>().is_err(), "{wrong}");
         }
     }

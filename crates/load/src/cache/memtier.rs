@@ -12,7 +12,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, Error as ClapError, FromArgMatches, value_parser};
 
 use crate::address::Address;
-use crate::cache::keys::KeyDistribution;
+use crate::cache::keys::{KeyDistribution, KeySpace, Normal};
 use crate::cache::options::CacheBench;
 use crate::error::LoadError;
 use crate::numbers::Numbers;
@@ -73,12 +73,18 @@ pub struct MemtierOptions {
     /// The number of the last key, for --keys
     #[arg(long, value_name = "N", conflicts_with = "keys")]
     key_maximum: Option<u64>,
-    /// R:R, Z:Z or S:S, for --key-distribution
+    /// R:R, Z:Z, G:G or S:S, for --key-distribution
     #[arg(long, value_name = "SET:GET", conflicts_with = "key_distribution")]
     key_pattern: Option<String>,
     /// Exponent of --key-pattern Z:Z
     #[arg(long, value_name = "EXPONENT", requires = "key_pattern")]
     key_zipf_exp: Option<f64>,
+    /// Standard deviation of --key-pattern G:G, in keys
+    #[arg(long, value_name = "KEYS", requires = "key_pattern")]
+    key_stddev: Option<f64>,
+    /// Number of the most popular key of --key-pattern G:G
+    #[arg(long, value_name = "N", requires = "key_pattern")]
+    key_median: Option<f64>,
     /// Gets read up to this many keys at once, and the gets of --ratio count keys
     #[arg(long, value_name = "N", conflicts_with = "multiget", value_parser = value_parser!(u32).range(1..=100_000))]
     multi_key_get: Option<u32>,
@@ -243,11 +249,6 @@ impl MemtierOptions {
 
     /// Translates what is written and read.
     fn data(self, bench: &mut CacheBench) -> Result<(), LoadError> {
-        let size = self.data_size.map(Numbers::fixed);
-        if let Some(bytes) = size.or(self.data_size_range).or(self.data_size_list) {
-            bench.value_bytes = bytes;
-        }
-        bench.expiry = self.expiry_range.unwrap_or_else(|| bench.expiry.clone());
         bench.check |= self.data_verify;
         bench.keys_per_get = self.multi_key_get;
         if let Some(last) = self.key_maximum {
@@ -257,23 +258,56 @@ impl MemtierOptions {
             })?;
         }
         if let Some(pattern) = &self.key_pattern {
-            bench.key_distribution = distribution(pattern, self.key_zipf_exp)?;
+            bench.key_distribution = match pattern.as_str() {
+                "G:G" => self.gauss(&bench.space())?,
+                _ => self.distribution(pattern)?,
+            };
         }
+        let size = self.data_size.map(Numbers::fixed);
+        if let Some(bytes) = size.or(self.data_size_range).or(self.data_size_list) {
+            bench.value_bytes = bytes;
+        }
+        bench.expiry = self.expiry_range.unwrap_or_else(|| bench.expiry.clone());
         Ok(())
     }
-}
+    fn distribution(&self, pattern: &str) -> Result<KeyDistribution, LoadError> {
+        let parameter = [
+            (self.key_zipf_exp.is_some() && pattern != "Z:Z", "--key-zipf-exp", "Z:Z"),
+            (self.key_stddev.is_some(), "--key-stddev", "G:G"),
+            (self.key_median.is_some(), "--key-median", "G:G"),
+        ];
+        if let Some((_, name, wanted)) = parameter.into_iter().find(|(is_there, ..)| *is_there) {
+            return Err(LoadError::Usage(format!(
+                "{name} says nothing of --key-pattern {pattern}; write --key-pattern {wanted}"
+            )));
+        }
+        match pattern {
+            "R:R" => Ok(KeyDistribution::Uniform),
+            "S:S" => Ok(KeyDistribution::Sequential),
+            "Z:Z" => {
+                let exponent = self.key_zipf_exp.unwrap_or(1.0);
+                format!("zipf:{exponent}").parse().map_err(LoadError::Usage)
+            }
+            other => Err(LoadError::Usage(format!(
+                "--key-pattern {other} is not there, only R:R, Z:Z, G:G and S:S; to set every key once (P:P) use --preload"
+            ))),
+        }
+    }
 
-fn distribution(pattern: &str, exponent: Option<f64>) -> Result<KeyDistribution, LoadError> {
-    match (pattern, exponent) {
-        ("R:R", None) => Ok(KeyDistribution::Uniform),
-        ("S:S", None) => Ok(KeyDistribution::Sequential),
-        ("Z:Z", _) => format!("zipf:{}", exponent.unwrap_or(1.0)).parse().map_err(LoadError::Usage),
-        ("R:R" | "S:S", Some(_)) => Err(LoadError::Usage(format!(
-            "--key-zipf-exp says nothing of --key-pattern {pattern}; write --key-pattern Z:Z"
-        ))),
-        (other, _) => Err(LoadError::Usage(format!(
-            "--key-pattern {other} is not there, only R:R, Z:Z and S:S; to set every key once (P:P) use --preload"
-        ))),
+    /// Returns the normal distribution of G:G; what is not given, or is 0, is as in memtier.
+    fn gauss(&self, keys: &KeySpace) -> Result<KeyDistribution, LoadError> {
+        if self.key_zipf_exp.is_some() {
+            return self.distribution("G:G");
+        }
+        let given = |number: Option<f64>| number.filter(|number| *number != 0.0);
+        let (mean, deviation) = (given(self.key_median), given(self.key_stddev));
+        if mean.or(deviation).is_none() {
+            return Ok(KeyDistribution::Gauss(None));
+        }
+        let usual = Normal::of(None, keys);
+        let normal =
+            Normal { mean: mean.unwrap_or(usual.mean), deviation: deviation.unwrap_or(usual.deviation) };
+        KeyDistribution::Gauss(Some(normal)).to_string().parse().map_err(LoadError::Usage)
     }
 }
 
@@ -320,6 +354,10 @@ mod tests {
             ("--key-minimum 1 --key-maximum 10000", "--key-minimum 1 --keys 10000"),
             ("--key-pattern R:R", "--key-distribution uniform"),
             ("--key-pattern S:S", "--key-distribution sequential"),
+            ("--key-pattern G:G", "--key-distribution gauss"),
+            ("--key-pattern G:G --key-median 0 --key-stddev 0", "--key-distribution gauss"),
+            ("--key-pattern G:G --key-stddev 800", "--key-distribution gauss:5000:800"),
+            ("--key-pattern G:G --key-median 7", "--key-distribution gauss:7:1666.5"),
             ("--key-pattern Z:Z --key-zipf-exp 0.8", "--key-distribution zipf:0.8"),
             ("--rate-limiting 100", "--rate-per-client 100"),
             ("--json-out-file out.json", "--json out.json"),
@@ -341,7 +379,13 @@ mod tests {
         for (words, about) in [
             ("-P redis", "bench queue"),
             ("-n allkeys", "--preload"),
-            ("--key-pattern G:G", "only R:R"),
+            ("--key-pattern G:R", "only R:R"),
+            ("--key-pattern G:G --key-zipf-exp 1", "write --key-pattern Z:Z"),
+            ("--key-pattern S:S --key-stddev 5", "write --key-pattern G:G"),
+            ("--key-pattern Z:Z --key-median 5", "write --key-pattern G:G"),
+            ("--key-pattern G:G --key-median 10000", "the mean of gauss:10000:1666.5 must be a key's number"),
+            ("--key-pattern G:G --key-stddev=-1", "gauss:MEAN:DEVIATION"),
+            ("--keys 100 --key-distribution gauss:50:101", "at most the number of keys, 100"),
             ("--key-pattern P:P", "--preload"),
             ("--key-pattern Z:Z --key-zipf-exp 0", "zipf"),
             ("--key-pattern R:R --key-zipf-exp 0.9", "write --key-pattern Z:Z"),

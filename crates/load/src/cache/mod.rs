@@ -3,6 +3,7 @@
 pub mod check;
 pub mod cycle;
 pub mod dialogue;
+mod gauss;
 pub mod keys;
 pub mod memtier;
 pub mod options;

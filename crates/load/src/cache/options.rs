@@ -78,7 +78,8 @@ pub struct CacheBench {
     #[arg(long, value_name = "TEXT", default_value = "key-")]
     pub key_prefix: String,
 
-    /// How requests are spread over the keys: uniform, zipf:EXPONENT (the first key is the most popular), or sequential
+    /// How requests are spread over the keys: uniform, zipf:EXPONENT (the first key is the most popular), gauss or
+    /// gauss:MEAN:DEVIATION (the key of the number MEAN is), or sequential
     #[arg(long, value_name = "HOW", default_value = "uniform")]
     pub key_distribution: KeyDistribution,
 
@@ -140,6 +141,7 @@ impl CacheBench {
                 "keys would have {key} bytes, and servers accept {KEY_BYTES_MAX}: shorten --key-prefix"
             ));
         }
+        self.key_distribution.validate(&self.space()).map_err(LoadError::Usage)?;
         if self.key_prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return usage("--key-prefix must be without spaces and control characters".to_owned());
         }
