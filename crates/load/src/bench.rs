@@ -108,4 +108,9 @@ pub trait Check: Clone + Serialize + Display {
 
     /// Returns the first broken promises, in words.
     fn first_violations(&self) -> &[String];
+
+    /// Returns what the verdict does not cover, as in "only this was judged"; None if the checks left nothing out.
+    fn reservation(&self) -> Option<String> {
+        None
+    }
 }

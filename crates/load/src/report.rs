@@ -367,7 +367,8 @@ impl<B: Bench> Report<B> {
             0 => "no violation".to_owned(),
             count => format!("{count} VIOLATIONS"),
         };
-        writeln!(f, "check: {check}: {verdict}")?;
+        let reservation = check.reservation().map_or(String::new(), |what| format!("; BUT {what}"));
+        writeln!(f, "check: {check}: {verdict}{reservation}")?;
         check.first_violations().iter().try_for_each(|violation| writeln!(f, "VIOLATION: {violation}"))
     }
 }

@@ -41,12 +41,7 @@ pub struct Judgment {
 
 impl fmt::Display for Judgment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = if self.whole { "" } else { " from the beginning of the run" };
-        write!(
-            f,
-            "order and nulls of {} reads judged among {} requests{part}",
-            self.reads_judged, self.requests
-        )?;
+        write!(f, "order and nulls of {} reads judged among {} requests", self.reads_judged, self.requests)?;
         match self.reads_in_doubt {
             0 => Ok(()),
             doubt => write!(f, ", {doubt} in doubt"),

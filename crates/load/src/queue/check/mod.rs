@@ -86,4 +86,34 @@ impl Check for CheckReport {
     fn first_violations(&self) -> &[String] {
         &self.first_violations
     }
+
+    fn reservation(&self) -> Option<String> {
+        let of_times = "what depends on times (rules E, F, H, I: order over senders, nulls, depths, deletions) was judged";
+        match &self.history {
+            // Without messages there was nothing to judge: a run of ECHOs alone keeps no journals.
+            None if self.acknowledged + self.popped + self.peeked == 0 => None,
+            None => Some(format!("{of_times} for no request, as the servers have several stores")),
+            Some(history) if history.whole => None,
+            Some(history) => Some(format!(
+                "{of_times} only for the first {} requests; a shorter run is judged whole",
+                history.requests
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_that_leaves_requests_out_says_so() {
+        let said = |history| CheckReport { history, ..CheckReport::default() }.reservation();
+        let judged = |whole| Some(Judgment { requests: 1 << 20, whole, ..Judgment::default() });
+        assert_eq!(said(judged(true)), None);
+        assert!(said(judged(false)).expect("a part").contains("only for the first 1048576 requests"));
+        assert_eq!(said(None), None);
+        let of_stores = CheckReport { acknowledged: 1, ..CheckReport::default() }.reservation();
+        assert!(of_stores.expect("nothing").contains("for no request"));
+    }
 }
