@@ -35,7 +35,7 @@ impl Timetable {
             return Ok(Some(Self::Replay(Arc::new(replay))));
         }
         let profile = options.rate_profile.clone().map(Arc::new);
-        let warmup_s = if options.requests.is_some() { 0.0 } else { options.warmup.as_secs_f64() };
+        let warmup_s = options.warmup.as_secs_f64();
         let profile = profile.map(|profile| Self::Profile { profile, warmup_s });
         Ok(profile.or_else(|| options.total_rate().map(Self::Even)))
     }
