@@ -154,7 +154,6 @@ fn server(text: &str) -> Result<String, String> {
     Backend::named(text).map(|_| text.to_owned())
 }
 
-/// Reads the rate of a client limit.
 /// Reads how long a line may be.
 fn line_bytes(text: &str) -> Result<u32, String> {
     match text.parse() {
@@ -163,6 +162,7 @@ fn line_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Reads the rate of a client limit.
 fn requests_per_second(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(number) if (1..=PER_SECOND_MAX).contains(&number) => Ok(number),
