@@ -3,7 +3,8 @@
 //! answer is checked; at the end the server has counted as many requests as were made, to the last one. In a campaign
 //! of some minutes response times must stay, too.
 //!
-//! Every bout leaves its store empty, so that samples can be compared. The first quarter of them is warm-up.
+//! Every bout leaves its store empty, so that samples can be compared. The first quarter of them is warm-up. A campaign
+//! takes five minutes or more: an embedded store grows for 800,000 requests, to the 90 MiB that it keeps.
 
 use std::fs;
 use std::path::Path;
