@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 # The laboratory, which is to try what was built here.
 LAB := POSTHASTE=$(abspath $(TARGET))/release/posthaste .venv/bin/posthaste-lab
 # How many tests run at once: more than most machines have cores, for most of a test is waiting.
-AT_ONCE ?= 6
+AT_ONCE ?= 4
 # How long each fuzz target runs.
 SECONDS_PER_TARGET ?= 60
 # How many seeds `make simulate` lives through; SEED=n is one alone, and tells its story.

@@ -123,10 +123,11 @@ fn every_broken_promise_is_found() {
         (Mutant::Undeleted, "--clients 2 --workload mix:create=1", "was deleted, and QLIST"),
     ] {
         // On a busy machine most sends overlap with their neighbors, and such a swap cannot be told.
-        let requests = if matches!(mutant, Mutant::Swapped) { 3000 } else { 600 };
-        let report = checked(mutant, &format!("{words} --requests {requests}"));
+        let (tries, requests) = if matches!(mutant, Mutant::Swapped) { (10, 3000) } else { (1, 600) };
+        let mut runs = (0..tries).map(|_| checked(mutant, &format!("{words} --requests {requests}")));
+        let is_noticed = |report: &Report| report.check.as_ref().is_some_and(|check| check.violations > 0);
+        let report = runs.find(is_noticed).unwrap_or_else(|| panic!("{mutant:?} was not noticed"));
         let check = report.check.as_ref().expect("--check");
-        assert!(check.violations > 0, "{mutant:?} was not noticed: {report}");
         assert!(check.first_violations.iter().any(|v| v.contains(about)), "{mutant:?}: {report}");
         assert!(matches!(report.verdict(), Err(LoadError::Failed(_))));
     }

@@ -16,10 +16,9 @@ const WIDTH_MIN_MS: i64 = 1_000;
 const QUICK: Duration = Duration::from_millis(5);
 const SLOW: Duration = Duration::from_millis(20);
 
-/// How long a stretch may take, for timers are late meanwhile; the shortest one may take longer, since it cannot be cut.
-/// Into how many a stretch is cut that takes longer.
-const WITHIN: Duration = Duration::from_millis(100);
-const WITHIN_MOST: Duration = Duration::from_secs(5);
+/// How long a stretch may take, and into how many it is cut when it takes longer. No less, although timers are late
+/// meanwhile: it is stopped by a cancel request, which can end a pooler (PgBouncer 1.18).
+pub(super) const WITHIN: Duration = Duration::from_secs(5);
 const CUT: i64 = 16;
 
 /// A stretch of the past, in milliseconds since 1970.
@@ -55,11 +54,6 @@ impl Past {
 
     fn beginning(&self, to_ms: i64) -> i64 {
         to_ms.saturating_sub(self.width_ms).max(0)
-    }
-
-    /// Returns how long the next stretch may take.
-    pub(super) fn within(&self) -> Duration {
-        if self.width_ms > WIDTH_MIN_MS { WITHIN } else { WITHIN_MOST }
     }
 
     /// Notes that the stretch was gone through to its end.
@@ -142,11 +136,9 @@ mod tests {
         let mut past = Past::new();
         past.width_ms = NOW;
         past.to_ms = Some(NOW);
-        assert_eq!(past.within(), WITHIN, "timers must not wait for longer");
         for _ in 0..20 {
             past.cut();
         }
-        assert_eq!(past.within(), WITHIN_MOST, "it cannot be cut any more");
         let cut = Stretch { from_ms: NOW - WIDTH_MIN_MS, to_ms: NOW };
         assert_eq!(past.next(NOW), Some(cut));
         past.done(LONG);

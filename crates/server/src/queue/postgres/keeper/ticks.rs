@@ -8,7 +8,7 @@ use super::super::link::{ANSWER_WITHIN, Argument, Failure, Link};
 use super::super::replies::{Replies, Ticked};
 use super::super::shared::Shared;
 use super::news::{Outbox, pass_on};
-use super::past::{Past, Stretch};
+use super::past::{self, Past, Stretch};
 
 /// How often time passes: timers may be 200 ms late.
 const EVERY: Duration = Duration::from_millis(50);
@@ -82,7 +82,7 @@ impl Ticks {
         }
         let Some(Stretch { from_ms, to_ms }) = self.past.next(self.from_ms) else { return };
         let begun = Instant::now();
-        link.wait_for(self.past.within());
+        link.wait_for(past::WITHIN);
         let ticked = let_time_pass(shared, link, outbox, Some(to_ms), from_ms);
         link.wait_for(ANSWER_WITHIN);
         match ticked {
