@@ -94,6 +94,7 @@ def test_units_stand_in_the_names_of_all_columns(records: dict[str, Path]) -> No
     units = ("_s", "_ms", "_us", "_ns", "_bytes", "_share", "_per_s")
     plain = {"kind", "ending", "client", "source", "ok", "null", "errors", "requests", "threads"}
     plain |= {"open_files", "connections", "line_requests"}
+    plain |= {"machine_interrupts", "machine_context_switches", "machine_load_average"}
     for record in records.values():
         for table in ("windows.csv", "system.csv", "events.csv"):
             with (record / table).open() as file:
