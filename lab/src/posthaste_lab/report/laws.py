@@ -24,7 +24,7 @@ NAMES = {
     "in_flight_mean": "in_flight",
 }
 LINE = "Little's law of the waiting line"
-SAMPLES_LEAST = 20  # lengths of the line from which its mean is known with an interval
+SAMPLES_LEAST = 40  # lengths of the line from which its mean is known with an interval
 BY_CHANCE = 0.997  # confidence of that interval: three standard deviations, as for the other laws
 STALL = 1.5  # usual lengths from which a window is a stall, in which nobody looked at the line
 
@@ -70,7 +70,9 @@ def _of_waiting_line(result: Result) -> Verdict | None:
             return None
         lengths, waited = seen
         known = batch_means(lengths, confidence=BY_CHANCE)
-        expected, observed, variance = expected + waited, observed + known.mean, variance + known.half_width**2
+        # A short line may have been empty at every look, which leaves no scatter to tell how well its mean is known.
+        half_width = known.half_width + math.log(1 / (1 - BY_CHANCE)) / len(lengths)
+        expected, observed, variance = expected + waited, observed + known.mean, variance + half_width**2
     if not records or expected + observed == 0:
         return None
     off, chance = abs(observed - expected), math.sqrt(variance)
