@@ -13,8 +13,8 @@ from programs import lab
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.tables import Claim, Level
 from posthaste_lab.report.cells import Cell, cells_of
-from posthaste_lab.report.page import warnings
 from posthaste_lab.report.verdict import decide, decisions_of, overall
+from posthaste_lab.report.warnings import warnings
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.report import write_report
 from posthaste_lab.report.cells import cells_of
-from posthaste_lab.report.page import warnings
 from posthaste_lab.report.records import events, response_times, trace
+from posthaste_lab.report.warnings import warnings
 
 TRIAL = "001-r1"
 

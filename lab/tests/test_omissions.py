@@ -7,11 +7,12 @@ import pytest
 from programs import SMALL, lab, run_through, write
 
 from posthaste_lab.errors import BadArgument, BadFile
+from posthaste_lab.experiments.clocks import start_unix_s
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.results import Result, read_run
 from posthaste_lab.report.cells import cells_of
-from posthaste_lab.report.page import warnings
-from posthaste_lab.report.records import origin, response_times, trace
+from posthaste_lab.report.records import response_times, trace
+from posthaste_lab.report.warnings import warnings
 
 WINDOW = """
 [[omit]]
@@ -45,7 +46,7 @@ def windows_without(result: Result, begin_s: float, end_s: float) -> tuple[float
     """Throughput, mean response time and length of the windows of its load outside of a span, computed by hand."""
     record = result.directory / "load" / "record"
     assert result.measured_unix_s is not None
-    since = origin(record) - result.measured_unix_s[0]
+    since = start_unix_s(record) - result.measured_unix_s[0]
     measured_s = result.measured_unix_s[1] - result.measured_unix_s[0]
     served = took = length = 0.0
     with (record / "windows.csv").open(newline="") as lines:

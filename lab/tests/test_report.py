@@ -28,7 +28,6 @@ from posthaste_lab.report.cells import Cell, Figure, cells_of, is_luck
 from posthaste_lab.report.charts import kinds_chart, load_chart, percentile_panels
 from posthaste_lab.report.charts.style import styled
 from posthaste_lab.report.laws import verdicts
-from posthaste_lab.report.page import warnings
 from posthaste_lab.report.quantities import amount, digits, stated, with_interval
 from posthaste_lab.report.records import Spread, events, response_times, response_times_by_kind, trace
 from posthaste_lab.report.sections.design import design_section
@@ -39,6 +38,7 @@ from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
 from posthaste_lab.report.sections.setup import setup_section
 from posthaste_lab.report.sections.where import where_section
+from posthaste_lab.report.warnings import warnings
 from posthaste_lab.stats import batch_means, mean_interval
 
 

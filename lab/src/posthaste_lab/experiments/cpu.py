@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from posthaste_lab.experiments.figures import Row, start_unix_s
+from posthaste_lab.experiments.clocks import start_unix_s
+from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.hosts import Local
 from posthaste_lab.experiments.parts import Instance
 from posthaste_lab.files import reading

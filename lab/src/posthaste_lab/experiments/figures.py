@@ -5,13 +5,13 @@ records, cut to the same time. Names carry their units; times are seconds. What 
 would be a measurement.
 """
 
-import csv
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posthaste_lab.experiments.instants import Instants
+from posthaste_lab.experiments.windows import WINDOWS, windows_of
 from posthaste_lab.files import read_json, reading
 
 Row = dict[str, Any]
@@ -252,26 +252,17 @@ def _joined(rows: list[Row]) -> Row:
 
 
 def read_stages(records: Iterable[Path], counted: Instants | None) -> dict[str, Row]:
-    """Returns the mean time of each stage by kind of request ("all" for the whole), over the given records of tiers.
+    """Returns the mean time of each stage by kind of request (ALL for the whole), over the given records of tiers.
 
     Only windows whose middle is in `counted` are used (None: all), weighted by their requests.
     """
     sums: dict[str, dict[str, float]] = {}
     for record in records:
-        since = start_unix_s(record)
-        with reading(record / "windows.csv"), (record / "windows.csv").open(newline="") as lines:
-            for window in csv.DictReader(lines):
-                middle = since + float(window["start_s"]) + float(window["length_s"]) / 2
+        with reading(record / WINDOWS):
+            for middle, window in windows_of(record):
                 if counted is None or middle in counted:
                     _add(sums.setdefault(window["kind"], {}), window)
     return {kind: _stage_means(total) for kind, total in sums.items() if total.get("requests")}
-
-
-def start_unix_s(record: Path) -> float:
-    """Returns the instant at which the clock of a record began, in seconds since 1970."""
-    run = read_json(record / "run.json")
-    with reading(record / "run.json"):
-        return float(run["start_unix_ms"]) / 1e3
 
 
 def _add(total: dict[str, float], window: dict[str, str]) -> None:

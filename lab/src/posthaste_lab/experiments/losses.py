@@ -28,12 +28,12 @@ from posthaste_lab.errors import BadFile
 from posthaste_lab.experiments.figures import Row, read_stages
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.spans import spoken
+from posthaste_lab.experiments.windows import ALL, WINDOWS
 from posthaste_lab.files import read_json, reading, scan_rows
 
-RUN, WINDOWS, HISTOGRAMS, SYSTEM, EVENTS = "run.json", "windows.csv", "latency.hlog", "system.csv", "events.csv"
+RUN, HISTOGRAMS, SYSTEM, EVENTS = "run.json", "latency.hlog", "system.csv", "events.csv"
 REQUESTS = "requests.parquet"
 SUMMARY = "summary.json"  # beside a load's record, and the sign that it is a load's
-ALL = "all"
 # By how much instants may differ that belong together: on a busy machine a window is opened and closed late.
 EDGE_S = 0.25
 DIGITS_S = 1e-3  # one window begins where the one before it ended, but for the last digits printed

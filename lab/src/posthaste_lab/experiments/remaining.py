@@ -4,16 +4,15 @@ The load generator's summary covers the whole measured time, so figures that onl
 the tier's count. Means are over all answers of the windows, errors included.
 """
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from posthaste_lab.experiments.figures import Row, read_stages, start_unix_s
+from posthaste_lab.experiments.figures import Row, read_stages
 from posthaste_lab.experiments.instants import Instants
+from posthaste_lab.experiments.windows import ALL, WINDOWS, windows_of
 from posthaste_lab.files import reading
 
-ALL = "all"
 # Figures of the load and of its generator that hold for every part of the measured time.
 LASTING = (
     "clients",
@@ -52,13 +51,8 @@ class _Loads:
 
     def add(self, record: Path, counted: Instants) -> None:
         """Adds the windows of one load that count."""
-        since = start_unix_s(record)
-        with reading(record / "windows.csv"), (record / "windows.csv").open(newline="") as lines:
-            rows = [
-                row
-                for row in csv.DictReader(lines)
-                if since + float(row["start_s"]) + float(row["length_s"]) / 2 in counted
-            ]
+        with reading(record / WINDOWS):
+            rows = [row for middle, row in windows_of(record) if middle in counted]
             length = sum(float(row["length_s"]) for row in rows if row["kind"] == ALL)
             for row in rows:
                 requests, errors = float(row["requests"]), float(row["errors"])
@@ -73,12 +67,7 @@ class _Loads:
 
 def middles_of(records: Sequence[Path]) -> list[float]:
     """Returns the middles of all windows of these records, in order, in seconds since 1970: they decide what counts."""
-    found = set[float]()
-    for record in records:
-        since = start_unix_s(record)
-        with reading(record / "windows.csv"), (record / "windows.csv").open(newline="") as lines:
-            found.update(since + float(row["start_s"]) + float(row["length_s"]) / 2 for row in csv.DictReader(lines))
-    return sorted(found)
+    return sorted({middle for record in records for middle, _ in windows_of(record)})
 
 
 def figures_of_rest(

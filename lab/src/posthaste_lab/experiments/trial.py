@@ -5,7 +5,6 @@ directory without it belongs to a trial that runs or was interrupted.
 """
 
 import csv
-import json
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posthaste_lab.experiments import postgresql
+from posthaste_lab.experiments.clocks import correction_s, start_unix_s
 from posthaste_lab.experiments.cpu import Effort, Watch, cpu_seconds, effort_of
 from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.figures import LoadFigures, Row, read_stages, read_summary, together
@@ -23,6 +23,7 @@ from posthaste_lab.experiments.links import BY_KERNEL, BY_PAUSE, Shaper, isolate
 from posthaste_lab.experiments.parts import Instance, Parts, spoken
 from posthaste_lab.experiments.plan import Trial, links_of, options_of
 from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.windows import ALL, WINDOWS
 
 # How much longer than its duration a load may take on a busy machine: to connect, prepare data, and check answers.
 SLACK_S = 300.0
@@ -146,9 +147,9 @@ def _sum_up(parts: Parts) -> tuple[Row, dict[str, Row], tuple[float, float] | No
     except ValueError as error:
         raise RunFailed(str(error)) from None
     tiers = [each.keep / "record" for each in parts.instances if each.kind.role == "server"]
-    records = [record for record in tiers if (record / "windows.csv").exists()]
+    records = [record for record in tiers if (record / WINDOWS).exists()]
     stages = read_stages(records, None if loads.measured is None else Instants(loads.measured))
-    row = loads.row | stages.get("all", {})
+    row = loads.row | stages.get(ALL, {})
     used = [cpu_seconds(record, loads.measured) for record in records]
     told = [cpu_s for cpu_s in used if cpu_s is not None]
     if records and len(told) == len(used):
@@ -169,9 +170,18 @@ def _effort(parts: Parts, watch: Watch, measured: tuple[float, float] | None) ->
 def _summary(load: Instance) -> LoadFigures:
     path = load.keep / "summary.json"
     try:
-        return replace(read_summary(load.kind.summary or "", path), name=load.keep.name)
+        return _on_the_common_clock(replace(read_summary(load.kind.summary or "", path), name=load.keep.name), load)
     except (OSError, ValueError, KeyError) as error:
         raise RunFailed(f"{load.keep.name} left no summary that can be read in {path}: {error!r}") from None
+
+
+def _on_the_common_clock(figures: LoadFigures, load: Instance) -> LoadFigures:
+    """Returns the figures of a load with its measured time on the clock of the trial, if its record relates the two."""
+    record = load.keep / "record"
+    if figures.measured is None or not (record / "run.json").exists():
+        return figures
+    begin, end = (instant + correction_s(record) for instant in figures.measured)
+    return replace(figures, measured=(begin, end))
 
 
 def _write_events(parts: Parts, measured: tuple[float, float]) -> None:
@@ -182,11 +192,11 @@ def _write_events(parts: Parts, measured: tuple[float, float]) -> None:
             rows += postgresql.events(instance.keep / "stderr.log", measured[0], instance.keep.name)
         path = instance.keep / "record" / "events.csv"
         if path.exists():
-            start_unix_s = json.loads((path.parent / "run.json").read_text("utf-8"))["start_unix_ms"] / 1e3
+            since = start_unix_s(path.parent) - measured[0]
             with path.open(newline="") as lines:
                 rows += [
                     (
-                        float(each["start_s"]) + start_unix_s - measured[0],
+                        float(each["start_s"]) + since,
                         float(each["duration_ms"]),
                         f"{instance.keep.name} {each['source']}",
                         each["kind"],

@@ -21,6 +21,7 @@ from scipy.optimize import isotonic_regression, nnls
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.clocks import start_unix_s
 from posthaste_lab.files import read_json, reading, scan_rows
 from posthaste_lab.fitting.system import Setting
 from posthaste_lab.queueing.batching import EVEN
@@ -104,7 +105,8 @@ def _batches(record: Path, run: dict[str, Any], measured_unix_s: tuple[float, fl
             str(record),
             f"lacks {run['requests_not_recorded']} requests, as the disk did not keep up: batches would be too small",
         )
-    begin, end = ((at - run["start_unix_ms"] / 1e3) * 1e9 for at in measured_unix_s)
+    start_s = start_unix_s(record)
+    begin, end = ((instant - start_s) * 1e9 for instant in measured_unix_s)
     requests = scan_rows(record / "requests.parquet").filter(pl.col("replied_ns").is_between(begin, end))
     # A request that was answered at once was never in the line: its stamps are empty or the same.
     lined = pl.col("dequeued_ns") > pl.col("enqueued_ns")

@@ -7,13 +7,13 @@ import numpy as np
 import polars as pl
 
 from posthaste_lab.checks import FloatArray
+from posthaste_lab.experiments.clocks import start_unix_s
 from posthaste_lab.experiments.figures import answered_per_s, kept_think_s, response_of_all_s
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.results import Result
 from posthaste_lab.files import read_table, reading
 from posthaste_lab.laws import Verdict, check
 from posthaste_lab.laws.operational import TOLERANCE
-from posthaste_lab.report.records import origin
 from posthaste_lab.stats import batch_means
 
 # The laws' names for a trial's columns.
@@ -94,7 +94,7 @@ def _line(record: Path, counted: Instants) -> tuple[FloatArray, float] | None:
         windows = read_table(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
         if not {"line_requests", "waiting_count", "waiting_mean_us"} <= set(windows.columns):
             return None
-        since = origin(record)
+        since = start_unix_s(record)
         waited = pl.col("waiting_count").cast(pl.Float64, strict=False) * pl.col("waiting_mean_us").cast(
             pl.Float64, strict=False
         )

@@ -11,10 +11,12 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from numpy.typing import NDArray
 
-from posthaste_lab.checks import FloatArray, number
+from posthaste_lab.checks import FloatArray
+from posthaste_lab.experiments.clocks import correction_s, start_unix_s
 from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.results import Result
-from posthaste_lab.files import read_json, read_table, reading
+from posthaste_lab.experiments.windows import ALL, WINDOWS
+from posthaste_lab.files import read_table, reading
 from posthaste_lab.report.cells import BEYOND_LEAST
 
 # Events of a load generator about its own phases, which are not shown: the shading of the chart shows them already.
@@ -160,9 +162,9 @@ def trace(result: Result, head_s: float, tail_s: float) -> Trace | None:
 
 def _windows(record: Path, zero_unix_s: float) -> pl.DataFrame:
     """Returns a record's windows in order: begin, end, requests served, all requests, and the sum of their times."""
-    since = origin(record) - zero_unix_s
-    with reading(record / "windows.csv"):
-        rows = read_table(record / "windows.csv", infer_schema_length=None).filter(pl.col("kind") == "all")
+    since = start_unix_s(record) - zero_unix_s
+    with reading(record / WINDOWS):
+        rows = read_table(record / WINDOWS, infer_schema_length=None).filter(pl.col("kind") == ALL)
         requests = pl.col("requests").cast(pl.Float64)
         return rows.select(
             begin_s=pl.col("start_s") + since,
@@ -237,21 +239,14 @@ def _histograms(record: Path, counted: Instants) -> Iterator[tuple[str, HdrHisto
 
     They are read one at a time, since the windows of an hour would take too much memory at once.
     """
-    path = record / "latency.hlog"
+    path, later_s = record / "latency.hlog", correction_s(record)
     with reading(path):
         reader = HistogramLogReader(str(path), HdrHistogram(1, NANOSECONDS_MAX, 2))
         try:
             while (histogram := reader.get_next_interval_histogram()) is not None:
-                middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3
+                middle = (histogram.get_start_time_stamp() + histogram.get_end_time_stamp()) / 2e3 + later_s
                 kind, _, stage = histogram.get_tag().partition("/")
-                if kind != "all" and stage == "response" and middle in counted:
+                if kind != ALL and stage == "response" and middle in counted:
                     yield kind, histogram
         finally:
             reader.close()
-
-
-def origin(record: Path) -> float:
-    """Returns the instant at which the clock of a record began, in seconds since 1970."""
-    run = read_json(record / "run.json")
-    with reading(record / "run.json"):
-        return number("start_unix_ms", run["start_unix_ms"]) / 1e3

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from posthaste_lab import laws
+from posthaste_lab.experiments.clocks import unrelated
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.report.cells import BEYOND_LEAST, cells_of, is_luck
@@ -62,6 +63,9 @@ def _checks_of_trial(result: Result, steady: Steadiness | None) -> Iterator[Chec
     yield _check(result, "whole records", "; ".join(result.losses), "no file is lost")
     if result.objections:
         yield Check(result.name, "accepted", "fails", "; ".join(result.objections))
+    if apart := ", ".join(unrelated(result.directory)):
+        why = f"nothing relates the clock of {apart}, on another machine, to that of the load generator"
+        yield Check(result.name, "clocks", "not known", why)
     yield from _laws(result)
     yield from _generator(result)
     if "response_p99_s" in result.figures:

@@ -11,13 +11,13 @@ from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.experiments.spans import counted, spoken
 from posthaste_lab.files import write_whole
 from posthaste_lab.report.cells import cells_of
-from posthaste_lab.report.page import warnings
 from posthaste_lab.report.sections import TableItem
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.model import model_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.where import where_section
 from posthaste_lab.report.verdict import decisions_of, overall
+from posthaste_lab.report.warnings import warnings
 
 
 def write_summary(directory: Path, to: Path, note: str = "") -> None:

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from posthaste_lab.errors import BadArgument, BadFile
+from posthaste_lab.experiments.clocks import start_unix_s
 from posthaste_lab.experiments.results import Result, Run, spoken_levels
 from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import heat_chart, percentile_chart
 from posthaste_lab.report.charts.spread import has_curve
 from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import time
-from posthaste_lab.report.records import origin
 from posthaste_lab.report.requests import FILE, Requests, read_requests
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
@@ -80,7 +80,7 @@ def _whose(result: Result, record: Path, found: Requests) -> str:
 def _measured_ns(result: Result, record: Path) -> tuple[float, float] | None:
     if result.measured_unix_s is None:
         return None
-    start_s = origin(record)
+    start_s = start_unix_s(record)
     begin, end = result.measured_unix_s
     return (begin - start_s) * 1e9, (end - start_s) * 1e9
 
