@@ -88,6 +88,18 @@ def test_where_the_load_generator_sees_no_mistake_there_is_none() -> None:
     assert not laws.interactive(16, 32.4, 2.229e-4, 0.4577).holds
 
 
+def test_clients_that_stand_still_together_at_an_edge_break_no_law() -> None:
+    """Sixty-four of them for the last 0.8 s of ten: the load generator knows, and calls 8 % less no mistake."""
+    run = {"population": 64, "throughput_per_s": 58_880.0, "response_mean_s": 1e-3, "served": 588_800, "errors": 0}
+    assert only(audit([run | {"think_time_s": 0.0}])).law == "interactive response time law"
+    assert audit([run | {"think_time_s": 0.0, "interactive_tolerance": 0.09}]) == []
+    assert audit([run | {"think_time_s": "0.0", "interactive_tolerance": "0.09"}]) == []
+    assert only(audit([run | {"think_time_s": 0.0, "interactive_tolerance": 0.01}])).severity == "error"
+    counted = {"throughput_per_s": 100.0, "response_mean_s": 0.01, "tier_counted_per_s": 110.0, "served": 10_000}
+    assert only(audit([counted | {"in_flight_mean": 1.0}])).law == "forced flow law"
+    assert audit([counted | {"in_flight_mean": 1.0, "tier_counted_tolerance": 0.1}]) == []
+
+
 def test_a_tier_may_count_those_at_the_edges_too() -> None:
     """Sixteen under way at each end of a hundred answers."""
     run = {"throughput_per_s": 20.0, "response_mean_s": 0.5, "tier_counted_per_s": 24.0, "served": 100, "errors": 0}

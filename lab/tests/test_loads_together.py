@@ -17,8 +17,8 @@ def load_figures(
     summary = each | {
         "options": {"clients": 3, "connect": list(servers), "warmup_s": 1.0, "requests": requests},
         "generator": {"utilization_max": 0.1},
-        "middleware": {"counted_per_s": counted},
-        "interactive_law": {"think_us": 2000.0, "response_us": 400.0} if served or errors else None,
+        "middleware": {"counted_per_s": counted, "tolerance": 1 / counted},
+        "interactive_law": {"think_us": 2000.0, "response_us": 400.0, "tolerance": 0.02} if served or errors else None,
         "kinds": {"send": each},
     }
     return READERS["bench"](
@@ -88,6 +88,15 @@ def test_bytes_of_several_loads_are_those_of_all_their_answers() -> None:
     )
     assert both.row["request_bytes_mean"] == (130 + 2000) / 2
     assert both.row["answer_bytes_mean"] == 25.0
+
+
+def test_the_laws_are_told_what_the_edges_explain() -> None:
+    """By each load; of several loads as much as the one with the most."""
+    one, other = load_figures("a", counted=100.0), load_figures("b", counted=50.0)
+    assert (one.row["interactive_tolerance"], one.row["tier_counted_tolerance"]) == (0.02, 0.01)
+    still = replace(other, row=other.row | {"interactive_tolerance": 0.09})
+    both = together([one, still]).row
+    assert (both["interactive_tolerance"], both["tier_counted_tolerance"]) == (0.09, 0.02)
 
 
 def test_the_law_gets_the_times_of_all_answers() -> None:

@@ -138,6 +138,8 @@ def test_the_law_allows_for_the_edges_of_a_short_trial() -> None:
     assert [verdict.holds for verdict in verdicts(result)] == [True]
     longer = replace(result, figures=result.figures | {"served": 162_000})
     assert [verdict.holds for verdict in verdicts(longer)] == [False]
+    known = replace(longer, figures=longer.figures | {"interactive_tolerance": 0.08})
+    assert [verdict.holds for verdict in verdicts(known)] == [True]
 
 
 def test_the_law_is_one_of_all_answers() -> None:

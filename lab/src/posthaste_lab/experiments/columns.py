@@ -19,7 +19,8 @@ OF_LOADS = {
             *("served", "ok", "nulls", "errors"),
             *TRAFFIC,
             *("measured_s", "clients", "population", "think_time_s", "think_kept_s", "open_loop", "in_flight_mean"),
-            *("generator_utilization", "generator_valid", "tier_counted_per_s", "violations"),
+            *("generator_utilization", "generator_valid", "violations"),
+            *("tier_counted_per_s", "tier_counted_tolerance", "interactive_tolerance"),
             *EFFORT,
         }
     ),

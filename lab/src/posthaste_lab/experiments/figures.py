@@ -69,8 +69,10 @@ def _bench(summary: dict[str, Any]) -> LoadFigures:
     if summary.get("interactive_law"):
         row["think_kept_s"] = summary["interactive_law"]["think_us"] / 1e6
         row["response_all_mean_s"] = summary["interactive_law"]["response_us"] / 1e6
+        row["interactive_tolerance"] = summary["interactive_law"]["tolerance"]
     if summary.get("middleware"):
         row["tier_counted_per_s"] = summary["middleware"]["counted_per_s"]
+        row["tier_counted_tolerance"] = summary["middleware"]["tolerance"]
     if summary.get("check"):
         row["violations"] = summary["check"].get("violations", 0)
     kinds = {
@@ -211,7 +213,15 @@ SUMS = {
     "received_bytes_per_s",
     "violations",
 }
-LARGEST = {"generator_utilization", "response_max_s", "measured_s", "open_loop", "batch"}
+LARGEST = {
+    "generator_utilization",
+    "interactive_tolerance",
+    "tier_counted_tolerance",
+    "response_max_s",
+    "measured_s",
+    "open_loop",
+    "batch",
+}
 MEANS = {
     "response_mean_s",
     "response_all_mean_s",

@@ -19,6 +19,7 @@ LASTING = (
     "population",
     "think_time_s",
     "think_kept_s",
+    "interactive_tolerance",
     "open_loop",
     "generator_utilization",
     "generator_valid",

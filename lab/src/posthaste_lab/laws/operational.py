@@ -3,7 +3,8 @@
 Agreement allows for `tolerance` (a share of the measured figure: 5 % by default, since windows of a run never coincide
 to the request) and for the digits with which figures were printed. If the number of answers is known, it also allows
 for the edges of the measured time, as the load generator does: they are several percent of a hundred answers, and with
-a long think time that is many times the response time.
+a long think time that is many times the response time. What the load generator itself allowed is known better still:
+it saw how long clients stood still together at an edge.
 """
 
 import math
@@ -169,13 +170,16 @@ def _interactive(
     answers: Reading | None,
     tolerance: float,
     relative_to: Relative = "measured",
+    told: Reading | None = None,
 ) -> Verdict:
-    law, slack = "interactive response time law", RATE_UNCERTAIN * z.value
+    """Applies the law; `told` is the share by which the load generator allowed for the rate to be off."""
+    law, uncertain = "interactive response time law", 0.0 if told is None else told.value
     if answers is not None and answers.value > 0:
         # Each client is in the middle of a cycle at both edges. The part of the cycle on either side of an edge has the
         # standard deviation of a whole cycle if times are exponential, and less otherwise.
         edges = DEVIATIONS * math.sqrt(2 * max(0.0, n.value)) / answers.value
-        slack = (RATE_UNCERTAIN + edges) * n.value / x.value
+        uncertain = max(uncertain, RATE_UNCERTAIN + edges)
+    slack = max(RATE_UNCERTAIN * z.value, uncertain * n.value / x.value)
     return _compare(law, lambda a, b, c: a / b - c, (n, x, z), r, tolerance, "response time", relative_to, slack)
 
 
@@ -183,8 +187,8 @@ def _of_interactive(run: Run, tolerance: float) -> Verdict | None:
     if not {"population", "throughput", "response_time"} <= run.keys() or run["throughput"].value <= 0:
         return None
     think = run.get("think_time", Reading(0.0, 0.0, 0.0, "", "think_time"))
-    response, answers = run["response_time"], run.get("answers")
-    return _interactive(run["population"], run["throughput"], think, response, answers, tolerance)
+    response, answers, told = run["response_time"], run.get("answers"), run.get("interactive_tolerance")
+    return _interactive(run["population"], run["throughput"], think, response, answers, tolerance, told=told)
 
 
 def _of_printed_interactive(run: Run, tolerance: float) -> Verdict | None:
@@ -265,11 +269,15 @@ def _of_forced_flow(run: Run, tolerance: float) -> Verdict | None:
 
 
 def _at_edges(run: Run) -> float:
-    """Returns the share of the answers that may lie at the two edges: those under way at each, and one for rounding."""
+    """Returns the share of the answers that may lie at the two edges: those under way at each, and one for rounding.
+
+    It is at least what the load generator allowed, which knows how many waited at the end and when servers counted.
+    """
+    told = run["tier_counted_tolerance"].value if "tier_counted_tolerance" in run else 0.0
     under_way, answers = run.get("in_flight", run.get("population")), run.get("answers")
     if under_way is None or answers is None or answers.value <= 0:
-        return 0.0
-    return 2 * (under_way.value + 1) / answers.value
+        return told
+    return max(told, 2 * (under_way.value + 1) / answers.value)
 
 
 def _of_population(run: Run, tolerance: float) -> Verdict | None:

@@ -61,6 +61,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "station_throughput": ("station_throughput", "throughput_station", "tier_counted"),
     "answers": ("answers", "answered"),
     "in_flight": ("in_flight", "in_flight_mean"),
+    "interactive_tolerance": ("interactive_tolerance",),
+    "tier_counted_tolerance": ("tier_counted_tolerance",),
     "arrival_rate": ("arrival_rate", "lambda"),
     "service_rate": ("service_rate", "mu"),
     "var_response": ("var_response", "variance_response", "response_variance", "var_r"),

@@ -22,6 +22,8 @@ NAMES = {
     "throughput_per_s": "throughput",
     "tier_counted_per_s": "station_throughput",
     "in_flight_mean": "in_flight",
+    "interactive_tolerance": "interactive_tolerance",
+    "tier_counted_tolerance": "tier_counted_tolerance",
 }
 LINE = "Little's law of the waiting line"
 SAMPLES_LEAST = 40  # lengths of the line from which its mean is known with an interval
