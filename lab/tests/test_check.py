@@ -16,7 +16,9 @@ from posthaste_lab.checks import FloatArray
 from posthaste_lab.cli.run import _conclude
 from posthaste_lab.experiments.results import Result, read_run
 from posthaste_lab.experiments.run import Outcome
-from posthaste_lab.report.laws import LINE, verdicts
+from posthaste_lab.report.laws import STAGES_LAW, verdicts
+from posthaste_lab.report.line import LITTLE
+from posthaste_lab.report.passage import LAW
 from posthaste_lab.report.records import Trace
 from posthaste_lab.report.soundness import checks_of, trials_to_doubt
 from posthaste_lab.report.steady import steadiness
@@ -168,7 +170,7 @@ def test_the_waiting_line_is_as_long_as_its_requests_wait(tmp_path: Path, waited
     """Five on average, at a hundred per second, wait for 50 ms."""
     lengths = np.random.default_rng(1).poisson(5, 200).astype(float)
     (verdict,) = verdicts(with_a_line(tmp_path, lengths, waited_ms))
-    assert verdict.law == LINE
+    assert verdict.law == LITTLE
     assert verdict.holds == holds
     assert verdict.expected == pytest.approx(waited_ms / 10)
 
@@ -178,6 +180,58 @@ def test_a_short_line_may_be_empty_whenever_it_is_looked_at(tmp_path: Path, wait
     """A thousandth of a request is seldom seen in 200 looks; half of one would be."""
     (verdict,) = verdicts(with_a_line(tmp_path, np.zeros(200), waited_ms))
     assert verdict.holds == holds
+
+
+@pytest.mark.parametrize(("length", "holds"), [(7.0, True), (9.0, False)])
+def test_a_line_is_not_longer_than_the_population(tmp_path: Path, length: float, holds: bool) -> None:
+    """Of a closed loop, however few looks there were; an open loop has none."""
+    few = with_a_line(tmp_path, np.full(10, length), 1.0)
+    assert verdicts(few) == []
+    closed = replace(few, figures=few.figures | {"population": 8})
+    (verdict,) = verdicts(closed)
+    assert (verdict.law, verdict.holds) == ("population", holds)
+    assert verdict.message == f"{length:g} requests were seen waiting on average, of 8 that there are"
+    assert verdicts(replace(closed, figures=closed.figures | {"open_loop": True})) == []
+
+
+@pytest.mark.parametrize(("service_s", "holds"), [(0.006, True), (0.0065, False)])
+def test_stages_add_up_to_the_time_in_the_tier(service_s: float, holds: bool) -> None:
+    """To a percent: they follow each other without a gap."""
+    stages = {"parse_mean_s": 0.001, "waiting_mean_s": 0.002, "dispatch_mean_s": 0.0, "reply_mean_s": 0.001}
+    result = invented(1, 1, **stages, service_mean_s=service_s, tier_response_mean_s=0.01)
+    (verdict,) = verdicts(result)
+    assert (verdict.law, verdict.holds) == (STAGES_LAW, holds)
+    assert verdicts(invented(1, 1, **stages, tier_response_mean_s=0.01)) == [], "one of them is not known"
+
+
+def with_both_views(directory: Path, inside_ms: float, stall_ms: float) -> Result:
+    """A trial of a hundred requests a second, which take 10 ms for clients and so long in the tier.
+
+    In the last window of either all take longer by the stall; the tier's windows end half a second after the clients'.
+    """
+    for part, start_ms, mean_ms in (("load", 0, 10.0), ("tier", 500, inside_ms)):
+        record = directory / part / "record"
+        record.mkdir(parents=True)
+        (record / "run.json").write_text(f'{{"start_unix_ms": {start_ms}}}', "utf-8")
+        rows = [f"{second},1,all,100,0,{mean_ms * 1e3}" for second in range(10)]
+        rows.append(f"10,1,all,100,0,{(mean_ms + stall_ms) * 1e3}")
+        (record / "windows.csv").write_text(
+            "start_s,length_s,kind,requests,errors,response_mean_us\n" + "\n".join(rows) + "\n", "utf-8"
+        )
+    (directory / "load" / "summary.json").write_text("{}", "utf-8")
+    return replace(invented(1, 1), directory=directory, measured_unix_s=(0.6, 11.0))
+
+
+@pytest.mark.parametrize(("inside_ms", "stall_ms", "holds"), [(9.9, 0.0, True), (12.0, 0.0, False), (9.9, 8.0, True)])
+def test_no_request_is_longer_in_the_tier_than_its_client_waits(
+    tmp_path: Path, inside_ms: float, stall_ms: float, holds: bool
+) -> None:
+    """A mean that says so is a mistake, which a chart of stages would not show; a stall at an edge is none."""
+    result = with_both_views(tmp_path, inside_ms, stall_ms)
+    (verdict,) = verdicts(result)
+    assert (verdict.law, verdict.holds) == (LAW, holds)
+    (tmp_path / "load" / "summary.json").unlink()
+    assert verdicts(result) == [], "nobody knows what the clients measured"
 
 
 def test_nobody_looks_at_the_line_during_a_stall(tmp_path: Path) -> None:
