@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from posthaste_lab.cli.fit import tell_left_out, tell_lost
 from posthaste_lab.cli.show import console, number, signed, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run, spoken_levels
@@ -22,12 +24,13 @@ def compare(
 ) -> None:
     """Compare two runs combination by combination: each figure's change, its interval, and its size.
 
-    Trials of the two runs are independent samples (Welch). The change is NEW less BASE, as a share of BASE. The effect
-    size is Hedges' g: the change in standard deviations between trials. The interval of the bootstrap needs 8 trials.
+    Trials of the two runs are independent samples (Welch); those that fit would leave out are not among them. The
+    change is NEW less BASE, as a share of BASE. The effect size is Hedges' g: the change in standard deviations between
+    trials. The interval of the bootstrap needs 8 trials.
 
     Example: posthaste-lab compare results/before results/after
     """
-    runs = read_run(base), read_run(new)
+    runs = _read("BASE", base), _read("NEW", new)
     names = [name.strip() for name in figure.split(",")]
     before, after = (_values(run, names) for run in runs)
     shared = [key for key in before if key in after]
@@ -47,12 +50,32 @@ def compare(
         out.print(f"in one of the runs only: {'; '.join(sorted(missing))}")
     if runs[0].plan["environment"]["hosts"] != runs[1].plan["environment"]["hosts"]:
         out.print("note: the runs are of different machines, and what differs may be theirs")
+    for run in runs:
+        _tell_doubts(out, run)
+
+
+def _read(argument: str, directory: Path) -> Run:
+    """Reads a run. Raises BadArgument when it holds no trial to compare."""
+    run = read_run(directory)
+    tell_lost(run, "the comparison leaves it out")
+    if not run.accepted:
+        raise BadArgument(argument, str(directory), "holds no trial that is finished, accepted and whole")
+    return run
+
+
+def _tell_doubts(out: Console, run: Run) -> None:
+    """Prints which trials are not compared, and what a reader must know before quoting the others."""
+    from posthaste_lab.report.warnings import warnings  # with matplotlib, which is slow to load
+
+    tell_left_out(out, run, f"{run.directory}: ")
+    for warning in warnings(run):
+        out.print(f"{run.directory}: {warning}")
 
 
 def _values(run: Run, names: list[str]) -> dict[tuple[str, str], list[float]]:
     """Returns the values of each figure over the trials, by levels in words and the figure's name."""
     found: dict[tuple[str, str], list[float]] = {}
-    for result in run.finished:
+    for result in run.accepted:
         for name in names:
             value = result.figures.get(name)
             if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):

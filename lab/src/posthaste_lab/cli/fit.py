@@ -202,10 +202,10 @@ def tell_lost(run: Run, so: str) -> None:
         typer.echo(f"posthaste-lab: {lost}; {so}", err=True)
 
 
-def tell_left_out(out: Console, run: Run) -> None:
-    """Prints the names of finished trials that the model leaves out."""
+def tell_left_out(out: Console, run: Run, where: str = "") -> None:
+    """Prints, after `where`, the names of finished trials that models and comparisons leave out."""
     if names := left_out(run):
-        out.print(f"left out, by a rule of acceptance or by omit.toml: {', '.join(names)}")
+        out.print(f"{where}left out, by a rule of acceptance or by omit.toml: {', '.join(names)}")
 
 
 def _print_model(out: Console, model: Model) -> None:

@@ -171,6 +171,14 @@ class Run:
         counted = (result for result in self.results if result.finished and result.left_out is None)
         return sorted(counted, key=lambda r: (r.cell, r.repetition))
 
+    @cached_property
+    def accepted(self) -> list[Result]:
+        """Trials of `finished` that broke no rule of acceptance, are whole, and of which nothing is left out.
+
+        Models are fitted to these, and runs are compared by them.
+        """
+        return [each for each in self.finished if not (each.objections or each.omissions or each.losses)]
+
     @property
     def lost(self) -> list[str]:
         """What is lost of the trials' records, a sentence without its end for each file."""

@@ -42,11 +42,10 @@ class Observation:
 
 def observations(run: Run) -> list[Observation]:
     """Returns accepted trials whose records are whole. Raises BadArgument for runs that the model does not suit."""
-    accepted = [result for result in run.finished if not (result.objections or result.omissions or result.losses)]
-    if not accepted:
+    if not run.accepted:
         raise BadArgument("DIR", str(run.directory), "holds no trial that is finished, accepted and whole")
     found = []
-    for result in accepted:
+    for result in run.accepted:
         with reading(result.directory / "trial.json"):
             found.append(_observation(run, result))
     return found
