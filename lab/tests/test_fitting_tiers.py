@@ -216,6 +216,15 @@ def test_an_option_that_a_factor_sets_is_one_of_its_levels(sizes: FittedModel, t
     assert "100 to 300" in lab("predict", tmp_path, "--clients", "8", "--message-bytes", "400", code=2).stderr
 
 
+def test_an_option_that_contradicts_a_level_is_refused(sizes: FittedModel, tmp_path: Path) -> None:
+    """Nobody knows which of the two was meant; twice the same is one."""
+    write_model(sizes, tmp_path)
+    asked = ("predict", tmp_path, "--clients", "8", "--where", "size=100", "--message-bytes")
+    said = lab(*asked, "300", code=2).stderr
+    assert "--message-bytes = 300: contradicts --where size=100; leave one of them out" in said
+    assert lab(*asked, "100", "--json").stdout == lab(*asked[:-1], "--json").stdout
+
+
 def test_the_instances_of_other_parts_are_no_middlewares(sizes: FittedModel, tmp_path: Path) -> None:
     """A factor of memcached servers, or of loads, answers nothing about the number of tiers."""
     of_others = {"size": sizes.factors["size"].model_copy(update={"sets": ["server.instances"]})}

@@ -15,7 +15,7 @@ from posthaste_lab.cli.show import console, number, percent, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.journal import PLAN
 from posthaste_lab.experiments.results import Run, read_run
-from posthaste_lab.fitting.levels import factor_of, factor_of_middlewares
+from posthaste_lab.fitting.levels import Asked, factor_of, factor_of_middlewares
 from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law, is_at_zero
 from posthaste_lab.fitting.observations import about_clients, left_out
 from posthaste_lab.fitting.prediction import Estimate, Prediction
@@ -106,9 +106,10 @@ def predict(
     if (directory / PLAN).exists():
         tell_lost(read_run(directory), "a model fitted now would leave it out")
     named = levels_of(where)
-    workers = _by_factor(named, factor_of(fitted, "workers"), workers)
-    middlewares = _by_factor(named, factor_of_middlewares(fitted), middlewares)
-    message_bytes = _by_factor(named, factor_of(fitted, "message-bytes", "value-bytes"), message_bytes)
+    sizes = factor_of(fitted, "message-bytes", "value-bytes")
+    workers = _by_factor("--workers", workers, named, factor_of(fitted, "workers"))
+    middlewares = _by_factor("--middlewares", middlewares, named, factor_of_middlewares(fitted))
+    message_bytes = _by_factor("--message-bytes", message_bytes, named, sizes)
     model = fitting.model_at(fitted, named)
     _refuse_others(model, middlewares, message_bytes)
     counts = counts_of(clients, "--clients")
@@ -164,10 +165,15 @@ def _supported(model: Model, counts: list[int]) -> list[int]:
     return sorted({min(max(clients, least), most) for clients in counts})
 
 
-def _by_factor(named: dict[str, str], factor: str | None, asked: int | None) -> int | None:
-    """Adds an option to the requested levels if a factor of the experiment sets it; else returns it."""
+def _by_factor(option: str, asked: int | None, named: dict[str, str], factor: str | None) -> int | None:
+    """Adds an option to the requested levels if a factor of the experiment sets it; else returns it.
+
+    Raises BadArgument where --where has another level of that factor.
+    """
     if asked is None or factor is None:
         return asked
+    if factor in named and not Asked.of(named[factor]).fits(asked):
+        raise BadArgument(option, asked, f"contradicts --where {factor}={named[factor]}; leave one of them out")
     named[factor] = str(asked)
     return None
 
