@@ -409,7 +409,14 @@ def test_middlewares_with_unequal_shares_serve_what_each_of_them_serves() -> Non
     assert both.throughput == pytest.approx(sum(each.throughput for each in apart))
     weighted = sum(each.throughput * each.response_time for each in apart) / both.throughput
     assert both.response_time == pytest.approx(weighted)
-    assert solved(1, 2).throughput == pytest.approx(solved(1, 1).throughput), "the other has nobody to serve"
+    alone, one_of_four = solved(1, 1), solved(1, 4)
+    assert one_of_four.throughput == pytest.approx(alone.throughput), "the others have nobody to serve"
+    assert one_of_four.utilization == pytest.approx(alone.utilization / 4)
+    assert solved(3, 4).utilization == pytest.approx(alone.utilization * 3 / 4)
+    handled = figures.model_copy(update={"handling_s": 0.0002})
+    setting = Setting("batches", 0.0005, 1, 1, 1)
+    one, two = handled.solved(1, setting), handled.solved(1, replace(setting, middlewares=2))
+    assert two.handling_utilization == pytest.approx(one.handling_utilization / 2)
 
 
 def test_batches_of_one_keep_the_distribution_that_was_measured_and_workers_have_none() -> None:

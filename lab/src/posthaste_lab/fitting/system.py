@@ -101,14 +101,16 @@ class Figures(BaseModel):
         # Each middleware serves its own clients: throughputs add up, and the response time follows from all of them.
         serving = min(setting.middlewares, population)
         throughput = serving * ((1 - share) * first.throughput + share * second.throughput)
+        serving_share = serving / setting.middlewares
         return BatchServer(
             population=population,
             think_time=setting.think_time_s,
             throughput=throughput,
             response_time=population / throughput - setting.think_time_s,
             mean_batch=(1 - share) * first.mean_batch + share * second.mean_batch,
-            utilization=(1 - share) * first.utilization + share * second.utilization,
-            handling_utilization=(1 - share) * first.handling_utilization + share * second.handling_utilization,
+            utilization=serving_share * ((1 - share) * first.utilization + share * second.utilization),
+            handling_utilization=serving_share
+            * ((1 - share) * first.handling_utilization + share * second.handling_utilization),
         )
 
     def visits_of(self, population: int) -> float:
