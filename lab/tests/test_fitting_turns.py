@@ -153,3 +153,6 @@ def test_between_two_levels_lie_shares_and_ways_of_lone_clients() -> None:
     assert middle.lone_path_s == pytest.approx(0.0015)
     assert np.array(middle.visits_by_clients) == pytest.approx(np.array([(1, 0.75), (4, 0.8), (16, 0.85)]))
     assert between(first, PLAIN, 0.5).lone_path_s == 0
+    # One client of two middlewares is half a one of each.
+    halves = PLAIN.model_copy(update={"visits_by_clients": ((0.5, 0.6), (16.0, 0.8))})
+    assert dict(between(halves, halves, 0.5).visits_by_clients) == pytest.approx({0.5: 0.6, 16.0: 0.8})

@@ -98,10 +98,11 @@ class Figures(BaseModel):
         share = max(0.0, population / setting.middlewares - fewer)
         first = _solved_one(self, fewer, setting)
         second = first if share == 0 else _solved_one(self, fewer + 1, setting)
-        # Each middleware serves its own clients: throughputs add up, and the response time follows from all of them.
+        # Each middleware serves its own clients, and nothing without any: throughputs add up, shares of time are means
+        # over all of them, and the response time follows from the throughput.
         serving = min(setting.middlewares, population)
-        throughput = serving * ((1 - share) * first.throughput + share * second.throughput)
         serving_share = serving / setting.middlewares
+        throughput = serving * ((1 - share) * first.throughput + share * second.throughput)
         return BatchServer(
             population=population,
             think_time=setting.think_time_s,
@@ -113,7 +114,7 @@ class Figures(BaseModel):
             * ((1 - share) * first.handling_utilization + share * second.handling_utilization),
         )
 
-    def visits_of(self, population: int) -> float:
+    def visits_of(self, population: float) -> float:
         """Returns the share of requests that reach the store with so many clients of a middleware."""
         if not self.visits_by_clients:
             return self.visits
@@ -197,7 +198,7 @@ def between(first: Figures, second: Figures, share: float) -> Figures:
     bends = (1 - share) * _bend_at(first, sizes) + share * _bend_at(second, sizes)
     if not (first.lone_path_s and second.lone_path_s):
         found["lone_path_s"] = 0.0
-    counts = sorted({int(clients) for figures in (first, second) for clients, _ in figures.visits_by_clients})
+    counts = sorted({clients for figures in (first, second) for clients, _ in figures.visits_by_clients})
     visits = ((n, (1 - share) * first.visits_of(n) + share * second.visits_of(n)) for n in counts)
     return Figures(
         **found,
