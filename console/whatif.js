@@ -9,13 +9,20 @@ import { answer, readModel, spoken } from "./model.js";
 const KEPT = "posthaste model";
 
 export async function whatif(main, at) {
-  const place = h("div");
+  const place = h("div"), result = h("div");
+  let now = null; // where the tier is at the moment
+  let show = () => {}; // once more the answer of the model that is open
   const file = h("input", { type: "file", accept: "application/json,.json", onchange: () => at.run(async () => {
     const text = await file.files[0].text();
     open(readModel(text));
     sessionStorage.setItem(KEPT, text);
   }) });
-  const open = (model) => renew(place, panel(model, at));
+  const open = (model) => {
+    const answered = (one, curve, clients) => renew(result, view(one, curve, clients, now, model.confidence));
+    const question = form(model, answered);
+    show = question.show;
+    renew(place, [h("h2", {}, model.title || "The model"), question.element, result]);
+  };
   main.append(
     h("p", {}, "The laboratory fits a model to a run and leaves it in ", h("code", {}, "model.json"), ": ",
       h("code", {}, "posthaste-lab fit DIR"), ". What it predicts is shown here. ",
@@ -24,16 +31,20 @@ export async function whatif(main, at) {
     place);
   const kept = sessionStorage.getItem(KEPT);
   if (kept) at.run(async () => open(readModel(kept)));
+  at.again(2000, result, async () => {
+    if (!result.isConnected) return;
+    now = present(await get("/v1/windows?last=5"));
+    show();
+  });
 }
 
-function panel(model, at) {
-  const result = h("div");
+// What to ask a model; `answered` gets one of its models, a curve of that, and the number of clients.
+function form(model, answered) {
   const choice = (name, options, say) => h("select", { name, onchange: () => chosen() },
     options.map((option, i) => h("option", { value: i }, say(option))));
   const which = choice("model", model.models, spoken);
   const change = h("select", { name: "change", onchange: () => show() });
   const clients = h("input", { name: "clients", type: "number", min: 1, step: 1, required: true, oninput: () => show() });
-  let now = null; // where the tier is at the moment
 
   // Another combination of levels has its own curves, and its own reach.
   function chosen() {
@@ -45,21 +56,14 @@ function panel(model, at) {
   }
   function show() {
     const one = model.models[Number(which.value)];
-    renew(result, view(one, one.curves[Number(change.value)], Number(clients.value), now, model.confidence));
+    answered(one, one.curves[Number(change.value)], Number(clients.value));
   }
   chosen();
-  at.again(2000, result, async () => {
-    now = present(await get("/v1/windows?last=5"));
-    show();
-  });
-  return [
-    h("h2", {}, model.title || "The model"),
-    h("form", { onsubmit: (event) => event.preventDefault() },
-      model.models.length > 1 ? h("label", {}, "Measured with", which) : null,
-      h("label", {}, "What if", change),
-      h("label", {}, "Clients", clients)),
-    result,
-  ];
+  const element = h("form", { onsubmit: (event) => event.preventDefault() },
+    model.models.length > 1 ? h("label", {}, "Measured with", which) : null,
+    h("label", {}, "What if", change),
+    h("label", {}, "Clients", clients));
+  return { element, show };
 }
 
 // The tier in the last windows: who is connected, what they get. Null when nobody asks.
