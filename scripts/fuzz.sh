@@ -59,7 +59,8 @@ run() {
 # Adds a line to the campaigns: date,commit,target,cpu_s,executions,edges,broken
 note() {
     local target=$1 log=$2 broken=$((${3} != 0)) cpu_s executions edges
-    cpu_s=$(awk '{ print int($2 + $3 + 0.5) }' "$log.time")
+    # The shell adds a line of its own when a signal ended the target.
+    cpu_s=$(awk '/^cpu_s/ { print int($2 + $3 + 0.5) }' "$log.time")
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)
     # A run that broke off has not printed the number, so it is taken from the last progress line.
     executions=${executions:-$(sed -n 's/^#\([0-9]*\)\s.*cov:.*/\1/p' "$log" | tail -1)}
