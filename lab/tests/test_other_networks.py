@@ -1,8 +1,10 @@
 """Several classes, open networks, routing, repair, and the simulation that checks them all."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -235,9 +237,13 @@ def test_a_simulation_agrees(model: object) -> None:
 def test_a_simulation_finds_a_model_that_is_wrong() -> None:
     """Figures of another queue do not pass: here the service rate was taken for that of all servers together."""
     right, wrong = queueing.mmm(24, 10, 4), queueing.mm1(24, 40)
-    figures = {f.name: f for f in queueing.simulate(right, completions=3000, repetitions=6).figures}
-    response = figures["response time"]
-    assert not response.low <= wrong.mean_response <= response.high
+    simulation = queueing.simulate(right, completions=3000, repetitions=6)
+    figures = {f.name: f for f in simulation.figures}
+    response = replace(figures["response time"], model=wrong.mean_response)
+    assert not response.agrees
+    told = replace(simulation, figures=tuple((figures | {"response time": response}).values()))
+    assert told.disagreements() == (*simulation.disagreements(), response)
+    assert told.table().filter(~pl.col("agrees"))["figure"].to_list() == [f.name for f in told.disagreements()]
 
 
 def test_a_simulation_repeats_itself_from_its_seed() -> None:
