@@ -49,7 +49,7 @@ def fit_run(run: Run, clients: Iterable[int] | None = None, confidence: float = 
     """Fit a model to each combination of levels of a run, or to its trials with these numbers of `clients` only.
 
     Raises BadArgument when the model does not suit the run, or the run has too few numbers of clients: at least two are
-    needed.
+    needed, and three of kind "turns".
     """
     level = fraction("confidence", confidence)
     chosen = observations(run)

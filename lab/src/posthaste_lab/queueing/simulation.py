@@ -5,8 +5,8 @@ multi-server stations. Where speed depends on the load, or classes share a stati
 at once, and the one that is done is drawn in proportion to their rates: with exponential times that is the same
 process, and needs no record of the work left.
 
-The unit of replication is a run: figures are means over runs with Student's interval, and the first fifth of every
-run is dropped, because it starts empty.
+The unit of replication is a run: figures are means over runs with Student's interval. What a run begins with is
+dropped, because it starts empty: a fifth as many requests as are counted after it.
 """
 
 import math
@@ -29,7 +29,7 @@ from posthaste_lab.stats.intervals import mean_interval
 
 Model = OpenQueue | OpenNetwork | ClosedNetwork | MultiClass | MachineRepair
 Steps = Generator[simpy.Event, object, None]
-WARM_UP = 0.2  # share of a run's completions that is dropped
+WARM_UP = 0.2  # requests that are dropped before those that count, as a share of these
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Simulation:
 def simulate(
     model: Model, *, completions: int = 20_000, repetitions: int = 5, seed: int = 0, confidence: float = 0.99
 ) -> Simulation:
-    """Simulate a solved model and compare: `repetitions` runs of `completions` requests each.
+    """Simulate a solved model and compare: `repetitions` runs in which `completions` requests each count.
 
     Figures are in the units of the model; their intervals are Student's over runs (Jain, section 25.5). The same seed
     gives the same answer. A closed network is simulated at its largest population. Raises BadArgument
