@@ -19,41 +19,13 @@ from posthaste_lab.fitting.levels import Asked, factor_of, factor_of_middlewares
 from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law, is_at_zero
 from posthaste_lab.fitting.observations import about_clients, left_out
 from posthaste_lab.fitting.prediction import Estimate, Prediction
-from posthaste_lab.fitting.system import Kind
+from posthaste_lab.fitting.words import AT_WORK, FIGURES
+from posthaste_lab.ladder import ladder
 
 Directory = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="DIR")]
 Where = Annotated[
     str, typer.Option(help="Levels of the other factors, for a run that has some: size=200,dataset=empty.")
 ]
-WORDS: dict[Kind, dict[str, str]] = {
-    "batches": {
-        "batch_s": "time of a batch, whatever its size",
-        "request_in_batch_s": "and for each request in it",
-        "contention_s": "and for each other batch under way",
-        "batch_scv": "squared coefficient of variation of a batch's time",
-        "visits": "share of requests that go by the line",
-        "path_s": "the way there and back, where nobody waits",
-        "lone_path_s": "the same with handling, of a client alone",
-        "handling_s": "handling of a request",
-        "turn_s": "and for each turn of handling",
-    },
-    "workers": {
-        "batch_s": "time of a request at a worker",
-        "contention_s": "and for each other worker that is busy",
-        "path_s": "the way there and back, where nobody waits",
-        "handling_s": "handling of a request",
-        "turn_s": "and for each turn of handling",
-    },
-    "turns": {
-        "batch_s": "time of a turn, whatever is in it",
-        "request_in_batch_s": "and for each request in it",
-        "wake_s": "and if nobody was being served before",
-        "path_s": "the way there and back, where nobody waits",
-    },
-}
-
-
-_AT_WORK: dict[Kind, str] = {"batches": "store", "workers": "each worker", "turns": "turns"}
 
 
 def fit(
@@ -222,7 +194,7 @@ def _print_model(out: Console, model: Model) -> None:
             ("figure", "value", "interval over repetitions"),
             [
                 (f"{words} ({name})", number(getattr(model.figures, name)), _bounds(model.intervals.get(name)))
-                for name, words in WORDS[model.kind].items()
+                for name, words in FIGURES[model.kind].items()
             ],
         )
     )
@@ -235,7 +207,7 @@ def _print_model(out: Console, model: Model) -> None:
         table("", ("if it took half", "throughput would rise by", "interval"), [_effect(each) for each in held.effects])
     )
     out.print(
-        f"{_AT_WORK[model.kind]} busy {percent(held.store_utilization)} of the time, handling "
+        f"{AT_WORK[model.kind]} busy {percent(held.store_utilization)} of the time, handling "
         f"{percent(held.handling_utilization)}"
     )
     reach = model.range
@@ -285,17 +257,16 @@ def counts_of(text: str, option: str) -> list[int]:
     first, dots, last = text.partition("..")
     try:
         if dots:
-            return _ladder(int(first), int(last))
+            return _range(int(first), int(last))
         return sorted({int(each) for each in text.split(",")})
     except ValueError:
         raise BadArgument(option, text, "must be numbers such as 1,8,64, or a range such as 1..100") from None
 
 
-def _ladder(first: int, last: int) -> list[int]:
+def _range(first: int, last: int) -> list[int]:
     if last < first:
         raise ValueError
-    steps = [m * 10**e for e in range(7) for m in (1, 2, 5)]
-    return sorted({first, last, *(step for step in steps if first < step < last)})
+    return ladder(first, last)
 
 
 def _without_nan(value: object) -> object:

@@ -13,6 +13,7 @@ from posthaste_lab import queueing
 from posthaste_lab.checks import count
 from posthaste_lab.cli.show import console, number, table
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.ladder import ladder
 from posthaste_lab.queueing import ClosedNetwork, OpenNetwork, OpenQueue, Station
 
 
@@ -201,17 +202,11 @@ def _percentile(of: Callable[[float], float], q: float) -> str:
         return "-"
 
 
-def _steps(population: int) -> list[int]:
-    """1, 2, 5, 10, … and the last."""
-    steps = [m * 10**e for e in range(10) for m in (1, 2, 5) if m * 10**e < population]
-    return [*steps, population]
-
-
 def _print_closed(out: Console, solved: ClosedNetwork) -> None:
     limits = queueing.bounds(solved.stations, len(solved.population), solved.think_time)
     rows = [
         (str(n), number(float(solved.throughput[n - 1])), number(float(solved.response_time[n - 1])))
-        for n in _steps(len(solved.population))
+        for n in ladder(1, len(solved.population))
     ]
     out.print(table("", ("clients", "throughput /s", "response s"), rows))
     _print_stations(
@@ -266,7 +261,7 @@ def _print_bounds(out: Console, limits: queueing.Bounds) -> None:
                 )
             ),
         )
-        for n in _steps(len(limits.population))
+        for n in ladder(1, len(limits.population))
     ]
     head = ("clients", "throughput from", "to /s", "response from", "to s")
     out.print(table("", head, rows))

@@ -6,7 +6,7 @@ The modules in the order of the work:
 - `calibration` finds the figures of the stations, and `system` solves them for a number of clients.
 - `model` holds the figures with their intervals, and reads and writes `model.json`.
 - `prediction` answers for other numbers of clients or refuses, `levels` for levels of factors between those measured.
-- `curves` computes predictions for other programs, `bottleneck` says what limits the system.
+- `curves` computes predictions for other programs, `bottleneck` says what limits the system, in the terms of `words`.
 - `validation` compares predictions with what was measured.
 
 The model has four places: clients that think, the way to the tier and back, the handling of requests in turns (network

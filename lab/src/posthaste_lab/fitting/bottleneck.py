@@ -7,27 +7,7 @@ The bottleneck is the stage that would raise throughput most if it took half as 
 from posthaste_lab.fitting.model import Bottleneck, Effect
 from posthaste_lab.fitting.spread import over_repetitions
 from posthaste_lab.fitting.system import Figures, Kind, Setting
-
-WAY = {
-    "handling_s": "handling, for each request",
-    "turn_s": "handling, for each turn",
-    "path_s": "the way, where nobody waits",
-}
-STAGES: dict[Kind, dict[str, str]] = {
-    "batches": {
-        "batch_s": "store, for each batch",
-        "request_in_batch_s": "store, for each request",
-        "contention_s": "store, for each other batch under way",
-    }
-    | WAY,
-    "workers": {"batch_s": "worker, for each request", "contention_s": "worker, for each other one that is busy"} | WAY,
-    "turns": {
-        "batch_s": "turn, whatever is in it",
-        "request_in_batch_s": "turn, for each request",
-        "wake_s": "waking, where nobody was being served",
-    }
-    | WAY,
-}
+from posthaste_lab.fitting.words import STAGES
 
 
 def stages(figures: Figures, kind: Kind) -> dict[str, str]:

@@ -5,6 +5,7 @@ import math
 from posthaste_lab.fitting.bottleneck import halved, stages
 from posthaste_lab.fitting.model import Change, Curve, CurvePoint, CurveValue, Model
 from posthaste_lab.fitting.prediction import Estimate, OutsideTheData, Prediction, predict
+from posthaste_lab.ladder import ladder
 
 
 def with_curves(model: Model, confidence: float) -> Model:
@@ -25,16 +26,14 @@ def _fewer(workers: int) -> list[int]:
     return [2**power for power in range(16) if 2**power < workers]
 
 
-def ladder(model: Model) -> list[int]:
+def clients_of(model: Model) -> list[int]:
     """Returns 1, 2, 5, 10, … clients and the measured numbers, within the range that the data support."""
-    least, most = model.range.clients_min, model.range.clients_max
-    steps = {m * 10**e for e in range(7) for m in (1, 2, 5)} | {point.clients for point in model.points}
-    return sorted({least, most, *(step for step in steps if least < step < most)})
+    return sorted({*ladder(model.range.clients_min, model.range.clients_max), *(each.clients for each in model.points)})
 
 
 def _curve(model: Model, says: str, change: Change, confidence: float) -> Curve:
     points: list[CurvePoint] = []
-    for clients in ladder(model):
+    for clients in clients_of(model):
         try:
             (answer,) = predict(model, [clients], workers=change.workers, confidence=confidence)
         except OutsideTheData:  # batches larger than measured: more clients only make them larger

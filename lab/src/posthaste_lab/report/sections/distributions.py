@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from posthaste_lab.experiments.results import Run, spoken_levels
+from posthaste_lab.experiments.windows import ALL
+from posthaste_lab.ladder import decades
 from posthaste_lab.report.cells import TOO_FEW, Cell
 from posthaste_lab.report.charts import box_chart, histogram_chart, percentile_panels
 from posthaste_lab.report.charts.style import left_out
@@ -16,7 +18,6 @@ from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, Tabl
 SHARES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 CURVES_MAX, HISTOGRAMS_MAX, KINDS_MAX = 6, 4, 3
 LIMITS_MAX = 10  # columns of the table of shares
-ALL = "all"  # all kinds of request together
 ByKind = dict[str, Spread]
 
 
@@ -145,10 +146,10 @@ def limits_of(spreads: Sequence[Spread]) -> list[float]:
     """
     first = min(spread.percentile(0.01) for spread in spreads)
     last = max(spread.percentile(0.999) for spread in spreads)
-    ladder = [digit * 10.0**power for power in range(-9, 5) for digit in (1, 2, 5)]
-    begin = max(0, int(np.searchsorted(ladder, first)))
-    end = min(int(np.searchsorted(ladder, last)), len(ladder) - 1) + 1
-    return ladder[max(begin, end - LIMITS_MAX) : end]
+    times = decades(-9, 5)
+    begin = max(0, int(np.searchsorted(times, first)))
+    end = min(int(np.searchsorted(times, last)), len(times) - 1) + 1
+    return times[max(begin, end - LIMITS_MAX) : end]
 
 
 def _shares_table(spreads: dict[str, ByKind], source: str) -> TableItem:

@@ -17,8 +17,9 @@ from posthaste_lab.fitting import read_model, validate
 from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, FittedModel, Model, guessed_law, is_at_zero, spoken
 from posthaste_lab.fitting.observations import Observation, about_clients, observations
 from posthaste_lab.fitting.prediction import Prediction
-from posthaste_lab.fitting.system import PLAIN, Kind
+from posthaste_lab.fitting.system import PLAIN
 from posthaste_lab.fitting.validation import Line, Validation
+from posthaste_lab.fitting.words import SYSTEMS
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.model import Fit, model_chart
 from posthaste_lab.report.charts.style import left_out
@@ -30,11 +31,6 @@ OPEN_MODELS = (
     " M/M/1 and M/M/m, which stand beside it, are given the predicted throughput and the highest measured one as "
     "capacity: a closed system seen as an open one."
 )
-WORDS: dict[Kind, str] = {
-    "batches": "the clients, the way, handling in turns, and a store that takes all who wait at once",
-    "workers": "the clients, the way, handling in turns, and workers who each take one request at a time",
-    "turns": "the clients, the way, and a network thread that takes all that has come since its last turn",
-}
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
         )
     validated = [each for each in tried if each.validation is not None]
     section.paragraphs.append(
-        f"It consists of {WORDS[tried[0].model.kind]}. {_reach(tried)}{OPEN_MODELS if validated else ''}"
+        f"It consists of {SYSTEMS[tried[0].model.kind]}. {_reach(tried)}{OPEN_MODELS if validated else ''}"
     )
     if validated:
         shown = few(validated, SHOWN_MAX)
