@@ -33,6 +33,7 @@ WHAT_IF = {
     "refused": 0,
     "shorter": "no interval: too few whole repetitions",
     "one": [False, False, False],
+    "asksTooOften": False,
 }
 CHARTS = [
     "requests per second",
