@@ -91,7 +91,7 @@ class System:
 
 
 @dataclass
-class Played:
+class SimulatedTrial:
     """One trial of a system, as events come about."""
 
     system: System
@@ -107,7 +107,7 @@ class Played:
     turn: tuple[float, float, int] = (0.0, 0.0, 0)  # the last one's end, until when it was waited then, its requests
     share: float = 1.0  # of those answered, who came back while they were waited for
 
-    def play(self, duration: float) -> None:
+    def run(self, duration: float) -> None:
         """Let it run."""
         self.line = simpy.Store(self.env)
         self.handler = simpy.Resource(self.env)
@@ -271,10 +271,10 @@ def _write_trial(directory: Path, trial: dict[str, Any], system: System, request
     clients = trial["levels"]["clients"]
     least = system.think + system.path + system.batch + system.request
     duration = requests * least / clients * 1.5
-    played = Played(system, clients, random.Random(trial["repetition"] * 1000 + clients))  # noqa: S311 - no secret
-    played.play(duration)
+    simulated = SimulatedTrial(system, clients, random.Random(trial["repetition"] * 1000 + clients))  # noqa: S311 - no secret
+    simulated.run(duration)
     begin = 0.1 * duration
-    seen = [response for at, response in played.responses if at >= begin]
+    seen = [response for at, response in simulated.responses if at >= begin]
     figures = {
         "throughput_per_s": len(seen) / (duration - begin),
         "response_mean_s": sum(seen) / len(seen),
@@ -282,12 +282,12 @@ def _write_trial(directory: Path, trial: dict[str, Any], system: System, request
         "clients": clients,
         "think_time_s": system.think,
         "open_loop": False,
-        "service_when_any_mean_s": sum(played.services) / max(1, len(played.services)),
+        "service_when_any_mean_s": sum(simulated.services) / max(1, len(simulated.services)),
     }
     record = directory / "tier" / "record"
     record.mkdir(parents=True)
     if system.tier == "queue":
-        pl.DataFrame(played.rows, orient="row", schema_overrides={"sent_ns": pl.Int64}).write_parquet(
+        pl.DataFrame(simulated.rows, orient="row", schema_overrides={"sent_ns": pl.Int64}).write_parquet(
             record / "requests.parquet"
         )
     run = {
@@ -297,7 +297,7 @@ def _write_trial(directory: Path, trial: dict[str, Any], system: System, request
         "options": system.options,
     }
     (record / "run.json").write_text(json.dumps(run), "utf-8")
-    _write_windows(record, played, duration, figures["response_mean_s"])
+    _write_windows(record, simulated, duration, figures["response_mean_s"])
     (record / "system.csv").write_text(f"start_s,length_s,cpu_s\n0,{duration},0.1\n", "utf-8")
     for events in (record / "events.csv", directory / "events.csv"):
         events.write_text("start_s,duration_ms,source,kind\n", "utf-8")
@@ -307,9 +307,9 @@ def _write_trial(directory: Path, trial: dict[str, Any], system: System, request
     )
 
 
-def _write_windows(record: Path, played: Played, duration: float, response_s: float) -> None:
+def _write_windows(record: Path, simulated: SimulatedTrial, duration: float, response_s: float) -> None:
     """Writes the only window, and its histograms, in which all requests of a kind took as long."""
-    counts = Counter(str(row["kind"]) for row in played.rows)
+    counts = Counter(str(row["kind"]) for row in simulated.rows)
     rows = [
         f"0,{duration},{kind},{count},0,{response_s * 1e6}\n"
         for kind, count in [*counts.items(), ("all", counts.total())]

@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from simulated import Played, System
+from simulated import SimulatedTrial, System
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing import Station, batch_pool, batch_server, solve
@@ -54,7 +54,7 @@ def test_workers_who_hinder_each_other_reach_a_limit_that_more_of_them_do_not_mo
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    """Though the system is played."""
+    """Though the system is simulated."""
     first = batch_pool(30, 4, 0.01, 0.0001, path_time=0.001, visits=0.8, scv=0.4)
     assert batch_pool(30, 4, 0.01, 0.0001, path_time=0.001, visits=0.8, scv=0.4) == first
 
@@ -140,9 +140,9 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
     )
     rates, lasting = [], max(1.5, 20 / clients)
     for seed in range(6):
-        played = Played(system, clients, random.Random(seed))  # noqa: S311 - no secret
-        played.play(0.2 + lasting)
-        rates.append(sum(at >= 0.2 for at, _ in played.responses) / lasting)
+        simulated = SimulatedTrial(system, clients, random.Random(seed))  # noqa: S311 - no secret
+        simulated.run(0.2 + lasting)
+        rates.append(sum(at >= 0.2 for at, _ in simulated.responses) / lasting)
     interval = mean_interval(rates, 0.999)
     assert interval.half_width < 0.08 * interval.mean
     assert interval.low - slack * interval.mean <= solved.throughput <= interval.high + slack * interval.mean

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated import Played, System
+from simulated import SimulatedTrial, System
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing import batch_server
@@ -111,9 +111,9 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
     )
     rates = []
     for seed in range(6):
-        played = Played(system, clients, random.Random(seed))  # noqa: S311 - no secret
-        played.play(1.2)
-        rates.append(sum(at >= 0.2 for at, _ in played.responses))
+        simulated = SimulatedTrial(system, clients, random.Random(seed))  # noqa: S311 - no secret
+        simulated.run(1.2)
+        rates.append(sum(at >= 0.2 for at, _ in simulated.responses))
     interval = mean_interval(rates, 0.999)
     slack = 0.01 * interval.mean
     assert interval.low - slack <= solved.throughput <= interval.high + slack
@@ -133,7 +133,7 @@ def test_the_law_of_a_batch_tells_who_comes_meanwhile() -> None:
 STALLS = ((0.5, 0.98), (25.5, 0.02))  # one batch in fifty takes fifty times as long as the others
 
 
-def played(clients: int, away: float, scv: float = 0.0, shape: Shape = (), requests: int = 150_000) -> float:
+def simulated(clients: int, away: float, scv: float = 0.0, shape: Shape = (), requests: int = 150_000) -> float:
     """Requests per second of clients who are away for a while, before batches of 1 s and 0.1 s more for each."""
     chance = random.Random(1)  # noqa: S311 - no secret
     values, shares = zip(*shape, strict=True) if shape else ((), ())
@@ -155,12 +155,12 @@ def test_uneven_batches_serve_what_they_do(scv: float) -> None:
     slack = 0.02 + 2 * np.sqrt(scv / 40_000)
     for away in (0.5, 2.0):
         solved = batch_server(10, 1.0, 0.1, think_time=away, scv=scv)
-        assert solved.throughput == pytest.approx(played(10, away, scv), rel=slack)
+        assert solved.throughput == pytest.approx(simulated(10, away, scv), rel=slack)
 
 
 def test_a_law_of_its_own_stands_for_rare_stalls() -> None:
     """Times and shares count as they are to each other. A gamma law of the same spread serves a third less."""
-    expected = played(10, 0.5, shape=STALLS)
+    expected = simulated(10, 0.5, shape=STALLS)
     solved = batch_server(10, 1.0, 0.1, think_time=0.5, shape=STALLS)
     assert solved.throughput == pytest.approx(expected, rel=0.03)
     scaled = [(7 * value, 100 * share) for value, share in STALLS]

@@ -48,7 +48,7 @@ def test_turns_agree_with_a_simulation() -> None:
         (60, 0.0002, 0.00001, 0.0001),
     ):
         solved = handled(clients, delay, each, turn)
-        runs = [_played(clients, delay, each, turn, seed) for seed in range(6)]
+        runs = [_simulated(clients, delay, each, turn, seed) for seed in range(6)]
         for known, simulated in zip(
             (solved.throughput[-1], solved.utilization[-1]), zip(*runs, strict=True), strict=True
         ):
@@ -56,8 +56,8 @@ def test_turns_agree_with_a_simulation() -> None:
             assert interval.low - 0.003 * known <= known <= interval.high + 0.003 * known, (clients, interval)
 
 
-def _played(clients: int, delay: float, each: float, turn: float, seed: int) -> tuple[float, float]:
-    """Throughput and busy share, played by hand."""
+def _simulated(clients: int, delay: float, each: float, turn: float, seed: int) -> tuple[float, float]:
+    """Throughput and busy share, simulated by hand."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     back, now, served, worked = [chance.expovariate(1 / delay) for _ in range(clients)], 0.0, 0, 0.0
     for _ in range(4000):

@@ -258,7 +258,7 @@ def test_a_simulation_repeats_itself_from_its_seed() -> None:
 
 
 def test_nobody_who_never_comes_is_simulated() -> None:
-    """A class without arrivals is not compared, and keeps nothing from being played but where there is no other."""
+    """A class without arrivals is not compared, and keeps nothing from being simulated but where there is no other."""
     stations = [queueing.Station("cpu", (0.1, 0.3))]
     figures = queueing.simulate(queueing.open_network(stations, [5, 0]), completions=3000, seed=7).figures
     assert [figure.name for figure in figures] == ["response time of class 1", "mean number cpu"]

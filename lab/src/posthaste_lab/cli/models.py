@@ -47,7 +47,7 @@ MODELS: dict[str, Entry] = {
     "solve_multiclass": Entry(queueing.solve_multiclass, "several kinds of clients", "Lazowska ch. 7"),
     "visit_ratios": Entry(queueing.visit_ratios, "how often a request comes by each station", "Jain 33.2"),
     "convolution": Entry(queueing.convolution, "as solve, by Buzen's convolution in logarithms", "Bolch 8.1"),
-    "simulate": Entry(queueing.simulate, "an open queue, a network or a finite source, played out and compared", ""),
+    "simulate": Entry(queueing.simulate, "an open queue, a network or a finite source, simulated and compared", ""),
 }
 ONLY_IN_PYTHON = ("solve_multiclass", "visit_ratios", "simulate")
 ONLY_LISTS = ("bends", "shape")  # arguments that are no figures

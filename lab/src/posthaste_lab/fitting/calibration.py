@@ -27,7 +27,7 @@ from posthaste_lab.queueing import BatchServer
 THROUGHPUT_UNIT, RESPONSE_UNIT = 0.05, 0.10  # relative differences that count alike
 TOGETHER_MAX = 1.15  # mean batches under way at once that pass for one worker: 1, and more if the tier answers early
 SMALL_STEP, LARGE_STEP = 1e-3, 0.1  # relative steps of the fit; a simulated answer has noise of about one percent
-TRIES, TRIES_IF_PLAYED = 40, 12  # evaluations of the fit; with a simulated system more of them only fit the noise
+TRIES, TRIES_IF_SIMULATED = 40, 12  # evaluations of the fit; with a simulated system more of them only fit the noise
 LEAST_S = {"path_s": 1e-7, "batch_s": 1e-7}  # nothing takes no time, and clients must be somewhere
 
 
@@ -164,10 +164,10 @@ def fit_figures(seen: list[Observation], near: Figures | None = None) -> Figures
         np.maximum(start, 1e-3 * scale),
         bounds=(0.0, np.inf),
         x_scale=scale,
-        diff_step=LARGE_STEP if setting.is_played else SMALL_STEP,
+        diff_step=LARGE_STEP if setting.is_simulated else SMALL_STEP,
         xtol=1e-4,
         ftol=1e-5,
-        max_nfev=TRIES_IF_PLAYED if setting.is_played else TRIES,
+        max_nfev=TRIES_IF_SIMULATED if setting.is_simulated else TRIES,
     )
     return figures(found.x)
 

@@ -57,7 +57,7 @@ class Setting:
         return tuple(name for name in names if name not in LAST)
 
     @property
-    def is_played(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether the solution comes from a simulation and has noise: see `queueing.batch_pool`."""
         return self.kind == "batches" and ((self.workers or 1) > 1 or self.gather_s > 0)
 

@@ -150,7 +150,7 @@ def batch_pool(
     )
     if think_time + path_time + handling_time + turn_time == 0:
         raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
-    return _solved(pool) if pool.limit == 1 else _played(pool)
+    return _solved(pool) if pool.limit == 1 else _Simulation(pool).run()
 
 
 def _solved(pool: _Pool) -> BatchServer:
@@ -176,65 +176,95 @@ def _solved(pool: _Pool) -> BatchServer:
     return pool.answer(float(solved.throughput[-1]), 1.0, busy / pool.servers, handling)
 
 
-def _played(pool: _Pool) -> BatchServer:
-    """Simulates the pool: clients come back, are handled, wait, and are answered batch by batch."""
-    streams = random.Random(0)  # noqa: S311 - no secret
-    chance, in_hand, visits, drawn = (random.Random(streams.random()) for _ in range(4))  # noqa: S311
-    away = _away(chance, pool.think_time, pool.path_time, STRETCHES if pool.gather_time else 1)
-    varied = _Deck(drawn, *pool.law)
-    handling = _Handling(in_hand, pool.turn_time, pool.handling_time)
-    taking = Taking(pool.limit, pool.gather_time, pool.reserve_after)
-    events = [(away(), COMES, 1, 0.0) for _ in range(pool.population)]
-    events.sort()
-    handled_first, all_visit = handling.takes_time, pool.visits == 1
-    waiting = busy = answered = counted = batches = 0
-    began = worked = now = looks_at = 0.0
-    while answered < REQUESTS:
-        now, kind, number, took = heappop(events)
-        done = number if kind == ENDS else 0
-        if kind == COMES and handled_first:
-            handling.waiting += 1
-        elif kind < ENDS:
-            for _ in range(number):
-                if all_visit or visits.random() < pool.visits:
-                    taking.comes(now, waiting)
-                    waiting += 1
-                else:
-                    done += 1
-        answered += done
-        for _ in range(done):
-            heappush(events, (now + away(), COMES, 1, 0.0))
-        if kind == ENDS:
-            busy -= 1
-            taking.batch_ends(now, took, number, waiting)
-        elif kind == HANDLED:
-            handling.is_busy = False
-        if handling.waiting and not handling.is_busy:
-            heappush(events, handling.begins(now))
-        while waiting and busy < pool.servers:
-            at = taking.takes_at(now, waiting, busy)
-            if at > now:
-                if at != looks_at:
-                    looks_at = at
-                    heappush(events, (at, LOOKS, 0, 0.0))
-                break
-            taking.batch_begins(now)
-            size = min(waiting, pool.limit)
-            took = pool.times[size] + pool.contention * busy
-            took += pool.wake_time if busy == 0 and kind != ENDS else 0.0
-            took *= varied()
-            waiting, busy, worked, batches = waiting - size, busy + 1, worked + took, batches + 1
-            counted += size
-            heappush(events, (now + took, ENDS, size, took))
-        if not began and answered >= WARM_UP:
-            began, worked, batches, counted, answered, handling.worked = now, 0.0, 0, 0, WARM_UP, 0.0
-    lasted = now - began
-    return pool.answer(
-        (answered - WARM_UP) / lasted,
-        counted / max(1, batches),
-        min(1.0, worked / lasted / pool.servers),
-        min(1.0, handling.worked / lasted),
-    )
+class _Simulation:
+    """One simulation of a pool, event by event: clients come back, are handled, wait, and are answered by batches."""
+
+    def __init__(self, pool: _Pool) -> None:
+        streams = random.Random(0)  # noqa: S311 - no secret
+        chance, in_hand, visits, drawn = (random.Random(streams.random()) for _ in range(4))  # noqa: S311
+        self.pool = pool
+        self.away = _away(chance, pool.think_time, pool.path_time, STRETCHES if pool.gather_time else 1)
+        self.visits = visits.random
+        self.varied = _Deck(drawn, *pool.law)
+        self.handling = _Handling(in_hand, pool.turn_time, pool.handling_time)
+        self.taking = Taking(pool.limit, pool.gather_time, pool.reserve_after)
+        self.events = sorted((self.away(), COMES, 1, 0.0) for _ in range(pool.population))
+        self.now = self.looks_at = 0.0
+        self.waiting = self.busy = 0
+        self._count_from_here()
+
+    def _count_from_here(self) -> None:
+        """Begins to take figures: all before was warm-up."""
+        self.since, self.worked, self.handling.worked = self.now, 0.0, 0.0
+        self.answered = self.batches = self.in_batches = 0
+
+    def run(self) -> BatchServer:
+        """Runs the simulation and returns its figures."""
+        self._until_answered(WARM_UP)
+        self._count_from_here()
+        self._until_answered(REQUESTS - WARM_UP)
+        lasted = self.now - self.since
+        return self.pool.answer(
+            self.answered / lasted,
+            self.in_batches / max(1, self.batches),
+            min(1.0, self.worked / lasted / self.pool.servers),
+            min(1.0, self.handling.worked / lasted),
+        )
+
+    def _until_answered(self, requests: int) -> None:
+        handling, events = self.handling, self.events
+        while self.answered < requests:
+            self.now, kind, number, took = heappop(events)
+            if kind == COMES and handling.takes_time:
+                handling.waiting += 1
+            elif kind < ENDS:
+                self._reach_line(number)
+            elif kind == ENDS:
+                self._end_batch(number, took)
+            if kind == HANDLED:
+                handling.is_busy = False
+            if handling.waiting and not handling.is_busy:
+                heappush(events, handling.begins(self.now))
+            if self.waiting:
+                self._begin_batches(no_wake=kind == ENDS)
+
+    def _reach_line(self, number: int) -> None:
+        """So many handled requests join the line; those that do not visit the servers are answered at once."""
+        for _ in range(number):
+            if self.pool.visits == 1 or self.visits() < self.pool.visits:
+                self.taking.comes(self.now, self.waiting)
+                self.waiting += 1
+            else:
+                self._answer(1)
+
+    def _end_batch(self, number: int, took: float) -> None:
+        self._answer(number)
+        self.busy -= 1
+        self.taking.batch_ends(self.now, took, number, self.waiting)
+
+    def _answer(self, number: int) -> None:
+        self.answered += number
+        for _ in range(number):
+            heappush(self.events, (self.now + self.away(), COMES, 1, 0.0))
+
+    def _begin_batches(self, *, no_wake: bool) -> None:
+        """Free servers take what waits, each a batch, if it is time; `no_wake`: one of them has just ended another."""
+        pool = self.pool
+        while self.waiting and self.busy < pool.servers:
+            at = self.taking.takes_at(self.now, self.waiting, self.busy)
+            if at > self.now:
+                if at != self.looks_at:
+                    self.looks_at = at
+                    heappush(self.events, (at, LOOKS, 0, 0.0))
+                return
+            self.taking.batch_begins(self.now)
+            size = min(self.waiting, pool.limit)
+            took = pool.times[size] + pool.contention * self.busy
+            took += pool.wake_time if self.busy == 0 and not no_wake else 0.0
+            took *= self.varied()
+            self.waiting, self.busy = self.waiting - size, self.busy + 1
+            self.worked, self.batches, self.in_batches = self.worked + took, self.batches + 1, self.in_batches + size
+            heappush(self.events, (self.now + took, ENDS, size, took))
 
 
 @dataclass
