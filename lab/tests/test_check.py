@@ -189,7 +189,7 @@ def test_a_line_is_not_longer_than_the_population(tmp_path: Path, length: float,
     assert verdicts(few) == []
     closed = replace(few, figures=few.figures | {"population": 8})
     (verdict,) = verdicts(closed)
-    assert (verdict.law, verdict.holds) == ("population", holds)
+    assert (verdict.law, verdict.holds, verdict.difference > 0) == ("population", holds, not holds)
     assert verdict.message == f"{length:g} requests were seen waiting on average, of 8 that there are"
     assert verdicts(replace(closed, figures=closed.figures | {"open_loop": True})) == []
 
@@ -229,7 +229,7 @@ def test_no_request_is_longer_in_the_tier_than_its_client_waits(
     """A mean that says so is a mistake, which a chart of stages would not show; a stall at an edge is none."""
     result = with_both_views(tmp_path, inside_ms, stall_ms)
     (verdict,) = verdicts(result)
-    assert (verdict.law, verdict.holds) == (LAW, holds)
+    assert (verdict.law, verdict.holds, verdict.difference > 0) == (LAW, holds, not holds)
     (tmp_path / "load" / "summary.json").unlink()
     assert verdicts(result) == [], "nobody knows what the clients measured"
 

@@ -86,7 +86,7 @@ def _population(lines: list[_Line], result: Result) -> Verdict | None:
     waiting = sum(float(line.lengths.mean()) for line in lines)
     verdict = laws.population(float(population), waiting, OVER)
     said = f"{waiting:.4g} requests were seen waiting on average, of {population} that there are"
-    return replace(verdict, message=said)
+    return replace(verdict, difference=max(0.0, verdict.difference), message=said)  # fewer are as it should be
 
 
 def _line(record: Path, counted: Instants) -> _Line | None:

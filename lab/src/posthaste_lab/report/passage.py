@@ -38,7 +38,7 @@ def of_time_in_tier(result: Result) -> Iterator[Verdict]:
         LAW,
         most,
         taken,
-        (taken - most) / taken,
+        max(0.0, (taken - most) / taken),  # less is as it should be
         TOLERANCE,
         taken <= most * (1 + TOLERANCE),
         f"requests were in the tier for {taken:.4g} s in all, and their clients measured at most {most:.4g} s for them",
