@@ -162,13 +162,13 @@ def test_a_server_that_waits_for_those_who_come_back_has_them_in_one_batch() -> 
 
 
 def test_uneven_batches_make_no_jumps_from_one_client_to_the_next() -> None:
-    """Systems that differ by a client draw alike, and as many long batches as the law says."""
+    """Systems that differ by a client draw alike, and as many long batches as the distribution says."""
     rates = [batch_pool(n, 2, 1.0, 0.1, think_time=0.5, scv=10.0).throughput for n in range(8, 16)]
     assert all(after > before for before, after in pairwise(rates))
     assert rates[2] == pytest.approx(3.24, rel=0.05)  # as a play of a million requests has it
 
 
-def test_a_law_of_its_own_is_played_too() -> None:
+def test_a_distribution_of_its_own_is_simulated_too() -> None:
     """Even batches by another name are even; rare stalls of one server hold up half."""
     even = batch_pool(10, 2, 1.0, 0.1, think_time=0.5)
     assert batch_pool(10, 2, 1.0, 0.1, think_time=0.5, shape=[(2.0, 1.0)], scv=3.0) == even

@@ -11,7 +11,7 @@ from simulated import SimulatedTrial, System
 
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.queueing import batch_server
-from posthaste_lab.queueing.batching import Shape, batch_law
+from posthaste_lab.queueing.batching import Shape, batch_distribution
 from posthaste_lab.stats import mean_interval
 
 
@@ -120,10 +120,10 @@ def test_the_model_agrees_with_a_simulation(name: str) -> None:
     assert interval.half_width < 0.08 * interval.mean
 
 
-def test_the_law_of_a_batch_tells_who_comes_meanwhile() -> None:
-    """The mean of exp(-rate T), for a gamma law of mean 1; three points would be wrong by orders of magnitude."""
+def test_the_distribution_of_a_batch_tells_who_comes_meanwhile() -> None:
+    """The mean of exp(-rate T), for a gamma distribution of mean 1; three points would be wrong by magnitudes."""
     for scv in (0.02, 0.5, 1.0, 2.0, 4.0, 10.0, 25.0):
-        points, shares = batch_law(scv)
+        points, shares = batch_distribution(scv)
         assert shares.sum() == pytest.approx(1)
         assert points @ shares == pytest.approx(1)
         for rate in (0.1, 1.0, 3.0, 10.0, 30.0):
@@ -159,7 +159,7 @@ def test_uneven_batches_serve_what_they_do(scv: float) -> None:
 
 
 def test_a_law_of_its_own_stands_for_rare_stalls() -> None:
-    """Times and shares count as they are to each other. A gamma law of the same spread serves a third less."""
+    """Times and shares count as they are to each other. A gamma distribution of the same spread serves a third less."""
     expected = simulated(10, 0.5, shape=STALLS)
     solved = batch_server(10, 1.0, 0.1, think_time=0.5, shape=STALLS)
     assert solved.throughput == pytest.approx(expected, rel=0.03)

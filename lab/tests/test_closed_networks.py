@@ -127,7 +127,7 @@ def test_every_state_counted_by_itself_gives_the_same(stations: list[Station], t
 
 @given(any_networks, think_times, st.integers(1, 80))
 def test_laws_and_bounds_hold(stations: list[Station], think: float, population: int) -> None:
-    """Little, the response time law, utilization, nobody lost, and the bounds contain the solution."""
+    """Little, the response time shares, utilization, nobody lost, and the bounds contain the solution."""
     solved = queueing.solve(stations, population, think)
     limits = queueing.bounds(stations, population, think)
     n, x = solved.population, solved.throughput
@@ -140,10 +140,10 @@ def test_laws_and_bounds_hold(stations: list[Station], think: float, population:
         if station.kind in ("queue", "multi"):
             np.testing.assert_allclose(solved.utilization[name], x * station.single_demand / station.servers)
             assert np.all(solved.utilization[name] <= 1 + 1e-9)
-        law = solved.distribution(name)
-        assert law.sum() == pytest.approx(1)
-        assert np.all(law >= 0)
-        assert law @ np.arange(len(law)) == pytest.approx(solved.queue_length[name][-1], rel=1e-7, abs=1e-9)
+        shares = solved.distribution(name)
+        assert shares.sum() == pytest.approx(1)
+        assert np.all(shares >= 0)
+        assert shares @ np.arange(len(shares)) == pytest.approx(solved.queue_length[name][-1], rel=1e-7, abs=1e-9)
     assert np.all(x <= limits.throughput_upper * (1 + 1e-9))
     assert np.all(x >= limits.throughput_lower * (1 - 1e-9))
     assert np.all(solved.response_time <= limits.response_upper * (1 + 1e-9) + 1e-9 * (1 + think))
@@ -159,14 +159,14 @@ def test_more_customers_never_lower_throughput(stations: list[Station], think: f
 
 def textbook(station: Station, think: float, population: int) -> float:
     """Throughput by mean value analysis as the books extend it for several servers: P(0) is 1 less all the others."""
-    law = [1.0]
+    shares = [1.0]
     x = 0.0
     for n in range(1, population + 1):
         speeds = station.speeds(n)
-        response = sum(station.single_demand * j / speeds[j - 1] * law[j - 1] for j in range(1, n + 1))
+        response = sum(station.single_demand * j / speeds[j - 1] * shares[j - 1] for j in range(1, n + 1))
         x = n / (think + response)
-        rest = [station.single_demand / speeds[j - 1] * x * law[j - 1] for j in range(1, n + 1)]
-        law = [1 - sum(rest), *rest]
+        rest = [station.single_demand / speeds[j - 1] * x * shares[j - 1] for j in range(1, n + 1)]
+        shares = [1 - sum(rest), *rest]
     return x
 
 
@@ -203,13 +203,13 @@ def test_a_thousand_clients_and_500_servers() -> None:
     np.testing.assert_allclose(solved.distribution("pool"), chain.probabilities, atol=1e-10)
 
 
-def test_a_law_beside_delays_is_told_of_a_million_customers() -> None:
-    """Delays are think time: with two of them it is the law of a network without, and takes seconds, not hours."""
+def test_a_distribution_beside_delays_is_told_of_a_million_customers() -> None:
+    """Delays are think time: with two of them it is the one of a network without, and takes seconds, not hours."""
     disk, most = Station("disk", 2e-6), 1_000_000
     delayed = queueing.solve([disk, Station("way", 0.5, "delay"), Station("back", 1.0, "delay")], most, 0.5)
-    law = delayed.distribution("disk")
-    np.testing.assert_allclose(law, queueing.solve([disk], most, 2.0).distribution("disk"), atol=1e-12)
-    assert law @ np.arange(len(law)) == pytest.approx(delayed.queue_length["disk"][-1], rel=1e-6)
+    shares = delayed.distribution("disk")
+    np.testing.assert_allclose(shares, queueing.solve([disk], most, 2.0).distribution("disk"), atol=1e-12)
+    assert shares @ np.arange(len(shares)) == pytest.approx(delayed.queue_length["disk"][-1], rel=1e-6)
 
 
 def test_ten_stations_three_of_them_of_many_servers() -> None:

@@ -50,7 +50,7 @@ def test_the_figures_of_a_known_system_are_found_again(known: Path) -> None:
 
 
 def test_rare_stalls_are_fitted_as_what_they_are(tmp_path: Path) -> None:
-    """One batch in a hundred takes fifty times as long; the model is given that law, and finds the rest again."""
+    """One batch in a hundred takes fifty times as long; the model is given that, and finds the rest again."""
     system = replace(KNOWN, stalled=0.01)
     run = write_run(tmp_path / "run", system, [1, 6, 24, 48], repetitions=2, requests=6000)
     model = model_of(run)
@@ -68,8 +68,8 @@ def test_rare_stalls_are_fitted_as_what_they_are(tmp_path: Path) -> None:
     assert read_model(run).models[0].figures.batch_shape == shape
 
 
-def test_a_model_of_before_the_law_was_kept_is_read_and_predicts(tmp_path: Path) -> None:
-    """By a gamma law of its spread, which is nearly the same where batches have one."""
+def test_a_model_of_before_the_distribution_was_kept_is_read_and_predicts(tmp_path: Path) -> None:
+    """By a gamma distribution of its spread, which is nearly the same where batches have one."""
     run = write_run(tmp_path / "run", replace(KNOWN, scv=0.5), [4, 24], repetitions=2, requests=2000)
     fitted = fit_run(read_run(run))
     text = fitted.model_dump()
@@ -83,8 +83,8 @@ def test_a_model_of_before_the_law_was_kept_is_read_and_predicts(tmp_path: Path)
     assert one.throughput_per_s.value == pytest.approx(other.throughput_per_s.value, rel=0.02)
 
 
-def test_a_law_that_is_guessed_is_told(known: Path, tmp_path: Path) -> None:
-    """A gamma law in place of rare stalls is far from them; near one, or where the law is known, nothing is said."""
+def test_a_distribution_that_is_guessed_is_told(known: Path, tmp_path: Path) -> None:
+    """A gamma distribution in place of rare stalls is far from them; near one, or if it is known, nothing is said."""
     fitted = fit_run(read_run(known), CALIBRATED)
 
     def says(scv: float, shape: tuple[tuple[float, float], ...] = ()) -> str:
@@ -93,12 +93,12 @@ def test_a_law_that_is_guessed_is_told(known: Path, tmp_path: Path) -> None:
         write_model(fitted.model_copy(update={"models": [model]}), tmp_path)
         return lab("predict", tmp_path, "--clients", "8", "--json").stderr
 
-    assert "the law of batches' times is not in the model" in says(6.0)
+    assert "the distribution of batches' times is not in the model" in says(6.0)
     assert "batch_scv 6" in says(6.0)
     assert says(1.2) == says(6.0, ((0.5, 0.98), (25.5, 0.02))) == ""
 
 
-def test_between_two_levels_lies_the_law_of_both() -> None:
+def test_between_two_levels_lies_the_distribution_of_both() -> None:
     """By their weights; none where one of them was not measured."""
     first = Figures(
         batch_s=0.001, request_in_batch_s=0.0, contention_s=0.0, batch_scv=0.2, visits=1.0, path_s=0.001,

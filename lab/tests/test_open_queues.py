@@ -86,15 +86,15 @@ def test_a_constant_service_is_added_to_the_wait(share: float) -> None:
 
 
 @pytest.mark.parametrize("scv", [0, 0.25, 0.5, 2, 7.5])
-def test_the_law_of_mg1_has_the_moments_it_states(scv: float) -> None:
-    """Summed up, the law of jobs gives mean and variance; integrated, the tail of waits gives the mean wait."""
+def test_the_distribution_of_mg1_has_the_moments_it_states(scv: float) -> None:
+    """Summed up, the distribution of jobs gives mean and variance; the tail of waits, integrated, gives their mean."""
     queue = queueing.mg1(0.7, 1.0, scv)
     n = np.arange(1500)
     p = np.array([queue.prob_jobs(int(k)) for k in n])
     assert p.sum() == pytest.approx(1, abs=1e-9)
     assert p @ n == pytest.approx(queue.mean_jobs, rel=1e-6)
     assert p @ n**2 - (p @ n) ** 2 == pytest.approx(queue.var_jobs, rel=1e-5)
-    mean, _ = quad(queue.law.wait_tail, 1e-9, 60 + 100 * scv, limit=500)
+    mean, _ = quad(queue.distributions.wait_tail, 1e-9, 60 + 100 * scv, limit=500)
     assert mean == pytest.approx(queue.mean_wait, rel=1e-4)
 
 
@@ -182,12 +182,12 @@ def test_the_jobs_of_queues_side_by_side_have_a_law() -> None:
 
 @given(st.floats(0.1, 0.97), st.integers(1, 50), st.floats(0.1, 5))
 def test_percentiles_grow_and_invert_the_law(load: float, m: int, scv: float) -> None:
-    """A higher percentile is never shorter, and the law at a percentile gives back its share."""
+    """A higher percentile is never shorter, and the distribution at a percentile gives back its share."""
     for queue in (queueing.mmm(load * m, 1, m), queueing.mmmk(load * m, 1, m, m + 5), queueing.mg1(load, 1, scv)):
         asked = (0.01, 0.3, 50, 90, 99, 99.99)
         times = [queue.response_percentile(q) for q in asked]
         assert all(a < b for a, b in pairwise(times))
-        assert queue.law.response_tail(times[4]) == pytest.approx(0.01, rel=1e-5)
+        assert queue.distributions.response_tail(times[4]) == pytest.approx(0.01, rel=1e-5)
         waits = [queue.wait_percentile(q) for q in asked]
         assert all(0 <= a <= b for a, b in pairwise(waits))
 
@@ -251,7 +251,7 @@ def test_the_law_of_a_long_line_has_its_mean() -> None:
     queue = queueing.mmmk(3, 1, 2, 10_000)
     half = 10 * math.sqrt(queue.var_response)
     times = np.linspace(queue.mean_response - half, queue.mean_response + half, 41)
-    tail = np.trapezoid([queue.law.response_tail(t) for t in times], times)
+    tail = np.trapezoid([queue.distributions.response_tail(t) for t in times], times)
     assert times[0] + tail == pytest.approx(queue.mean_response, abs=0.01)
 
 

@@ -75,7 +75,7 @@ def test_no_error_in_50_000_is_not_certainty() -> None:
 
 
 def test_a_percentile_lies_between_order_statistics() -> None:
-    """For the median of 20 samples: ranks 6 and 15, from tables of the binomial law."""
+    """For the median of 20 samples: ranks 6 and 15, from tables of the binomial distribution."""
     ours = stats.percentile_interval(range(1, 21), 50)
     assert (ours.value, ours.low, ours.high) == (10.5, 6, 15)
     assert ours.enough
@@ -97,7 +97,7 @@ def test_a_far_percentile_says_what_it_needs(q: float, needed: int) -> None:
 
 @pytest.mark.parametrize(("confidence", "enough"), [(0.5, 3), (0.75, 4)])
 def test_what_is_needed_is_more_than_what_is_not_enough(confidence: float, enough: int) -> None:
-    """Of a median, where the binomial law leaves exactly what may be left outside."""
+    """Of a median, where the binomial distribution leaves exactly what may be left outside."""
     few = stats.percentile_interval(range(enough - 1), 50, confidence)
     assert not few.enough
     assert few.needed == enough

@@ -16,7 +16,7 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.journal import PLAN
 from posthaste_lab.experiments.results import Run, read_run
 from posthaste_lab.fitting.levels import Asked, factor_of, factor_of_middlewares
-from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_law, is_at_zero
+from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_distribution, is_at_zero
 from posthaste_lab.fitting.observations import about_clients, left_out
 from posthaste_lab.fitting.prediction import Estimate, Prediction
 from posthaste_lab.fitting.words import AT_WORK, FIGURES
@@ -94,7 +94,7 @@ def predict(
         workers=workers,
         confidence=fitted.confidence,
     )
-    if guess := guessed_law(model):
+    if guess := guessed_distribution(model):
         print(guess, file=sys.stderr)
     reach = f"the data support {model.range.clients_min} to {model.range.clients_max} clients, and nothing beyond"
     if as_json:

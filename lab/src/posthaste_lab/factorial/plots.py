@@ -1,7 +1,7 @@
 """Plots of residuals, which show whether the assumptions behind a table of effects hold.
 
 There are four views: against the prediction (a funnel suggests logarithms, a bend another model), against the normal
-law, in the order in which the runs were made (a slope is a drift), and by size beside the effects.
+distribution, in the order in which the runs were made (a slope is a drift), and by size beside the effects.
 """
 
 import math
@@ -85,7 +85,7 @@ def _against_normal(axis: "Axes", effects: Effects, of: str) -> None:
     (quantiles, ordered), (slope, start, _) = stats.probplot(effects.residuals.ravel())
     axis.plot(quantiles, start + slope * quantiles, color=FAINT, linewidth=0.8, zorder=0)
     axis.plot(quantiles, ordered, "o", color=INK, markersize=4, alpha=0.7)
-    axis.set(title="Normal law: points on the line", xlabel="normal quantile", ylabel=f"residual{of}")
+    axis.set(title="Normal distribution: points on the line", xlabel="normal quantile", ylabel=f"residual{of}")
 
 
 def _in_order(axis: "Axes", effects: Effects, of: str, turns: ArrayLike | None) -> None:

@@ -306,9 +306,9 @@ def _spread(batches: Batches, expected: FloatArray) -> tuple[float, tuple[tuple[
 def _shape(batches: Batches, expected: FloatArray) -> tuple[tuple[float, float], ...]:
     """Returns the distribution of batch times over their expected ones, as up to thirty points.
 
-    Rare stalls do not follow a gamma law, and arrivals during a batch depend on the whole distribution. Each point is
-    the mean of a slice. Slices are equal in the mean of three shares: of batches, of time and of squared time. So some
-    represent the many short batches, and some the few long ones.
+    Rare stalls do not follow a gamma distribution, and arrivals during a batch depend on the whole distribution. Each
+    point is the mean of a slice. Slices are equal in the mean of three shares: of batches, of time and of squared time.
+    So some represent the many short batches, and some the few long ones.
     """
     ratios = batches.times_s / batches.counts / expected
     order = np.argsort(ratios, kind="stable")

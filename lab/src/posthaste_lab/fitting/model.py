@@ -16,7 +16,7 @@ from posthaste_lab.fitting.system import Figures, Kind, Setting
 FORMAT: Literal["posthaste-lab model"] = "posthaste-lab model"
 VERSION: Literal[2] = 2
 FILE = "model.json"
-SCV_GUESSED = 1.5  # above this scv a gamma law is a poor substitute for a distribution that was not measured
+SCV_GUESSED = 1.5  # above this scv a gamma distribution is a poor substitute for a distribution that was not measured
 NOTHING = 1e-15  # a figure below it, in seconds or as a share, is 0 but for rounding
 BEYOND = 2  # predictions are given up to this multiple of the most clients measured
 Level = bool | int | float | str
@@ -175,13 +175,13 @@ def spoken(model: Model) -> str:
     return ",".join(f"{name}={level}" for name, level in model.where.items()) or "the only one"
 
 
-def guessed_law(model: Model) -> str:
-    """Returns a warning where a gamma law is a poor substitute for an unknown distribution; otherwise an empty text."""
+def guessed_distribution(model: Model) -> str:
+    """Returns a warning where a gamma distribution is a poor substitute for an unknown one; otherwise an empty text."""
     figures = model.figures
     if model.kind != "batches" or figures.batch_shape or figures.batch_scv <= SCV_GUESSED:
         return ""
     return (
-        f"the law of batches' times is not in the model, and a gamma law of their spread (batch_scv "
+        f"the distribution of batches' times is not in the model, and a gamma distribution of their spread (batch_scv "
         f"{figures.batch_scv:.3g}) stands for it, which is a rough guess where some few stall: fit again, or ask for a "
         "level that was measured"
     )

@@ -67,8 +67,8 @@ class Figures(BaseModel):
 
     A batch of n takes `batch_s + n request_in_batch_s`, `contention_s` more for each other batch under way, and
     `wake_s` more if the store was idle; `bends` correct that by n. `batch_scv` is the squared coefficient of variation
-    of batch times, `batch_shape` their distribution where it was measured (otherwise a gamma law). `visits` is the
-    share of requests that reach the store, `visits_by_clients` the same by the number of clients of a middleware,
+    of batch times, `batch_shape` their distribution where it was measured (otherwise a gamma distribution). `visits` is
+    the share of requests that reach the store, `visits_by_clients` the same by the number of clients of a middleware,
     interpolated over its logarithm. `path_s` is the way, where nobody waits; `lone_path_s` that of a client that is
     alone, with its handling (0: not measured). To handle k requests takes `turn_s + k handling_s`. See
     `queueing.batch_pool` and `queueing.batch_server`.
@@ -215,7 +215,7 @@ def _mixed(
     if not first or not second:
         return ()
     parts = ((first, 1 - share), (second, share))
-    return tuple((point, weight * each) for law, weight in parts for point, each in law if weight > 0)
+    return tuple((point, weight * each) for shape, weight in parts for point, each in shape if weight > 0)
 
 
 def _bend_at(figures: Figures, sizes: list[float]) -> FloatArray:

@@ -39,7 +39,7 @@ Shape = Sequence[tuple[float, float]]
 # them up to an scv of 10, within 1 % up to 25. Its moments need fewer points, but arrivals during a batch depend on the
 # mean of exp(-rate time), which three points miss by orders of magnitude where the distribution has a long tail.
 SLICES = 30
-EVEN = 0.01  # scv below which three points are as good as the slices: a gamma law is then as good as normal
+EVEN = 0.01  # scv below which three points are as good as the slices: a gamma distribution is then as good as normal
 TICKS = 4096  # ticks in the shortest batch: the resolution of batch times where arrivals during a batch are counted
 DOUBLINGS_MAX = 20
 NOTHING = 1e-200  # smaller probabilities are set to 0: numbers near the smallest double are slow and lose digits
@@ -88,18 +88,18 @@ def batch_server(
     done. With a `turn_time` all k who wait to be handled are, in a turn of `turn_time + k handling_time`. A batch holds
     at most `batch_limit` requests. A batch that finds the server idle takes `wake_time` longer. `bends` correct the
     time of a batch of n: pairs of n and seconds to add, interpolated linearly, constant beyond the outermost pairs.
-    `scv` is the squared coefficient of variation of a batch's time (0: always the same; else a gamma law). `shape`
-    replaces the gamma law by another one, such as a measured one: pairs of a time, as a multiple of the mean, and the
-    share of batches that take so long.
+    `scv` is the squared coefficient of variation of a batch's time (0: always the same; else a gamma distribution).
+    `shape` replaces the gamma distribution by another one, such as a measured one: pairs of a time, as a multiple of
+    the mean, and the share of batches that take so long.
 
     For batches of constant time, and clients that either travel (or think) or are handled, the solution is exact but
     for rounding: arrivals during a batch are counted with its time rounded to 1/4096 of the shortest one. If clients
     are handled and away otherwise too, the throughput is too low: by at most five percent for constant times (where the
     time away is about half of a batch's and the handling is nearly as slow as the store), two at an scv of 0.3, one
-    where the time away is a tenth or five times of a batch's; by nothing where handling hardly takes time. If
-    clients both think and travel, the two times are replaced by one exponential time with the sum of their means, which
-    is off by a few percent at most. With a gamma law the solution is within 0.3 % of it up to an scv of 10, within 1 %
-    up to 25.
+    where the time away is a tenth or five times of a batch's; by nothing where handling hardly takes time. If clients
+    both think and travel, the two times are replaced by one exponential time with the sum of their means, which is off
+    by a few percent at most. With a gamma distribution the solution is within 0.3 % of it up to an scv of 10,
+    within 1 % up to 25.
 
     Raises BadArgument for impossible figures: no time at all in the server, or none outside it.
     """
@@ -108,7 +108,7 @@ def batch_server(
     handling, turn = non_negative("handling_time", handling_time), non_negative("turn_time", turn_time)
     share = 1.0 if visits == 1 else fraction("visits", visits)
     limit = n if batch_limit is None else count("batch_limit", batch_limit)
-    law_of_times = batch_law(scv, shape)
+    distribution = batch_distribution(scv, shape)
     if away + handling + turn == 0:
         raise BadArgument("path_time", path_time, "must be above 0, or think_time or handling_time must")
 
@@ -118,8 +118,8 @@ def batch_server(
     times[0] += non_negative("wake_time", wake_time)
     outside = handled(n, away / share, handling / share, turn / share)
     rates = outside.throughput
-    law = _law(sizes, _left_outside(rates, n - waiting, times, law_of_times))
-    begins = _stationary(law)
+    transitions = _transitions(sizes, _left_outside(rates, n - waiting, times, distribution))
+    begins = _stationary(transitions)
     busy = float(begins @ times)
     cycle = busy + float(begins[0]) / float(rates[-1])
     served = float(begins @ sizes)
@@ -156,11 +156,12 @@ def batch_times(
     return np.asarray(times, dtype=np.float64)
 
 
-def batch_law(scv: float, shape: Shape = ()) -> tuple[FloatArray, FloatArray]:
+def batch_distribution(scv: float, shape: Shape = ()) -> tuple[FloatArray, FloatArray]:
     """Returns a batch's time as a discrete distribution: multiples of its mean, and their probabilities.
 
-    A gamma law is cut into slices of equal probability, each represented by its mean, which follows from the gamma law
-    with one degree more between the slice's ends. Raises BadArgument for a `shape` that is no distribution.
+    A gamma distribution is cut into slices of equal probability, each represented by its mean, which follows from the
+    gamma distribution with one degree more between the slice's ends. Raises BadArgument for a `shape` that is no
+    distribution.
     """
     spread = non_negative("scv", scv)
     if len(shape) > 0:
@@ -188,16 +189,16 @@ def _normalized(shape: Shape) -> tuple[FloatArray, FloatArray]:
 
 
 def _left_outside(
-    rates: FloatArray, outside: IntArray, times: FloatArray, law_of_times: tuple[FloatArray, FloatArray]
+    rates: FloatArray, outside: IntArray, times: FloatArray, distribution: tuple[FloatArray, FloatArray]
 ) -> FloatArray:
     """Returns a row for each batch: the distribution of the number of clients still outside at its end.
 
     `outside` holds the number outside at its beginning. Their departures are a pure death process, so its transitions
     over a tick are one matrix exponential, and over any number of ticks a product of repeated squares of that matrix.
     """
-    points, shares = law_of_times
+    points, shares = distribution
     spans = np.outer(points, times)
-    # Ticks divide the shortest batch at its mean time; the shortest slice of a wide law is too short for arrivals.
+    # Ticks divide the shortest batch at its mean time; the shortest slice of a wide one is too short for arrivals.
     doublings = min(DOUBLINGS_MAX, int(np.ceil(np.log2(spans.max() / min(times.min(), spans.max()) * TICKS))))
     tick = spans.max() / 2**doublings
     ticks = np.minimum(np.maximum(np.rint(spans / tick), 1), 2**doublings - 1).astype(int).ravel()
@@ -208,32 +209,32 @@ def _left_outside(
         chosen = (ticks >> bit) & 1 == 1
         rows[chosen] = rows[chosen] @ step
         step = _cleared(step @ step)
-    law = np.tensordot(shares, rows.reshape(len(points), len(times), len(rates)), axes=1)
-    return np.asarray(law / law.sum(axis=1, keepdims=True))
+    transitions = np.tensordot(shares, rows.reshape(len(points), len(times), len(rates)), axes=1)
+    return np.asarray(transitions / transitions.sum(axis=1, keepdims=True))
 
 
-def _law(sizes: IntArray, left: FloatArray) -> FloatArray:
+def _transitions(sizes: IntArray, left: FloatArray) -> FloatArray:
     """Returns the transition matrix of the chain: requests waiting at the end of a batch, and of the next one."""
     population = len(sizes) - 1
-    law = np.zeros((population + 1, population + 1))
+    transitions = np.zeros((population + 1, population + 1))
     for row, size in enumerate(sizes.tolist()):
-        law[row, : population - size + 1] = left[row, : population - size + 1][::-1]
-    return np.asarray(law / law.sum(axis=1, keepdims=True))
+        transitions[row, : population - size + 1] = left[row, : population - size + 1][::-1]
+    return np.asarray(transitions / transitions.sum(axis=1, keepdims=True))
 
 
-def _cleared(law: FloatArray) -> FloatArray:
-    return np.where(law < NOTHING, 0.0, law)
+def _cleared(transitions: FloatArray) -> FloatArray:
+    return np.where(transitions < NOTHING, 0.0, transitions)
 
 
-def _stationary(law: FloatArray) -> FloatArray:
+def _stationary(transitions: FloatArray) -> FloatArray:
     """Returns the stationary distribution by the elimination of Grassmann, Taksar and Heyman (1985).
 
     It never subtracts, so chains that hardly mix do no harm (two halves of the clients may alternate for ever).
     The rarest states are eliminated first, so that no step divides by a tiny probability.
     """
-    rough = _after_some_steps(law)
+    rough = _after_some_steps(transitions)
     order = np.argsort(-rough, kind="stable")
-    a = _cleared(law)[np.ix_(order, order)]
+    a = _cleared(transitions)[np.ix_(order, order)]
     for k in range(len(a) - 1, 0, -1):
         total = a[k, :k].sum()
         if total < NOTHING:  # the chain is reducible: it stays in the part in which it began
@@ -248,16 +249,16 @@ def _stationary(law: FloatArray) -> FloatArray:
     sorted_back = np.empty(len(a))
     sorted_back[order] = shares / shares.sum()
     if not np.isfinite(sorted_back).all():
-        raise NumericalError(f"a chain of batches without a long run, of {len(law)} states")
+        raise NumericalError(f"a chain of batches without a long run, of {len(transitions)} states")
     return sorted_back
 
 
-def _after_some_steps(law: FloatArray) -> FloatArray:
+def _after_some_steps(transitions: FloatArray) -> FloatArray:
     """Returns roughly the long-run distribution of the chain when all clients arrive at once at first."""
-    shares = np.zeros(len(law))
+    shares = np.zeros(len(transitions))
     shares[-1] = 1.0
-    total = np.zeros(len(law))
+    total = np.zeros(len(transitions))
     for step in range(2 * SETTLING_STEPS):
-        shares = _cleared(shares @ law)
+        shares = _cleared(shares @ transitions)
         total += shares if step >= SETTLING_STEPS else 0.0
     return np.asarray(total / total.sum())

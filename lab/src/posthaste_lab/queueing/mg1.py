@@ -1,10 +1,10 @@
 """M/G/1: service times of any spread, given by their squared coefficient of variation.
 
 The means need two moments of the service time (Pollaczek and Khinchine), the variances three, percentiles the whole
-distribution. Two moments are given; the rest is that of a gamma law, which is exponential at an scv of 1, Erlang's at
-1/k, and a constant at 0. So the means are right for every distribution, everything else for the gamma law. Jain,
-chapter 31; Bolch et al., 2nd ed., section 6.3; variances by the distributional form of Little's law (Bertsimas and
-Nakazato, Operations Research 43, 1995).
+distribution. Two moments are given; the rest is that of a gamma distribution, which is exponential at an scv of 1,
+Erlang's at 1/k, and a constant at 0. So the means are right for every distribution, everything else for the gamma
+distribution. Jain, chapter 31; Bolch et al., 2nd ed., section 6.3; variances by the distributional form of Little's law
+(Bertsimas and Nakazato, Operations Research 43, 1995).
 """
 
 import cmath
@@ -28,7 +28,7 @@ SCV_MOST = 1e6  # the same
 
 @dataclass(frozen=True)
 class _Gamma:
-    """The `Law` of a queue with gamma service, computed from Laplace transforms."""
+    """The `Distributions` of a queue with gamma service, computed from Laplace transforms."""
 
     arrival_rate: float
     mean: float
@@ -90,7 +90,7 @@ class _Gamma:
         self.grown.append((from_empty + from_busy) / (1 - float(beyond[0])))
 
     def arrivals_beyond(self, j: FloatArray) -> FloatArray:
-        """P(more than j arrivals during a service): a gamma mixture of Poisson laws is negative binomial."""
+        """P(more than j arrivals during a service): a gamma mixture of Poisson distributions is negative binomial."""
         expected = self.arrival_rate * self.mean
         if self.scv == 0:
             return np.asarray(poisson.sf(j, expected))
@@ -114,8 +114,8 @@ def mg1(arrival_rate: float, mean_service_time: float, scv: float) -> OpenQueue:
     """M/G/1: one server whose service times have this mean, in seconds, and squared coefficient of variation.
 
     `scv` is the variance of a service time over the square of its mean: 0 a constant, 1 exponential. Means hold for
-    every distribution with it; variances, percentiles and prob_jobs for a gamma law. `arrival_rate` is per second.
-    Mean wait = rho S (1 + scv) / (2 (1 - rho)): Pollaczek and Khinchine; Jain, chapter 31.
+    every distribution with it; variances, percentiles and prob_jobs for a gamma distribution. `arrival_rate` is per
+    second. Mean wait = rho S (1 + scv) / (2 (1 - rho)): Pollaczek and Khinchine; Jain, chapter 31.
     Raises UnstableQueue when `arrival_rate * mean_service_time` reaches 1, BadArgument for a negative scv.
     """
     arrivals = non_negative("arrival_rate", arrival_rate)
@@ -146,5 +146,5 @@ def mg1(arrival_rate: float, mean_service_time: float, scv: float) -> OpenQueue:
         var_wait=var_wait,
         throughput=arrivals,
         scv=spread,
-        law=_Gamma(arrivals, mean, spread),
+        distributions=_Gamma(arrivals, mean, spread),
     )

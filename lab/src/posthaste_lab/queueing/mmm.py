@@ -17,7 +17,7 @@ from posthaste_lab.queueing.open_queue import OpenQueue
 
 @dataclass(frozen=True)
 class _Exponential:
-    """The `Law` of M/M/m: a wait is 0, or exponential with the rate at which the queue drains."""
+    """The `Distributions` of M/M/m: a wait is 0, or exponential with the rate at which the queue drains."""
 
     load: float
     servers: int
@@ -26,7 +26,7 @@ class _Exponential:
     least_tail: float = 0.0
 
     def jobs(self, n: int) -> float:
-        # A Poisson law up to m jobs, a geometric one beyond. The factor e^-load keeps both from overflowing.
+        # A Poisson distribution up to m jobs, a geometric one beyond. The factor e^-load keeps both from overflowing.
         utilization = self.load / self.servers
         all_busy = poisson.pmf(self.servers, self.load)
         total = poisson.cdf(self.servers - 1, self.load) + all_busy / (1 - utilization)
@@ -48,7 +48,7 @@ class _Exponential:
 
 @dataclass(frozen=True)
 class _SideBySide:
-    """The `Law` of several M/M/1 side by side: times are those of one queue, jobs add up."""
+    """The `Distributions` of several M/M/1 side by side: times are those of one queue, jobs add up."""
 
     one: _Exponential
     queues: int
@@ -91,7 +91,7 @@ def _named(model: str, arrival_rate: float, service_rate: float, servers: int) -
     if rho >= 1:
         raise UnstableQueue("arrival_rate", arrival_rate, rho)
     p_wait = erlang_c(load, servers)
-    law = _Exponential(load, servers, service, p_wait)
+    distributions = _Exponential(load, servers, service, p_wait)
     drain = servers * service * (1 - rho)
     mean_queue = p_wait * rho / (1 - rho)
     var_queue = p_wait * rho * (1 + rho - rho * p_wait) / (1 - rho) ** 2
@@ -102,7 +102,7 @@ def _named(model: str, arrival_rate: float, service_rate: float, servers: int) -
         service_rate=service,
         servers=servers,
         utilization=rho,
-        p0=law.jobs(0),
+        p0=distributions.jobs(0),
         p_wait=p_wait,
         mean_jobs=load + mean_queue,
         var_jobs=load + var_queue + load * p_wait,
@@ -113,7 +113,7 @@ def _named(model: str, arrival_rate: float, service_rate: float, servers: int) -
         mean_wait=mean_wait,
         var_wait=var_wait,
         throughput=arrivals,
-        law=law,
+        distributions=distributions,
     )
 
 
@@ -135,7 +135,7 @@ def parallel_mm1(arrival_rate: float, service_rate: float, queues: int) -> OpenQ
     if total >= queues * positive("service_rate", service_rate):
         raise UnstableQueue("arrival_rate", arrival_rate, total / (queues * service_rate))
     one = mm1(total / queues, service_rate)
-    law = _SideBySide(_Exponential(one.utilization, 1, one.service_rate, one.p_wait), queues)
+    distributions = _SideBySide(_Exponential(one.utilization, 1, one.service_rate, one.p_wait), queues)
     return OpenQueue(
         model=f"{queues} x M/M/1",
         arrival_rate=total,
@@ -153,5 +153,5 @@ def parallel_mm1(arrival_rate: float, service_rate: float, queues: int) -> OpenQ
         mean_wait=one.mean_wait,
         var_wait=one.var_wait,
         throughput=total,
-        law=law,
+        distributions=distributions,
     )

@@ -21,7 +21,7 @@ CAPACITY_MAX = 1_000_000  # the chain has one state for each number of jobs
 
 @dataclass(frozen=True)
 class _Limited:
-    """The `Law` of M/M/m/K: an accepted arrival waits for as many departures as it needs for a server to be free."""
+    """The `Distributions` of M/M/m/K: an accepted arrival waits for as many departures as a free server takes."""
 
     probabilities: FloatArray
     servers: int
@@ -86,12 +86,12 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
         )
     n = np.arange(capacity + 1, dtype=np.float64)
     log_weights = xlogy(n, arrivals / service) - np.cumsum(np.log(np.clip(n, 1, servers)))
-    law = _Limited(np.exp(log_weights - logsumexp(log_weights)), servers, service)
-    queued, p_block = np.maximum(n - servers, 0), float(law.probabilities[-1])
-    throughput = service * float(law.probabilities @ np.minimum(n, servers))  # the rate of departures
-    mean_jobs, var_jobs = _moments(law.probabilities, n)
-    mean_queue, var_queue = _moments(law.probabilities, queued)
-    seen, behind = law.seen(), law.departures()
+    distributions = _Limited(np.exp(log_weights - logsumexp(log_weights)), servers, service)
+    queued, p_block = np.maximum(n - servers, 0), float(distributions.probabilities[-1])
+    throughput = service * float(distributions.probabilities @ np.minimum(n, servers))  # the rate of departures
+    mean_jobs, var_jobs = _moments(distributions.probabilities, n)
+    mean_queue, var_queue = _moments(distributions.probabilities, queued)
+    seen, behind = distributions.seen(), distributions.departures()
     mean_wait = float(seen @ behind) / (servers * service)
     var_wait = float(seen @ (behind * (behind + 1))) / (servers * service) ** 2 - mean_wait**2
     return OpenQueue(
@@ -100,7 +100,7 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
         service_rate=service,
         servers=servers,
         utilization=min(1.0, throughput / (servers * service)),  # sums leave some digits too much
-        p0=float(law.probabilities[0]),
+        p0=float(distributions.probabilities[0]),
         p_wait=float(seen[behind > 0].sum()),
         mean_jobs=mean_jobs,
         var_jobs=var_jobs,
@@ -113,7 +113,7 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
         throughput=throughput,
         p_block=p_block,
         capacity=capacity,
-        law=law,
+        distributions=distributions,
     )
 
 

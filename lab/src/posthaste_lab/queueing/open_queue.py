@@ -1,7 +1,7 @@
 """The figures of an open queue, the same set for M/M/1, M/M/m, M/M/m/K, M/G/1 and several queues side by side.
 
 *Jobs* are all requests in the system, *queue* those that wait; *response* is waiting and service, *wait* only waiting.
-The probability laws behind percentiles differ from model to model, so each has its own `Law`; turning a law into a
+The distributions behind percentiles differ from model to model, so each has its own `Distributions`; turning one into a
 percentile is the same for all and done here.
 """
 
@@ -16,8 +16,8 @@ from posthaste_lab.checks import count, quantile
 from posthaste_lab.errors import BadArgument
 
 
-class Law(Protocol):
-    """The probability laws of one queue: of jobs, and of the times of jobs that are served.
+class Distributions(Protocol):
+    """The distributions of one queue: of jobs, and of the times of jobs that are served.
 
     Tails are accurate down to `least_tail`; below it there are only rounding errors.
     """
@@ -66,11 +66,11 @@ class OpenQueue:
     p_block: float = 0.0
     capacity: int | None = None
     scv: float = 1.0
-    law: Law = field(kw_only=True, repr=False, compare=False)
+    distributions: Distributions = field(kw_only=True, repr=False, compare=False)
 
     def prob_jobs(self, n: int) -> float:
         """Probability of exactly `n` jobs in the system, seen at any time."""
-        return self.law.jobs(count("n", n, least=0))
+        return self.distributions.jobs(count("n", n, least=0))
 
     def response_percentile(self, q: float) -> float:
         """The time in seconds within which a share `q` of the served jobs is answered.
@@ -78,19 +78,21 @@ class OpenQueue:
         `q` is in percent from 1 up, and a fraction below 1: 99 and 0.99 mean the same, 1 is the first percentile (one
         job in a hundred is faster), and 0.005 is half a percent. Raises BadArgument unless it lies between 0 and 100.
         """
-        return _invert(self.law.response_tail, self._share_above(q), self.mean_response)
+        return _invert(self.distributions.response_tail, self._share_above(q), self.mean_response)
 
     def wait_percentile(self, q: float) -> float:
         """The time in seconds within which a share `q` of the served jobs has waited: 0 if as many do not wait at all.
 
         `q` is in percent from 1 up, and a fraction below 1, as in `response_percentile`.
         """
-        return _invert(self.law.wait_tail, self._share_above(q), self.mean_response)
+        return _invert(self.distributions.wait_tail, self._share_above(q), self.mean_response)
 
     def _share_above(self, q: float) -> float:
         share = 1 - quantile("q", q)
-        if share < self.law.least_tail:
-            raise BadArgument("q", q, f"is further out than this model is known: at most {1 - self.law.least_tail!r}")
+        if share < self.distributions.least_tail:
+            raise BadArgument(
+                "q", q, f"is further out than this model is known: at most {1 - self.distributions.least_tail!r}"
+            )
         return share
 
 

@@ -28,7 +28,14 @@ import numpy as np
 
 from posthaste_lab.checks import FloatArray, bounded, count, fraction, non_negative
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.queueing.batching import CLIENTS_MAX, BatchServer, Shape, batch_law, batch_server, batch_times
+from posthaste_lab.queueing.batching import (
+    CLIENTS_MAX,
+    BatchServer,
+    Shape,
+    batch_distribution,
+    batch_server,
+    batch_times,
+)
 from posthaste_lab.queueing.closed import solve
 from posthaste_lab.queueing.station import Station
 from posthaste_lab.queueing.taking import Taking
@@ -54,7 +61,7 @@ class _Pool:
     turn_time: float
     visits: float
     limit: int
-    law: tuple[FloatArray, FloatArray]
+    distribution: tuple[FloatArray, FloatArray]
     wake_time: float
     gather_time: float
     reserve_after: float
@@ -142,7 +149,7 @@ def batch_pool(
         turn_time=non_negative("turn_time", turn_time),
         visits=1.0 if visits == 1 else fraction("visits", visits),
         limit=limit,
-        law=batch_law(scv, shape),
+        distribution=batch_distribution(scv, shape),
         wake_time=non_negative("wake_time", wake_time),
         gather_time=non_negative("gather_time", gather_time),
         reserve_after=non_negative("reserve_after", reserve_after),
@@ -185,7 +192,7 @@ class _Simulation:
         self.pool = pool
         self.away = _away(chance, pool.think_time, pool.path_time, STRETCHES if pool.gather_time else 1)
         self.visits = visits.random
-        self.varied = _Deck(drawn, *pool.law)
+        self.varied = _Deck(drawn, *pool.distribution)
         self.handling = _Handling(in_hand, pool.turn_time, pool.handling_time)
         self.taking = Taking(pool.limit, pool.gather_time, pool.reserve_after)
         self.events = sorted((self.away(), COMES, 1, 0.0) for _ in range(pool.population))

@@ -54,22 +54,22 @@ def _round(clients: int, delay: float, each: float, turn: float) -> tuple[float,
     away = np.maximum(clients - sizes[:, None] - np.arange(clients), 0)  # when so many have come since the turn began
     comes = away / (away + delay / times[:, None])
     at_least = np.column_stack([np.ones(clients), np.cumprod(comes, axis=1)])
-    law = at_least[:, :-1] - at_least[:, 1:]  # that none, one, … come during a turn of each size
-    nobody = law[:, 0].copy()
+    transitions = at_least[:, :-1] - at_least[:, 1:]  # that none, one, … come during a turn of each size
+    nobody = transitions[:, 0].copy()
     if clients > 1:
-        law = np.column_stack([law[:, 1:], np.zeros(clients)])
-        law[:, 0] += nobody  # the first who comes then is a turn
+        transitions = np.column_stack([transitions[:, 1:], np.zeros(clients)])
+        transitions[:, 0] += nobody  # the first who comes then is a turn
     else:
-        law = np.ones((1, 1))
-    shares = _long_run(law)
+        transitions = np.ones((1, 1))
+    shares = _long_run(transitions)
     busy = float(shares @ times)
     cycle = busy + float(shares @ nobody) * delay / clients
     return clients * cycle / float(shares @ sizes), busy / cycle
 
 
-def _long_run(law: FloatArray) -> FloatArray:
+def _long_run(transitions: FloatArray) -> FloatArray:
     """Returns the stationary distribution of a chain, in which every state leads to a turn of one client."""
-    equations = law.T - np.eye(len(law))
+    equations = transitions.T - np.eye(len(transitions))
     equations[0] = 1.0
-    shares = np.linalg.solve(equations, np.eye(len(law))[0])
+    shares = np.linalg.solve(equations, np.eye(len(transitions))[0])
     return np.asarray(np.maximum(shares, 0.0))

@@ -1,8 +1,8 @@
 """Confidence intervals of a mean, a proportion and a percentile; and the number of samples needed.
 
-Each is the classical one that holds in the cases of performance work: few runs (Student, not the normal law), rare
-errors (Wilson, which does not give 0 +- 0), and far percentiles (order statistics, which show that a hundred requests
-say nothing about a p99.9).
+Each is the classical one that holds in the cases of performance work: few runs (Student, not the normal distribution),
+rare errors (Wilson, which does not give 0 +- 0), and far percentiles (order statistics, which show that a hundred
+requests say nothing about a p99.9).
 """
 
 import math

@@ -14,7 +14,16 @@ from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.fitting import read_model, validate
-from posthaste_lab.fitting.model import FILE, Bottleneck, Bounds, FittedModel, Model, guessed_law, is_at_zero, spoken
+from posthaste_lab.fitting.model import (
+    FILE,
+    Bottleneck,
+    Bounds,
+    FittedModel,
+    Model,
+    guessed_distribution,
+    is_at_zero,
+    spoken,
+)
 from posthaste_lab.fitting.observations import Observation, about_clients, observations
 from posthaste_lab.fitting.prediction import Prediction
 from posthaste_lab.fitting.system import PLAIN
@@ -182,7 +191,7 @@ def _said(tried: Tried) -> list[str]:
         f"{where}The bottleneck with {held.clients} clients is {held.stage}: if it took half as long, throughput would "
         f"rise by {percent(first.gain_share)}{_bounds(first.interval)}.{_unsure(held)}"
     ]
-    if guess := guessed_law(tried.model):
+    if guess := guessed_distribution(tried.model):
         said.append(f"{where}{guess[0].upper()}{guess[1:]}.")
     found = tried.validation
     if found is not None:
