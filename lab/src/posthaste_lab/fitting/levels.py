@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from posthaste_lab.errors import BadArgument
-from posthaste_lab.fitting.model import FittedModel, Level, Model, Range, spoken
+from posthaste_lab.experiments.tables import Level
+from posthaste_lab.fitting.model import FittedModel, Model, Range, spoken
 from posthaste_lab.fitting.prediction import OutsideTheData
 from posthaste_lab.fitting.system import Figures, between
 

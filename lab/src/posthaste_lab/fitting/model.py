@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.tables import Level
 from posthaste_lab.files import read_json, write_whole
 from posthaste_lab.fitting.system import Figures, Kind, Setting
 
@@ -19,7 +20,6 @@ FILE = "model.json"
 SCV_GUESSED = 1.5  # above this scv a gamma distribution is a poor substitute for a distribution that was not measured
 NOTHING = 1e-15  # a figure below it, in seconds or as a share, is 0 but for rounding
 BEYOND = 2  # predictions are given up to this multiple of the most clients measured
-Level = bool | int | float | str
 
 
 class Whole(BaseModel):

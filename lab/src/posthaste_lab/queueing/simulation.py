@@ -33,7 +33,7 @@ WARM_UP = 0.2  # requests that are dropped before those that count, as a share o
 
 
 @dataclass(frozen=True)
-class Figure:
+class Compared:
     """One figure of a model beside its simulation: mean and interval over runs."""
 
     name: str
@@ -53,12 +53,12 @@ class Figure:
 class Simulation:
     """The result of simulating a model, beside the model's own figures."""
 
-    figures: tuple[Figure, ...]
+    figures: tuple[Compared, ...]
     repetitions: int
     completions: int
     confidence: float
 
-    def disagreements(self) -> tuple[Figure, ...]:
+    def disagreements(self) -> tuple[Compared, ...]:
         """Figures whose interval does not hold the model's. At 99 %, one in a hundred does so by chance."""
         return tuple(figure for figure in self.figures if not figure.agrees)
 
@@ -89,7 +89,7 @@ def simulate(
     figures = []
     for name, expected in plan.expected.items():
         interval = mean_interval([run[name] for run in runs], fraction("confidence", confidence))
-        figures.append(Figure(name, expected, interval.mean, interval.low, interval.high))
+        figures.append(Compared(name, expected, interval.mean, interval.low, interval.high))
     return Simulation(tuple(figures), repetitions, completions, confidence)
 
 

@@ -11,7 +11,7 @@ WAITS = ("waiting_mean_s", "response_mean_s")  # figures that grow instead, the 
 
 
 @dataclass(frozen=True)
-class Level:
+class Load:
     """A level of the load: its number of clients, their throughput, and how long they waited."""
 
     cell: Cell
@@ -19,7 +19,7 @@ class Level:
     throughput: Figure
     waits: dict[str, Figure]
 
-    def growth(self, later: "Level") -> float:
+    def growth(self, later: "Load") -> float:
         """Returns the share by which throughput grows from this level to `later`, for each doubling of the clients."""
         doublings = math.log2(later.clients / self.clients)
         return float((later.throughput.mean / self.throughput.mean) ** (1 / doublings)) - 1
@@ -33,10 +33,10 @@ class Saturation:
     after `since` at which throughput had grown, if it fell again until the last level.
     """
 
-    knee: Level | None
-    since: Level
-    last: Level
-    peak: Level | None = None
+    knee: Load | None
+    since: Load
+    last: Load
+    peak: Load | None = None
 
     @property
     def growth(self) -> float:
@@ -65,27 +65,27 @@ def saturation(line: list[Cell]) -> Saturation | None:
     return Saturation(None, judged[-1], last, _peak(judged[-1], levels[len(judged) :]))
 
 
-def _peak(since: Level, later: list[Level]) -> Level | None:
+def _peak(since: Load, later: list[Load]) -> Load | None:
     grown = [level for level in later if not _flat(since, level)]
     if not grown or not _flat(since, later[-1]):
         return None
     return max(grown, key=lambda level: level.throughput.mean)
 
 
-def _level(cell: Cell) -> Level | None:
+def _level(cell: Cell) -> Load | None:
     clients, throughput = cell.figure("population"), cell.figure("throughput_per_s")
     if clients is None or throughput is None or clients.mean <= 0 or throughput.mean <= 0:
         return None
     if any(result.figures.get("open_loop") for result in cell.results):
         return None
     waits = {name: figure for name in WAITS if (figure := cell.figure(name)) is not None}
-    return Level(cell, clients.mean, throughput, waits)
+    return Load(cell, clients.mean, throughput, waits)
 
 
-def _flat(level: Level, later: Level) -> bool:
+def _flat(level: Load, later: Load) -> bool:
     doublings = max(1.0, math.log2(later.clients / level.clients))
     return bool(later.throughput.mean < level.throughput.mean * (1 + GROWTH_LEAST) ** doublings)
 
 
-def _waits_longer(level: Level, last: Level) -> bool:
+def _waits_longer(level: Load, last: Load) -> bool:
     return any(level.waits[name].mean < last.waits[name].mean for name in level.waits if name in last.waits)

@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib import rc_context as matplotlib_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Chart
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -45,9 +45,9 @@ def styled() -> AbstractContextManager[None]:
     return matplotlib_context(STYLE)
 
 
-def new_figure(height: float, width: float = WIDTH) -> Figure:
+def new_figure(height: float, width: float = WIDTH) -> Chart:
     """An empty figure."""
-    return Figure(figsize=(width, height), layout="constrained")
+    return Chart(figsize=(width, height), layout="constrained")
 
 
 def left_out(shown: int, of: int, things: str, which: str, where: str = "the table") -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.report.cells import Cell, Figure, series_of
 from posthaste_lab.report.quantities import percent, time, with_interval
-from posthaste_lab.report.saturation import GROWTH_LEAST, Level, Saturation, saturation
+from posthaste_lab.report.saturation import GROWTH_LEAST, Load, Saturation, saturation
 from posthaste_lab.report.sections.parts import TableItem
 
 WORDS = {"waiting_mean_s": "waiting", "response_mean_s": "response time"}
@@ -43,7 +43,7 @@ def _ends(run: Run, found: list[Saturation]) -> str:
     return f"{where} throughput still grows by{least} {percent(slowest.growth)} for each doubling of the clients"
 
 
-def _rate(level: Level) -> str:
+def _rate(level: Load) -> str:
     return with_interval("throughput_per_s", level.throughput)
 
 
@@ -98,7 +98,7 @@ def _table(run: Run, found: dict[str, Saturation]) -> TableItem:
     )
 
 
-def _figure(level: Level, name: str) -> Figure | None:
+def _figure(level: Load, name: str) -> Figure | None:
     return level.throughput if name == "throughput_per_s" else level.waits.get(name)
 
 
