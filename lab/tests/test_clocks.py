@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 from hdrh.histogram import HdrHistogram
 from inventions import invented
+from programs import here
 from simulated import System, write_run
 
 from posthaste_lab.errors import BadFile
 from posthaste_lab.experiments.clocks import correction_s, start_unix_s, unrelated
 from posthaste_lab.experiments.cpu import cpu_seconds
-from posthaste_lab.experiments.figures import read_stages
+from posthaste_lab.experiments.figures import LoadFigures, read_stages
 from posthaste_lab.experiments.instants import Instants
+from posthaste_lab.experiments.kinds import kinds
+from posthaste_lab.experiments.parts import Instance
 from posthaste_lab.experiments.remaining import middles_of
 from posthaste_lab.experiments.results import read_run
+from posthaste_lab.experiments.trial import _on_the_common_clock
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.report.records import response_times
 from posthaste_lab.report.soundness import checks_of
@@ -94,6 +98,18 @@ def test_loads_on_two_machines_meet_at_a_server_that_both_asked(tmp_path: Path) 
     tier = record(tmp_path, "tier", "third", BEGAN_S, 1.0, "10.0.0.8:1")
     assert start_unix_s(second) == pytest.approx(BEGAN_S + 0.5)
     assert start_unix_s(tier) == pytest.approx(BEGAN_S - 5.0)
+
+
+def test_what_a_second_load_measured_is_on_the_clock_of_the_first(tmp_path: Path) -> None:
+    """Or the time that both measured would be too short by what their wall clocks are apart."""
+    record(tmp_path, "load-1", HERE, BEGAN_S, 100.0, offsets_s={"10.0.0.7:1": 3.0})
+    kept = record(tmp_path, "load-2", THERE, BEGAN_S + 2.5, 9.0, offsets_s={"10.0.0.7:1": 1.0}).parent
+    second = Instance("load", kinds()["bench queue"], here()["local"], "", kept, {}, 0)
+    figures = LoadFigures({}, {}, (BEGAN_S + 3.5, BEGAN_S + 4.5))
+    assert _on_the_common_clock(figures, second).measured == pytest.approx((BEGAN_S + 1.5, BEGAN_S + 2.5))
+    assert _on_the_common_clock(replace(figures, measured=None), second).measured is None
+    (kept / "record" / "run.json").unlink()
+    assert _on_the_common_clock(figures, second) == figures
 
 
 def test_a_server_of_its_own_on_each_machine_relates_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The modules in the order of a run:
 
 - `description` reads and checks the file, and `plan` lays out the trials.
 - `parts` starts programs of the kinds in `kinds.toml`, `trial` puts load on them once, `figures` reads their records.
+- `clocks` puts the records of a trial on one clock, and `windows` reads them there.
 - `run` runs all trials in a shuffled order, can be interrupted, and resumes where it stopped.
 - `results` reads a run's directory.
 
