@@ -219,10 +219,10 @@ class _Simulation:
         )
 
     def _until_answered(self, requests: int) -> None:
-        handling, events = self.handling, self.events
+        handling, events, handled_first = self.handling, self.events, self.handling.takes_time
         while self.answered < requests:
             self.now, kind, number, took = heappop(events)
-            if kind == COMES and handling.takes_time:
+            if kind == COMES and handled_first:
                 handling.waiting += 1
             elif kind < ENDS:
                 self._reach_line(number)
@@ -251,8 +251,9 @@ class _Simulation:
 
     def _answer(self, number: int) -> None:
         self.answered += number
+        events, now, away = self.events, self.now, self.away
         for _ in range(number):
-            heappush(self.events, (self.now + self.away(), COMES, 1, 0.0))
+            heappush(events, (now + away(), COMES, 1, 0.0))
 
     def _begin_batches(self, *, no_wake: bool) -> None:
         """Free servers take what waits, each a batch, if it is time; `no_wake`: one of them has just ended another."""
