@@ -18,6 +18,9 @@ mod pooler;
 #[path = "support/postgres.rs"]
 mod postgres;
 
+#[path = "support/session.rs"]
+mod session;
+
 use std::net::SocketAddr;
 use std::process::Command;
 use std::thread::{self, sleep};
@@ -28,7 +31,10 @@ use crew::Crew;
 use news::wait_until_blocked;
 use pooler::Pooler;
 use postgres::Postgres;
+use rustix::process::{Pid, Signal, kill_process};
+use session::Session;
 use support::Server;
+use support::patience::wait_for;
 
 /// Fewer sessions than two middlewares have connections, so that they change hands all the time.
 const SESSIONS: usize = 3;
@@ -159,6 +165,37 @@ fn an_application_that_is_lent_the_same_sessions_has_the_settings_of_its_role() 
         }
     }
     pooled.assert_no_errors_logged();
+}
+
+/// PgBouncer 1.18 ends when the sender of a cancel request has gone before the request is passed on.
+#[test]
+fn a_statement_is_cancelled_without_harm_to_a_pooler_that_is_slow_to_pass_it_on() {
+    let mut pooled = PooledDatabase::new();
+    let server = pooled.middleware();
+    let mut ann = login(server.addr(), "ann");
+    ask(&mut ann, "QCREATE q");
+    ask(&mut ann, "SEND q x");
+    let mut slow = Session::open(&pooled.postgres, &pooled.database, "postgres");
+    slow.run("BEGIN; LOCK TABLE posthaste.message_aside");
+    ann.send(&["POP", "QUEUE", "q"]).expect("it runs");
+    let waits = "SELECT count(*) > 0 FROM pg_stat_activity
+        WHERE query ~ 'posthaste\\.(apply|pop_alone)' AND wait_event_type = 'Lock'";
+    wait_for("the pop waits for the table", || match pooled.postgres.psql("postgres", waits).as_str() {
+        "t" => Ok(()),
+        _ => Err("it does not".to_owned()),
+    });
+    // A postmaster that stands still takes no further connections; its sessions go on.
+    let postmaster = i32::try_from(pooled.postgres.pid()).ok().and_then(Pid::from_raw).expect("a process id");
+    kill_process(postmaster, Signal::STOP).expect("it runs");
+    server.wait_for_log("it is told to stop");
+    sleep(Duration::from_millis(500));
+    kill_process(postmaster, Signal::CONT).expect("it runs");
+    let answer = ann.answer().expect("it runs");
+    let Answer::Error(said) = &answer else { panic!("{answer:?}") };
+    assert!(said.starts_with("STORE ") && said.contains("nothing was changed"), "{said}");
+    slow.run("COMMIT");
+    assert!(pooled.pooler.is_running(), "{}", pooled.pooler.log());
+    assert_eq!(ask(&mut ann, "POP QUEUE q").body(), Some("x"));
 }
 
 #[test]

@@ -8,6 +8,9 @@ mod client;
 #[path = "support/postgres.rs"]
 mod postgres;
 
+#[path = "support/session.rs"]
+mod session;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -15,8 +18,9 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use client::Client;
+use client::{Answer, Client};
 use postgres::Postgres;
+use session::Session;
 use support::Server;
 use support::patience::{PATIENCE, wait_for};
 
@@ -62,32 +66,71 @@ fn works(server: &Server) {
     assert!(client.ask(&["SEND", "q", "hello"]).expect("it runs").integer().is_some());
 }
 
-#[test]
-fn the_way_is_encrypted_and_the_server_proven() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let (postgres, database) = guarded("hostssl all all 127.0.0.1/32 scram-sha-256");
-    let (crt, key) = certificate(directory.path());
-    postgres.encrypt(&crt, &key, &crt);
-    let ca = directory.path().join("ca.crt");
-    let url = |host: &str| {
-        let port = postgres.port();
+/// An encrypted server with a database, and the URL of both by a name of the server's.
+struct Encrypted {
+    postgres: Postgres,
+    database: String,
+    directory: tempfile::TempDir,
+}
+
+impl Encrypted {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (postgres, database) = guarded("hostssl all all 127.0.0.1/32 scram-sha-256");
+        let (crt, key) = certificate(directory.path());
+        postgres.encrypt(&crt, &key, &crt);
+        Self { postgres, database, directory }
+    }
+
+    fn url(&self, host: &str) -> String {
+        let (port, database) = (self.postgres.port(), &self.database);
+        let ca = self.directory.path().join("ca.crt");
         format!(
             "postgres://app:sesame@{host}:{port}/{database}?sslmode=verify-full&sslrootcert={}",
             ca.display()
         )
-    };
-    let server = Server::start(&url("localhost"), &[]);
+    }
+}
+
+#[test]
+fn the_way_is_encrypted_and_the_server_proven() {
+    let encrypted = Encrypted::start();
+    let server = Server::start(&encrypted.url("localhost"), &[]);
     works(&server);
     let plain = "SELECT count(*) FILTER (WHERE NOT ssl), count(*) > 1 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
         WHERE usename = 'app'";
-    assert_eq!(postgres.psql("postgres", plain), "0|t");
+    assert_eq!(encrypted.postgres.psql("postgres", plain), "0|t");
     // The same server by a name that it cannot prove to have.
     let mut stranger = Command::new(env!("CARGO_BIN_EXE_posthaste"));
-    stranger.args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store", &url("127.0.0.1")]);
+    stranger.args(["queue", "--listen", "127.0.0.1:0", "--http", "off", "--store"]);
+    stranger.arg(encrypted.url("127.0.0.1"));
     let output = stranger.output().expect("the program runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("certificate") && !said.contains("sesame"), "{said}");
+}
+
+/// Only of a statement that has ended it is known that nothing was changed.
+#[test]
+fn a_statement_is_cancelled_over_an_encrypted_connection_and_over_a_unix_socket() {
+    let encrypted = Encrypted::start();
+    let (postgres, database) = (&encrypted.postgres, &encrypted.database);
+    let socket = postgres.socket_dir().display().to_string().replace('/', "%2F");
+    let unix = format!("postgres://app@{socket}:{}/{database}", postgres.port());
+    let servers = [encrypted.url("localhost"), unix].map(|url| Server::start(&url, &[]));
+    let mut clients = servers.each_ref().map(|server| Client::login(server.addr(), "ann").expect("it runs"));
+    clients[0].ask(&["QCREATE", "q"]).expect("it runs");
+    let mut slow = Session::open(postgres, database, "postgres");
+    slow.run("BEGIN; LOCK TABLE posthaste.message_aside");
+    for client in &mut clients {
+        client.send(&["POP", "QUEUE", "q"]).expect("it runs");
+    }
+    for client in &mut clients {
+        let answer = client.answer().expect("it runs");
+        let Answer::Error(said) = &answer else { panic!("{answer:?}") };
+        assert!(said.starts_with("STORE ") && said.contains("nothing was changed"), "{said}");
+    }
+    slow.run("COMMIT");
 }
 
 /// What others can see of a process, and what its owner can.

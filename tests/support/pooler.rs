@@ -78,6 +78,11 @@ impl Pooler {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// Whether it has not ended by itself.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.process.try_wait().expect("a process of ours").is_none()
+    }
+
     /// What it wrote so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()

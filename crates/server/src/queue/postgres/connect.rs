@@ -4,7 +4,8 @@
 //! forever, and the next one of the URL never be tried.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::net::lookup_host;
@@ -16,12 +17,23 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address::{Host, PostgresAddress};
+use super::cancel::{Peer, Place};
 use super::password;
 pub use super::refusal::ConnectError;
 use super::refusal::Reason;
 
 /// The half of a connection that does the work: spawn it, or poll its `poll_message` to hear notifications.
 pub type PostgresConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// A connection that was made.
+pub struct Connected {
+    /// The half that asks.
+    pub client: Client,
+    /// The half that does the work.
+    pub connection: PostgresConnection,
+    /// The server at its other end.
+    pub peer: Peer,
+}
 
 /// Time limit where the URL asks for none.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
@@ -36,7 +48,7 @@ pub(super) fn with_connection<T, E: From<io::Error> + From<ConnectError>>(
 ) -> Result<T, E> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (mut client, connection) = connect(address).await?;
+        let Connected { mut client, connection, .. } = connect(address).await?;
         let connection = tokio::spawn(connection);
         let done = work(&mut client).await;
         drop(client);
@@ -50,7 +62,7 @@ pub(super) fn with_connection<T, E: From<io::Error> + From<ConnectError>>(
 ///
 /// # Errors
 /// For every server why not, and what to do; never with a password.
-pub async fn connect(address: &PostgresAddress) -> Result<(Client, PostgresConnection), ConnectError> {
+pub async fn connect(address: &PostgresAddress) -> Result<Connected, ConnectError> {
     let mut hosts: Vec<&Host> = address.hosts().iter().collect();
     if address.config().get_load_balance_hosts() == LoadBalanceHosts::Random {
         fastrand::shuffle(&mut hosts);
@@ -66,7 +78,7 @@ pub async fn connect(address: &PostgresAddress) -> Result<(Client, PostgresConne
 }
 
 /// Tries every IP address of one server; returns the last reason if all fail.
-async fn connect_to(address: &PostgresAddress, host: &Host) -> Result<(Client, PostgresConnection), Reason> {
+async fn connect_to(address: &PostgresAddress, host: &Host) -> Result<Connected, Reason> {
     let mut config = address.config().clone();
     config.host(&host.name).port(host.port).ssl_mode(address.tls().mode);
     let mut unused = None;
@@ -86,23 +98,24 @@ async fn connect_to(address: &PostgresAddress, host: &Host) -> Result<(Client, P
     })
 }
 
-async fn connect_as(
-    mut config: Config,
-    address: &PostgresAddress,
-    host: &Host,
-) -> Result<(Client, PostgresConnection), Reason> {
+async fn connect_as(mut config: Config, address: &PostgresAddress, host: &Host) -> Result<Connected, Reason> {
+    let reached = |(client, connection), place| {
+        let peer = Peer { name: host.name.clone(), place };
+        Connected { client, connection, peer }
+    };
     if host.is_unix() {
         config.ssl_mode(SslMode::Disable);
-        return attempt(&config, address).await;
+        let socket = Path::new(&host.name).join(format!(".s.PGSQL.{}", host.port));
+        return Ok(reached(attempt(&config, address).await?, Place::Unix(socket)));
     }
-    let mut outcome = Err(Reason::Unreachable("its name has no address".into()));
+    let mut reason = Reason::Unreachable("its name has no address".into());
     for ip in addresses(host, limit(&config)).await? {
-        outcome = attempt(config.clone().hostaddr(ip), address).await;
-        if outcome.is_ok() {
-            break;
+        match attempt(config.clone().hostaddr(ip), address).await {
+            Ok(made) => return Ok(reached(made, Place::Tcp(SocketAddr::new(ip, host.port)))),
+            Err(why) => reason = why,
         }
     }
-    outcome
+    Err(reason)
 }
 
 async fn addresses(host: &Host, limit: Duration) -> Result<Vec<IpAddr>, Reason> {

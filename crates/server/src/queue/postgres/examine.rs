@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::address::PostgresAddress;
-use super::connect::{connect, with_connection};
+use super::connect::{Connected, connect, with_connection};
 use super::report::{ReportError, rows};
 
 /// Time limit for finding out a pooler's mode: one with a single session keeps the second connection waiting.
@@ -62,7 +62,7 @@ async fn look(first: &Client, address: &PostgresAddress) -> Result<Examined, Rep
     let pooler = match value(first, OWN_SESSION).await?.as_str() {
         "2" => Pooler::None,
         _ => match connect(address).await {
-            Ok((second, connection)) => {
+            Ok(Connected { client: second, connection, .. }) => {
                 let two = tokio::spawn(connection);
                 let mode = timeout(PATIENCE, mode(first, &second)).await;
                 drop(second);

@@ -17,16 +17,18 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
 use super::address::PostgresAddress;
-use super::connect::{PostgresConnection, connect, limit};
+use super::cancel::Peer;
+use super::connect::{Connected, PostgresConnection, connect, limit};
 use super::migrations::{self, MigrateError};
 use super::reach::Reach;
 
 /// Time after which a database that does not answer is given up, and the clients that wait are told so.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Limits for telling the server that an answer is not waited for any more, and then for the end of the statement.
-const CANCEL_WITHIN: Duration = Duration::from_secs(2);
-const END_WITHIN: Duration = Duration::from_secs(1);
+/// Limits for the end of a statement that the server is told to end, and for its hearing of it. A pooler may be the
+/// slower of the two, and is not left before it has passed that on.
+const END_WITHIN: Duration = Duration::from_secs(3);
+const HEAR_WITHIN: Duration = Duration::from_secs(30);
 
 /// Asks whether the session began with what this client said when it connected. A pooler lends sessions of its own, and
 /// has them told by SET, if at all.
@@ -121,6 +123,8 @@ pub(super) struct Link {
     reach: Arc<Reach>,
     runtime: Runtime,
     client: Option<Client>,
+    /// The server that the connection has reached.
+    peer: Option<Peer>,
     /// The task that drives the connection.
     connection_task: Option<JoinHandle<()>>,
     /// Set when the server says that a commit has not waited for a standby.
@@ -144,6 +148,7 @@ impl Link {
             reach,
             runtime,
             client: None,
+            peer: None,
             connection_task: None,
             unconfirmed: Arc::default(),
             within: ANSWER_WITHIN,
@@ -186,8 +191,8 @@ impl Link {
         self.client = None;
         self.statements.clear();
         let (notices, unconfirmed) = (self.notices.clone(), Arc::clone(&self.unconfirmed));
-        let (client, connection_task, life) = self.runtime.block_on(async {
-            let (client, connection) =
+        let (client, peer, connection_task, life) = self.runtime.block_on(async {
+            let Connected { client, connection, peer } =
                 connect(&self.reach.address).await.map_err(|error| error.to_string())?;
             let connection_task = tokio::spawn(drive(connection, notices, unconfirmed));
             // A server may let us in and then hang.
@@ -197,7 +202,7 @@ impl Link {
                 Err(format!("PostgreSQL has not answered within {} s of connecting", limit.as_secs()))
             });
             match prepared {
-                Ok(life) => Ok((client, connection_task, life)),
+                Ok(life) => Ok((client, peer, connection_task, life)),
                 Err(why) => {
                     connection_task.abort();
                     Err(why)
@@ -205,6 +210,7 @@ impl Link {
             }
         })?;
         self.client = Some(client);
+        self.peer = Some(peer);
         self.connection_task = Some(connection_task);
         self.made += 1;
         self.life = life;
@@ -347,7 +353,8 @@ impl Link {
         arguments: &[Argument<'_>],
         manner: Manner,
     ) -> Result<Vec<Row>, Failure> {
-        let Some(client) = self.client.as_ref().filter(|client| !client.is_closed()) else {
+        let open = self.client.as_ref().filter(|client| !client.is_closed());
+        let Some((client, peer)) = open.zip(self.peer.as_ref()) else {
             return Err(Failure::Unreachable("the connection to PostgreSQL has just ended".into()));
         };
         self.unconfirmed.store(false, Ordering::Relaxed);
@@ -371,7 +378,7 @@ impl Link {
             match timeout(within, &mut asked).await {
                 Ok(answered) => Ok(answered),
                 Err(_) => {
-                    cancel(client, &self.reach.address, within).await;
+                    cancel(client, peer, &self.reach.address, within);
                     Err(timeout(END_WITHIN, asked).await)
                 }
             }
@@ -411,15 +418,18 @@ impl Link {
     }
 }
 
-/// Tells the server to end a statement. Left to itself it would go on once it has what it waits for, and take messages
-/// for nobody. Whether the server has obeyed shows in the statement's own outcome.
-async fn cancel(client: &Client, address: &PostgresAddress, after: Duration) {
+/// Has the server told to end a statement, while its outcome is waited for. Left to itself it would go on once it has
+/// what it waits for, and take messages for nobody.
+fn cancel(client: &Client, peer: &Peer, address: &PostgresAddress, after: Duration) {
     let seconds = after.as_millis().div_ceil(1000);
     tracing::warn!("PostgreSQL has not answered for {seconds} seconds; it is told to stop");
     let Ok(tls) = address.tls().connector() else { return };
-    if let Ok(Err(error)) = timeout(CANCEL_WITHIN, client.cancel_token().cancel_query(tls)).await {
-        tracing::debug!("PostgreSQL cannot be told: {error}");
-    }
+    let (peer, token) = (peer.clone(), client.cancel_token());
+    tokio::spawn(async move {
+        if let Ok(Err(error)) = timeout(HEAR_WITHIN, peer.cancel(token, tls)).await {
+            tracing::debug!("PostgreSQL cannot be told: {error}");
+        }
+    });
 }
 
 /// Sends one statement, prepared or not.

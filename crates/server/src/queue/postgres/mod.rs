@@ -6,6 +6,7 @@
 
 // Addresses and connections.
 pub mod address;
+mod cancel;
 pub mod connect;
 mod link;
 mod links;

@@ -16,9 +16,8 @@ const WIDTH_MIN_MS: i64 = 1_000;
 const QUICK: Duration = Duration::from_millis(5);
 const SLOW: Duration = Duration::from_millis(20);
 
-/// How long a stretch may take, and into how many it is cut when it takes longer. No less, although timers are late
-/// meanwhile: it is stopped by a cancel request, which can end a pooler (PgBouncer 1.18).
-pub(super) const WITHIN: Duration = Duration::from_secs(5);
+/// How long a stretch may take, since timers are late meanwhile, and into how many it is cut when it takes longer.
+pub(super) const WITHIN: Duration = Duration::from_secs(1);
 const CUT: i64 = 16;
 
 /// A stretch of the past, in milliseconds since 1970.
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     const NOW: i64 = 1_800_000_000_000;
-    const LONG: Duration = Duration::from_secs(1);
+    const LONG: Duration = WITHIN;
 
     /// Goes through all of the past, with so much time for each stretch; returns how many there were.
     fn stretches(past: &mut Past, took: impl Fn(i64, i64) -> Duration) -> usize {
