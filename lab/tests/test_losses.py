@@ -107,10 +107,10 @@ def test_a_cut_file_is_named(
 
 @pytest.mark.parametrize("part", ["load", "tier"])
 def test_a_record_of_another_trial_is_noticed(copy: Path, part: str) -> None:
-    """It is whole, but `trial.json` counts other requests."""
+    """It is whole, but `trial.json` counts other requests: far more, as windows at the edges may count or not."""
     held = copy / "trials" / TRIAL / "trial.json"
     figures = json.loads(held.read_text("utf-8"))
-    figures["figures"]["served" if part == "load" else "tier_requests"] *= 2
+    figures["figures"]["served" if part == "load" else "tier_requests"] *= 100
     held.write_text(json.dumps(figures), "utf-8")
     (found,) = losses(copy)
     assert found.startswith(f"{part}/record/windows.csv counts ")
