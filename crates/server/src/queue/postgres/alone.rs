@@ -9,7 +9,8 @@ use super::call::Knowledge;
 use super::census::Excerpt;
 use super::floors::Floors;
 use super::link::{Argument, Failure, Link, Server};
-use super::plain::{PlainSend, Reading, reading, send_of, text};
+use super::names::text;
+use super::plain::{PlainSend, Reading, reading, send_of};
 use crate::queue::rules::Ask;
 
 /// A plain request with the arguments of its SQL function.
@@ -54,9 +55,9 @@ impl<'a> Alone<'a> {
                 Some(Self::Readable { reader, ring_floor: known.floors.ring(), census })
             }
             Operation::CreateQueue { name, options: None } => {
-                Some(Self::Create { name: name.map(|name| text(ask, name)) })
+                Some(Self::Create { name: name.map(|name| text(name.of(ask.bytes))) })
             }
-            Operation::DeleteQueue { queue } => Some(Self::Delete { queue: text(ask, *queue) }),
+            Operation::DeleteQueue { queue } => Some(Self::Delete { queue: text(queue.of(ask.bytes)) }),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::columns::{Columns, Other, to_i32};
 use super::floors::Floors;
 use super::kinds::{RuleKind, StepKind};
-use super::names::Accounts;
+use super::names::{Accounts, text};
 use super::parked::Seat;
 use super::steps::{Named, Ordered, Position, Step, in_order};
 use crate::path::bundle::Bundle;
@@ -476,11 +476,6 @@ fn lease(kind: RuleKind, handle: Handle, ms: u64) -> Other<'static> {
 /// Returns the headers in the stored form; None: there are none.
 fn headers(ask: Ask<'_>, pairs: &[(Span, Span)]) -> Option<Vec<u8>> {
     (!pairs.is_empty()).then(|| ask.headers(pairs))
-}
-
-/// Returns a name as text: names were checked to be UTF-8 when they were parsed.
-fn text(name: &[u8]) -> &str {
-    std::str::from_utf8(name).unwrap_or_default()
 }
 
 /// Converts a duration or an id to PostgreSQL's signed form, at most 2^53: 285,000 years in milliseconds.

@@ -10,14 +10,11 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::address::PostgresAddress;
 use super::connect::{Connected, connect, with_connection};
+use super::link::OWN_SESSION;
 use super::report::{ReportError, rows};
 
 /// Time limit for finding out a pooler's mode: one with a single session keeps the second connection waiting.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Counts the settings that the session has from this client's connecting, 2 without a pooler; see the keeper.
-const OWN_SESSION: &str = "SELECT count(*) FROM pg_settings
-    WHERE name IN ('application_name', 'client_encoding') AND source = 'client'";
 
 const ROOM: &str = "SELECT current_setting('max_connections')::int AS connections_max,
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections";
@@ -60,7 +57,7 @@ pub fn examine(address: &PostgresAddress) -> Result<Examined, ReportError> {
 
 async fn look(first: &Client, address: &PostgresAddress) -> Result<Examined, ReportError> {
     let pooler = match value(first, OWN_SESSION).await?.as_str() {
-        "2" => Pooler::None,
+        "t" => Pooler::None,
         _ => match connect(address).await {
             Ok(Connected { client: second, connection, .. }) => {
                 let two = tokio::spawn(connection);

@@ -111,6 +111,11 @@ impl Sessions {
     }
 }
 
+/// Returns the name of an account or queue as text: names were checked to be UTF-8 when they were parsed.
+pub(super) fn text(name: &[u8]) -> &str {
+    std::str::from_utf8(name).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use posthaste_wire::operation::{Recipient, Selection, Send};
 use posthaste_wire::span::Span;
 
-use super::names::Accounts;
+use super::names::{Accounts, text};
 use crate::queue::rules::{AccountId, Ask};
 
 /// A plain SEND. Accounts are numbers of SQL's type.
@@ -36,7 +36,7 @@ pub(super) fn send_of<'a>(ask: Ask<'a>, send: &'a Send, accounts: &Accounts) -> 
     let plain = Send { to: send.to, ..Send::plain(send.queue, send.body) };
     (*send == plain).then(|| PlainSend {
         sender: ask.account.cast_signed(),
-        queue: text(ask, send.queue),
+        queue: text(send.queue.of(ask.bytes)),
         recipient,
         body: send.body.of(ask.bytes),
     })
@@ -57,15 +57,10 @@ pub(super) fn reading<'a>(
         None => None,
         Some(name) => Some(number(name, ask, accounts)?),
     };
-    let queue = select.queue.map(|queue| text(ask, queue));
+    let queue = select.queue.map(|queue| text(queue.of(ask.bytes)));
     Some(Reading { reader: ask.account.cast_signed(), queue, awaited, sender })
 }
 
 fn number(name: Span, ask: Ask<'_>, accounts: &Accounts) -> Option<i32> {
     accounts.id(name.of(ask.bytes)).map(AccountId::cast_signed)
-}
-
-/// Returns a name as text: names were checked to be UTF-8 when they were parsed.
-pub(super) fn text<'a>(ask: Ask<'a>, name: Span) -> &'a str {
-    std::str::from_utf8(name.of(ask.bytes)).unwrap_or_default()
 }

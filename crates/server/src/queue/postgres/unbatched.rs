@@ -14,8 +14,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::link::{Argument, Failure, Link, Server};
-use super::names::Accounts;
-use super::plain::{PlainSend, Reading, reading, send_of, text};
+use super::names::{Accounts, text};
+use super::plain::{PlainSend, Reading, reading, send_of};
 use super::rows::is_lost;
 use super::strategy::{Backoff, PopStrategy, Popping};
 use crate::queue::rules::Ask;
@@ -41,7 +41,7 @@ impl<'a> Unbatched<'a> {
                 reading(ask, select, awaited, accounts).map(Self::Pop)
             }
             Operation::CreateQueue { name: None, options: None } => Some(Self::Create),
-            Operation::DeleteQueue { queue } => Some(Self::Delete { queue: text(ask, *queue) }),
+            Operation::DeleteQueue { queue } => Some(Self::Delete { queue: text(queue.of(ask.bytes)) }),
             Operation::Readable { not_own: false } => {
                 Some(Self::Readable { reader: ask.account.cast_signed() })
             }
