@@ -65,7 +65,7 @@ impl Ticks {
             Ok(ticked) => {
                 shared.reach.works();
                 shared.keeper_counts.note_tick(shared.time.millis());
-                self.from_ms = ticked.map_or(NO_TIME_MS, |ticked| ticked.done_ms - BEHIND_MS);
+                self.from_ms = ticked.map_or(NO_TIME_MS, |ticked| self.next_from_ms(ticked.done_ms));
                 self.is_behind = ticked.is_some_and(Ticked::is_behind);
                 self.is_past_due = true;
             }
@@ -73,6 +73,12 @@ impl Ticks {
             Err(Failure::Stopped(_)) => self.begin_anew(),
             Err(_) => {}
         }
+    }
+
+    /// Returns where the next tick begins, after one that has done everything before this time.
+    fn next_from_ms(&self, done_ms: i64) -> i64 {
+        // A tick that had too much to expire has done nothing to the end, and begins at the same place again.
+        if done_ms == self.from_ms { done_ms } else { done_ms - BEHIND_MS }
     }
 
     /// Goes through the next stretch of the past, if one is due: one after a tick.
@@ -115,4 +121,18 @@ fn let_time_pass(
     pass_on(shared, &replies.news);
     outbox.add(&replies.news);
     Ok(replies.ticked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_there_is_too_much_to_expire_at_once_ticks_begin_at_the_same_place() {
+        let mut ticks = Ticks::new();
+        ticks.from_ms = 50_000;
+        assert_eq!(ticks.next_from_ms(50_000), 50_000);
+        assert_eq!(ticks.next_from_ms(70_000), 60_000);
+        assert_eq!(ticks.next_from_ms(40_000), 30_000, "the server's clock was set back");
+    }
 }
