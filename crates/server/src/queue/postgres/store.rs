@@ -21,7 +21,7 @@ use super::locked_accounts::{self, LockedAccounts};
 use super::locked_leases::{self, LockedLeases};
 use super::locked_queues::{self, LockedQueues};
 use super::names::Sessions;
-use super::parked::{self, Due};
+use super::parked::{self, Due, Parked};
 use super::reach::Reach;
 use super::replies::Replies;
 use super::shared::Shared;
@@ -357,7 +357,12 @@ impl Postgres {
         for Due { seat, mut bundle } in due {
             if let Some(seat) = seat.filter(|_| undone) {
                 // Its client need not know: the pop goes on waiting.
-                let Some(left) = self.shared.parked().put_back(seat, bundle) else { continue };
+                let put_back = match failure {
+                    // It refuses all for now, and says so; the pop looks by itself now and then.
+                    Failure::Refused(_) => Parked::put_back,
+                    _ => Parked::put_back_undone,
+                };
+                let Some(left) = put_back(&mut self.shared.parked(), seat, bundle) else { continue };
                 bundle = left;
                 bundle.answer_empty();
             } else if let Some(seat) = seat {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 
 use super::super::link::{ANSWER_WITHIN, Argument, Failure, Link};
+use super::super::parked::Parked;
 use super::super::replies::{Replies, Ticked};
 use super::super::shared::Shared;
 use super::news::{Outbox, pass_on};
@@ -64,6 +65,7 @@ impl Ticks {
         match let_time_pass(shared, link, outbox, None, self.from_ms) {
             Ok(ticked) => {
                 shared.reach.works();
+                shared.wake(Parked::repeat_undone);
                 shared.keeper_counts.note_tick(shared.time.millis());
                 self.from_ms = ticked.map_or(NO_TIME_MS, |ticked| self.next_from_ms(ticked.done_ms));
                 self.is_behind = ticked.is_some_and(Ticked::is_behind);

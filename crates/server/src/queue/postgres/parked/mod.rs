@@ -103,6 +103,9 @@ const WOKEN_MAX: usize = 8;
 /// Queue names kept beyond the number of waiting pops; then all are forgotten, and come back with each wait.
 const AWAITED_SPARE: usize = 4096;
 
+/// Pieces of news kept to be repeated; what is beyond that the pops find when they look.
+const UNDONE_MAX: usize = 4096;
+
 /// All waiting pops of a middleware.
 #[derive(Default)]
 pub(super) struct Parked {
@@ -115,6 +118,8 @@ pub(super) struct Parked {
     in_turn: VecDeque<Due>,
     /// Pops being executed or in `in_turn`, by their tickets.
     away: BTreeMap<Ticket, Away>,
+    /// What woke pops whose calls the database has failed; about `UNDONE_MAX` pieces at most.
+    undone: BTreeSet<News>,
     recent: VecDeque<News>,
     /// Sequence number of the first entry of `recent`.
     first_recent: u64,
@@ -199,7 +204,7 @@ impl Parked {
     }
 
     /// Puts a pop that was not executed back in its place, or returns it: its client has left, or its deadline has
-    /// passed.
+    /// passed. What woke it is not repeated.
     pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
         let missed = self.come_back(seat);
         let given_back = if self.waiters.has_departed(bundle.address) || seat.is_expired() {
@@ -211,6 +216,25 @@ impl Parked {
         };
         self.wake_for(missed);
         given_back
+    }
+
+    /// As `put_back`, for a pop whose call the database has failed: what woke it is repeated once it answers again. Not
+    /// at once, or the pop would fail again and again while it does not.
+    pub(super) fn put_back_undone(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
+        if self.undone.len() < UNDONE_MAX {
+            match seat.reason {
+                Reason::News(WakeUp { news, .. }) => self.undone.extend([news]),
+                Reason::Look | Reason::Other => self.undone.extend(news_for(seat.interest)),
+                Reason::Expired => {}
+            }
+        }
+        self.put_back(seat, bundle)
+    }
+
+    /// Repeats, since the database answers, what woke pops whose calls it has failed.
+    pub(super) fn repeat_undone(&mut self) {
+        let undone = std::mem::take(&mut self.undone);
+        self.wake_for(undone.into_iter().map(|news| (news, 1)).collect());
     }
 
     /// Notes that a pop that waited has its answer: what woke it up now wakes the next ones.

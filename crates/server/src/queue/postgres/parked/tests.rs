@@ -190,6 +190,25 @@ fn news_that_woke_a_pop_whose_client_leaves_wakes_the_next_one() {
 }
 
 #[test]
+fn news_that_woke_a_pop_whose_call_is_undone_is_repeated_once_the_database_answers() {
+    let mut parked = Parked::default();
+    park(&mut parked, 1..=2);
+    parked.tell(NEWS);
+    let (client, seat) = woken(&mut parked)[0];
+    assert!(parked.put_back_undone(seat, bundle(client, "q")).is_none());
+    assert!(!parked.has_woken(), "the database would fail it again");
+    parked.repeat_undone();
+    let (client, seat) = woken(&mut parked)[0];
+    assert_eq!(client, 1);
+    assert!(parked.leave(address(1)).is_none(), "it is away");
+    assert!(parked.put_back_undone(seat, bundle(client, "q")).is_some());
+    parked.repeat_undone();
+    assert_eq!(clients(&woken(&mut parked)), [2], "it wakes the next one if its client has left");
+    parked.repeat_undone();
+    assert!(!parked.has_woken(), "it is repeated once");
+}
+
+#[test]
 fn news_during_the_call_in_which_a_pop_found_nothing_wakes_it_once_it_is_parked() {
     let mut parked = Parked::default();
     let (mine, of_the_pop) = (parked.begin(Mode::Shared), parked.begin(Mode::Shared));
