@@ -14,7 +14,7 @@ END $$;
 COMMENT ON FUNCTION upkeep(bigint, bigint, int) IS
 'Does what is due from from_ms to given_ms (null: now), for at most so many messages of each kind. Everything before from_ms is taken to be done, so that its index entries, which an open transaction may keep, are not walked again; what was due then and was committed late is found by calls with a given_ms in the past. Plan: as tick.';
 
-CREATE FUNCTION free_queues(queue_names text[]) RETURNS SETOF text LANGUAGE plpgsql
+CREATE FUNCTION free_queues(queue_names text[], may_wait boolean) RETURNS SETOF text LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     queue_name text;
@@ -28,7 +28,7 @@ BEGIN
             RETURN NEXT queue_name;
         END IF;
     END LOOP;
-    IF none THEN
+    IF none AND may_wait THEN
         -- A row that is locked by one batch after another is never seen free: only a transaction that waits for it gets it.
         queue_name := queue_names[1 + floor(random() * cardinality(queue_names))];
         BEGIN
@@ -39,8 +39,8 @@ BEGIN
         END;
     END IF;
 END $$;
-COMMENT ON FUNCTION free_queues(text[]) IS
-'Those of these queues whose names and rows no other transaction has locked, and those that do not exist. If all are locked, waits for one of them, at most 1 s for its name and 1 s for its row. Plan: queue_name_key.';
+COMMENT ON FUNCTION free_queues(text[], boolean) IS
+'Those of these queues whose names and rows no other transaction has locked, and those that do not exist. If all are locked, waits for one of them if it may, at most 1 s for its name and 1 s for its row. Plan: queue_name_key.';
 
 CREATE FUNCTION locked_leases(given_ms bigint, named bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

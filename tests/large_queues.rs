@@ -291,7 +291,7 @@ fn what_somebody_holds_keeps_a_large_queue_from_being_emptied_but_for_that() {
         let Answer::Error(text) = &answer else { panic!("{command}: {answer:?}") };
         assert!(text.starts_with("BUSY"), "{text}");
         assert_eq!(
-            text.contains(&format!("{} messages are removed", MANY - 10)),
+            text.contains(&format!("at least {} messages were removed", MANY - 10)),
             command == "QPURGE",
             "{text}"
         );
@@ -346,7 +346,9 @@ fn a_sweep_that_is_cut_says_what_it_did() {
     };
     assert!(text.starts_with("STORE"), "{text}");
     let told = text.split_once("at least ").and_then(|(_, rest)| rest.split_once(" messages were removed"));
-    let removed: i64 = told.expect(&text).0.parse().expect("a number");
+    // Of the first part nobody knows.
+    assert!(told.is_some() || text.contains("it is unknown"), "{text}");
+    let removed: i64 = told.map_or(0, |(number, _)| number.parse().expect("a number"));
     let held: i64 = place.held("large").parse().expect("a number");
     assert!(removed + held <= MANY && held > 0, "{text}, and {held} are left");
     assert_eq!(ask(&mut client, &["QPURGE", "large"]), Answer::Integer(held));

@@ -257,7 +257,7 @@ const CASES: &[(By, Cost)] = &[
     (Sql("SELECT posthaste.send('account 7', 'queue 8', 'x')"), Seeks),
     (Resp(&[&["SEND", "queue 8", "x", "DEDUP", "with limits"]]), Seeks),
     (Sql("SELECT posthaste.settle_rooms(), posthaste.locked_leases(null, '{990001, 990002, 1}')"), Seeks),
-    (Sql("SELECT posthaste.free_queues('{queue 7}'), posthaste.log_in_all('{account 7, new}')"), Seeks),
+    (Sql("SELECT posthaste.free_queues('{queue 7}', true), posthaste.log_in_all('{account 7, new}')"), Seeks),
     (Unbatched(&[&["SEND", "queue 5", "x"], &["SEND", "queue 5", "x", "TO", "account 1"]]), Seeks),
     (Unbatched(&[&["PEEK", "QUEUE", "queue 5"], &["PEEK", "FROM", "account 9"]]), Seeks),
     (Unbatched(&[&["POP", "QUEUE", "queue 5"], &["POP", "QUEUE", "queue 5", "FROM", "account 9"]]), Seeks),

@@ -376,6 +376,47 @@ fn a_worker_whose_connection_has_ended_waits_for_another_s() {
     server.wait_for_log("the connections that work are shared");
 }
 
+/// The thread that looks whether the queue is free has no connection of its own then.
+#[test]
+fn a_locked_queue_keeps_no_others_waiting_though_no_further_connection_is_let_in() {
+    const MOST: usize = 12;
+    const MEANWHILE: Duration = Duration::from_secs(10);
+    // Longer than a request takes that does not wait for the row.
+    const LONG: Duration = Duration::from_millis(500);
+    let postgres = with_few_connections(MOST);
+    let database = postgres.create_database();
+    let server = Server::start_with_http(&postgres.url(&database), &["--workers", "1"]);
+    for queue in ["q", "other"] {
+        ask(server.addr(), &["QCREATE", queue]);
+    }
+    let mut app = Session::open(&postgres, &database, "postgres");
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL";
+    let present: usize = app.run(count).parse().expect("a number");
+    let mut others: Vec<Session> =
+        (present..MOST).map(|_| Session::open(&postgres, "postgres", "postgres")).collect();
+    others.iter_mut().for_each(|other| assert_eq!(other.run("SELECT 1"), "1"));
+    let mut waits = Client::connect(server.addr()).expect("it runs");
+    let mut bystander = Client::connect(server.addr()).expect("it runs");
+    for end in ["it is told so", "it goes on"] {
+        app.run("BEGIN; SELECT FROM posthaste.queue WHERE name = 'q' FOR UPDATE");
+        waits.send(&["SEND", "q", "x"]).expect("sent");
+        let begun = Instant::now();
+        let mut waited = Duration::ZERO;
+        while begun.elapsed() < MEANWHILE {
+            let asked = Instant::now();
+            bystander.ask(&["SEND", "other", "x"]).expect("an answer").integer().expect("sent");
+            waited += Some(asked.elapsed()).filter(|took| *took > LONG).unwrap_or_default();
+        }
+        assert!(waited < MEANWHILE / 2, "others waited {waited:?} of {MEANWHILE:?}");
+        if end == "it goes on" {
+            app.run("ROLLBACK");
+        }
+        let answer = waits.answer().expect("an answer");
+        assert_eq!(answer.is_error("STORE"), end == "it is told so", "{answer:?}");
+        app.run("ROLLBACK");
+    }
+}
+
 /// A figure of INFO.
 fn info(server: &Server, name: &str) -> Option<u64> {
     let text = ask(server.addr(), &["INFO"]);

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::time::Instant;
 
 use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::command::Kind;
@@ -81,6 +82,15 @@ pub struct Removal {
     pub is_stuck: bool,
 }
 
+/// The wait of a bundle's next request for the row of a queue that another transaction keeps locked.
+#[derive(Clone, Copy, Debug)]
+pub struct RowWait {
+    /// Since when it waits.
+    pub since: Instant,
+    /// Deadline of its pop; None: the request is no pop that may wait, or not the last one.
+    pub until: Option<Millis>,
+}
+
 /// Consecutive requests of one connection.
 #[derive(Debug)]
 pub struct Bundle {
@@ -105,6 +115,8 @@ pub struct Bundle {
     pub held_back: Option<usize>,
     /// What the next request has removed so far, if it is a QPURGE or QDELETE of a large queue.
     pub removal: Removal,
+    /// How long the next request has waited for locked rows; None: it has not.
+    pub row_wait: Option<RowWait>,
     /// The encoded answers, in order.
     pub answers: Vec<u8>,
     /// How many bytes of `answers` belong to requests that are answered.
@@ -132,6 +144,7 @@ impl Bundle {
             answered: 0,
             held_back: None,
             removal: Removal::default(),
+            row_wait: None,
             answers: Vec::new(),
             answered_bytes: 0,
             reported_ns: 0,
@@ -154,6 +167,7 @@ impl Bundle {
         self.answered = 0;
         self.held_back = None;
         self.removal = Removal::default();
+        self.row_wait = None;
         self.answered_bytes = 0;
         self.reported_ns = 0;
         self.traced_messages.clear();
@@ -185,6 +199,7 @@ impl Bundle {
         self.answered_bytes = self.answers.len();
         self.answered += 1;
         self.removal = Removal::default();
+        self.row_wait = None;
     }
 
     /// Returns the indices of this turn's requests that have no answer yet.

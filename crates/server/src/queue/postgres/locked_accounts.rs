@@ -18,6 +18,7 @@ use super::attempt::Attempt;
 use super::link::Failure;
 use super::parked::Due;
 use super::store::Postgres;
+use super::undone::{Changed, undone};
 use crate::path::bundle::Bundle;
 use crate::path::worker::Batch;
 
@@ -31,11 +32,8 @@ const WAIT_AGAIN_MS: i32 = 10;
 /// For how long it is remembered that an account was locked.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-const FAULT: Fault = Fault::new(
-    Word::Store,
-    "an open transaction keeps the account that this names; nothing was changed; try again when it has ended: posthaste admin store \
-     names it",
-);
+/// Why a request is refused that names such an account.
+const WHY: &str = "an open transaction keeps the account that this names (posthaste admin store names it)";
 
 /// Accounts that were found locked, and when that was.
 #[derive(Default)]
@@ -121,7 +119,7 @@ impl Postgres {
     /// Returns the refusal of a LOGIN whose account is locked; None: it failed for another reason.
     pub(super) fn refusal_of_login(&self, failure: &Failure) -> Option<Fault> {
         locked_accounts(failure).lines().for_each(|name| self.locked_accounts.note(name));
-        is_cause(failure).then_some(FAULT)
+        is_cause(failure).then(|| undone(Word::Store, WHY, Changed::NOTHING))
     }
 
     /// Refuses requests at the front of bundles that name one of these accounts; such requests behind others are held
@@ -132,7 +130,7 @@ impl Postgres {
             let first = |bundle: &Bundle| names.iter().filter_map(|name| self.place_of(bundle, name)).min();
             while first(&bundle).is_some_and(|place| place == bundle.answered) {
                 seat.take().into_iter().for_each(|seat| self.shared.parked().done(seat));
-                bundle.refuse_one(&FAULT);
+                bundle.refuse_one(&undone(Word::Store, WHY, Changed::Removed(bundle.removal.messages)));
             }
             if bundle.pending().is_empty() {
                 batch.finished.push(bundle);

@@ -18,11 +18,13 @@ use posthaste_wire::operation::{Operation, QueueOptions};
 use tokio_postgres::types::Type;
 
 use super::attempt::Attempt;
-use super::link::{ANSWER_WITHIN, Failure, Link};
+use super::link::{ANSWER_WITHIN, Argument, Failure, Link};
+use super::links::Links;
 use super::parked::Due;
 use super::shared::Shared;
 use super::store::Postgres;
-use crate::path::bundle::{Address, Bundle};
+use super::undone::{Changed, undone};
+use crate::path::bundle::{Address, Bundle, RowWait};
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
@@ -32,6 +34,9 @@ const LOCKED: &str = "PHLCK";
 
 /// Time between two looks at which rows are free.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Time after which a connection to look with is tried again that the server has not accepted.
+const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 
 /// The locked queues, and the requests that wait for them.
 #[derive(Default)]
@@ -53,9 +58,7 @@ struct Waiting {
     /// The bundle; its next request needs the row of `queue`.
     bundle: Box<Bundle>,
     queue: Box<str>,
-    since: Instant,
-    /// Deadline of its pop; None: the bundle is not just a pop that may wait.
-    until: Option<Millis>,
+    wait: RowWait,
 }
 
 impl Line {
@@ -68,14 +71,21 @@ impl Line {
 }
 
 impl Waiting {
+    /// Sets a bundle aside. A request that was set aside before, and found the row locked again when it was tried, goes
+    /// on with that wait; otherwise `wait` begins.
+    fn new(mut bundle: Box<Bundle>, queue: Box<str>, wait: RowWait) -> Self {
+        let wait = *bundle.row_wait.get_or_insert(wait);
+        Self { bundle, queue, wait }
+    }
+
     /// Returns whether its time is over although its queue is not free.
     fn is_over(&self, now: Millis) -> bool {
-        self.is_late() || self.until.is_some_and(|until| until <= now)
+        self.is_late() || self.wait.until.is_some_and(|until| until <= now)
     }
 
     /// Returns whether it has waited for as long as any request may.
     fn is_late(&self) -> bool {
-        self.since.elapsed() > ANSWER_WITHIN
+        self.wait.since.elapsed() > ANSWER_WITHIN
     }
 }
 
@@ -99,7 +109,7 @@ impl Postgres {
         batch: &mut Batch,
     ) {
         for queue in queues.lines() {
-            if let Err(error) = self.locked_queues.note(&self.shared, queue) {
+            if let Err(error) = self.locked_queues.note(&self.shared, &self.links, queue) {
                 let why = format!(
                     "another transaction holds a lock on queue '{queue}', and no thread could be started to wait for it: {error}"
                 );
@@ -138,7 +148,7 @@ impl Postgres {
                     let queue = queue.clone();
                     let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
                     let until = bundle.has_only_wait_pending().then(|| bundle.pop_deadline(now, stamp));
-                    line.waiting.push(Waiting { bundle, queue, since: Instant::now(), until });
+                    line.waiting.push(Waiting::new(bundle, queue, RowWait { since: Instant::now(), until }));
                 }
             }
         }
@@ -160,7 +170,7 @@ impl LockedQueues {
     }
 
     /// Notes that a queue is locked: requests for it wait until its row is free.
-    fn note(&self, shared: &Arc<Shared>, queue: &str) -> io::Result<()> {
+    fn note(&self, shared: &Arc<Shared>, links: &Arc<Links>, queue: &str) -> io::Result<()> {
         let mut line = lock(&self.line);
         if line.queues.iter().any(|locked| **locked == *queue) {
             return Ok(());
@@ -170,7 +180,10 @@ impl LockedQueues {
         );
         if !line.is_running {
             let (of_thread, any) = (Arc::clone(&self.line), Arc::clone(&self.any));
-            shared.start("locked-queues", move |shared, link| run(&of_thread, &any, shared, link))?;
+            let links = Arc::clone(links);
+            shared.start("locked-queues", move |shared, link| {
+                run(&of_thread, &any, shared, Look { link, links, connect_at: None });
+            })?;
             line.is_running = true;
         }
         line.queues.push(queue.into());
@@ -180,14 +193,15 @@ impl LockedQueues {
 }
 
 /// Runs the thread that looks which queues are free, until none is locked.
-fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut link: Link) {
+fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut look: Look) {
     let events = &shared.reach.events;
     let begun = events.now();
     loop {
         thread::sleep(LOOK_EVERY);
         let queues = lock(line).queues.clone();
         // If that cannot be found out, all count as free: the next request for each finds out why.
-        let free = free(&mut link, &queues)
+        let free = look
+            .free(&queues)
             .unwrap_or_else(|_| Free(queues.iter().map(|queue| queue.to_string()).collect()));
         let mut line = lock(line);
         let over = line.take_over(&free, shared.time.millis());
@@ -229,20 +243,49 @@ fn hand_back(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared
 /// Refuses the next request of a bundle, which needs `queue`, and those right behind it that need other locked queues:
 /// they came with it, and have waited as long.
 fn refuse_in_a_row(bundle: &mut Bundle, queue: &str, kept: &[Box<str>]) {
-    bundle.refuse_one(&given_up(queue));
+    bundle.refuse_one(&kept_locked(queue, Changed::Removed(bundle.removal.messages)));
     while let Some(queue) = kept.iter().find(|queue| place_of(bundle, queue) == Some(bundle.answered)) {
-        bundle.refuse_one(&given_up(queue));
+        bundle.refuse_one(&kept_locked(queue, Changed::NOTHING));
     }
 }
 
-/// Asks the database which of the queues are free.
-fn free(link: &mut Link, queues: &[Box<str>]) -> Result<Free, Failure> {
-    // That the server accepts no further connection does not mean that it is out of reach.
-    if !link.is_open() {
-        link.connect_spare()?;
+/// What the thread looks with which queues are free.
+struct Look {
+    /// Its own connection, which may wait for a row.
+    link: Link,
+    /// The workers', for as long as the server accepts no further connection: that it does not says nothing of the rows.
+    links: Arc<Links>,
+    /// Until then its own connection is not tried.
+    connect_at: Option<Instant>,
+}
+
+impl Look {
+    /// Asks the database which of the queues are free.
+    fn free(&mut self, queues: &[Box<str>]) -> Result<Free, Failure> {
+        if let Some(Ok(free)) = self.own_link().map(|link| free(link, queues, true)) {
+            return Ok(free);
+        }
+        self.links.with(|link| free(link, queues, false))
     }
+
+    /// Returns its own connection; None: there is none for now.
+    fn own_link(&mut self) -> Option<&mut Link> {
+        if !self.link.is_open() {
+            let now = Instant::now();
+            if self.connect_at.is_some_and(|at| now < at) {
+                return None;
+            }
+            self.connect_at = Some(now + CONNECT_AGAIN);
+            self.link.connect_spare().ok()?;
+        }
+        Some(&mut self.link)
+    }
+}
+
+fn free(link: &mut Link, queues: &[Box<str>], may_wait: bool) -> Result<Free, Failure> {
     let names: Vec<&str> = queues.iter().map(|queue| &**queue).collect();
-    let rows = link.ask("SELECT posthaste.free_queues($1)", &[(&names, Type::TEXT_ARRAY)])?;
+    let arguments: [Argument<'_>; 2] = [(&names, Type::TEXT_ARRAY), (&may_wait, Type::BOOL)];
+    let rows = link.ask("SELECT posthaste.free_queues($1, $2)", &arguments)?;
     Ok(Free(rows.iter().map(|row| row.get(0)).collect()))
 }
 
@@ -275,10 +318,34 @@ fn wants_row(operation: &Operation, bytes: &[u8], queue: &[u8]) -> bool {
     operation.queue().into_iter().chain(other).any(|name| name.of(bytes) == queue)
 }
 
-fn given_up(queue: &str) -> Fault {
-    let text = format!(
-        "another transaction has held a lock on queue '{queue}' for {} seconds; nothing was changed; posthaste admin store names it",
-        ANSWER_WITHIN.as_secs()
+/// Returns the refusal of a request that has waited for as long as any may for the row of a queue.
+pub(super) fn kept_locked(queue: &str, changed: Changed) -> Fault {
+    let seconds = ANSWER_WITHIN.as_secs();
+    let why = format!(
+        "other transactions have kept queue '{queue}' locked for {seconds} seconds (posthaste admin store names them)"
     );
-    Fault::about(Word::Store, text)
+    undone(Word::Store, why, changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_wire::command::Kind;
+
+    use super::*;
+    use crate::path::bundle::Request;
+
+    #[test]
+    fn a_request_that_is_tried_again_in_vain_has_waited_since_the_first_time() {
+        let mut bundle = Box::new(Bundle::new(Address { thread: 0, slot: 0, client: 1 }));
+        for _ in 0..2 {
+            bundle.requests.push(Request::new(Operation::Accounts, Kind::Accounts, 0));
+        }
+        let begun = |since| RowWait { since, until: None };
+        let first = Waiting::new(bundle, "q".into(), begun(Instant::now() - ANSWER_WITHIN));
+        let mut again = Waiting::new(first.bundle, "q".into(), begun(Instant::now()));
+        assert!(again.is_late());
+        again.bundle.answer_integer(1);
+        let next = Waiting::new(again.bundle, "q".into(), begun(Instant::now()));
+        assert!(!next.is_late(), "the next request of its connection has not waited");
+    }
 }

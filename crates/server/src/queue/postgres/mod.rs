@@ -32,6 +32,7 @@ mod replies;
 mod rows;
 mod steps;
 pub mod store;
+mod undone;
 
 // Requests that take another path.
 mod alone;

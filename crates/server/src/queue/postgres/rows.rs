@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 
 use super::kinds::RowKind;
 use super::names::Accounts;
+use super::undone::{Changed, undone};
 use crate::queue::answer::{
     Answer, DeadLetterOrigin, DeadLetterView, Headers, MessageView, QueueDetail, QueueView,
 };
@@ -290,12 +291,6 @@ pub(super) fn fault(row: &Row, ask: Ask<'_>, removed: u64) -> Fault {
 
 /// Returns the refusal where another transaction keeps a queue from being emptied, and so many are `removed`.
 pub(super) fn in_use(queue: &[u8], removed: u64) -> Fault {
-    Fault::about(
-        Word::Busy,
-        format!(
-            "a transaction that uses queue '{}' has not ended; {}try again",
-            String::from_utf8_lossy(queue),
-            if removed > 0 { format!("{removed} messages are removed; ") } else { String::new() }
-        ),
-    )
+    let why = format!("a transaction that uses queue '{}' has not ended", String::from_utf8_lossy(queue));
+    undone(Word::Busy, why, Changed::Removed(removed))
 }

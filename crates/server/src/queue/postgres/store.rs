@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use posthaste_measure::{Clock, Events, lock};
-use posthaste_wire::fault::{Fault, Word};
+use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Operation, Recipient};
 use tokio_postgres::types::Type;
 
@@ -28,6 +28,7 @@ use super::shared::Shared;
 use super::strategy::Popping;
 use super::sweeper::{self, Sweeper};
 use super::under_way::Mode;
+use super::undone::{Changed, failed};
 use crate::path::bundle::{Address, Bundle};
 use crate::path::limits;
 use crate::path::waiting_line::WaitingLine;
@@ -39,7 +40,7 @@ use crate::time::Time;
 /// A store in a database.
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
-    pub(super) links: Links,
+    pub(super) links: Arc<Links>,
     sessions: Mutex<Sessions>,
     pub(super) clock: Clock,
     pub(super) keeper: Option<Keeper>,
@@ -109,7 +110,7 @@ impl Postgres {
         link.ready().map_err(|failure| OpenError(failure.to_string()))?;
         let places: Vec<String> = (1..=ARGUMENTS).map(|number| format!("${number}")).collect();
         Ok(Self {
-            links: Links::new(Arc::clone(&reach), link),
+            links: Arc::new(Links::new(Arc::clone(&reach), link)),
             shared: Arc::new(Shared {
                 reach,
                 parked: Mutex::default(),
@@ -169,7 +170,7 @@ impl Postgres {
                     Ok(id) => answer.integer(id.into()),
                     Err(failure) => {
                         let refusal = self.refusal_of_login(&failure);
-                        answer.fault(&refusal.unwrap_or_else(|| store_fault(&failure)))
+                        answer.fault(&refusal.unwrap_or_else(|| failed(&failure, Changed::NOTHING)))
                     }
                 };
                 bundle.finish_one(outcome);
@@ -344,7 +345,6 @@ impl Postgres {
     /// Answers with an error the requests that cannot be executed or whose outcome is unknown; pops of which nothing
     /// happened are parked again.
     pub(super) fn give_up(&self, due: Vec<Due>, failure: &Failure, batch: &mut Batch) {
-        let fault = store_fault(failure);
         if !matches!(failure, Failure::Unreachable(_)) {
             tracing::warn!(requests = names(&due), "{failure}");
         }
@@ -368,12 +368,9 @@ impl Postgres {
             } else if let Some(seat) = seat {
                 self.shared.parked().done(seat);
             }
-            if bundle.removal.messages > 0 {
-                bundle.refuse_one(&sweeper::not_all(failure, bundle.removal.messages, "removed"));
-            }
             // Requests held back have their own turn.
             while !bundle.pending().is_empty() {
-                bundle.refuse_one(&fault);
+                bundle.refuse_one(&failed(failure, Changed::Removed(bundle.removal.messages)));
             }
             batch.finished.push(bundle);
         }
@@ -412,16 +409,6 @@ fn is_worth_parts(due: &[Due], failure: &Failure) -> bool {
         [Due { bundle, .. }] => bundle.pending().len() > 1 && was_too_much(failure),
         _ => was_too_much(failure) || may_be_one,
     }
-}
-
-fn store_fault(failure: &Failure) -> Fault {
-    let advice = match failure {
-        Failure::Unreachable(_) | Failure::Elsewhere | Failure::Stopped(_) | Failure::Refused(_) => {
-            "nothing was changed; try again"
-        }
-        Failure::Broken(_) => "it is unknown whether the request was done",
-    };
-    Fault::about(Word::Store, format!("{failure}; {advice}"))
 }
 
 impl Store for Postgres {

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use posthaste_measure::lock;
-use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 use tokio_postgres::types::Type;
@@ -19,6 +18,7 @@ use super::parked::Due;
 use super::rows::in_use;
 use super::shared::Shared;
 use super::store::Postgres;
+use super::undone::{Changed, failed};
 use crate::path::bundle::{Bundle, Removal};
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
@@ -100,11 +100,8 @@ impl Sweeper {
             }
             Err(error) => {
                 let mut bundle = line.waiting.pop_back()?;
-                bundle.refuse_one(&not_all(
-                    &Failure::Unreachable(error.to_string()),
-                    bundle.removal.messages,
-                    "removed",
-                ));
+                let failure = Failure::Unreachable(error.to_string());
+                bundle.refuse_one(&failed(&failure, Changed::Removed(bundle.removal.messages)));
                 Some(bundle)
             }
         }
@@ -148,7 +145,7 @@ fn empty_for(bundle: &mut Bundle, shared: &Shared, link: &mut Link) {
             let is_stuck = removed == bundle.removal.messages;
             bundle.removal = Removal { messages: removed, is_stuck };
         }
-        Err(failure) => bundle.refuse_one(&not_all(&failure, removed, "removed")),
+        Err(failure) => bundle.refuse_one(&failed(&failure, Changed::Removed(removed))),
     }
 }
 
@@ -159,7 +156,7 @@ fn redrive_of(bundle: &mut Bundle, shared: &Shared, link: &mut Link, from: Span,
     let redriven = redrive(link, &name(from), to.map(name), &mut moved);
     match redriven {
         Ok(()) => bundle.answer_integer(moved),
-        Err(failure) => bundle.refuse_one(&not_all(&failure, moved, "moved")),
+        Err(failure) => bundle.refuse_one(&failed(&failure, Changed::Moved(moved))),
     }
     // Other middlewares are told by the database.
     shared.parked().wake_all();
@@ -251,10 +248,4 @@ fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
 fn queue_of(bundle: &Bundle) -> String {
     let name = bundle.next_operation().and_then(Operation::queue);
     name.map_or_else(String::new, |name| String::from_utf8_lossy(name.of(&bundle.bytes)).into_owned())
-}
-
-/// Returns the refusal of a request that has removed or moved so many messages, and cannot go on.
-pub(super) fn not_all(failure: &Failure, messages: u64, done: &str) -> Fault {
-    let text = format!("{failure}; at least {messages} messages were {done}, ask again for the rest");
-    Fault::about(Word::Store, text)
 }
