@@ -59,6 +59,7 @@ BEGIN
         PERFORM refuse_isolation();
     END IF;
     removed := 0;
+    PERFORM wait_for_queue(queue_name);
     SELECT q.id INTO home FROM queue q WHERE q.name = queue_name FOR NO KEY UPDATE;
     IF home IS NULL THEN
         part := null;
@@ -99,10 +100,10 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION sweep(text, int, int, int, bigint, int) IS
-'Removes at most so many messages of a queue, and returns how many and where to continue: parts 0 to 2 are the ready messages in these parts of the table, 3 the leased and delayed ones; null: that was all. To begin: 0, 0, 0, 0. Passes over locked messages. A call does not walk what earlier calls have removed. Plan: queue_name_key; message_by_both on one part, or message_aside_by_queue_due; Tid Scan.';
+'Removes at most so many messages of a queue, and returns how many and where to continue: parts 0 to 2 are the ready messages in these parts of the table, 3 the leased and delayed ones; null: that was all. To begin: 0, 0, 0, 0. Passes over locked messages. A call does not walk what earlier calls have removed. Waits for the queue as wait_for_queue. Plan: queue_name_key; message_by_both on one part, or message_aside_by_queue_due; Tid Scan.';
 
 CREATE FUNCTION redrive_some(from_name text, to_name text, INOUT part int, INOUT sender int, INOUT recipient int, INOUT place bigint,
-    OUT moved int) LANGUAGE plpgsql
+    OUT moved int, OUT missing text) LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
@@ -115,11 +116,16 @@ BEGIN
     END IF;
     moved := 0;
     -- In the order in which a batch locks them; least and greatest ignore a null.
-    PERFORM FROM queue q WHERE q.name = least(from_name COLLATE "C", to_name) FOR NO KEY UPDATE;
-    PERFORM FROM queue q WHERE q.name = greatest(from_name COLLATE "C", to_name) FOR NO KEY UPDATE;
+    PERFORM wait_for_queue(least(from_name COLLATE "C", to_name));
+    PERFORM wait_for_queue(greatest(from_name COLLATE "C", to_name));
     from_queue := queue_named(from_name);
     to_queue := queue_named(to_name);
-    IF from_queue IS NULL OR to_queue IS NULL AND to_name IS NOT NULL THEN
+    IF from_queue IS NULL THEN
+        missing := from_name;
+    ELSIF to_queue IS NULL THEN
+        missing := to_name;
+    END IF;
+    IF missing IS NOT NULL THEN
         part := null;
         RETURN;
     END IF;
@@ -132,4 +138,4 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION redrive_some(text, text, int, int, int, bigint) IS
-'QREDRIVE of the next letters, at most redriven_at_once: returns how many were moved and where to continue, as letters_after. Moves nothing if one of the queues has been deleted. Plan: queue_name_key; as letters_after, redrive_letters, tell_news.';
+'QREDRIVE of the next letters, at most redriven_at_once: returns how many were moved and where to continue, as letters_after. Moves nothing if one of the queues has been deleted, whose name is missing then. Waits for the queues as wait_for_queue. Plan: queue_name_key; as letters_after, redrive_letters, tell_news.';

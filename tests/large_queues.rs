@@ -13,11 +13,13 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use postgres::Postgres;
 use session::Session;
 use support::Server;
+use support::patience::wait_until;
 
 /// More than are removed at once.
 const MANY: i64 = 60_000;
@@ -203,6 +205,57 @@ fn many_dead_letters_start_anew_while_others_work() {
     }
 }
 
+/// One of the queues is deleted before the first part, or between two of them.
+#[test]
+fn who_cannot_redrive_many_dead_letters_to_the_end_is_told_so() {
+    const LETTERS: i64 = 22_000;
+    let place = Place::new(&[]);
+    let mut client = place.client(0, "ann");
+    place.sql(
+        "CREATE TABLE deletion (queue text, before_part int);
+         CREATE SEQUENCE parts;
+         ALTER FUNCTION posthaste.redrive_some RENAME TO redrive_without_it;
+         CREATE FUNCTION posthaste.redrive_some(from_name text, to_name text, INOUT part int, INOUT sender int,
+             INOUT recipient int, INOUT place bigint, OUT moved int, OUT missing text) LANGUAGE plpgsql AS $$ BEGIN
+             PERFORM posthaste.delete_queue(d.queue)
+                 FROM public.deletion AS d WHERE d.before_part = nextval('public.parts');
+             SELECT * INTO part, sender, recipient, place, moved, missing
+                 FROM posthaste.redrive_without_it(from_name, to_name, part, sender, recipient, place);
+         END $$",
+    );
+    for (deleted, before_part) in [("other", 1), ("grave", 1), ("other", 2), ("grave", 2)] {
+        for queue in ["grave", "other"] {
+            ask(&mut client, &["QCREATE", queue]);
+        }
+        place.bury("grave", LETTERS);
+        place.sql(&format!(
+            "TRUNCATE deletion; INSERT INTO deletion VALUES ('{deleted}', {before_part});
+             ALTER SEQUENCE parts RESTART"
+        ));
+        let answer = ask(&mut client, &["QREDRIVE", "grave", "other"]);
+        let case = format!("{deleted} before part {before_part}: {answer:?}");
+        match (deleted, before_part, &answer) {
+            (_, 1, Answer::Error(text)) => {
+                assert!(text.starts_with("NOQUEUE ") && text.contains(deleted), "{case}");
+            }
+            ("other", _, Answer::Error(text)) => {
+                let told = "at least 5000 messages were moved";
+                assert!(
+                    text.starts_with("STORE ") && text.contains("'other'") && text.contains(told),
+                    "{case}"
+                );
+                assert_eq!(place.held("grave"), (LETTERS - 5000).to_string());
+            }
+            // The letters that were not moved went with it.
+            ("grave", _, Answer::Integer(5000)) => assert_eq!(place.held("other"), "5000"),
+            _ => panic!("{case}"),
+        }
+        for queue in ["grave", "other"] {
+            ask(&mut client, &["QDELETE", queue]);
+        }
+    }
+}
+
 #[test]
 fn two_that_empty_one_queue_share_its_messages() {
     let place = Place::new(&[]);
@@ -315,6 +368,103 @@ fn a_large_queue_of_which_somebody_holds_all_is_in_use() {
     }
     other.run("ROLLBACK");
     assert_eq!(ask(&mut client, &["QPURGE", "large"]), Answer::Integer(MANY));
+}
+
+/// Has sweeps stand still at a gate: after each part, those of queue `last` after the last one.
+struct Gates<'a> {
+    place: &'a Place,
+    keeper: Session,
+}
+
+impl<'a> Gates<'a> {
+    fn new(place: &'a Place) -> Self {
+        place.sql(
+            "CREATE FUNCTION stand_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+             DECLARE swept posthaste.queue := (SELECT q FROM posthaste.queue q WHERE q.id = (SELECT queue_id FROM gone LIMIT 1));
+             BEGIN
+                 IF swept.name <> 'last' OR NOT EXISTS (SELECT FROM posthaste.message WHERE queue_id = swept.id) THEN
+                     PERFORM pg_advisory_xact_lock(hashtext(swept.name));
+                 END IF;
+                 RETURN null;
+             END $$;
+             CREATE TRIGGER gate AFTER DELETE ON posthaste.message REFERENCING OLD TABLE AS gone
+                 FOR EACH STATEMENT EXECUTE FUNCTION stand_at_gate()",
+        );
+        Self { place, keeper: Session::open(place.postgres, &place.database, "postgres") }
+    }
+
+    fn ask_keeper(&mut self, what: &str, queue: &str) {
+        self.keeper.run(&format!("SELECT pg_advisory_{what}(hashtext('{queue}'))"));
+    }
+
+    /// Sends a request that empties a large queue. A transaction waits for the row while the sweep stands at its gate, gets
+    /// it when the gate opens, and keeps it.
+    fn send_into_lock(&mut self, client: &mut Client, request: &[&str; 2]) -> Session {
+        let [_, queue] = *request;
+        self.ask_keeper("lock", queue);
+        client.send(request).expect("it is connected");
+        let waiting = |who: &str| {
+            self.place.sql(&format!(
+                "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock' AND {who}"
+            ))
+        };
+        wait_until("it is at the gate", || waiting("wait_event = 'advisory'") == "1");
+        let mut session = Session::open(self.place.postgres, &self.place.database, "postgres");
+        session.begin(&format!("BEGIN; SELECT FROM posthaste.queue WHERE name = '{queue}' FOR UPDATE"));
+        wait_until("it waits for the row", || waiting("query LIKE '%FOR UPDATE%'") == "1");
+        // Nor may a batch get it first.
+        self.keeper.run("SELECT pg_advisory_lock(hashtext('posthaste.append'), 0)");
+        self.ask_keeper("unlock", queue);
+        session.finish();
+        self.keeper.run("SELECT pg_advisory_unlock(hashtext('posthaste.append'), 0)");
+        session
+    }
+}
+
+#[test]
+fn who_cannot_empty_a_large_queue_to_the_end_is_told_how_much_is_gone() {
+    let place = Place::new(&[]);
+    let mut gates = Gates::new(&place);
+    let removals = [["QPURGE", "first"], ["QDELETE", "last"]];
+    let mut removing: Vec<(Client, Session)> = removals
+        .iter()
+        .map(|request| {
+            let mut client = place.client(0, "ann");
+            ask(&mut client, &["QCREATE", request[1]]);
+            place.fill(request[1], MANY);
+            let lock = gates.send_into_lock(&mut client, request);
+            (client, lock)
+        })
+        .collect();
+    for (request, (client, lock)) in removals.iter().zip(&mut removing) {
+        let answer = client.answer().expect("an answer");
+        let Answer::Error(text) = &answer else { panic!("{request:?}: {answer:?}") };
+        let held: i64 = place.held(request[1]).parse().expect("a number");
+        assert!(if request[1] == "first" { (10_000..MANY).contains(&held) } else { held == 0 }, "{held}");
+        let told = format!("at least {} messages were removed", MANY - held);
+        assert!(text.starts_with("STORE ") && text.contains(request[1]) && text.contains(&told), "{text}");
+        lock.run("ROLLBACK");
+        assert_eq!(ask(client, request), Answer::Integer(held));
+    }
+}
+
+#[test]
+fn who_empties_another_large_queue_does_not_wait_for_one_that_is_locked() {
+    // Less than as long as the database is waited for.
+    const SOON: Duration = Duration::from_secs(20);
+    let place = Place::new(&[]);
+    let mut clients = ["ann", "bob"].map(|name| place.client(0, name));
+    for queue in ["kept", "other"] {
+        ask(&mut clients[0], &["QCREATE", queue]);
+        place.fill(queue, MANY);
+    }
+    let mut lock = Gates::new(&place).send_into_lock(&mut clients[0], &["QPURGE", "kept"]);
+    let begun = Instant::now();
+    assert_eq!(ask(&mut clients[1], &["QDELETE", "other"]), Answer::Integer(MANY));
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    lock.run("ROLLBACK");
+    assert_eq!(clients[0].answer().expect("an answer"), Answer::Integer(MANY));
 }
 
 /// The connection that sweeps is cut: the answer says so, and asked again it does the rest.

@@ -48,6 +48,7 @@ mod names;
 
 // Requests that wait, and threads beside the workers.
 mod departed;
+mod in_parts;
 mod keeper;
 mod locked_accounts;
 mod locked_leases;
