@@ -9,6 +9,7 @@ mod session;
 #[path = "support/mod.rs"]
 mod support;
 
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
@@ -133,10 +134,15 @@ fn leases_end_though_it_takes_days_to_go_through_all_of_the_past() {
     }
 }
 
-/// How long a message is delayed, and how late it may be in a quiet moment: 200 ms are promised, and a machine that does
-/// other things adds to that.
-const DELAY: Duration = Duration::from_millis(300);
-const LATE_MAX: Duration = Duration::from_millis(300);
+/// How long a message is delayed, and how late it may be in a quiet moment.
+const DELAY: Duration = Duration::from_millis(100);
+const LATE_MAX: Duration = Duration::from_millis(200);
+
+/// How many messages are delayed in a round, each after another pause, so that they come due at all moments of the keeper's
+/// rhythm: whoever was just woken knows when its last tick was. Then half of them are less than half as late as any
+/// may be.
+const ROUND: u32 = 17;
+const PAUSE: Duration = Duration::from_millis(23);
 
 #[test]
 fn in_a_quiet_moment_timers_are_as_little_late_as_is_promised() {
@@ -145,7 +151,8 @@ fn in_a_quiet_moment_timers_are_as_little_late_as_is_promised() {
     let mut client = Client::login(server.addr(), "ann").expect("it runs");
     client.ask(&["QCREATE", "q"]).expect("an answer");
     let delay = DELAY.as_millis().to_string();
-    let mut late = |make: &[&[&str]], pop: &[&str]| {
+    let mut late = |pause: Duration, make: &[&[&str]], pop: &[&str]| {
+        sleep(pause);
         let begun = make.iter().map(|words| {
             let asked = Instant::now();
             client.ask(words).expect("an answer");
@@ -160,7 +167,13 @@ fn in_a_quiet_moment_timers_are_as_little_late_as_is_promised() {
         &[&["SEND", "q", "x", "DELAY", &delay][..]][..],
         &[&["SEND", "q", "x"], &["POP", "QUEUE", "q", "LEASE", &delay]],
     ] {
-        let tried: Vec<Duration> = (0..TRIES).map(|_| late(make, &pop)).collect();
-        assert!(tried.iter().any(|late| *late < LATE_MAX), "{make:?}: {tried:?}");
+        let mut is_in_time = || {
+            let mut round: Vec<Duration> =
+                (0..ROUND).map(|number| late(PAUSE * number, make, &pop)).collect();
+            round.sort_unstable();
+            println!("late {round:?}");
+            round[round.len() / 2] < LATE_MAX / 2
+        };
+        assert!((0..TRIES).any(|_| is_in_time()), "{make:?}");
     }
 }
