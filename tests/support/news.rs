@@ -8,8 +8,11 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::support::patience::wait_for;
 
-/// Half of the second after which all look for themselves, so that it must have been news.
-const TOLD_WITHIN: Duration = Duration::from_millis(500);
+/// How soon news wakes whoever waits, by the documents.
+const PROMISED: Duration = Duration::from_millis(50);
+
+/// What a machine adds on which other tests run: each of the processes that pass news on may wait for a processor.
+const SCHEDULING: Duration = Duration::from_millis(50);
 
 /// Waits until so many pops wait at a server.
 #[track_caller]
@@ -28,14 +31,14 @@ pub(crate) fn wait_for_info(server: SocketAddr, line: &str) {
     });
 }
 
-/// Does something eleven times; how long after it somebody was woken each time. By news, in nine of them: without it they
-/// look for themselves, a second after the time before. On a busy machine anything may have to wait for a
-/// processor, so there are ten tries.
+/// Does something eleven times; `woken_after` says how long after it somebody was woken. Half of the times that is as
+/// soon as promised: without news they look for themselves, a second after the time before. On a busy machine anything
+/// may have to wait for a processor, so there are ten tries.
 pub(crate) fn is_told(mut woken_after: impl FnMut() -> Duration) -> bool {
     (0..10).any(|_| {
         let mut times: Vec<Duration> = (0..11).map(|_| woken_after()).collect();
         times.sort_unstable();
         println!("woken after {times:?}");
-        times[8] < TOLD_WITHIN
+        times[times.len() / 2] < PROMISED + SCHEDULING
     })
 }
