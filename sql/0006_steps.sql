@@ -157,7 +157,7 @@ END $$;
 COMMENT ON FUNCTION choose_fresh(candidates, int, int, int[], int[], int[], int[], bigint[], bigint[], bigint[]) IS
 'Adds to the candidates what this batch has sent and not stored, for lanes that hold less than is wanted. So a message that is sent and popped in one batch is never written to the table.';
 
-CREATE TYPE hands AS (
+CREATE TYPE assignment AS (
     -- The place of every message that is given, and the request that gets it.
     places bigint[],
     takers int[],
@@ -175,10 +175,10 @@ CREATE TYPE hands AS (
     again int[]
 );
 
-CREATE FUNCTION deal(c candidates, first_lane int, lane_count int, f int, t int, wants bigint[], any_lanes int[],
-    own_lanes int[]) RETURNS hands LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION assign(c candidates, first_lane int, lane_count int, f int, t int, wants bigint[], any_lanes int[],
+    own_lanes int[]) RETURNS assignment LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    dealt hands;
+    assigned assignment;
     lanes int[] := c.lanes;
     places bigint[] := c.places;
     -- For each lane the next candidate to be given.
@@ -212,41 +212,41 @@ BEGIN
             given_places := given_places || places[pick];
             takers := takers || i;
             CASE c.parts[pick]
-            WHEN 0 THEN dealt.tids_0 := dealt.tids_0 || c.tids[pick];
-            WHEN 1 THEN dealt.tids_1 := dealt.tids_1 || c.tids[pick];
-            WHEN 2 THEN dealt.tids_2 := dealt.tids_2 || c.tids[pick];
-            ELSE dealt.fresh := dealt.fresh || places[pick];
+            WHEN 0 THEN assigned.tids_0 := assigned.tids_0 || c.tids[pick];
+            WHEN 1 THEN assigned.tids_1 := assigned.tids_1 || c.tids[pick];
+            WHEN 2 THEN assigned.tids_2 := assigned.tids_2 || c.tids[pick];
+            ELSE assigned.fresh := assigned.fresh || places[pick];
             END CASE;
         END LOOP;
         IF count = 0 THEN
-            dealt.empty := dealt.empty || i;
+            assigned.empty := assigned.empty || i;
         END IF;
     END LOOP;
-    dealt.places := given_places;
-    dealt.takers := takers;
-    RETURN dealt;
+    assigned.places := given_places;
+    assigned.takers := takers;
+    RETURN assigned;
 END $$;
-COMMENT ON FUNCTION deal(candidates, int, int, int, int, bigint[], int[], int[]) IS
+COMMENT ON FUNCTION assign(candidates, int, int, int, int, bigint[], int[], int[]) IS
 'Gives each of requests f to t in turn the first messages of its two lanes: those for anyone and those for its reader.';
 
-CREATE FUNCTION exceeds_answer(dealt hands, sent bigint[], sent_headers bytea[], sent_bodies bytea[]) RETURNS boolean
+CREATE FUNCTION exceeds_answer(assigned assignment, sent bigint[], sent_headers bytea[], sent_bodies bytea[]) RETURNS boolean
 LANGUAGE plpgsql SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 BEGIN
     RETURN EXISTS (
-        SELECT FROM unnest(dealt.places, dealt.takers) AS u(place, taker) JOIN (
-            SELECT m.place, content_bytes(m.headers, m.body) AS bytes FROM message m WHERE m.ring = 0 AND m.ctid = ANY(dealt.tids_0)
+        SELECT FROM unnest(assigned.places, assigned.takers) AS u(place, taker) JOIN (
+            SELECT m.place, content_bytes(m.headers, m.body) AS bytes FROM message m WHERE m.ring = 0 AND m.ctid = ANY(assigned.tids_0)
             UNION ALL
-            SELECT m.place, content_bytes(m.headers, m.body) FROM message m WHERE m.ring = 1 AND m.ctid = ANY(dealt.tids_1)
+            SELECT m.place, content_bytes(m.headers, m.body) FROM message m WHERE m.ring = 1 AND m.ctid = ANY(assigned.tids_1)
             UNION ALL
-            SELECT m.place, content_bytes(m.headers, m.body) FROM message m WHERE m.ring = 2 AND m.ctid = ANY(dealt.tids_2)
+            SELECT m.place, content_bytes(m.headers, m.body) FROM message m WHERE m.ring = 2 AND m.ctid = ANY(assigned.tids_2)
             UNION ALL
             SELECT f.place, content_bytes(sent_headers[x.send], sent_bodies[x.send])
-                FROM unnest(dealt.fresh) AS f(place), array_position(sent, id_at(f.place)) AS x(send)
+                FROM unnest(assigned.fresh) AS f(place), array_position(sent, id_at(f.place)) AS x(send)
         ) AS size ON size.place = u.place
         GROUP BY u.taker HAVING count(*) > 1 AND sum(size.bytes) > answer_bytes_max());
 END $$;
-COMMENT ON FUNCTION exceeds_answer(hands, bigint[], bytea[], bytea[]) IS
-'Whether a request was dealt more than fits into an answer. Plan: Tid Scans, which read lengths and no bodies.';
+COMMENT ON FUNCTION exceeds_answer(assignment, bigint[], bytea[], bytea[]) IS
+'Whether a request was assigned more than fits into an answer. Plan: Tid Scans, which read lengths and no bodies.';
 
 CREATE FUNCTION gives_changed_rows() RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT current_setting('server_version_num')::int % 10000 < CASE current_setting('server_version_num')::int / 10000
@@ -264,7 +264,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION unchanged(tid[], bigint[], candidates) IS 'The places of the locked rows that are still the versions which were chosen. Plan: a hash join, no table.';
 
-CREATE FUNCTION hold(dealt hands, chosen candidates) RETURNS hands LANGUAGE plpgsql
+CREATE FUNCTION lock_assigned(assigned assignment, chosen candidates) RETURNS assignment LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
     tids tid[];
@@ -272,7 +272,7 @@ DECLARE
     places bigint[];
 BEGIN
     FOR p IN 0..2 LOOP
-        tids := CASE p WHEN 0 THEN dealt.tids_0 WHEN 1 THEN dealt.tids_1 ELSE dealt.tids_2 END;
+        tids := CASE p WHEN 0 THEN assigned.tids_0 WHEN 1 THEN assigned.tids_1 ELSE assigned.tids_2 END;
         CONTINUE WHEN tids IS NULL;
         -- Places too: a row that was changed since it was chosen has another ctid.
         SELECT coalesce(array_agg(m.ctid), '{}'), coalesce(array_agg(m.place), '{}') INTO mine, places FROM (
@@ -282,43 +282,43 @@ BEGIN
             places := unchanged(mine, places, chosen);
         END IF;
         IF cardinality(places) < cardinality(tids) THEN
-            -- By set operations, which hash: one of ten thousand dealt messages may be lost.
-            dealt.lost := dealt.lost || ARRAY(
-                (SELECT u.place FROM unnest(dealt.places) AS u(place)
+            -- By set operations, which hash: one of ten thousand assigned messages may be lost.
+            assigned.lost := assigned.lost || ARRAY(
+                (SELECT u.place FROM unnest(assigned.places) AS u(place)
                     INTERSECT SELECT c.place FROM unnest(chosen.places, chosen.parts) AS c(place, part) WHERE c.part = p)
                 EXCEPT SELECT u.place FROM unnest(places) AS u(place));
         END IF;
     END LOOP;
-    RETURN dealt;
+    RETURN assigned;
 END $$;
-COMMENT ON FUNCTION hold(hands, candidates) IS
-'Locks the rows that were dealt out, and adds to lost those that another transaction has locked, changed or removed. Does not wait. Plan: Tid Scans, even where a table looks empty when this is planned; as unchanged.';
+COMMENT ON FUNCTION lock_assigned(assignment, candidates) IS
+'Locks the rows that were assigned, and adds to lost those that another transaction has locked, changed or removed. Does not wait. Plan: Tid Scans, even where a table looks empty when this is planned; as unchanged.';
 
-CREATE FUNCTION give_up(dealt hands, chosen candidates, any_lanes int[]) RETURNS hands LANGUAGE plpgsql AS $$
+CREATE FUNCTION give_up(assigned assignment, chosen candidates, any_lanes int[]) RETURNS assignment LANGUAGE plpgsql AS $$
 BEGIN
     -- Of requests with the same lane for anyone, a later one must not overtake one that has lost a message.
-    dealt.again := ARRAY(
-        SELECT DISTINCT u.taker FROM unnest(dealt.takers) AS u(taker), (
-            SELECT any_lanes[l.taker] AS lane, min(l.taker) AS taker FROM unnest(dealt.places, dealt.takers) AS l(place, taker)
-            WHERE l.place = ANY(dealt.lost) GROUP BY any_lanes[l.taker]) AS first
+    assigned.again := ARRAY(
+        SELECT DISTINCT u.taker FROM unnest(assigned.takers) AS u(taker), (
+            SELECT any_lanes[l.taker] AS lane, min(l.taker) AS taker FROM unnest(assigned.places, assigned.takers) AS l(place, taker)
+            WHERE l.place = ANY(assigned.lost) GROUP BY any_lanes[l.taker]) AS first
         WHERE any_lanes[u.taker] = first.lane AND u.taker >= first.taker ORDER BY u.taker);
-    SELECT coalesce(array_agg(u.place), '{}'), coalesce(array_agg(u.taker), '{}') INTO dealt.places, dealt.takers
-        FROM unnest(dealt.places, dealt.takers) AS u(place, taker) WHERE u.taker <> ALL(dealt.again);
+    SELECT coalesce(array_agg(u.place), '{}'), coalesce(array_agg(u.taker), '{}') INTO assigned.places, assigned.takers
+        FROM unnest(assigned.places, assigned.takers) AS u(place, taker) WHERE u.taker <> ALL(assigned.again);
     SELECT array_agg(c.tid) FILTER (WHERE c.part = 0), array_agg(c.tid) FILTER (WHERE c.part = 1),
             array_agg(c.tid) FILTER (WHERE c.part = 2), array_agg(c.place) FILTER (WHERE c.part = 3)
-        INTO dealt.tids_0, dealt.tids_1, dealt.tids_2, dealt.fresh
-        FROM unnest(chosen.places, chosen.tids, chosen.parts) AS c(place, tid, part) WHERE c.place = ANY(dealt.places);
-    RETURN dealt;
+        INTO assigned.tids_0, assigned.tids_1, assigned.tids_2, assigned.fresh
+        FROM unnest(chosen.places, chosen.tids, chosen.parts) AS c(place, tid, part) WHERE c.place = ANY(assigned.places);
+    RETURN assigned;
 END $$;
-COMMENT ON FUNCTION give_up(hands, candidates, int[]) IS
-'Takes back what was dealt to requests that lost a message, and to later requests with the same lane for anyone; these are to be done again by the rules. Plan: no table.';
+COMMENT ON FUNCTION give_up(assignment, candidates, int[]) IS
+'Takes back what was assigned to requests that lost a message, and to later requests with the same lane for anyone; these are to be done again by the rules. Plan: no table.';
 
-CREATE FUNCTION take_step(dealt hands) RETURNS SETOF answer LANGUAGE plpgsql
+CREATE FUNCTION take_step(assigned assignment) RETURNS SETOF answer LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE tids tid[];
 BEGIN
     FOR p IN 0..2 LOOP
-        tids := CASE p WHEN 0 THEN dealt.tids_0 WHEN 1 THEN dealt.tids_1 ELSE dealt.tids_2 END;
+        tids := CASE p WHEN 0 THEN assigned.tids_0 WHEN 1 THEN assigned.tids_1 ELSE assigned.tids_2 END;
         CONTINUE WHEN tids IS NULL;
         IF leaving_is_noted() THEN
             PERFORM note_departures(p, tids);
@@ -328,14 +328,14 @@ BEGIN
             first_queue, reason, headers, body, null::bigint[];
     END LOOP;
 END $$;
-COMMENT ON FUNCTION take_step(hands) IS 'Removes the locked messages that were dealt out, and returns them. Plan: Tid Scans; as note_departures.';
+COMMENT ON FUNCTION take_step(assignment) IS 'Removes the locked messages that were assigned, and returns them. Plan: Tid Scans; as note_departures.';
 
-CREATE FUNCTION lend_step(at_ms bigint, dealt hands, readers int[], leases bigint[]) RETURNS SETOF answer LANGUAGE plpgsql
+CREATE FUNCTION lease_step(at_ms bigint, assigned assignment, readers int[], leases bigint[]) RETURNS SETOF answer LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE tids tid[];
 BEGIN
     FOR p IN 0..1 LOOP
-        tids := CASE p WHEN 0 THEN dealt.tids_0 ELSE dealt.tids_1 END;
+        tids := CASE p WHEN 0 THEN assigned.tids_0 ELSE assigned.tids_1 END;
         CONTINUE WHEN tids IS NULL;
         RETURN QUERY
             WITH gone AS (DELETE FROM message WHERE ring = p AND ctid = ANY(tids) RETURNING *),
@@ -344,25 +344,25 @@ BEGIN
                     deliveries, sent_ms, expires_ms, headers, body)
                 SELECT 2, g.id, g.place, g.queue_id, g.sender_id, g.recipient_id, after(at_ms, leases[u.taker]), readers[u.taker],
                     new_receipt(), 1, g.sent_ms, g.expires_ms, g.headers, g.body
-                FROM gone g JOIN unnest(dealt.places, dealt.takers) AS u(place, taker) ON u.place = g.place
+                FROM gone g JOIN unnest(assigned.places, assigned.takers) AS u(place, taker) ON u.place = g.place
                 RETURNING *)
             SELECT null::int, 'm'::"char", k.id, k.queue_id, k.sender_id, k.recipient_id, k.sent_ms, k.deliveries, k.place,
                 k.receipt, k.due_ms, null::text, null::text, null::text, k.headers, k.body, null::bigint[]
             FROM kept k;
     END LOOP;
-    tids := dealt.tids_2;
+    tids := assigned.tids_2;
     IF tids IS NOT NULL THEN
         RETURN QUERY
             UPDATE message m SET deliveries = m.deliveries + 1, due_ms = after(at_ms, leases[u.taker]), holder_id = readers[u.taker],
                 receipt = new_receipt()
-            FROM unnest(dealt.places, dealt.takers) AS u(place, taker)
+            FROM unnest(assigned.places, assigned.takers) AS u(place, taker)
             WHERE m.ring = 2 AND m.ctid = ANY(tids) AND m.place = u.place
             RETURNING null::int, 'm'::"char", m.id, m.queue_id, m.sender_id, m.recipient_id, m.sent_ms, m.deliveries, m.place,
                 m.receipt, m.due_ms, null::text, m.first_queue, m.reason, m.headers, m.body, null::bigint[];
     END IF;
 END $$;
-COMMENT ON FUNCTION lend_step(bigint, hands, int[], bigint[]) IS
-'Leases the locked messages that were dealt out, and returns them. Those from the ring are moved aside. Plan: Tid Scans.';
+COMMENT ON FUNCTION lease_step(bigint, assignment, int[], bigint[]) IS
+'Leases the locked messages that were assigned, and returns them. Those from the ring are moved aside. Plan: Tid Scans.';
 
 CREATE FUNCTION pop_by_rules(at_ms bigint, takers int[], wants bigint[], ids bigint[], ops int[], queues int[], readers int[],
     senders int[], leases bigint[]) RETURNS SETOF answer LANGUAGE plpgsql AS $$

@@ -191,8 +191,8 @@ DECLARE
     none constant bigint[] := s_id;
     to_store int := 0;
     chosen candidates;
-    dealt hands;
-    -- Places of messages that were lost to other transactions when a step was dealt first.
+    assigned assignment;
+    -- Places of messages that were lost to other transactions when a step was assigned first.
     lost bigint[];
     -- For POPs that name no queue: the number of moves begun, and whether one went on, before they looked.
     moves bigint;
@@ -306,32 +306,32 @@ BEGIN
                     chosen := choose_fresh(chosen, step_fresh_first[s], step_fresh_last[s], y_lane, y_first, y_last, x_send, l_want,
                         s_id, s_home);
                 END IF;
-                dealt := deal(chosen, lf, lt - lf + 1, f, t, r_want, r_any, r_own);
-                IF cardinality(dealt.places) > t - f + 1 - coalesce(cardinality(dealt.empty), 0)
-                    AND exceeds_answer(dealt, s_id, s_headers, s_body)
+                assigned := assign(chosen, lf, lt - lf + 1, f, t, r_want, r_any, r_own);
+                IF cardinality(assigned.places) > t - f + 1 - coalesce(cardinality(assigned.empty), 0)
+                    AND exceeds_answer(assigned, s_id, s_headers, s_body)
                 THEN
-                    dealt := null;
-                    dealt.again := ARRAY(SELECT generate_series(f, t));
-                ELSIF cardinality(dealt.places) > coalesce(cardinality(dealt.fresh), 0) THEN
-                    dealt := hold(dealt, chosen);
+                    assigned := null;
+                    assigned.again := ARRAY(SELECT generate_series(f, t));
+                ELSIF cardinality(assigned.places) > coalesce(cardinality(assigned.fresh), 0) THEN
+                    assigned := lock_assigned(assigned, chosen);
                 END IF;
-                EXIT WHEN dealt.lost IS NULL;
-                -- Deal once more without what was lost. If messages are lost again, those POPs are done by the rules.
+                EXIT WHEN assigned.lost IS NULL;
+                -- Assign once more without what was lost. If messages are lost again, those POPs are done by the rules.
                 IF lost IS NOT NULL THEN
-                    dealt := give_up(dealt, chosen, r_any);
+                    assigned := give_up(assigned, chosen, r_any);
                     EXIT;
                 END IF;
-                lost := dealt.lost;
+                lost := assigned.lost;
             END LOOP;
             -- Lost messages may only be moving and so be available again soon; the rules wait for that.
-            IF lost IS NOT NULL AND dealt.empty IS NOT NULL AND kind IN ('f', 'F') AND (may_be_back OR moves_begun() <> moves)
+            IF lost IS NOT NULL AND assigned.empty IS NOT NULL AND kind IN ('f', 'F') AND (may_be_back OR moves_begun() <> moves)
                 AND may_await_moves()
             THEN
-                dealt.again := ARRAY(SELECT u.taker FROM unnest(dealt.again || dealt.empty) AS u(taker) ORDER BY u.taker);
-                dealt.empty := null;
+                assigned.again := ARRAY(SELECT u.taker FROM unnest(assigned.again || assigned.empty) AS u(taker) ORDER BY u.taker);
+                assigned.empty := null;
             END IF;
-            IF dealt.empty IS NOT NULL THEN
-                FOREACH read_at IN ARRAY dealt.empty LOOP
+            IF assigned.empty IS NOT NULL THEN
+                FOREACH read_at IN ARRAY assigned.empty LOOP
                     IF r_queue[read_at] <> 0 AND (ids[r_queue[read_at]] IS NULL OR r_awaited[read_at] <> ids[r_queue[read_at]]) THEN
                         RETURN NEXT refused(r_op[read_at], 'no_queue');
                     ELSE
@@ -339,11 +339,11 @@ BEGIN
                     END IF;
                 END LOOP;
             END IF;
-            IF dealt.places <> '{}' THEN
+            IF assigned.places <> '{}' THEN
                 RETURN NEXT ROW(null, 'd', null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-                    dealt.places || dealt.takers::bigint[])::answer;
-                IF dealt.fresh IS NOT NULL THEN
-                    FOREACH place IN ARRAY dealt.fresh LOOP
+                    assigned.places || assigned.takers::bigint[])::answer;
+                IF assigned.fresh IS NOT NULL THEN
+                    FOREACH place IN ARRAY assigned.fresh LOOP
                         send_at := array_position(s_id, id_at(place));
                         RETURN NEXT ROW(null, 'm', s_id[send_at], s_home[send_at], s_sender[send_at], s_recipient[send_at], at_ms, 1,
                             place, null, null, CASE WHEN lower(kind::text) = 'f' THEN names[s_queue[send_at]] END, null, null,
@@ -352,11 +352,11 @@ BEGIN
                         to_store := to_store - 1;
                     END LOOP;
                 END IF;
-                IF cardinality(dealt.places) > coalesce(cardinality(dealt.fresh), 0) THEN
+                IF cardinality(assigned.places) > coalesce(cardinality(assigned.fresh), 0) THEN
                     IF kind IN ('P', 'B', 'F') THEN
-                        RETURN QUERY SELECT * FROM lend_step(at_ms, dealt, r_reader, r_lease);
+                        RETURN QUERY SELECT * FROM lease_step(at_ms, assigned, r_reader, r_lease);
                     ELSE
-                        RETURN QUERY SELECT * FROM take_step(dealt);
+                        RETURN QUERY SELECT * FROM take_step(assigned);
                     END IF;
                     IF chosen.homes IS NOT NULL THEN
                         RETURN QUERY SELECT * FROM queue_names(chosen.homes);
@@ -365,14 +365,14 @@ BEGIN
             END IF;
             -- One request at a time, after storing what this batch has sent: if an answer has no room for all that is
             -- wanted, or if messages were lost twice.
-            IF dealt.again IS NOT NULL THEN
+            IF assigned.again IS NOT NULL THEN
                 IF to_store > 0 THEN
                     PERFORM store_step(1, cardinality(s_op), at_ms, part, s_id, s_home, s_sender, s_recipient, s_delay, s_ttl,
                         s_priority, s_headers, s_body);
                     s_home := none;
                     to_store := 0;
                 END IF;
-                RETURN QUERY SELECT * FROM pop_by_rules(at_ms, dealt.again, r_want, ids, r_op, r_queue, r_reader, r_sender, r_lease);
+                RETURN QUERY SELECT * FROM pop_by_rules(at_ms, assigned.again, r_want, ids, r_op, r_queue, r_reader, r_sender, r_lease);
             END IF;
         WHEN 'q', 'g' THEN
             IF r_queue[f] <> 0 AND (ids[r_queue[f]] IS NULL OR r_awaited[f] <> ids[r_queue[f]]) THEN
@@ -442,7 +442,7 @@ BEGIN
             END LOOP;
         END CASE;
         -- If a step waited or counted for long, its leases are renewed, so that none is shortened by that.
-        IF given_ms IS NULL AND (guarded OR kind IN ('a', 'd', 'o') OR kind IN ('f', 'F') AND dealt.again IS NOT NULL
+        IF given_ms IS NULL AND (guarded OR kind IN ('a', 'd', 'o') OR kind IN ('f', 'F') AND assigned.again IS NOT NULL
             OR kind = 'q' AND r_queue[f] = 0)
         THEN
             later_ms := now_ms();

@@ -1,6 +1,6 @@
 -- Plain requests that are alone in their step, or in their batch.
 --
--- Most of the cost of a step is its setup, and with one request nothing has to be dealt out: done as here, a POP alone in
+-- Most of the cost of a step is its setup, and with one request nothing has to be assigned: done as here, a POP alone in
 -- its step costs half as much. A batch of one request does not go through `apply` at all, whose steps and columns cost as
 -- much as the request. Rules and locks are those of a batch.
 

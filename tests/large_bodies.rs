@@ -63,7 +63,7 @@ fn what_does_not_fit_into_an_answer_is_not_read() {
 }
 
 #[test]
-fn what_is_dealt_out_is_not_read_before_it_is_given() {
+fn what_is_assigned_is_not_read_before_it_is_given() {
     let place = Place::new();
     for kind in ["p", "b", "f"] {
         let call =

@@ -365,7 +365,7 @@ fn no_reservation(error: &LogError, purpose: Purpose) -> Fault {
 fn remedy(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Add => "remove messages or ",
-        Purpose::Lend => "POP without LEASE and REQID, or ",
+        Purpose::Lease => "POP without LEASE and REQID, or ",
         Purpose::Remove => "QPURGE or QDELETE a queue, or ",
         Purpose::Empty | Purpose::Reclaim => "",
     }

@@ -151,7 +151,7 @@ impl<'a> Call<'a> {
         }
         let (row, fresh) = (self.rows(step), fresh_first..self.columns.fresh.lane.len() + 1);
         let may_be_alone = match step {
-            Step::Pop(_) | Step::Lend(_) => !self.floors_are_due && fresh.is_empty(),
+            Step::Pop(_) | Step::Lease(_) => !self.floors_are_due && fresh.is_empty(),
             Step::Peek(_) => true,
             _ => false,
         };
@@ -187,7 +187,7 @@ impl<'a> Call<'a> {
         let columns = &self.columns;
         match step {
             Step::Send => columns.sends.op.len(),
-            Step::Pop(_) | Step::Lend(_) | Step::Peek(_) => columns.reads.op.len(),
+            Step::Pop(_) | Step::Lease(_) | Step::Peek(_) => columns.reads.op.len(),
             Step::Ack | Step::Readable => columns.acks.op.len(),
             Step::Create | Step::Delete | Step::Other => columns.others.op.len(),
         }
@@ -212,7 +212,7 @@ impl<'a> Call<'a> {
                     self.send(ask, &Send::plain(*queue, *body), 0);
                 }
             }
-            (Step::Pop(_) | Step::Lend(_), Operation::Pop(pop)) => {
+            (Step::Pop(_) | Step::Lease(_), Operation::Pop(pop)) => {
                 self.read(ask, &pop.select, Some(pop), known)
             }
             (Step::Peek(_), Operation::Peek(select)) => self.read(ask, select, None, known),

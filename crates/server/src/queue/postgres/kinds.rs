@@ -17,9 +17,9 @@ pub(super) enum StepKind {
     PopByBoth = b'b',
     PopBySender = b'f',
     /// Leases messages from lanes by queue and returns them.
-    LendByQueue = b'P',
-    LendByBoth = b'B',
-    LendBySender = b'F',
+    LeaseByQueue = b'P',
+    LeaseByBoth = b'B',
+    LeaseBySender = b'F',
     /// Pops or leases one message for the only request of the step.
     PopAlone = b'q',
     /// Returns the first message of lanes by queue, and changes nothing.
@@ -100,7 +100,7 @@ pub(super) enum RowKind {
     /// The ids given to the SENDs of a step.
     Sent = b's',
     /// Which request gets which message.
-    Dealt = b'd',
+    Assigned = b'd',
 }
 
 impl RowKind {
@@ -121,7 +121,7 @@ impl RowKind {
             b'z' => Self::Duration,
             b'r' => Self::Readable,
             b's' => Self::Sent,
-            b'd' => Self::Dealt,
+            b'd' => Self::Assigned,
             _ => return None,
         })
     }

@@ -7,8 +7,9 @@ use tokio_postgres::Row;
 use super::kinds::RowKind;
 use super::names::Accounts;
 use super::rows::{
-    Sent, account, column, count, dealt, fault, is_given_again, is_repeated, kind, news, number_of_account,
-    op, sent, state, text, unsigned, write_message, write_queue_detail, write_queue_summary,
+    Sent, account, assigned, column, count, fault, is_given_again, is_repeated, kind, news,
+    number_of_account, op, sent, state, text, unsigned, write_message, write_queue_detail,
+    write_queue_summary,
 };
 use crate::queue::answer::Answer;
 use crate::queue::counts::{MessageCounts, MessageEvent};
@@ -84,7 +85,7 @@ impl Replies {
                         replies.sent.entry(op).or_default().push(sent);
                     }
                 }
-                Some(RowKind::Dealt) => takers.extend(dealt(row, reads)),
+                Some(RowKind::Assigned) => takers.extend(assigned(row, reads)),
                 Some(RowKind::QueueName) => {
                     replies.names.insert(unsigned(row, column::QUEUE), number);
                 }

@@ -107,7 +107,7 @@ pub(super) fn sent(row: &Row, sends: &[i32]) -> impl Iterator<Item = (usize, Sen
 }
 
 /// Returns places of messages, each with the request that gets it, which the row names by its position in `reads`.
-pub(super) fn dealt(row: &Row, reads: &[i32]) -> impl Iterator<Item = (i64, usize)> {
+pub(super) fn assigned(row: &Row, reads: &[i32]) -> impl Iterator<Item = (i64, usize)> {
     let (places, takers) = halves(row);
     let takers = takers.into_iter().flatten().filter_map(|taker| usize::try_from(taker).ok());
     places.into_iter().flatten().zip(takers.map(|taker| reads[taker - 1] as usize))

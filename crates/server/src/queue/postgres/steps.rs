@@ -19,10 +19,10 @@ pub(super) enum Step {
     Create,
     Send,
     /// POP without a lease, for one kind of lane. A message stands in a lane of each kind (by queue, by both, by
-    /// sender), so no two kinds may be dealt out in one step; nor may what is given for good and what is lent.
+    /// sender), so no two kinds may be assigned in one step; nor may what is given for good and what is leased.
     Pop(Named),
     /// POP with a lease.
-    Lend(Named),
+    Lease(Named),
     Ack,
     Peek(Named),
     Readable,
@@ -47,9 +47,9 @@ impl Step {
             Self::Pop(Named::Queue) => StepKind::PopByQueue,
             Self::Pop(Named::Both) => StepKind::PopByBoth,
             Self::Pop(Named::Sender) => StepKind::PopBySender,
-            Self::Lend(Named::Queue) => StepKind::LendByQueue,
-            Self::Lend(Named::Both) => StepKind::LendByBoth,
-            Self::Lend(Named::Sender) => StepKind::LendBySender,
+            Self::Lease(Named::Queue) => StepKind::LeaseByQueue,
+            Self::Lease(Named::Both) => StepKind::LeaseByBoth,
+            Self::Lease(Named::Sender) => StepKind::LeaseBySender,
             Self::Ack => StepKind::Ack,
             Self::Peek(Named::Queue) => StepKind::PeekByQueue,
             Self::Peek(Named::Both) => StepKind::PeekByBoth,
@@ -125,7 +125,7 @@ fn step_of(operation: &Operation, bytes: &[u8], accounts: &Accounts) -> Step {
         Operation::Pop(pop) if pop.request_id.is_none() && plain(&pop.select, COUNT_IN_STEP) => {
             match pop.lease_ms {
                 None => Step::Pop(lanes(&pop.select)),
-                Some(_) => Step::Lend(lanes(&pop.select)),
+                Some(_) => Step::Lease(lanes(&pop.select)),
             }
         }
         Operation::Peek(select) if plain(select, 1) => Step::Peek(lanes(select)),
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn the_pop_that_has_waited_longer_takes_first_whatever_its_kind() {
-        let (lend, plain, other) = (pop(Some(1000), false), pop(None, false), pop(None, true));
-        for kinds in [[&lend, &plain, &other], [&other, &lend, &plain], [&plain, &other, &lend]] {
+        let (lease, plain, other) = (pop(Some(1000), false), pop(None, false), pop(None, true));
+        for kinds in [[&lease, &plain, &other], [&other, &lease, &plain], [&plain, &other, &lease]] {
             let bundles = kinds.map(|kind| bundle(std::slice::from_ref(kind)));
             assert_eq!(order(&bundles, 3), [(0, 0), (1, 0), (2, 0)]);
         }

@@ -62,7 +62,7 @@ impl Embedded {
             return Ok(answer.integer(0));
         };
         let (place, deliveries) = (message.place, message.deliveries);
-        self.reserve(RECORD_BYTES, Purpose::Lend)?;
+        self.reserve(RECORD_BYTES, Purpose::Lease)?;
         let lease = Lease { until: after(self.clock, lease_ms), ..lease };
         self.record(&Effect::Leased { place, lease, deliveries });
         Ok(answer.integer(1))

@@ -138,7 +138,7 @@ impl Embedded {
         let count = self.found.len() as u64;
         let copies = key
             .map_or(0, |key| REQUEST_BYTES + key.text.len() as u64 + self.found.bytes() + count * COPY_BYTES);
-        let purpose = if is_lease || key.is_some() { Purpose::Lend } else { Purpose::Remove };
+        let purpose = if is_lease || key.is_some() { Purpose::Lease } else { Purpose::Remove };
         self.reserve(count * RECORD_BYTES + copies, purpose)
     }
 }

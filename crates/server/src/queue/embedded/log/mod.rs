@@ -88,7 +88,7 @@ pub enum Purpose {
     /// To add something: leaves the last spare segment.
     Add,
     /// To lease something or to keep an answer, which frees nothing: leaves half of the last segment.
-    Lend,
+    Lease,
     /// To remove or return something: leaves a quarter of it.
     Remove,
     /// To remove much at once: leaves an eighth of it.
@@ -106,7 +106,7 @@ impl Purpose {
     /// Returns how many bytes must stay free in a segment behind which none is ready.
     fn spare_bytes(self, segment_bytes: u64) -> u64 {
         match self {
-            Self::Lend => segment_bytes / 2,
+            Self::Lease => segment_bytes / 2,
             Self::Remove => segment_bytes / 4,
             Self::Empty => segment_bytes / 8,
             Self::Add | Self::Reclaim => 0,

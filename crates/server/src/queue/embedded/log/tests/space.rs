@@ -15,7 +15,7 @@ fn a_full_disk_is_noticed_before_anything_changes_and_each_purpose_leaves_space_
     let mut last = u64::MAX;
     let steps = [
         (Purpose::Add, SMALL.segment_bytes - 4096),
-        (Purpose::Lend, SMALL.segment_bytes / 2),
+        (Purpose::Lease, SMALL.segment_bytes / 2),
         (Purpose::Remove, SMALL.segment_bytes / 4),
         (Purpose::Empty, SMALL.segment_bytes / 8),
         (Purpose::Reclaim, 0),
