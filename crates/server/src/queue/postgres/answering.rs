@@ -13,7 +13,7 @@ use super::store::Postgres;
 use super::under_way::Since;
 use crate::path::bundle::Bundle;
 use crate::queue::counts::MessageCounts;
-use crate::queue::rules::{Ask, Flow, Interest, News};
+use crate::queue::rules::{Ask, Flow, Interest, News, Outcome};
 
 /// The reply to a call while answers are written from it.
 struct Answers<'a> {
@@ -29,6 +29,8 @@ struct Answers<'a> {
     counts: MessageCounts,
     /// Pops that waited and have their answers.
     done: Vec<Seat>,
+    /// Names of queues that were deleted.
+    deleted: Vec<Box<[u8]>>,
 }
 
 impl<'a> Answers<'a> {
@@ -42,6 +44,7 @@ impl<'a> Answers<'a> {
             taken: FxHashSet::default(),
             counts: asked.replies.counts,
             done: Vec::new(),
+            deleted: Vec::new(),
         }
     }
 
@@ -55,6 +58,11 @@ impl<'a> Answers<'a> {
             match self.asked.replies.write(op, ask, removed, &self.accounts, &mut answer) {
                 Flow::Done(outcome) => {
                     self.done.extend(seat.take());
+                    if let (Some(Operation::DeleteQueue { queue }), Outcome::Ok) =
+                        (bundle.next_operation(), outcome)
+                    {
+                        self.deleted.push(queue.of(&bundle.bytes).into());
+                    }
                     bundle.finish_one(outcome);
                 }
                 Flow::Waits(interest) => return Some(interest),
@@ -122,6 +130,11 @@ impl Postgres {
             news.into_iter().for_each(|news| parked.tell(news));
         }
         answers.done.into_iter().for_each(|seat| parked.done(seat));
+        drop(parked);
+        if !answers.deleted.is_empty() {
+            let mut floors = self.shared.floors();
+            answers.deleted.iter().for_each(|queue| floors.forget_queue(queue));
+        }
     }
 }
 

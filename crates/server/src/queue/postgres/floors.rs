@@ -11,8 +11,8 @@ use super::census::{Census, Excerpt};
 use super::link::Server;
 use crate::queue::rules::AccountId;
 
-/// Number of lanes above which those are forgotten whose floor is no higher than the ring's, which includes deleted
-/// queues. If more than half remain, all are forgotten: they come back by themselves.
+/// Number of lanes above which those are forgotten whose floor is no higher than the ring's, which includes queues that
+/// other middlewares have deleted. If more than half remain, all are forgotten: they come back by themselves.
 const LANES_MAX: usize = 100_000;
 
 /// A lane within a queue.
@@ -127,6 +127,12 @@ impl Floors {
         self.lanes += lanes.len() - before;
     }
 
+    /// Forgets a queue that was deleted.
+    pub(super) fn forget_queue(&mut self, queue: &[u8]) {
+        let lanes = self.queues.remove(queue).map_or(0, |lanes| lanes.len());
+        self.lanes -= lanes;
+    }
+
     /// Makes room for other lanes. The ring's floor stays: without it reads would walk everything that is gone.
     fn clear_lanes(&mut self) {
         let ring = self.ring;
@@ -172,6 +178,19 @@ mod tests {
         floors.meet(30);
         floors.raise(b"q", None, 0, 20);
         assert_eq!(floors.of(b"q", None, 0).place, 20);
+    }
+
+    #[test]
+    fn of_a_queue_that_was_deleted_nothing_is_kept() {
+        let mut floors = Floors::default();
+        floors.meet(10);
+        for (queue, recipient) in [(b"q", 0), (b"q", 1), (b"r", 0)] {
+            floors.raise(queue, None, recipient, 10);
+        }
+        floors.forget_queue(b"q");
+        floors.forget_queue(b"unknown");
+        assert_eq!((floors.lanes, floors.queues.len()), (1, 1));
+        assert_eq!(floors.of(b"r", None, 0).place, 10);
     }
 
     #[test]
