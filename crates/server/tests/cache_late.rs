@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use cache_by_hand::{SERVER_TIMEOUT, Thread};
 use posthaste_measure::{Clock, Hand};
+use posthaste_server::cache::claims::ClaimMode;
 use posthaste_server::cache::layout::{Layout, MemberPlan, RoutePlan};
 use posthaste_server::cache::rules::{GetErrors, Rules};
 use posthaste_server::cache::server_limits::ServerLimits;
@@ -327,6 +328,39 @@ fn who_was_put_off_for_too_long_is_answered_and_asks_nobody() {
         assert!(scene.heard(answer.len()).starts_with(answer), "{request}");
         scene.resume();
         assert_eq!(scene.asked(0), "", "{request}");
+    }
+}
+
+#[test]
+fn a_value_that_is_too_large_waits_for_its_key_no_longer_than_other_writes() {
+    let late = "SERVER_ERROR no answer in time\r\n";
+    for line in ["set a 0 0 1048577\r\n", "ms a 1048577\r\n"] {
+        let mut scene = Scene::with("get a\r\n", |layout| {
+            layout.settings.request_timeout = Duration::from_secs(2);
+        });
+        scene.say("END\r\n");
+        assert_eq!(scene.heard(5), "END\r\n");
+        // Another thread writes every key, and its servers do not answer.
+        let claims = &scene.thread.shared.fleet.claims;
+        let held = (0..8192).filter_map(|place| claims.claim(place, 9, ClaimMode::Exclusive, 0));
+        assert_eq!(held.count(), 8192);
+        scene.client.write_all(line.as_bytes()).expect("a socket takes it");
+        scene.thread.turn();
+        scene.pass(Duration::from_millis(2_001));
+        assert_eq!(scene.heard(late.len()), late, "{line}");
+        // The value comes, belongs to nothing, and what follows it is the next request.
+        let mut rest = vec![b'x'; 1_048_577];
+        rest.extend_from_slice(b"\r\nversion\r\n");
+        let mut sent = 0;
+        while sent < rest.len() {
+            match scene.client.write(&rest[sent..]) {
+                Ok(n) => sent += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => scene.thread.turn(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(scene.heard(8).starts_with("VERSION "), "{line}");
+        assert_eq!(scene.asked(0), "", "nobody is asked for what was refused: {line}");
     }
 }
 

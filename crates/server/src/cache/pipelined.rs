@@ -207,7 +207,13 @@ impl Engine for Pipelined {
         input: &[u8],
         received: u64,
     ) -> Admission {
-        self.router.refuse_too_large(client.slot, request, input, received)
+        match self.router.refuse_too_large(client.slot, request, input, received) {
+            Admission::RetryLater => {
+                let line = request.line.of(input);
+                self.router.retry_unless_late(client.slot, request, line, received)
+            }
+            admission => admission,
+        }
     }
 
     fn answer_locally(&mut self, client: ClientId, words: &[u8], request_bytes: usize) {
