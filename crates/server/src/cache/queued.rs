@@ -15,7 +15,7 @@ use super::answers::Answers;
 use super::engine::{ClientId, Engine};
 use super::limits;
 use super::request_kind;
-use super::router::{Admission, Finished};
+use super::router::{Admission, Finished, recorded_length};
 use super::shared::CacheShared;
 use super::worker_line::{Job, Parcel};
 
@@ -118,8 +118,8 @@ impl Engine for Queued {
             stamps: Stamps { received: self.now, ..Stamps::default() },
             slot: Some(client.slot),
             client: client.number,
-            request_bytes: request_bytes as u32,
-            answer_bytes: words.len() as u32,
+            request_bytes: recorded_length(request_bytes),
+            answer_bytes: recorded_length(words.len()),
             server_reads: 0,
         });
     }
@@ -138,8 +138,8 @@ impl Engine for Queued {
             stamps: parcel.stamps,
             slot,
             client: parcel.client.number,
-            request_bytes: parcel.bytes.len() as u32,
-            answer_bytes: parcel.answer.len() as u32,
+            request_bytes: recorded_length(parcel.bytes.len()),
+            answer_bytes: recorded_length(parcel.answer.len()),
             server_reads: parcel.server_reads,
         });
         if self.spare.len() < limits::SPARE_MAX {

@@ -4,6 +4,7 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::request::{Request, Verb};
 use posthaste_wire::span::Span;
 
+use super::recorded_length;
 use crate::cache::claims::Claim;
 use crate::cache::costs::Spread;
 use crate::cache::flushes::Mark;
@@ -113,6 +114,11 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// Counts bytes of the answer.
+    pub(super) fn note_answer(&mut self, bytes: usize) {
+        self.answer_bytes = self.answer_bytes.saturating_add(recorded_length(bytes));
+    }
+
     /// Counts a read from a server that brought something for the request, once for each `read`.
     pub(super) fn note_read(&mut self, read: u64) {
         if self.last_read != read {

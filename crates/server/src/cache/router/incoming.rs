@@ -8,7 +8,7 @@ use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::memcached::decode::TOO_LARGE;
 use posthaste_wire::memcached::request::{Request, Verb};
 
-use super::{Admission, Finished, Router, expiry, follow};
+use super::{Admission, Finished, Router, expiry, follow, recorded_length};
 use crate::cache::dialect::OURS;
 use crate::cache::pool::plain_key;
 use crate::cache::{mock, request_kind, stats};
@@ -71,7 +71,7 @@ type Put = fn(&mut Router, usize, &Incoming<'_>) -> Admission;
 impl Router {
     /// Takes a request of a client: all of `input`.
     pub fn ask(&mut self, client: usize, request: &Request, input: &[u8], received: u64) -> Admission {
-        let origin = Origin { client, received, bytes: input.len() as u32 };
+        let origin = Origin { client, received, bytes: recorded_length(input.len()) };
         if request.respell && !request.verb.is_get() {
             let mut line = Vec::new();
             let request = request.respelled(input, &mut line);
@@ -180,7 +180,7 @@ impl Router {
 
     /// Answers `request_bytes` bytes that are no request, in their turn. The answer may be empty.
     pub fn answer_unparsed(&mut self, client: usize, answer: &[u8], request_bytes: usize, received: u64) {
-        let origin = Origin { client, received, bytes: request_bytes as u32 };
+        let origin = Origin { client, received, bytes: recorded_length(request_bytes) };
         self.write_local_answer(origin, request_kind::OTHER, Ending::Error, |out| {
             out.extend_from_slice(answer)
         });
@@ -247,7 +247,7 @@ impl Router {
             slot: Some(client),
             client: self.answers.number(client),
             request_bytes: origin.bytes,
-            answer_bytes: bytes as u32,
+            answer_bytes: recorded_length(bytes),
             server_reads: 0,
         });
     }

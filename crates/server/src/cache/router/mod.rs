@@ -109,6 +109,12 @@ pub struct Finished {
     pub server_reads: u32,
 }
 
+/// Returns a length as it is recorded: whatever is longer counts as the longest that can be written down.
+#[must_use]
+pub fn recorded_length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
 /// Buffers that are used within one call only. They are kept between calls so that no request allocates memory.
 #[derive(Default)]
 struct Scratch {
@@ -453,5 +459,27 @@ mod tests {
         // And it goes on.
         assert_eq!(router.ask(0, &request, text, 0), Admission::Accepted);
         assert_eq!(router.unsent(0), text);
+    }
+
+    #[test]
+    fn an_answer_longer_than_can_be_recorded_counts_as_the_longest() {
+        let layout = Layout::of_one_pool(vec![MemberPlan::of("127.0.0.1:1")], Rules::default());
+        let value = b"VALUE key 0 1\r\nx\r\n";
+        for (text, answer) in [
+            (&b"get key key\r\n"[..], [&value[..], value, b"END\r\n"].concat()),
+            (&b"mg key v\r\n"[..], b"VA 1\r\nx\r\n".to_vec()),
+        ] {
+            let mut router = Router::new(Arc::new(Fleet::new(&layout, Ejection::OnLoss).unwrap()), 0);
+            router.add_client(0, 0);
+            let Decoded::Request(request, _) = decode(text, &LIMITS) else { panic!("it is one") };
+            assert_eq!(router.ask(0, &request, text, 0), Admission::Accepted);
+            let asked = router.unsent(0).len();
+            router.sent(0, asked);
+            let id = router.exchanges.ids().next().expect("it is under way");
+            router.exchanges[id].record.answer_bytes = u32::MAX - 3;
+            assert_eq!(router.feed(0, &answer), Ok(answer.len()));
+            let lengths: Vec<u32> = router.finished.iter().map(|done| done.answer_bytes).collect();
+            assert_eq!(lengths, [u32::MAX]);
+        }
     }
 }

@@ -14,7 +14,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::exchange::{Plan, Share};
 use super::incoming::Origin;
-use super::{Admission, Router, agree};
+use super::{Admission, Router, agree, recorded_length};
 use crate::cache::pool::plain_key;
 use crate::cache::request_kind;
 use crate::cache::rules::GetErrors;
@@ -89,7 +89,7 @@ impl Router {
         let is_read = request.verb.is_get() || request.verb == Verb::MetaGet;
         let is_missed = is_read && routes.iter().all(|route| is_missed_if_late(table, &table.routes[*route]));
         let ending = if is_missed { Ending::Null } else { Ending::Error };
-        let origin = Origin { client, received, bytes: input.len() as u32 };
+        let origin = Origin { client, received, bytes: recorded_length(input.len()) };
         self.write_local_answer(origin, request_kind::number(request), ending, |out| match request.verb {
             _ if request.noreply.is_some() => {}
             _ if !is_missed => out.extend_from_slice(LATE),

@@ -185,7 +185,7 @@ impl Router {
             return Err(Broken);
         }
         if is_wanted {
-            exchange.record.answer_bytes += bytes.len() as u32;
+            exchange.record.note_answer(bytes.len());
             self.answers.hold(client, bytes.len());
             self.answers.note_value(client, bytes.len());
         } else {
@@ -337,7 +337,7 @@ impl Router {
             _ => Cow::Borrowed(bytes),
         };
         let bytes = &*restored;
-        exchange.record.answer_bytes += bytes.len() as u32;
+        exchange.record.note_answer(bytes.len());
         if self.answers.is_first(exchange.client, id) {
             self.answers.write(exchange.client, bytes);
         } else {
