@@ -86,6 +86,43 @@ fn what_was_asked_for_since_a_command_was_sent_in_part_is_no_part_of_what_still_
 }
 
 #[test]
+fn a_command_that_is_pending_in_a_record_goes_nowhere_else() {
+    let mut router = router();
+    ask(&mut router, 0, "incr a 1\r\n");
+    router.note_sending(0);
+    let pending = router.unsent(0).len();
+    router.sent(0, 0);
+    router.note_pending(0, pending);
+    assert!(router.is_cut(0) && !router.is_caught_up(0), "the server may do it any time");
+    ask(&mut router, 1, "incr b 1\r\n");
+    assert_eq!(router.rest_of_cut(0), b"incr a 1\r\n".as_slice());
+    // Again nothing of it counts: what came later waits all the same.
+    router.sent(0, 0);
+    router.note_pending(0, pending);
+    let rest = router.rest_of_cut(0).len();
+    assert_eq!(rest, pending);
+    router.sent(0, rest);
+    router.note_pending(0, 0);
+    assert!(!router.is_cut(0) && !router.is_caught_up(0), "its answer is to come");
+    router.feed(0, b"7\r\n").unwrap();
+    assert!(router.is_caught_up(0));
+    assert_eq!(router.unsent(0), b"incr b 1\r\n");
+}
+
+#[test]
+fn what_joins_a_command_sent_in_part_in_its_next_record_goes_where_that_goes() {
+    let mut router = router();
+    ask(&mut router, 0, "set a 0 0 1\r\nx\r\n");
+    router.note_sending(0);
+    router.sent(0, 5);
+    ask(&mut router, 1, "incr b 1\r\n");
+    let pending = router.unsent(0).len();
+    router.sent(0, 0);
+    router.note_pending(0, pending);
+    assert_eq!(router.rest_of_cut(0).len(), pending);
+}
+
+#[test]
 fn what_waits_for_a_replica_that_has_nothing_where_it_is_now_is_looked_up_on_another() {
     for (asked, missed, found, told) in [
         ("get k\r\n", "END\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n"),

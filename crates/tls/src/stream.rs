@@ -72,6 +72,13 @@ impl<S: Read + Write> Tls<S> {
         self.ended
     }
 
+    /// Returns how many bytes are encrypted already although no write has counted them: the kernel may have a part of
+    /// them, and the rest leaves before anything that is written later.
+    #[must_use]
+    pub const fn pending_bytes(&self) -> usize {
+        self.taken
+    }
+
     /// Sends the encrypted bytes that are buffered here.
     ///
     /// # Errors

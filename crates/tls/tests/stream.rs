@@ -151,11 +151,18 @@ fn a_write_counts_what_the_kernel_has_taken() {
     carry(&mut client, &mut server, b"x", 16).expect("hands are shaken");
     server.socket_mut().room = 100;
     server.socket().to.borrow_mut().bytes.clear();
+    assert_eq!(server.pending_bytes(), 0);
     let answer = server.write(&[7; 1000]);
     assert!(
         answer.is_err_and(|error| error.kind() == ErrorKind::WouldBlock),
         "it lies here, and is not written"
     );
+    assert_eq!(server.pending_bytes(), 1000, "its beginning is on the way");
+    server.socket_mut().room = 1 << 20;
+    server.push().expect("there is room");
+    assert_eq!(server.pending_bytes(), 1000, "no write has counted it");
+    assert_eq!(server.write(&[7; 1000]).expect("there is room"), 1000);
+    assert_eq!(server.pending_bytes(), 0);
 }
 
 #[test]

@@ -152,6 +152,12 @@ impl Link {
         Ok(0)
     }
 
+    /// Returns how many bytes of requests the server may get although [`Self::send`] has not counted them.
+    pub(super) fn pending_bytes(&self) -> usize {
+        let socket = self.socket.as_ref().filter(|_| self.run_query.is_none());
+        socket.map_or(0, Socket::pending_bytes)
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(socket) = self.socket.as_mut().filter(|_| self.opening.is_none()) else { return Ok(0) };
         let mut sent = 0;
@@ -233,12 +239,19 @@ impl Link {
 }
 
 #[cfg(test)]
+#[path = "../../../../tests/support/certificates.rs"]
+mod certificates;
+
+#[cfg(test)]
 mod tests {
+    use std::net::{SocketAddr, TcpListener};
     use std::time::Duration;
 
     use mio::{Events, Poll};
-    use posthaste_tls::{Check, Connector, Trust};
+    use posthaste_tls::{Acceptor, Check, Connector, ServerFiles, Trust};
+    use socket2::{Domain, SockRef, Type};
 
+    use super::certificates::Authority;
     use super::*;
 
     #[test]
@@ -254,5 +267,62 @@ mod tests {
             let error = events.iter().find_map(|event| link.note_event(event).err());
             assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));
         }
+    }
+
+    /// Turns in which whatever is under way has arrived.
+    const TURNS: usize = 30_000;
+
+    /// Returns a listener whose connections hold little that is not read.
+    fn small_listener() -> TcpListener {
+        let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.listen(1).unwrap();
+        socket.into()
+    }
+
+    #[test]
+    fn a_server_gets_the_record_that_is_pending_though_nothing_more_is_sent() {
+        let authority = Authority::new();
+        let pair = authority.issue("server");
+        let files = ServerFiles { certificate: pair.certificate, key: pair.key, clients: None };
+        let acceptor = Acceptor::open(files, b"").unwrap();
+        let listener = small_listener();
+        let backend = Backend::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+        let trust = Trust { check: Check::Nothing, roots: None, own: None };
+        backend.encrypt(Some(Connector::open(&trust).unwrap()));
+        let mut poll = Poll::new().unwrap();
+        let (mut link, mut events) = (Link::default(), Events::with_capacity(8));
+        link.open(&backend, ServerLimits::default(), Token(0), poll.registry()).unwrap();
+        SockRef::from(link.socket.as_ref().and_then(Socket::tcp).unwrap())
+            .set_send_buffer_size(4096)
+            .unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut server = acceptor.accept(stream).unwrap();
+        let mut buffer = vec![0; limits::READ_BYTES];
+        let mut got = 0;
+        // One turn of the link's thread, and as much as the server finds when it looks.
+        let mut turn = |link: &mut Link| {
+            poll.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+            events.iter().for_each(|event| link.note_event(event).unwrap());
+            link.read(&mut buffer).unwrap();
+            while let Ok(n @ 1..) = server.read(&mut buffer) {
+                got += n;
+            }
+            (got, !server.is_handshaking() && link.can_write)
+        };
+        assert!((0..TURNS).any(|_| turn(&mut link).1), "hands are not shaken");
+        let set = format!("set k 0 0 12000\r\n{}\r\n", "x".repeat(12_000));
+        let mut counted = 0;
+        loop {
+            assert_eq!(link.pending_bytes(), 0);
+            match link.send(set.as_bytes()).unwrap() {
+                0 => break,
+                sent => counted += sent,
+            }
+        }
+        assert_eq!(link.pending_bytes(), set.len());
+        assert!((0..TURNS).any(|_| turn(&mut link).0 == counted + set.len()), "the server has no more");
     }
 }

@@ -78,7 +78,9 @@ impl Pipelined {
         let bytes =
             if sends_rest_only { self.router.rest_of_cut(server) } else { self.router.unsent(server) };
         let sent = link.send(bytes)?;
+        let pending = link.pending_bytes();
         self.router.sent(server, sent);
+        self.router.note_pending(server, pending);
         Ok(())
     }
 

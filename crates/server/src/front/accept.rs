@@ -244,6 +244,15 @@ impl Socket {
         }
     }
 
+    /// Returns how many bytes may have left in part although no write has counted them: those of an encrypted record.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        match self {
+            Self::Tls(tls) => tls.pending_bytes(),
+            Self::Tcp(_) | Self::Unix(_) | Self::Simulated(_) => 0,
+        }
+    }
+
     /// Sends what TLS itself has to send, now that the kernel takes bytes again.
     pub fn flush_tls(&mut self) {
         if let Self::Tls(tls) = self {

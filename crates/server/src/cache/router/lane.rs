@@ -98,7 +98,7 @@ pub(super) struct Expected {
 struct Sending {
     /// How many commands were added.
     added: usize,
-    /// Whether any bytes were sent, so that a command may have been sent in part.
+    /// Whether any bytes were sent, or may have been, so that a command may have been sent in part.
     is_cut: bool,
     /// After a cut: how many bytes at the front of the output are the rest of a command and those that waited behind it.
     cut_bytes: usize,
@@ -214,6 +214,18 @@ impl Router {
             }
         }
         lane.place_gets_last();
+    }
+
+    /// Notes that the server may get the first `bytes` of what waits for it although they were not counted as sent.
+    pub fn note_pending(&mut self, server: usize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let Lane { output, sending, .. } = &mut self.lanes[server];
+        sending.is_cut = true;
+        if bytes > sending.cut_bytes {
+            (sending.cut_bytes, sending.added_since_cut) = (output.len(), 0);
+        }
     }
 
     /// Stamps every request asked so far, and not stamped yet, as sent at this time.
