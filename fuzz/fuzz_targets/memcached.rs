@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode, decode_from};
 use posthaste_wire::memcached::reply::{self, Piece};
 
 const LIMITS: Limits = Limits { value_bytes: 1000, line_bytes: 5000 };
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(decode(&data[..end], &LIMITS), Decoded::Request(request, end));
             assert!(matches!(
                 decode(&data[..end - 1], &LIMITS),
-                Decoded::NeedBytes(_) | Decoded::Close { .. }
+                Decoded::NeedLineEnd | Decoded::NeedBytes(_) | Decoded::Close { .. }
             ));
             for key in request.key_spans(data).take(request.keys as usize) {
                 assert!((1..=250).contains(&key.of(data).len()));
@@ -26,7 +26,12 @@ fuzz_target!(|data: &[u8]| {
         }
         Decoded::NeedBytes(needed) => assert!(needed > 0),
         Decoded::Refused { end, .. } | Decoded::TooLarge { end, .. } => assert!(end > 0 && end <= data.len()),
-        Decoded::Close { .. } => {}
+        Decoded::NeedLineEnd | Decoded::Close { .. } => {}
+    }
+    // A line whose beginning was searched for its end is the same line.
+    let beginning = &data[..data.len() / 2];
+    if decode(beginning, &LIMITS) == Decoded::NeedLineEnd {
+        assert_eq!(decode_from(data, beginning.len(), &LIMITS), decode(data, &LIMITS));
     }
     match reply::next(data) {
         Piece::Value { end, .. } | Piece::Line { end } => {

@@ -1,6 +1,6 @@
 //! Memcached requests and replies: lines, data, limits, and how many bytes a broken command swallows.
 
-use posthaste_wire::memcached::decode::{Decoded, Limits, decode};
+use posthaste_wire::memcached::decode::{Decoded, Limits, decode, decode_from};
 use posthaste_wire::memcached::reply::{self, Piece};
 use posthaste_wire::memcached::request::{Request, Verb};
 use proptest::prelude::*;
@@ -37,8 +37,12 @@ fn a_get_names_its_keys_in_the_order_asked_with_any_number_of_spaces() {
 #[test]
 fn a_set_is_whole_when_its_data_and_the_line_end_behind_it_are_there() {
     let whole = b"set a 0 0 5 noreply\r\nhello\r\n";
-    for cut in 0..whole.len() {
-        assert!(matches!(decode(&whole[..cut], &LIMITS), Decoded::NeedBytes(n) if n > 0), "{cut}");
+    let line = b"set a 0 0 5 noreply\r\n".len();
+    for cut in 0..line {
+        assert_eq!(decode(&whole[..cut], &LIMITS), Decoded::NeedLineEnd, "{cut}");
+    }
+    for cut in line..whole.len() {
+        assert_eq!(decode(&whole[..cut], &LIMITS), Decoded::NeedBytes(whole.len() - cut), "{cut}");
     }
     let set = request(whole);
     assert_eq!((set.verb, set.key.of(whole), set.data.of(whole)), (Verb::Set, &b"a"[..], &b"hello\r\n"[..]));
@@ -122,7 +126,7 @@ fn a_key_too_long_fails_the_whole_command() {
 #[test]
 fn only_multi_gets_may_have_long_lines_and_those_have_an_end_too() {
     let long = |start: &str, len: usize| [start.as_bytes(), &b"k ".repeat(len / 2)].concat();
-    assert!(matches!(decode(&long("get ", 5000), &LIMITS), Decoded::NeedBytes(_)));
+    assert!(matches!(decode(&long("get ", 5000), &LIMITS), Decoded::NeedLineEnd));
     assert_eq!(decode(&long("delete ", 5000), &LIMITS), Decoded::Close { answer: None });
     assert!(matches!(decode(&long("get ", 200_000), &LIMITS), Decoded::Close { answer: Some(_) }));
     assert_eq!(decode(b"GET / HTTP/1.1\r\n", &LIMITS), Decoded::Close { answer: None });
@@ -135,6 +139,15 @@ fn only_multi_gets_may_have_long_lines_and_those_have_an_end_too() {
         let line = format!("{other}{:5000}\r\nhi\r\n", "");
         assert_eq!(decode(line.as_bytes(), &LIMITS), Decoded::Close { answer: None }, "{other}");
     }
+}
+
+#[test]
+fn what_was_searched_for_the_end_of_a_line_is_not_searched_again() {
+    let input = b"get a\nget b\n";
+    assert!(matches!(decode_from(input, 5, &LIMITS), Decoded::Request(request, 6) if request.keys == 1));
+    // Whoever says that there is none is believed.
+    assert!(matches!(decode_from(input, 6, &LIMITS), Decoded::Request(_, 12)));
+    assert_eq!(decode_from(input, 100, &LIMITS), Decoded::NeedLineEnd);
 }
 
 #[test]
@@ -181,7 +194,17 @@ proptest! {
             }
             Decoded::Refused { end, .. } | Decoded::TooLarge { end, .. } => prop_assert!(end <= input.len()),
             Decoded::NeedBytes(n) => prop_assert!(n > 0),
-            Decoded::Close { .. } => {}
+            Decoded::NeedLineEnd | Decoded::Close { .. } => {}
+        }
+    }
+
+    #[test]
+    fn a_line_is_searched_on_from_where_it_was_left(line in "[a-z ]{0,30}(\r\n|\n)?", more: Vec<u8>) {
+        let input = [line.as_bytes(), &more].concat();
+        for cut in 0..input.len() {
+            if decode(&input[..cut], &LIMITS) == Decoded::NeedLineEnd {
+                prop_assert_eq!(decode_from(&input, cut, &LIMITS), decode(&input, &LIMITS));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mio::event::Event;
 use posthaste_measure::{Noted, Recorder};
-use posthaste_wire::memcached::decode::{Decoded, decode};
+use posthaste_wire::memcached::decode::Decoded;
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::client::Client;
@@ -208,7 +208,7 @@ impl<E: Engine> CacheTier<E> {
         if client.peer.requests == 0 && input.first() == Some(&BINARY) {
             return Some(self.hang_up(client_id, client, b"", input.len()));
         }
-        match decode(input, &self.shared.limits) {
+        match client.decode(input, &self.shared.limits) {
             Decoded::Request(request, end) if self.exceeds_rate_limit(client, &request) => {
                 Some(self.refuse(client_id, &request, end))
             }
@@ -225,7 +225,7 @@ impl<E: Engine> CacheTier<E> {
                     Admission::RetryLater => self.put_off(slot, client, received),
                 }
             }
-            Decoded::NeedBytes(_) => {
+            Decoded::NeedLineEnd | Decoded::NeedBytes(_) => {
                 client.peer.holds_requests = false;
                 None
             }

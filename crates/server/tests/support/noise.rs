@@ -187,7 +187,7 @@ impl Noise {
                     Admission::RetryLater => return,
                     Admission::Quit => return self.leave(client),
                 },
-                Decoded::NeedBytes(_) => return,
+                Decoded::NeedLineEnd | Decoded::NeedBytes(_) => return,
                 Decoded::Refused { answer, end, swallow: rest } => {
                     router.answer_unparsed(client, answer.unwrap_or_default(), end, now);
                     *swallow = rest;

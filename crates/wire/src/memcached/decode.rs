@@ -21,7 +21,9 @@ pub struct Limits {
 pub enum Decoded {
     /// A whole request of `end` bytes.
     Request(Request, usize),
-    /// At least this many more bytes must arrive.
+    /// The line does not end in the input: at least one more byte must arrive. See [`decode_from`].
+    NeedLineEnd,
+    /// At least this many more bytes of data must arrive.
     NeedBytes(usize),
     /// A request that is answered with `answer` (None: with nothing) and not passed on.
     Refused {
@@ -72,8 +74,17 @@ pub(super) enum Parsed {
 /// Decodes the request at the beginning of `input`.
 #[must_use]
 pub fn decode(input: &[u8], limits: &Limits) -> Decoded {
+    decode_from(input, 0, limits)
+}
+
+/// Decodes the request at the beginning of `input`, of which the first `searched` bytes are known to hold no line end.
+/// After [`Decoded::NeedLineEnd`] that is all of the input: a long line that arrives in small pieces is searched once.
+#[must_use]
+pub fn decode_from(input: &[u8], searched: usize, limits: &Limits) -> Decoded {
     // Searching only this far is enough, and keeps a long value from being searched for a line end again and again.
-    let Some(newline) = memchr(b'\n', &input[..input.len().min(limits.line_bytes)]) else {
+    let searchable = &input[..input.len().min(limits.line_bytes)];
+    let searched = searched.min(searchable.len());
+    let Some(newline) = memchr(b'\n', &searchable[searched..]).map(|found| searched + found) else {
         return unfinished(input, limits);
     };
     if newline > LINE_BYTES_MAX && !may_be_long(input) {
@@ -117,7 +128,7 @@ fn without_end(line: &[u8]) -> &[u8] {
 /// Decides about input without a line end: a short one may go on, and a longer one if it is a multi-get.
 fn unfinished(input: &[u8], limits: &Limits) -> Decoded {
     if input.len() <= LINE_BYTES_MAX {
-        return Decoded::NeedBytes(1);
+        return Decoded::NeedLineEnd;
     }
     if !may_be_long(input) {
         return Decoded::Close { answer: None };
@@ -125,7 +136,7 @@ fn unfinished(input: &[u8], limits: &Limits) -> Decoded {
     if input.len() >= limits.line_bytes {
         return Decoded::Close { answer: Some(b"CLIENT_ERROR line is too long\r\n") };
     }
-    Decoded::NeedBytes(1)
+    Decoded::NeedLineEnd
 }
 
 /// Returns whether a line that begins like this may be long: it is a multi-get whose keys begin soon.
