@@ -1,5 +1,7 @@
 """The JSON of the cache tier: its servers, where a key goes, who is connected."""
 
+import json
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 
@@ -121,11 +123,31 @@ def test_a_page_that_names_this_machine_as_it_likes_sees_and_changes_no_server(
     assert ask(tier, "GET", "/v1/servers")[1]["servers"][0]["state"] != "down"
     assert ask(tier, "POST", "/v1/servers/state", down)[0] == 200
     everywhere = router(1, "--http", "0.0.0.0:0")
-    by_name = {"Host": "cache.example"}
-    assert ask(everywhere, "GET", "/v1/servers", headers=by_name)[0] == 200
+    by_name = {"Host": "cache.example:7481"}
+    for path in ("status", "clients", "servers", "pools", "routes", "routes/explain?key=a", "windows"):
+        assert ask(everywhere, "GET", f"/v1/{path}", headers=by_name)[0] == 200, path
     (server,) = everywhere.servers
-    down = {"server": server.name, "state": "down"}
-    assert ask(everywhere, "POST", "/v1/servers/state", down, headers=by_name)[0] == 200
+    for path, body in (
+        ("servers/state", {"server": server.name, "state": "down"}),
+        ("log-level", {"log_level": "info"}),
+    ):
+        for sent in ({"Origin": "http://cache.example:7481"}, {"Sec-Fetch-Site": "same-origin"}):
+            assert ask(everywhere, "POST", f"/v1/{path}", body, headers=by_name | sent)[0] == 403, sent
+        page = {"Host": "10.0.0.7:7481", "Origin": "http://10.0.0.7:7481"}
+        assert ask(everywhere, "POST", f"/v1/{path}", body, headers=page)[0] == 200, "no name, and no other's"
+        assert ask(everywhere, "POST", f"/v1/{path}", body, headers=by_name)[0] == 200, "a program"
+
+
+def test_a_tier_on_another_machine_is_asked_by_whatever_it_is_called(router: Callable[..., Router]) -> None:
+    """By the programs that ask more than its servers."""
+    tier = router(1, "--http", "0.0.0.0:0")
+    with closing(Client(("127.0.0.1", tier.port))) as client:
+        client.set("key", "x", noreply=False)
+        # An address that is no loopback address, and leads there.
+        asked = ["admin", "clients", "--json", "--http", f"0.0.0.0:{tier.http_port}"]
+        told = subprocess.run([tier.program(), *asked], capture_output=True, check=True, text=True)
+    (known,) = json.loads(told.stdout)
+    assert known["requests"] == 1
 
 
 def test_a_tier_without_servers_has_none_to_show(router: Callable[..., Router]) -> None:

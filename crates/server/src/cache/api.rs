@@ -1,8 +1,5 @@
-//! What the console asks of the cache tier beside its figures, servers and routes: the page itself, the tier's
-//! status, and its clients. Only the network threads know those, so the threads are asked.
-//!
-//! The tier has no accounts. A browser sends requests wherever a page tells it to, so as for the queue tier with open
-//! accounts, clients are not shown to or closed for a foreign web page.
+//! What the console asks of the cache tier beside its figures, servers and routes: the tier's status, and its clients.
+//! Only the network threads know those, so the threads are asked.
 
 use std::sync::Arc;
 
@@ -14,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::shared::{CacheShared, ClientInfo, Mail};
 use crate::front::mailbox::Mailbox;
-use crate::http::{self, ClientsQuery, Path, Problem, Query, SameOrigin};
+use crate::http::{ClientsQuery, Path, Problem, Query};
 use crate::info::VERSION;
 
 /// Clients listed at once by default, and at most, since network threads spend time on each.
@@ -25,17 +22,14 @@ const CLIENTS_LISTED_MAX: usize = 1000;
 pub(super) fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
     let close = if is_local { delete(close_client) } else { delete(refuse_to_close) };
     Routes::new()
-        .route("/", get(http::console_page))
-        .route("/console/{file}", get(http::console_file))
         .route("/v1/status", get(status))
         .route("/v1/clients", get(clients))
         .route("/v1/clients/{id}", close)
-        .fallback(async || http::no_such_path())
         .with_state(Arc::clone(shared))
 }
 
 /// Answers what the tier is, and whether it is well.
-async fn status(_: SameOrigin, State(shared): State<Arc<CacheShared>>) -> Json<Value> {
+async fn status(State(shared): State<Arc<CacheShared>>) -> Json<Value> {
     let trouble = shared.trouble();
     let table = shared.fleet.table();
     Json(json!({
@@ -51,11 +45,7 @@ async fn status(_: SameOrigin, State(shared): State<Arc<CacheShared>>) -> Json<V
 }
 
 /// Answers the connected clients, by id.
-async fn clients(
-    _: SameOrigin,
-    State(shared): State<Arc<CacheShared>>,
-    Query(query): Query<ClientsQuery>,
-) -> Json<Value> {
+async fn clients(State(shared): State<Arc<CacheShared>>, Query(query): Query<ClientsQuery>) -> Json<Value> {
     let most = query.limit.unwrap_or(CLIENTS_LISTED).min(CLIENTS_LISTED_MAX);
     let lists = ask_all(&shared, |answer| Mail::List { after: query.after, most, answer }).await;
     let mut infos: Vec<ClientInfo> = lists.into_iter().flatten().collect();
@@ -75,11 +65,7 @@ async fn clients(
 }
 
 /// `DELETE /v1/clients/{id}`.
-async fn close_client(
-    _: SameOrigin,
-    State(shared): State<Arc<CacheShared>>,
-    Path(id): Path<u64>,
-) -> Json<Value> {
+async fn close_client(State(shared): State<Arc<CacheShared>>, Path(id): Path<u64>) -> Json<Value> {
     let closed = ask_all(&shared, |answer| Mail::Close { id, answer }).await;
     Json(json!({ "closed": closed.into_iter().filter(|closed| *closed).count() }))
 }

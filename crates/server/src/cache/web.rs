@@ -18,7 +18,7 @@ use super::api;
 use super::explain::{Explanation, explain};
 use super::shared::CacheShared;
 use crate::http::metrics::page;
-use crate::http::{self, Body, Problem, Query, WindowsQuery};
+use crate::http::{self, Body, Hosts, Problem, Query, WindowsQuery};
 use crate::metrics::cache_tier;
 
 /// Time between two checks of whether the tier is ready.
@@ -26,27 +26,31 @@ const READINESS_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns the paths of the cache tier.
 ///
-/// `is_local`: only this machine can ask, so a request for another host name was sent by a foreign web page. Health and
-/// figures for Prometheus are answered for any name: they are the same for everybody, and monitoring uses names of its
-/// own.
+/// `is_local`: only this machine can ask, so a request for another host name was sent by a foreign web page. Otherwise
+/// clients may use any name: to read, and programs to change something. Health and figures for Prometheus are answered
+/// for any name in either case: they are the same for everybody, and monitoring uses names of its own.
 pub fn routes(shared: &Arc<CacheShared>, is_local: bool) -> Routes {
+    let hosts = if is_local { Hosts::ThisMachine } else { Hosts::AddressesForPages };
     let (readiness, figures, meter) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(&shared.meter));
     Routes::new()
         .route("/healthz", get(http::alive))
         .route("/readyz", get(async move || ready(&readiness).await))
         .route("/metrics", get(async move || page(cache_tier::page(&figures))))
+        .route("/", get(http::console_page))
+        .route("/console/{file}", get(http::console_file))
         .merge(
             json_routes(shared)
+                .merge(api::routes(shared, is_local))
                 .route(
                     "/v1/windows",
                     get(async move |Query(query): Query<WindowsQuery>| http::windows_of(&meter, &query)),
                 )
                 .route_layer(from_fn(move |request: Request, next: Next| async move {
-                    http::refuse_foreign_pages(request.method(), request.headers(), is_local)?;
+                    http::refuse_foreign_pages(request.method(), request.headers(), hosts)?;
                     Ok::<_, Problem>(next.run(request).await)
                 })),
         )
-        .merge(api::routes(shared, is_local))
+        .fallback(async || http::no_such_path())
         .method_not_allowed_fallback(async || http::no_such_method())
         .layer(from_fn(http::refuse_queries))
 }

@@ -2,8 +2,8 @@
 //!
 //! The accounts are those of RESP, by `Authorization: Basic` or, for programs, `Bearer ACCOUNT:SECRET`. A browser sends
 //! its credentials to any address that a page names, so a request that changes something must come from a page of this
-//! server. While accounts are open, the Host header must be a name that only this machine has, or a page could reach
-//! the server under a name of its own (DNS rebinding).
+//! server. Without accounts that is not enough: a page can have a name of its own lead here (DNS rebinding), and to the
+//! browser the server is then a part of its site. [`Hosts`] says what is done about that.
 
 use std::future::pending;
 use std::net::IpAddr;
@@ -122,7 +122,8 @@ impl FromRequestParts<Arc<QueueState>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &Arc<QueueState>) -> Result<Self, Problem> {
-        refuse_foreign_pages(&parts.method, &parts.headers, state.is_open())?;
+        let hosts = if state.is_open() { Hosts::ThisMachine } else { Hosts::Any };
+        refuse_foreign_pages(&parts.method, &parts.headers, hosts)?;
         let origin = parts.extensions.get().map(|Origin(ip)| *ip);
         let credentials = Credentials::of(&parts.headers)?;
         if !state.is_open() {
@@ -168,25 +169,27 @@ impl Credentials {
     }
 }
 
-/// The check of a tier that has no accounts: every client may ask, except a page of another origin.
-pub(crate) struct SameOrigin;
-
-impl<S: Sync> FromRequestParts<S> for SameOrigin {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        refuse_foreign_pages(&parts.method, &parts.headers, true).map(|()| Self)
-    }
+/// By which hosts, in the header of that name, clients may call the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hosts {
+    /// Only those that always mean the client's own machine: nobody needs a secret, and all clients are here.
+    ThisMachine,
+    /// Any, but a page that changes something must have been opened by an address, which is no name that somebody else
+    /// can have lead here: nobody needs a secret, and clients are elsewhere. A page is known by what its browser adds to
+    /// such a request. Programs, which add nothing, could name any host anyway.
+    AddressesForPages,
+    /// Any: a page of another site has no secret.
+    Any,
 }
 
-/// Refuses requests that a foreign page makes a browser send. `is_open`: clients need no secret.
+/// Refuses requests that a foreign page makes a browser send.
 ///
 /// # Errors
 /// Why it is refused.
 pub(crate) fn refuse_foreign_pages(
     method: &Method,
     headers: &HeaderMap,
-    is_open: bool,
+    hosts: Hosts,
 ) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     // A proxy in front of the server may have checked another one of them.
@@ -194,9 +197,9 @@ pub(crate) fn refuse_foreign_pages(
         return Err(Problem::bad_request("the header Host is there more than once"));
     }
     let host = text(header::HOST).unwrap_or_default();
-    if is_open && !is_this_machine(host) {
+    if hosts == Hosts::ThisMachine && !is_this_machine(host) {
         return Err(Problem::forbidden(
-            "while accounts are open the server answers only to localhost, 127.0.0.1 or [::1] as its name",
+            "without accounts the server answers only to localhost, 127.0.0.1 or [::1] as its name: ask it by one of them",
         ));
     }
     if matches!(*method, Method::GET | Method::HEAD) {
@@ -204,22 +207,34 @@ pub(crate) fn refuse_foreign_pages(
     }
     let other_origin = text(header::ORIGIN)
         .is_some_and(|origin| origin.split_once("://").is_none_or(|(_, origin_host)| origin_host != host));
-    let cross_site = headers
-        .get("sec-fetch-site")
-        .is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"));
-    match other_origin || cross_site {
-        true => Err(Problem::forbidden("a page of another site may not change anything here")),
-        false => Ok(()),
+    let site = headers.get("sec-fetch-site");
+    let cross_site = site.is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"));
+    if other_origin || cross_site {
+        return Err(Problem::forbidden("a page of another site may not change anything here"));
     }
+    let is_of_page = headers.contains_key(header::ORIGIN) || site.is_some();
+    let may_be_rebound = !is_this_machine(host) && without_port(host).parse::<IpAddr>().is_err();
+    if hosts == Hosts::AddressesForPages && is_of_page && may_be_rebound {
+        return Err(Problem::forbidden(
+            "a page may change something here only if it was opened by the server's address, and not by a name: open it \
+             so, or use posthaste admin",
+        ));
+    }
+    Ok(())
 }
 
 /// Returns whether a Host header is a name that always means the client's own machine.
 fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
+    let name = without_port(host);
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// Returns the name or address in a Host header.
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    }
 }
 
 #[cfg(test)]
@@ -254,25 +269,49 @@ mod tests {
 
     #[test]
     fn pages_of_others_may_not_ask() {
+        use Hosts::{Any, ThisMachine};
         let allowed =
-            |method, open, pairs: &[_]| refuse_foreign_pages(&method, &headers(pairs), open).is_ok();
+            |method, hosts, pairs: &[_]| refuse_foreign_pages(&method, &headers(pairs), hosts).is_ok();
         let here = ("host", "127.0.0.1:7480");
-        assert!(allowed(Method::POST, true, &[here]), "a program");
-        assert!(allowed(Method::POST, true, &[here, ("origin", "http://127.0.0.1:7480")]), "our page");
-        assert!(allowed(Method::GET, true, &[("host", "[::1]:7480")]));
-        assert!(allowed(Method::GET, true, &[("host", "LocalHost")]));
-        assert!(!allowed(Method::POST, true, &[here, ("origin", "http://evil.example")]));
-        assert!(!allowed(Method::POST, true, &[here, ("origin", "null")]));
-        assert!(!allowed(Method::DELETE, true, &[here, ("sec-fetch-site", "cross-site")]));
-        assert!(!allowed(Method::GET, true, &[("host", "evil.example:7480")]), "rebinding");
-        assert!(!allowed(Method::GET, true, &[]), "no name at all");
-        assert!(!allowed(Method::GET, true, &[here, ("host", "evil.example")]), "two names");
-        assert!(!allowed(Method::GET, false, &[here, here]), "twice the same");
-        assert!(allowed(Method::GET, false, &[("host", "queue.example")]), "accounts guard it");
+        assert!(allowed(Method::POST, ThisMachine, &[here]), "a program");
+        assert!(allowed(Method::POST, ThisMachine, &[here, ("origin", "http://127.0.0.1:7480")]), "our page");
+        assert!(allowed(Method::GET, ThisMachine, &[("host", "[::1]:7480")]));
+        assert!(allowed(Method::GET, ThisMachine, &[("host", "LocalHost")]));
+        assert!(!allowed(Method::POST, ThisMachine, &[here, ("origin", "http://evil.example")]));
+        assert!(!allowed(Method::POST, ThisMachine, &[here, ("origin", "null")]));
+        assert!(!allowed(Method::DELETE, ThisMachine, &[here, ("sec-fetch-site", "cross-site")]));
+        assert!(!allowed(Method::GET, ThisMachine, &[("host", "evil.example:7480")]), "rebinding");
+        assert!(!allowed(Method::GET, ThisMachine, &[]), "no name at all");
+        assert!(!allowed(Method::GET, ThisMachine, &[here, ("host", "evil.example")]), "two names");
+        assert!(!allowed(Method::GET, Any, &[here, here]), "twice the same");
+        assert!(allowed(Method::GET, Any, &[("host", "queue.example")]), "accounts guard it");
         assert!(!allowed(
             Method::POST,
-            false,
+            Any,
             &[("host", "queue.example"), ("origin", "https://evil.example")]
         ));
+    }
+
+    #[test]
+    fn a_page_that_is_here_under_a_name_of_its_own_may_read_at_most() {
+        let allowed = |method, host, pairs: &[_]| {
+            let headers = headers(&[&[("host", host)], pairs].concat());
+            refuse_foreign_pages(&method, &headers, Hosts::AddressesForPages).is_ok()
+        };
+        let (name, page) = ("cache.example:7481", ("origin", "http://cache.example:7481"));
+        assert!(allowed(Method::GET, name, &[]), "anybody may read");
+        assert!(allowed(Method::POST, name, &[]), "a program");
+        assert!(!allowed(Method::POST, name, &[page]), "rebinding");
+        assert!(!allowed(Method::POST, name, &[("sec-fetch-site", "same-origin")]), "rebinding");
+        assert!(!allowed(Method::POST, name, &[("origin", "null")]));
+        for (host, origin) in [
+            ("10.0.0.7:7481", "http://10.0.0.7:7481"),
+            ("10.0.0.7", "http://10.0.0.7"),
+            ("[2001:db8::7]:7481", "http://[2001:db8::7]:7481"),
+            ("localhost:7481", "http://localhost:7481"),
+        ] {
+            assert!(allowed(Method::POST, host, &[("origin", origin)]), "{host}");
+            assert!(!allowed(Method::POST, host, &[page]), "{host}: another site");
+        }
     }
 }

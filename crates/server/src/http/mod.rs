@@ -41,7 +41,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use self::auth::Caller;
-pub(crate) use self::auth::{SameOrigin, refuse_foreign_pages};
+pub(crate) use self::auth::{Hosts, refuse_foreign_pages};
 pub(crate) use self::console::{file as console_file, page as console_page};
 pub(crate) use self::extract::{Body, Path, Query, refuse_queries};
 use self::extract::{BodyBytesMax, NoOptions};
