@@ -97,8 +97,11 @@ fn on(name: &str, stats: &Stats, here_s: u64) -> Vec<Finding> {
         findings.push(Finding::problem("version", text));
     }
     if let Some(refused) = number("rejected_connections").filter(|refused| *refused > 0) {
-        let text = format!("{name} has refused {refused} connections: raise its limit (memcached -c)");
-        findings.push(Finding::problem("server", text));
+        let text = format!(
+            "{name} has refused {refused} connections since its start: raise its limit (memcached -c), if that goes on"
+        );
+        // The count stays until memcached is started anew, however long ago that was.
+        findings.push(Finding::note("server", text));
     }
     if let Some(evictions) = number("evictions").filter(|evictions| *evictions > 0) {
         let text = format!(
@@ -140,14 +143,16 @@ mod tests {
     #[test]
     fn each_finding_has_its_remedy() {
         assert_eq!(on("a", &with("time", "1001"), 1000), []);
-        for (stat, value, words) in [
-            ("time", "990", "10 s off"),
-            ("version", "1.6.9", "1.6.10"),
-            ("rejected_connections", "4", "-c"),
-            ("evictions", "7", "-m"),
+        for (stat, value, words, is_problem) in [
+            ("time", "990", "10 s off", true),
+            ("version", "1.6.9", "1.6.10", true),
+            // What may be over long ago.
+            ("rejected_connections", "4", "-c", false),
+            ("evictions", "7", "-m", false),
         ] {
             let findings = on("a", &with(stat, value), 1000);
             assert!(findings.len() == 1 && findings[0].text.contains(words), "{findings:?}");
+            assert_eq!(findings[0].is_problem, is_problem, "{findings:?}");
         }
     }
 
