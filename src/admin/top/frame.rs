@@ -211,21 +211,29 @@ fn server_table(figures: &Figures, before: Option<&Figures>, elapsed_s: Option<f
     let of = |figures: &Figures, name: &str, server: &str| {
         figures.by_label(name).find(|(known, _)| *known == server).map(|(_, value)| value).unwrap_or_default()
     };
-    let rate = |name: &str, server: &str| {
-        let (Some(before), Some(elapsed_s)) = (before, elapsed_s) else { return "-".into() };
-        format!("{:.1}", (of(figures, name, server) - of(before, name, server)) / elapsed_s)
-    };
-    let row = |(server, live): (&str, f64)| {
+    let rate =
+        |name: &str, server: &str| Some((of(figures, name, server) - of(before?, name, server)) / elapsed_s?);
+    let requests_per_s = |server: &str| rate("posthaste_server_requests_total", server);
+    let mut servers: Vec<(&str, bool)> =
+        figures.by_label("posthaste_server_live").map(|(server, live)| (server, live > 0.0)).collect();
+    // Those that are away first, since not all may be shown; then the busiest.
+    servers.sort_by(|(one, is_one_live), (other, is_other_live)| {
+        let rates = [other, one].map(|server| requests_per_s(server).unwrap_or_default());
+        is_one_live.cmp(is_other_live).then(rates[0].total_cmp(&rates[1]))
+    });
+    let text = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
+    let row = |(server, is_live): &(&str, bool)| {
         json!({
             "server": server,
-            "state": if live > 0.0 { "live" } else { "away" },
-            "requests_per_s": rate("posthaste_server_requests_total", server),
-            "keys_per_s": rate("posthaste_server_keys_total", server),
+            "state": if *is_live { "live" } else { "away" },
+            "requests_per_s": text(requests_per_s(server)),
+            "keys_per_s": text(rate("posthaste_server_keys_total", server)),
             "errors": of(figures, "posthaste_server_errors_total", server) as u64,
             "losses": of(figures, "posthaste_server_losses_total", server) as u64,
         })
     };
-    section("servers", figures.by_label("posthaste_server_live").take(shown).map(row).collect())
+    let rows: Vec<Json> = servers.iter().take(shown).map(row).collect();
+    section(&format!("{} of {} servers", rows.len(), servers.len()), rows)
 }
 
 /// Formats a table with its title; an empty one gives nothing.
@@ -320,5 +328,25 @@ mod tests {
         let text = frame(&with(4.0, 30), Some(&with(2.0, 10)), 10);
         assert!(text.contains("posthaste cache") && text.contains("1 of 1 servers"), "{text}");
         assert!(text.lines().any(|line| line.starts_with("m:1") && line.contains("10.0")), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_shown_before_the_busiest() {
+        let with = |start_s: f64, since: u64| {
+            let of = |server: &str, live: u64, requests: u64| {
+                format!(
+                    "posthaste_server_live{{server=\"{server}\"}} {live}\n\
+                     posthaste_server_requests_total{{server=\"{server}\"}} {requests}\n"
+                )
+            };
+            let servers =
+                [("idle:1", 1, 1000), ("busy:1", 1, 10 * since), ("slow:1", 1, since), ("gone:1", 0, 7)];
+            let figures: String = servers.iter().map(|(name, live, sent)| of(name, *live, *sent)).collect();
+            Snapshot { clients: None, figures: Some(Figures::read(&figures)), ..snapshot(start_s, 0) }
+        };
+        let text = frame(&with(4.0, 30), Some(&with(2.0, 10)), 2);
+        let (_, table) = text.split_once("\n2 of 4 servers\n").expect("a title");
+        let shown: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(shown, ["gone:1", "busy:1"], "{text}");
     }
 }
