@@ -272,8 +272,16 @@ fn generators_that_draw_the_same_are_doubted() {
             r#""seed": 1, "first_client": 65, "think_ms": 0.0"#,
         ),
         (r#""seed": 1, "think_ms": 10.0"#, r#""seed": 2, "think_ms": 10.0"#),
+        // They have four clients each.
+        (r#""seed": 1, "first_client": 1"#, r#""seed": 1, "first_client": 5"#),
+        (r#""seed": 1, "first_client": 5"#, r#""seed": 1, "first_client": 1"#),
     ] {
         assert_eq!(doubts(one, other), Vec::<String>::new(), "{one}, {other}");
+    }
+    for (one, other) in [(1, 4), (4, 1)] {
+        let of = |first: u32| format!(r#""seed": 1, "first_client": {first}"#);
+        let said = doubts(&of(one), &of(other));
+        assert_eq!(said.len(), 1, "client 4 is in both: {said:?}");
     }
     for pace in [r#""rate": 100.0"#, r#""think_ms": 10.0"#] {
         let of = |first: u32| format!(r#"{pace}, "seed": 1, "first_client": {first}"#);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
@@ -173,13 +174,19 @@ impl ReadRecord {
             .all(|name| self.run[name] == other.run[name])
     }
 
-    /// Returns whether both drew the same: requests of clients of the same numbers, or the arrivals of an open loop or
-    /// the think times of a closed one, which are drawn for no client in particular.
+    /// Returns whether both drew the same, if only in part: requests of clients of the same numbers, or the arrivals of
+    /// an open loop or the think times of a closed one, which are drawn for no client in particular.
     pub(super) fn draws_as(&self, other: &Self) -> bool {
-        let same = |name: &str| self.option(name) == other.option(name);
-        !self.option("seed").is_null()
-            && same("seed")
-            && (self.is_open() || self.thinks() || same("first_client"))
+        let has_same_seed = !self.option("seed").is_null() && self.option("seed") == other.option("seed");
+        let (mine, theirs) = (self.clients(), other.clients());
+        let share_clients = mine.start < theirs.end && theirs.start < mine.end;
+        has_same_seed && (self.is_open() || self.thinks() || share_clients)
+    }
+
+    /// Returns the numbers of the clients; those of a cache always begin at 1.
+    fn clients(&self) -> Range<u64> {
+        let first = self.option("first_client").as_u64().unwrap_or(1);
+        first..first.saturating_add(self.option("clients").as_u64().unwrap_or(0))
     }
 
     fn thinks(&self) -> bool {
