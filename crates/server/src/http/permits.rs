@@ -5,9 +5,10 @@
 //! the client has not yet proved its account: a client without a secret keeps no permit. An answer lasts until the
 //! client has read it. If no permit is left, the connection that has been idle longest (of the same address, if that
 //! has all it may have) is evicted for the new one. So clients that open connections and send nothing take permits only
-//! from each other, and a client that asks at once is answered. If no connection is idle, a new one is not turned away
-//! but waits until one is. Pops may wait for as long as they like, so they may use only a part of the permits: requests
-//! that are answered at once find one of the rest.
+//! from each other, and a client that asks at once is answered. If no connection is idle, a new one waits until one is;
+//! it is turned away if its address has all it may have, so that no address keeps others waiting. Pops may wait for as
+//! long as they like, so they may use only a part of the permits: requests that are answered at once find one of the
+//! rest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
