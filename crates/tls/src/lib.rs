@@ -18,4 +18,4 @@ mod validity;
 pub use acceptor::{Acceptor, ServerFiles};
 pub use connector::{Check, Connector, Trust};
 pub use error::TlsError;
-pub use stream::Tls;
+pub use stream::{HANDSHAKE, Tls};

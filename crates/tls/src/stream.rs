@@ -15,7 +15,7 @@ use rustls::Connection;
 const LOOKED_AHEAD_MAX: usize = 16 << 10;
 
 /// First byte of a handshake; a connection that begins otherwise is not TLS.
-const HANDSHAKE: u8 = 22;
+pub const HANDSHAKE: u8 = 22;
 
 /// An encrypted connection over a socket.
 #[derive(Debug)]

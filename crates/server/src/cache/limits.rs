@@ -39,6 +39,9 @@ pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest command into which gets are joined. Some servers take no longer line than 2 KiB at once.
 pub const JOINED_BYTES_MAX: usize = 1024;
 
+/// Longest flag `O` (an opaque, which servers repeat) of a meta command that servers take, in bytes with its letter.
+pub const OPAQUE_BYTES_MAX: usize = 32;
+
 /// Keys of one `gat`, in bytes: servers hang up on a line over 2 KiB that is not a `get`.
 pub const GAT_BYTES_MAX: usize = 1800;
 

@@ -18,7 +18,7 @@ use super::gate::Refused;
 use super::quiet::has_passed;
 
 /// How long a handshake may take: a few round trips, even on a bad line.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a peer may take to log in: a person may be typing.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);

@@ -35,11 +35,8 @@ use super::response_progress::ResponseProgress;
 use crate::front::accept::{set_keepalive, set_user_timeout};
 use crate::front::files;
 use crate::front::gate::Gate;
-use crate::front::limits::FIRST_REQUEST;
-use crate::front::newcomers::RefusalReason;
-
-/// How long a TLS handshake may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::front::limits::{ACCEPT_AGAIN, FIRST_REQUEST};
+use crate::front::newcomers::{HANDSHAKE_TIMEOUT, RefusalReason};
 
 /// How long a client may be silent between requests, and take to send the header of one.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,9 +47,6 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most bytes of a request's header.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
-/// How long to wait before accepting again when the system had no descriptor or no memory for a connection.
-const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(20);
-
 /// How often a tier that stops checks whether all answers are sent.
 const SENT_CHECK_EVERY: Duration = Duration::from_millis(20);
 
@@ -61,9 +55,6 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// Most bytes read of a request in plain text to a port that speaks TLS.
 const PLAIN_BYTES_MAX: u64 = 64 << 10;
-
-/// The first byte of a TLS handshake.
-const TLS_HANDSHAKE: u8 = 22;
 
 /// Answer to a client that speaks plain text to a port that speaks TLS.
 const SPEAK_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\
@@ -135,7 +126,7 @@ pub(super) async fn serve(
             accepted = accept => accepted,
         };
         let Ok((stream, from, permit)) = accepted else {
-            sleep(ACCEPT_RETRY_AFTER).await;
+            sleep(ACCEPT_AGAIN).await;
             continue;
         };
         let Some(permit) = permit else {
@@ -239,7 +230,7 @@ async fn accept_tls_or_explain(
     tls: &Acceptor,
 ) -> io::Result<Option<TlsStream<TimedStream<TcpStream>>>> {
     let mut first = [0];
-    if stream.peek(&mut first).await? > 0 && first[0] != TLS_HANDSHAKE {
+    if stream.peek(&mut first).await? > 0 && first[0] != posthaste_tls::HANDSHAKE {
         stream.write_all(SPEAK_TLS).await?;
         stream.shutdown().await?;
         // Closing with unread bytes sends a reset, which may overtake the answer.

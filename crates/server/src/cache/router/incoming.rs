@@ -11,7 +11,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 use super::{Admission, Finished, Router, expiry, follow, recorded_length};
 use crate::cache::dialect::OURS;
 use crate::cache::pool::plain_key;
-use crate::cache::{mock, request_kind, stats};
+use crate::cache::{limits, mock, request_kind, stats};
 
 /// What is answered for a key that no route takes.
 pub(super) const NO_ROUTE: &[u8] = b"SERVER_ERROR no route for this key and command\r\n";
@@ -34,9 +34,6 @@ const NO_ROOM: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
 
 /// What is answered where an opaque is longer than servers repeat.
 const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
-
-/// Longest opaque that servers repeat, in bytes, its letter `O` included.
-const OPAQUE_BYTES_MAX: u32 = 32;
 
 /// The client of a request, and what the record needs of the request.
 #[derive(Clone, Copy)]
@@ -258,7 +255,7 @@ impl Router {
 fn is_refused_when_done(request: &Request, input: &[u8]) -> bool {
     let is_long = || {
         let mut words = request.words_after_key(input);
-        words.any(|word| word.len > OPAQUE_BYTES_MAX && word.of(input).starts_with(b"O"))
+        words.any(|word| word.len as usize > limits::OPAQUE_BYTES_MAX && word.of(input).starts_with(b"O"))
     };
     match request.verb {
         Verb::MetaArithmetic => is_long(),

@@ -17,9 +17,6 @@ use crate::cache::pool::plain_key;
 use crate::cache::rules::Multiget;
 use crate::cache::table::{Access, Table};
 
-/// Longest flag `O` that memcached takes, in bytes.
-const OPAQUE_BYTES_MAX: usize = 32;
-
 impl Router {
     /// Takes a `get`, `gets`, `gat` or `gats` of any number of keys.
     pub(super) fn get(&mut self, incoming: &Incoming<'_>) -> Admission {
@@ -452,7 +449,7 @@ fn is_surely_understood(request: &Request, bytes: &[u8]) -> bool {
     let mut seen = 0_u64;
     request.words_after_key(bytes).map(|word| word.of(bytes)).all(|flag| {
         let is_known = match flag[0] {
-            b'O' => flag.len() <= OPAQUE_BYTES_MAX,
+            b'O' => flag.len() <= limits::OPAQUE_BYTES_MAX,
             letter => b"bcfhklqstvT".contains(&letter),
         };
         let bit = 1 << (flag[0] % 64);
