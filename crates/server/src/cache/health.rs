@@ -221,7 +221,7 @@ impl Health {
     /// Notes the run that answers. Returns whether it is another one than before: the server was restarted and holds
     /// nothing.
     #[must_use]
-    pub fn detects_restart(&self, run: Run) -> bool {
+    pub fn note_start(&self, run: Run) -> bool {
         let mut recovery = self.recovery();
         let is_restart = recovery.run.is_some_and(|known| !known.is_same(run));
         if is_restart {

@@ -133,7 +133,7 @@ pub(super) fn query_run(dialed: &mut Dialed) -> io::Result<Option<Run>> {
 /// Notes that a server reports this run. If it is another than before, the server holds nothing from now on and
 /// has not heard of a delayed flush.
 pub(super) fn note_run(fleet: &Fleet, server: &Server, run: Run) {
-    if server.health.detects_restart(run) {
+    if server.health.note_start(run) {
         fleet.set_flush_reminder_now(server);
         tracing::warn!(server = %server.name(), "server was started anew, and holds nothing");
     }

@@ -209,7 +209,7 @@ impl<E: Engine> CacheTier<E> {
             return Some(self.hang_up(client_id, client, b"", input.len()));
         }
         match client.decode(input, &self.shared.limits) {
-            Decoded::Request(request, end) if self.exceeds_rate_limit(client, &request) => {
+            Decoded::Request(request, end) if !self.admit_or_count_refusal(client, &request) => {
                 Some(self.refuse(client_id, &request, end))
             }
             Decoded::Request(request, end) => {
@@ -234,7 +234,7 @@ impl<E: Engine> CacheTier<E> {
                 self.engine.answer_locally(client_id, answer.unwrap_or_default(), end);
                 Some(end)
             }
-            Decoded::TooLarge { request, end, swallow } if self.exceeds_rate_limit(client, &request) => {
+            Decoded::TooLarge { request, end, swallow } if !self.admit_or_count_refusal(client, &request) => {
                 client.swallow = swallow;
                 Some(self.refuse(client_id, &request, end))
             }
@@ -253,16 +253,16 @@ impl<E: Engine> CacheTier<E> {
         }
     }
 
-    /// Returns whether a request exceeds the limit of its client's address, and counts it as refused then.
-    fn exceeds_rate_limit(&self, client: &Client, request: &Request) -> bool {
+    /// Returns whether a request is within the limit of its client's address. One that is not counts as refused.
+    fn admit_or_count_refusal(&self, client: &Client, request: &Request) -> bool {
         let Some(limiter) = client.rate_limiter.as_ref().filter(|_| request.verb != Verb::Quit) else {
-            return false;
+            return true;
         };
         let is_exhausted = limiter.is_exhausted(self.shared.clock.now());
         if is_exhausted {
             self.shared.client_rate_limiters.note_refused();
         }
-        is_exhausted
+        !is_exhausted
     }
 
     /// Answers a request beyond the limit. Returns how many bytes it took.

@@ -44,7 +44,7 @@ impl Router {
         }
         let max_life = self.max_life(self.exchanges[id].destination.expiry_s);
         self.each_copy(id, |router, server| {
-            if server == decider || !router.can_send_else_note_missed(id, server) {
+            if server == decider || router.note_if_missed(id, server) {
                 return;
             }
             if !may_be_old {

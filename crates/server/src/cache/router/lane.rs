@@ -321,7 +321,7 @@ impl Router {
     /// Deletes the key of an exchange on a server: now, or before it takes part again.
     pub(super) fn delete(&mut self, id: u32, server: usize) {
         let Some(request) = self.exchanges[id].request else { return };
-        if !self.can_send_else_note_missed(id, server) {
+        if self.note_if_missed(id, server) {
             return;
         }
         let exchange = &self.exchanges[id];

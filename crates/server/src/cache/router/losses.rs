@@ -107,10 +107,10 @@ impl Router {
             // A read that was never sent has given no token and no lease, so another server may be asked.
             (exchange.tries, exchange.is_bound) = (0, false);
         }
-        let is_resent = |router: &mut Self| unsent.is_some_and(|command| router.send_elsewhere(id, command));
+        let resend = |router: &mut Self| unsent.is_some_and(|command| router.send_elsewhere(id, command));
         match expected.purpose {
             Purpose::Outcome | Purpose::Unused => {}
-            _ if is_resent(self) => {}
+            _ if resend(self) => {}
             Purpose::Share(share) => self.fail_share(id, share, server),
             Purpose::Request => self.fail_whole(id, server),
         }

@@ -425,7 +425,7 @@ impl Router {
     pub(super) fn send_whole(&mut self, id: u32, server: usize) -> bool {
         let exchange = &self.exchanges[id];
         let Some(request) = exchange.request else { return false };
-        if self.is_full(server) || !self.can_send_else_note_missed(id, server) {
+        if self.is_full(server) || self.note_if_missed(id, server) {
             self.fail_whole(id, server);
             return false;
         }

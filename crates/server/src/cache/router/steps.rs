@@ -184,7 +184,7 @@ impl Router {
             if router.is_crowded(server) {
                 return router.delete(id, server);
             }
-            if router.can_send_else_note_missed(id, server) {
+            if !router.note_if_missed(id, server) {
                 let bytes = &router.exchanges[id].bytes;
                 let outcome = outcome.as_deref().map(|reply| Outcome { reply, now_s });
                 let shape =

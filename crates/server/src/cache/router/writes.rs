@@ -70,7 +70,7 @@ impl Router {
         if !self.refuse_if_copies_are_away(id) {
             // Notes the key for servers that are away. Those that are back by then get the decision with the others.
             self.each_copy(id, |router, server| {
-                let _ = router.can_send_else_note_missed(id, server);
+                let _ = router.note_if_missed(id, server);
             });
             if self.send_whole(id, decider) {
                 self.ask_outcome(id, decider);
@@ -149,7 +149,7 @@ impl Router {
         self.each_copy(id, |router, server| {
             let is_in_rotation = router.servers[server].health.is_in_rotation();
             let is_refused = is_in_rotation && may_be_refused && router.is_full(server);
-            if !is_refused && router.can_send_else_note_missed(id, server) {
+            if !is_refused && !router.note_if_missed(id, server) {
                 first.get_or_insert(server);
                 let shape = write_command(&request, input, max_life, &mut router.lanes[server].output);
                 router.expect(id, server, Purpose::Request, shape);
@@ -233,7 +233,7 @@ impl Router {
         (exchange.plan, exchange.is_bound, exchange.is_unclaimed) = (Plan::Relay, true, true);
         self.tables[usize::from(self.current)].unclaimed += 1;
         self.enqueue(id);
-        if !self.is_full(owner) && self.can_send_else_note_missed(id, owner) {
+        if !self.is_full(owner) && !self.note_if_missed(id, owner) {
             let shape = write_command(request, input, None, &mut self.lanes[owner].output);
             self.expect(id, owner, Purpose::Request, shape);
         } else {
@@ -309,7 +309,7 @@ impl Router {
     /// Touches a key in the old pool too (whose place this one takes): what has expired here is looked for there.
     fn touch_old(&mut self, id: u32) {
         self.each_old(id, |router, server| {
-            if router.can_send_else_note_missed(id, server)
+            if !router.note_if_missed(id, server)
                 && let Some(request) = router.exchanges[id].request
             {
                 let bytes = &router.exchanges[id].bytes;
@@ -367,21 +367,21 @@ impl Router {
         self.scratch.servers = servers;
     }
 
-    /// Returns whether a server can be sent this request. For one that is away the key of a write is noted, unless it
-    /// has come back meanwhile and so must get the write.
-    pub(super) fn can_send_else_note_missed(&mut self, id: u32, server: usize) -> bool {
+    /// Notes the key of a write for a server that is away, unless it has come back meanwhile and so must get the write.
+    /// Returns whether the server misses this request, a read or a write, and is not to be sent it.
+    pub(super) fn note_if_missed(&mut self, id: u32, server: usize) -> bool {
         let health = &self.servers[server].health;
         if !health.is_away() {
-            return true;
-        }
-        if !self.exchanges[id].changes() {
             return false;
         }
-        if !health.note_missed_write(self.missed_write(id)) {
+        if !self.exchanges[id].changes() {
             return true;
         }
+        if !health.note_missed_write(self.missed_write(id)) {
+            return false;
+        }
         self.exchanges[id].write.note_missed_by(server);
-        false
+        true
     }
 
     /// Returns what a server misses that does not get this write.
