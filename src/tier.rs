@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, available_parallelism};
 
-use posthaste_server::front::accept::ListenAddress;
+use posthaste_server::front::accept::Endpoint;
 use posthaste_server::front::files;
 use posthaste_server::front::lifecycle::{Options, RunNote, Running, Stopped};
 use posthaste_server::front::quiet::QuietLimits;
@@ -42,7 +42,7 @@ impl CommonFlags<'_> {
             return Err("--record-requests needs a --record DIR to leave them in".into());
         }
         Ok(Options {
-            listen: self.listen.iter().map(|text| ListenAddress::parse(text)).collect::<Result<_, _>>()?,
+            listen: self.listen.iter().map(|text| Endpoint::parse(text)).collect::<Result<_, _>>()?,
             http: http(self.http)?,
             reuse_port: self.front.reuse_port,
             tls: tls(&self.front.tls)?,
@@ -226,8 +226,8 @@ fn http(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);
     }
-    match ListenAddress::parse(text) {
-        Ok(ListenAddress::Tcp(address)) => Ok(Some(address)),
+    match Endpoint::parse(text) {
+        Ok(Endpoint::Tcp(address)) => Ok(Some(address)),
         _ => Err(format!("--http {text}: write HOST:PORT or off")),
     }
 }

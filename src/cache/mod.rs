@@ -17,7 +17,7 @@ use posthaste_server::cache::resolver::Resolver;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::cache::server_limits::ServerLimits;
-use posthaste_server::front::accept::ListenAddress;
+use posthaste_server::front::accept::Endpoint;
 use posthaste_server::front::lifecycle::RunNote;
 use posthaste_tls::{Check, Trust};
 
@@ -64,7 +64,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
 
 /// Returns whether HTTP is served to other machines.
 fn is_reached_by_others(http: &str) -> bool {
-    http != "off" && ListenAddress::parse(http).is_ok_and(|address| !address.is_local())
+    http != "off" && Endpoint::parse(http).is_ok_and(|address| !address.is_local())
 }
 
 /// Reads flags, environment and files again and puts pools, routes and certificates in force; on an error,

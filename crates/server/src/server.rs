@@ -14,7 +14,7 @@ use crate::account_registrar::AccountRegistrar;
 use crate::accounts::AccountsFile;
 use crate::authenticator::Authenticator;
 use crate::clients::Clients;
-use crate::front::accept::ListenAddress;
+use crate::front::accept::Endpoint;
 use crate::front::lifecycle::{self, Prepared, Running, Stopped, start_workers};
 use crate::http;
 use crate::path::limits::{BUNDLE_ANSWER_BYTES, BUNDLE_READS_MAX, BUNDLE_REQUESTS_MAX};
@@ -66,7 +66,7 @@ pub struct Options {
 #[derive(Debug)]
 pub enum StartError {
     /// The address can be reached from other machines, and there is no accounts file.
-    Unguarded(ListenAddress),
+    Unguarded(Endpoint),
     /// The store cannot be opened.
     Store(OpenError),
     /// The accounts file cannot be used.
@@ -184,7 +184,7 @@ fn refuse_unguarded(options: &Options) -> Result<(), StartError> {
     if options.accounts.is_some() {
         return Ok(());
     }
-    let http = options.front.http.map(ListenAddress::Tcp);
+    let http = options.front.http.map(Endpoint::Tcp);
     match options.front.listen.iter().chain(&http).find(|address| !address.is_local()) {
         Some(open) => Err(StartError::Unguarded(open.clone())),
         None => Ok(()),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use patience::{wait_for, wait_until};
 use posthaste_measure::{Clock, Hand};
-use posthaste_server::front::accept::{ListenAddress, SimulatedSocket, Socket};
+use posthaste_server::front::accept::{Endpoint, SimulatedSocket, Socket};
 use posthaste_server::front::binder;
 use posthaste_server::front::connections::Connections;
 use posthaste_server::front::gate::{Gate, Refused};
@@ -140,9 +140,9 @@ struct Running {
 }
 
 fn start(threads: usize, clients: usize) -> Running {
-    let anywhere = ListenAddress::parse("127.0.0.1:0").expect("an address");
+    let anywhere = Endpoint::parse("127.0.0.1:0").expect("an address");
     let mut openings = binder::open(&[anywhere], None, None, false).expect("a free port");
-    let Some(ListenAddress::Tcp(address)) = openings.addresses.pop() else { panic!("no address") };
+    let Some(Endpoint::Tcp(address)) = openings.addresses.pop() else { panic!("no address") };
     let polls: Vec<Poll> = (0..threads).map(|_| Poll::new().expect("events")).collect();
     let mailboxes: Vec<_> = polls.iter().map(|poll| mailbox(poll).expect("a waker")).collect();
     let (gate, clock) = (Arc::new(Gate::new(clients, false)), Clock::start());
@@ -302,9 +302,9 @@ fn a_stop_answers_what_was_asked_before_and_ends_every_connection() {
 
 /// A client, as it was accepted.
 fn accepted() -> (TcpStream, Socket) {
-    let anywhere = ListenAddress::parse("127.0.0.1:0").expect("an address");
+    let anywhere = Endpoint::parse("127.0.0.1:0").expect("an address");
     let openings = binder::open(&[anywhere], None, None, false).expect("a free port");
-    let [ListenAddress::Tcp(address)] = openings.addresses[..] else { panic!("no address") };
+    let [Endpoint::Tcp(address)] = openings.addresses[..] else { panic!("no address") };
     let client = TcpStream::connect(address).expect("it listens");
     let socket = wait_for("the client", || openings.listeners[0].accept());
     (client, socket)
@@ -342,7 +342,7 @@ fn a_turn_accepts_some_of_those_who_wait_and_each_of_them_is_let_in_in_the_end()
     const CLIENTS: usize = 3 * ACCEPTS_PER_TURN + 1;
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("socket");
-    let address = ListenAddress::Unix(path.clone());
+    let address = Endpoint::Unix(path.clone());
     let openings = binder::open(&[address], None, None, false).expect("the path is free");
     let poll = Poll::new().expect("events");
     let mailboxes = vec![mailbox(&poll).expect("a waker")];

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use patience::wait_until;
-use posthaste_server::front::accept::ListenAddress;
+use posthaste_server::front::accept::Endpoint;
 use posthaste_server::front::files::beside_clients;
 use posthaste_server::front::lifecycle;
 use posthaste_server::queue::choice::StoreChoice;
@@ -22,7 +22,7 @@ const POPS: usize = 20;
 fn start() -> Server {
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
     let front = lifecycle::Options {
-        listen: vec![ListenAddress::Tcp(here)],
+        listen: vec![Endpoint::Tcp(here)],
         http: Some(here),
         reuse_port: false,
         tls: None,
@@ -58,7 +58,7 @@ fn open_files() -> usize {
 #[test]
 fn a_pop_over_http_has_no_more_open_than_is_counted_for_it() {
     let server = start();
-    let [ListenAddress::Tcp(address)] = server.running().addresses() else { panic!("one address") };
+    let [Endpoint::Tcp(address)] = server.running().addresses() else { panic!("one address") };
     let mut client = TcpStream::connect(address).expect("a connection");
     let mut ask = |line: &str| {
         client.write_all(format!("{line}\r\n").as_bytes()).expect("it is taken");

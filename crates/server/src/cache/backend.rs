@@ -22,7 +22,7 @@ use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 use super::groups::Group;
 use super::resolver::Resolver;
 use super::server_limits::ServerLimits;
-use crate::front::accept::{ListenAddress as Address, Socket};
+use crate::front::accept::{Endpoint, Socket};
 
 /// memcached's own port.
 const PORT: u16 = 11211;
@@ -36,9 +36,9 @@ pub struct Backend {
     resolver: Resolver,
     /// The addresses of the name when it was first looked up.
     places: Vec<String>,
-    address: Mutex<Result<Address, String>>,
+    address: Mutex<Result<Endpoint, String>>,
     /// The address at which the server last took part.
-    served: Mutex<Option<Address>>,
+    served: Mutex<Option<Endpoint>>,
     /// How often the server was moved while it took part.
     moves: AtomicU64,
     tls: Mutex<Option<Connector>>,
@@ -167,10 +167,10 @@ impl Backend {
     ///
     /// # Errors
     /// The system's.
-    pub fn dial_at(&self, address: Address, limits: ServerLimits) -> io::Result<Dialed> {
+    pub fn dial_at(&self, address: Endpoint, limits: ServerLimits) -> io::Result<Dialed> {
         let (domain, address) = match address {
-            Address::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
-            Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+            Endpoint::Tcp(address) => (Domain::for_address(address), SockAddr::from(address)),
+            Endpoint::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
         };
         let socket = socket2::Socket::new(domain, Type::STREAM, None)?;
         socket.connect_timeout(&address, limits.connect_timeout)?;
@@ -199,7 +199,7 @@ impl Backend {
     ///
     /// # Errors
     /// The address was never found, in a sentence that names the server.
-    pub fn address(&self) -> Result<Address, String> {
+    pub fn address(&self) -> Result<Endpoint, String> {
         lock(&self.address).clone()
     }
 
@@ -212,11 +212,11 @@ impl Backend {
 
     /// Returns whether the server is at this address now, as far as is known.
     #[must_use]
-    pub fn is_at(&self, address: &Address) -> bool {
+    pub fn is_at(&self, address: &Endpoint) -> bool {
         self.address().is_ok_and(|own| canonical(&own) == canonical(address))
     }
 
-    fn known_address(&self) -> io::Result<Address> {
+    fn known_address(&self) -> io::Result<Endpoint> {
         self.address().map_err(|error| io::Error::new(ErrorKind::NotFound, error))
     }
 
@@ -237,7 +237,7 @@ impl Backend {
     /// The addresses of the server's name, if its present address is none of them any more; else none. A server that
     /// is written as an address never moves.
     #[must_use]
-    pub fn moved_to(&self) -> Vec<Address> {
+    pub fn moved_to(&self) -> Vec<Endpoint> {
         let Ok(present) = self.address() else { return Vec::new() };
         let addresses = resolve(&self.name, &self.resolver).unwrap_or_default();
         if addresses.contains(&present) { Vec::new() } else { addresses }
@@ -247,12 +247,12 @@ impl Backend {
     pub fn has_left(&self) -> impl Fn(SocketAddr) -> bool + use<> {
         let addresses = resolve(&self.name, &self.resolver);
         let places = addresses.map(|addresses| addresses.iter().map(canonical).collect::<Vec<String>>());
-        move |place| places.as_ref().is_ok_and(|places| !places.contains(&canonical(&Address::Tcp(place))))
+        move |place| places.as_ref().is_ok_and(|places| !places.contains(&canonical(&Endpoint::Tcp(place))))
     }
 
     /// Moves the server: connections made from now on lead to this address, and those made before are to be given up
     /// when nothing is under way on them.
-    pub fn move_to(&self, address: Address) {
+    pub fn move_to(&self, address: Endpoint) {
         *lock(&self.served) = Some(address.clone());
         *lock(&self.address) = Ok(address);
         self.moves.fetch_add(1, Ordering::AcqRel);
@@ -376,30 +376,30 @@ impl Write for Dialed {
 }
 
 /// All addresses of a name, each once.
-fn resolve(name: &str, resolver: &Resolver) -> Result<Vec<Address>, String> {
+fn resolve(name: &str, resolver: &Resolver) -> Result<Vec<Endpoint>, String> {
     if Group::of(name).is_some() {
         return Err(format!("{name}: nobody knows a server of it"));
     }
     if let Some(path) = name.strip_prefix("unix:") {
-        return Ok(vec![Address::Unix(PathBuf::from(path))]);
+        return Ok(vec![Endpoint::Unix(PathBuf::from(path))]);
     }
     let found = resolver.addresses(name).map_err(|error| wrong(name, &error))?;
-    Ok(found.into_iter().map(Address::Tcp).collect())
+    Ok(found.into_iter().map(Endpoint::Tcp).collect())
 }
 
 /// The address that follows this one, or the first; None: there are none.
-fn next_of(mut addresses: Vec<Address>, last: Option<&Address>) -> Option<Address> {
+fn next_of(mut addresses: Vec<Endpoint>, last: Option<&Endpoint>) -> Option<Endpoint> {
     let behind = addresses.iter().position(|address| Some(address) == last).map_or(0, |place| place + 1);
     let next = if behind < addresses.len() { behind } else { 0 };
     (!addresses.is_empty()).then(|| addresses.swap_remove(next))
 }
 
 /// The address in the same words, however it is written.
-fn canonical(address: &Address) -> String {
+fn canonical(address: &Endpoint) -> String {
     match address {
         // Sockets take an IPv4-mapped IPv6 address for the IPv4 address that it is.
-        Address::Tcp(place) => SocketAddr::new(place.ip().to_canonical(), place.port()).to_string(),
-        Address::Unix(_) => address.to_string(),
+        Endpoint::Tcp(place) => SocketAddr::new(place.ip().to_canonical(), place.port()).to_string(),
+        Endpoint::Unix(_) => address.to_string(),
     }
 }
 
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(Backend::parse("127.0.0.1:7").unwrap().name, "127.0.0.1:7");
         for path in ["/x", "/x y", "/x]"] {
             let backend = Backend::parse(&format!("unix:{path}")).unwrap();
-            assert_eq!(backend.address(), Ok(Address::Unix(path.into())));
+            assert_eq!(backend.address(), Ok(Endpoint::Unix(path.into())));
         }
     }
 
@@ -440,14 +440,14 @@ mod tests {
             backend.dial(ServerLimits::default()).err().map(|error| error.kind()),
             Some(ErrorKind::NotFound)
         );
-        *lock(&backend.address) = Ok(Address::Unix("/x".into()));
+        *lock(&backend.address) = Ok(Endpoint::Unix("/x".into()));
         backend.resolve_again();
-        assert_eq!(backend.address(), Ok(Address::Unix("/x".into())), "what was known stays");
+        assert_eq!(backend.address(), Ok(Endpoint::Unix("/x".into())), "what was known stays");
     }
 
     #[test]
     fn of_several_addresses_the_next_one_is_tried() {
-        let [a, b, c] = [1, 2, 3].map(|port| Address::Tcp(([127, 0, 0, 1], port).into()));
+        let [a, b, c] = [1, 2, 3].map(|port| Endpoint::Tcp(([127, 0, 0, 1], port).into()));
         let all = || vec![a.clone(), b.clone()];
         assert_eq!(next_of(all(), None), Some(a.clone()));
         assert_eq!(next_of(all(), Some(&a)), Some(b.clone()));

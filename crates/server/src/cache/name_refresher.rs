@@ -18,7 +18,7 @@ use super::groups::{Group, ResolvedGroups, ResolvedServer, groups};
 use super::memcached_server::Server;
 use super::recovery;
 use super::shared::CacheShared;
-use crate::front::accept::ListenAddress;
+use crate::front::accept::Endpoint;
 
 /// How long to wait before a group that is still unknown is looked up again.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(2);
@@ -171,7 +171,7 @@ impl Rounds {
         self.warn_once(server.name().to_owned(), &what);
     }
 
-    fn move_to(&self, server: &Server, address: &ListenAddress) -> Result<(), String> {
+    fn move_to(&self, server: &Server, address: &Endpoint) -> Result<(), String> {
         if let Some(other) = self.shared.fleet.table().other_server_at(server, address) {
             return Err(recovery::address_taken(other));
         }

@@ -17,7 +17,7 @@ use super::flushes::OwnFlushes;
 use super::memcached_server::Server;
 use super::missed_writes::{MissedKey, MissedWrite, RecoveryStep};
 use super::shared::{CacheShared, WritePause};
-use crate::front::accept::ListenAddress;
+use crate::front::accept::Endpoint;
 
 /// Deletions sent at once: few enough that their answers fit any socket's buffers.
 const DELETIONS_PER_BATCH: usize = 64;
@@ -249,7 +249,7 @@ pub(super) fn flush_server(server: &Server) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`flush_server`].
-pub(super) fn flush_server_at(server: &Server, address: ListenAddress) -> io::Result<()> {
+pub(super) fn flush_server_at(server: &Server, address: Endpoint) -> io::Result<()> {
     flush_over(server.backend.dial_at(address, LIMITS)?, server)
 }
 

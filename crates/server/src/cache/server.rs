@@ -241,13 +241,13 @@ mod tests {
     use super::super::layout::MemberPlan;
     use super::super::rules::Rules;
     use super::*;
-    use crate::front::accept::ListenAddress;
+    use crate::front::accept::Endpoint;
 
     /// A tier of one network thread before two servers that are not there.
     fn start() -> Server {
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         let front = lifecycle::Options {
-            listen: vec![ListenAddress::Tcp(here)],
+            listen: vec![Endpoint::Tcp(here)],
             http: None,
             reuse_port: false,
             tls: None,
@@ -278,7 +278,7 @@ mod tests {
 
     /// A client of this server that has sent `text`.
     fn client(server: &Server, text: &[u8]) -> TcpStream {
-        let [ListenAddress::Tcp(addr)] = server.running().addresses() else { panic!("one address") };
+        let [Endpoint::Tcp(addr)] = server.running().addresses() else { panic!("one address") };
         let mut client = TcpStream::connect(addr).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         client.write_all(text).unwrap();

@@ -29,7 +29,7 @@ use super::pool::{Member, Pool, StandIn};
 use super::rate_limiter::RateLimiter;
 use super::renaming::Renaming;
 use super::verbs::Verbs;
-use crate::front::accept::ListenAddress;
+use crate::front::accept::Endpoint;
 
 /// Counters of one route.
 #[derive(Default)]
@@ -345,7 +345,7 @@ impl Table {
     /// Finds another server at this address in one of the pools of `server`. With two names for one server, keys
     /// would be stored twice, or be of two owners.
     #[must_use]
-    pub fn other_server_at(&self, server: &Server, address: &ListenAddress) -> Option<&Arc<Server>> {
+    pub fn other_server_at(&self, server: &Server, address: &Endpoint) -> Option<&Arc<Server>> {
         let is_this = |member: &Member| member.server.slot == server.slot;
         let pools = self.pools.iter().filter(|pool| pool.members.iter().any(is_this));
         let mut others = pools.flat_map(|pool| &pool.members).filter(|member| !is_this(member));

@@ -19,17 +19,17 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::limits::{KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, USER_TIMEOUT};
 
-/// Where to listen.
+/// An address: to listen on, or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListenAddress {
+pub enum Endpoint {
     /// `host:port`; port 0 lets the system choose.
     Tcp(SocketAddr),
     /// `unix:PATH`.
     Unix(PathBuf),
 }
 
-impl ListenAddress {
-    /// Reads `host:port` or `unix:PATH`.
+impl Endpoint {
+    /// Reads `host:port` or `unix:PATH`, to listen there.
     ///
     /// # Errors
     /// A sentence that names the address and what to write instead.
@@ -56,7 +56,7 @@ impl ListenAddress {
     }
 }
 
-impl fmt::Display for ListenAddress {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
@@ -89,10 +89,10 @@ impl Listener {
     ///
     /// # Errors
     /// The system's.
-    pub fn address(&self) -> io::Result<ListenAddress> {
+    pub fn address(&self) -> io::Result<Endpoint> {
         match self {
-            Self::Tcp(listener, _) => Ok(ListenAddress::Tcp(listener.local_addr()?)),
-            Self::Unix(_, path) | Self::HandedUnix(_, path) => Ok(ListenAddress::Unix(path.clone())),
+            Self::Tcp(listener, _) => Ok(Endpoint::Tcp(listener.local_addr()?)),
+            Self::Unix(_, path) | Self::HandedUnix(_, path) => Ok(Endpoint::Unix(path.clone())),
         }
     }
 
@@ -265,15 +265,15 @@ impl Socket {
     ///
     /// # Errors
     /// The system's, when it cannot even be tried.
-    pub fn connect(address: &ListenAddress) -> io::Result<Self> {
+    pub fn connect(address: &Endpoint) -> io::Result<Self> {
         match address {
-            ListenAddress::Tcp(address) => {
+            Endpoint::Tcp(address) => {
                 let stream = mio::net::TcpStream::connect(*address)?;
                 stream.set_nodelay(true)?;
                 SockRef::from(&stream).set_keepalive(true)?;
                 Ok(Self::Tcp(stream))
             }
-            ListenAddress::Unix(path) => Ok(Self::Unix(mio::net::UnixStream::connect(path)?)),
+            Endpoint::Unix(path) => Ok(Self::Unix(mio::net::UnixStream::connect(path)?)),
         }
     }
 

@@ -16,7 +16,7 @@ use listenfd::ListenFd;
 use posthaste_tls::Acceptor;
 use socket2::{Domain, Socket, Type};
 
-use super::accept::{ListenAddress, Listener};
+use super::accept::{Endpoint, Listener};
 
 /// Connections that the kernel may hold until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -26,7 +26,7 @@ pub struct ListeningSockets {
     /// Listeners for clients.
     pub listeners: Vec<Listener>,
     /// The addresses really bound.
-    pub addresses: Vec<ListenAddress>,
+    pub addresses: Vec<Endpoint>,
     /// Listener for HTTP; None: HTTP is off.
     pub http: Option<TcpListener>,
 }
@@ -37,9 +37,9 @@ pub enum ListenError {
     /// Something that was handed over is no listening socket.
     Handed(io::Error),
     /// A socket was handed over that the options do not ask for.
-    Unasked(ListenAddress),
+    Unasked(Endpoint),
     /// An address cannot be listened on.
-    Listen(ListenAddress, io::Error),
+    Listen(Endpoint, io::Error),
     /// The address for HTTP cannot be listened on.
     Http(SocketAddr, io::Error),
 }
@@ -73,7 +73,7 @@ impl std::error::Error for ListenError {}
 /// # Errors
 /// The first address that cannot be listened on, and why.
 pub fn open(
-    addresses: &[ListenAddress],
+    addresses: &[Endpoint],
     http: Option<SocketAddr>,
     tls: Option<&Arc<Acceptor>>,
     reuse_port: bool,
@@ -119,15 +119,14 @@ impl Binder {
         Ok(binder)
     }
 
-    fn listen(&mut self, address: &ListenAddress) -> io::Result<Listener> {
+    fn listen(&mut self, address: &Endpoint) -> io::Result<Listener> {
         match address {
-            ListenAddress::Tcp(address) => {
+            Endpoint::Tcp(address) => {
                 let listener = self.listen_tcp(*address)?;
                 listener.set_nonblocking(true)?;
                 Ok(Listener::Tcp(mio::net::TcpListener::from_std(listener), self.tls.clone()))
             }
-            ListenAddress::Unix(path) => match self.handed_unix.iter().position(|(handed, _)| handed == path)
-            {
+            Endpoint::Unix(path) => match self.handed_unix.iter().position(|(handed, _)| handed == path) {
                 Some(at) => {
                     let (path, listener) = self.handed_unix.remove(at);
                     listener.set_nonblocking(true)?;
@@ -154,8 +153,8 @@ impl Binder {
     }
 
     /// Returns the address of a handed socket that the options do not ask for; None: all are asked for.
-    fn unasked(&self) -> Option<ListenAddress> {
-        let tcp = self.handed_tcp.first().map(|(address, _)| ListenAddress::Tcp(*address));
-        tcp.or_else(|| self.handed_unix.first().map(|(path, _)| ListenAddress::Unix(path.clone())))
+    fn unasked(&self) -> Option<Endpoint> {
+        let tcp = self.handed_tcp.first().map(|(address, _)| Endpoint::Tcp(*address));
+        tcp.or_else(|| self.handed_unix.first().map(|(path, _)| Endpoint::Unix(path.clone())))
     }
 }

@@ -18,7 +18,7 @@ use mio::Poll;
 use posthaste_measure::{Clock, Events, Figures, Meter, Record, RecordError, RunInfo, Scheme};
 use posthaste_tls::{Acceptor, ServerFiles, TlsError};
 
-use super::accept::{ListenAddress, Listener};
+use super::accept::{Endpoint, Listener};
 use super::binder::{self, ListenError, ListeningSockets};
 use super::gate::Gate;
 use super::mailbox::Mailbox;
@@ -38,7 +38,7 @@ const WORKERS_END_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where to listen.
-    pub listen: Vec<ListenAddress>,
+    pub listen: Vec<Endpoint>,
     /// Where HTTP listens; None: nowhere.
     pub http: Option<SocketAddr>,
     /// Whether other processes may listen on the same addresses.
@@ -137,7 +137,7 @@ pub struct Prepared<M> {
     /// Decides which connections are let in.
     pub gate: Arc<Gate>,
     tls: Option<Arc<Acceptor>>,
-    addresses: Vec<ListenAddress>,
+    addresses: Vec<Endpoint>,
     listeners: Vec<Listener>,
     http: Option<TcpListener>,
     polls: Vec<Poll>,
@@ -264,7 +264,7 @@ pub struct Running<M> {
     mailboxes: Vec<Arc<Mailbox<M>>>,
     gate: Arc<Gate>,
     tls: Option<Arc<Acceptor>>,
-    addresses: Vec<ListenAddress>,
+    addresses: Vec<Endpoint>,
     networks: Vec<JoinHandle<()>>,
     has_failed: Arc<AtomicBool>,
     workers: Vec<JoinHandle<()>>,
@@ -288,7 +288,7 @@ pub struct Stopped {
 impl<M> Running<M> {
     /// Returns the addresses really bound.
     #[must_use]
-    pub fn addresses(&self) -> &[ListenAddress] {
+    pub fn addresses(&self) -> &[Endpoint] {
         &self.addresses
     }
 
