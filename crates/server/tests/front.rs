@@ -14,7 +14,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use patience::{wait_for, wait_until};
 use posthaste_measure::{Clock, Hand};
-use posthaste_server::front::accept::{Endpoint, SimulatedSocket, Socket};
+use posthaste_server::front::accept::Endpoint;
 use posthaste_server::front::binder;
 use posthaste_server::front::connections::Connections;
 use posthaste_server::front::gate::{Gate, Refused};
@@ -25,6 +25,7 @@ use posthaste_server::front::peer::{Peer, PeerState};
 use posthaste_server::front::quiet::QuietLimits;
 use posthaste_server::front::readiness::Readiness;
 use posthaste_server::front::slots::Slots;
+use posthaste_server::front::socket::{SimulatedSocket, Socket};
 use posthaste_server::front::tier::Tier;
 use socket2::SockRef;
 

@@ -22,7 +22,8 @@ use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 use super::groups::Group;
 use super::resolver::Resolver;
 use super::server_limits::ServerLimits;
-use crate::front::accept::{Endpoint, Socket};
+use crate::front::accept::Endpoint;
+use crate::front::socket::Socket;
 
 /// memcached's own port.
 const PORT: u16 = 11211;

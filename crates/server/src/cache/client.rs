@@ -67,7 +67,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::front::accept::Socket;
+    use crate::front::socket::Socket;
 
     #[test]
     fn a_line_that_comes_in_pieces_is_searched_once() {

@@ -13,8 +13,8 @@ use super::identity::{Run, RunQuery};
 use super::limits;
 use super::router::Broken;
 use super::server_limits::ServerLimits;
-use crate::front::accept::Socket;
 use crate::front::buffers::clear_and_shrink;
+use crate::front::socket::Socket;
 
 /// The error for a connection that the server has closed.
 pub(super) fn closed() -> io::Error {

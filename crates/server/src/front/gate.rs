@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use posthaste_tls::Acceptor;
 
-use super::accept::{Socket, set_user_timeout};
 use super::newcomers::{Newcomers, Permit, RefusalReason};
 use super::quiet::{QuietCounts, QuietLimits};
+use super::socket::{Socket, set_user_timeout};
 
 /// A connection that was let in, for a network thread to serve. It is counted until [`Gate::release`].
 pub struct Arrival {

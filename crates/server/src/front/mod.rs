@@ -13,7 +13,9 @@
 
 pub mod limits; // every bound, with its reason
 
-pub mod accept; // listening addresses and sockets
+pub mod accept; // listening
+
+pub mod socket; // sockets of connections, encrypted or not
 
 pub mod binder; // listening sockets: handed over, or bound
 

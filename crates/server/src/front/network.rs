@@ -17,13 +17,14 @@ use mio::event::Event;
 use mio::{Events, Poll, Token};
 use posthaste_measure::Clock;
 
-use super::accept::{Listener, Socket};
+use super::accept::Listener;
 use super::connections::Connections;
 use super::gate::Gate;
 use super::limits::{ACCEPT_AGAIN, ACCEPTS_AT_A_STOP, ACCEPTS_PER_TURN, EVENTS_PER_TURN};
 use super::mailbox::{Letter, Mailbox};
 use super::readiness::Readiness;
 use super::slots::Slots;
+use super::socket::Socket;
 use super::tier::Tier;
 
 /// Token of the waker, by which the mailbox ends a wait for events.

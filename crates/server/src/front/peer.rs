@@ -8,12 +8,12 @@
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::time::Duration;
 
-use super::accept::Socket;
 use super::gate::ClientKind;
 use super::limits::{FIRST_REQUEST, LINGER};
 use super::newcomers::Newcomer;
 use super::quiet::{QuietLimits, QuietReason, WriteProgress, has_passed};
 use super::readiness::Readiness;
+use super::socket::Socket;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use tokio::sync::Mutex;
 
 use super::auth::Credentials;
 use super::problem::Problem;
-use crate::front::accept::Socket;
 use crate::front::files::INTERNAL_CONNECTIONS_KEPT;
 use crate::front::gate::Arrival;
+use crate::front::socket::Socket;
 use crate::queue_shared::QueueShared;
 
 /// How long after its login a connection is used, however often: a removed account, a new secret or new roles take

@@ -32,11 +32,11 @@ use tokio_rustls::server::TlsStream;
 
 use super::permits::{NoPermit, Permit, Permits, WaitingPop};
 use super::response_progress::ResponseProgress;
-use crate::front::accept::{set_keepalive, set_user_timeout};
 use crate::front::files;
 use crate::front::gate::Gate;
 use crate::front::limits::{ACCEPT_AGAIN, FIRST_REQUEST};
 use crate::front::newcomers::{HANDSHAKE_TIMEOUT, RefusalReason};
+use crate::front::socket::{set_keepalive, set_user_timeout};
 
 /// How long a client may be silent between requests, and take to send the header of one.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
 //! Connections that deliver when the seed says so: bytes fly for a while, land in pieces of any size, and wait to be read
 //! in a buffer with a bound. An end is seen behind the last byte; a reset destroys what still flies.
 //!
-//! To the server it is a socket of the kind [`Socket::Simulated`](posthaste_server::front::accept::Socket), told of
+//! To the server it is a socket of the kind [`Socket::Simulated`](posthaste_server::front::socket::Socket), told of
 //! like `epoll` tells: once when bytes land, once when there is room again.
 
 use std::collections::VecDeque;
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use mio::Token;
 use posthaste_measure::lock;
-use posthaste_server::front::accept::SimulatedSocket;
 use posthaste_server::front::readiness::Readiness;
+use posthaste_server::front::socket::SimulatedSocket;
 
 use super::world::{Event, World, world};
 

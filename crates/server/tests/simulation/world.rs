@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use fastrand::Rng;
 use posthaste_measure::{Hand, lock};
-use posthaste_server::front::accept::Socket;
 use posthaste_server::front::readiness::Readiness;
+use posthaste_server::front::socket::Socket;
 
 use super::client::Client;
 use super::desk::Minutes;

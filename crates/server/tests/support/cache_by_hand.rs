@@ -21,9 +21,9 @@ use posthaste_server::cache::shared::CacheShared;
 use posthaste_server::cache::tier::CacheTier;
 use posthaste_server::cache::worker::Reads;
 use posthaste_server::cache::worker_line::WorkerLine;
-use posthaste_server::front::accept::Socket;
 use posthaste_server::front::gate::Gate;
 use posthaste_server::front::network::{Network, ThreadSetup, mailbox};
+use posthaste_server::front::socket::Socket;
 use posthaste_wire::memcached::decode::Limits;
 
 /// Largest value that the tier accepts, in bytes.
