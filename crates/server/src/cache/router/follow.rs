@@ -3,8 +3,8 @@
 use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::expiry::MaxLife;
+use super::fill::{Spelling, value_to_store};
 use super::lane::{Shape, Words};
-use super::lookup::{Spelling, value_to_store};
 use crate::cache::deletion::Deletion;
 
 /// What the decider holds after its decision.

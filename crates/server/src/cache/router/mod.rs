@@ -25,6 +25,7 @@
 //! | `flushed.rs` | flushes that run beside a write |
 //! | `agree.rs` | whether enough servers have replied to a write for an answer |
 //! | `lookup.rs` | keys that one server missed and another may have |
+//! | `fill.rs` | values copied to where they were missed |
 //! | `shadow.rs` | requests repeated in another pool to try it |
 //! | `losses.rs` | replies that do not come |
 //! | `overdue.rs` | requests that take too long |
@@ -37,6 +38,7 @@ mod creating;
 mod exchange;
 mod exchanges;
 mod expiry;
+mod fill;
 mod flushed;
 mod follow;
 mod incoming;
