@@ -134,6 +134,16 @@ impl Lane {
         self.place_gets_last();
     }
 
+    /// Drops what is still to be sent if no reply is to come: the rest of a value that the server has refused, of no use
+    /// to another connection.
+    fn drop_rest_of_refused(&mut self) {
+        if self.expected.is_empty() {
+            (self.owes, self.sending) = (false, Sending::default());
+            self.output.clear();
+            self.place_gets_last();
+        }
+    }
+
     fn place_gets_last(&mut self) {
         (self.gets_offset, self.expected_behind, self.keys_behind) = (self.output.len(), 0, Keys::default());
     }
@@ -304,15 +314,10 @@ impl Router {
         self.exchanges[expected.exchange].pending += 1;
     }
 
-    /// Notes that a server's connection was closed or is left alone for now, and drops what was still to be sent over
-    /// it if no reply is to come: that is the rest of a value that the server refused, of no use to another connection.
+    /// Notes that a server's connection was closed or is left alone for now: this thread is no user of it any more, and
+    /// what of a command it was not sent is dropped if no reply is to come.
     pub fn release_server(&mut self, server: usize) {
-        let lane = &mut self.lanes[server];
-        if lane.expected.is_empty() {
-            (lane.owes, lane.sending) = (false, Sending::default());
-            lane.output.clear();
-            lane.place_gets_last();
-        }
+        self.lanes[server].drop_rest_of_refused();
         if std::mem::take(&mut self.lanes[server].is_user) {
             self.servers[server].health.remove_user();
         }
