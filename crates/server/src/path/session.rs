@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// Returns an error unless the connection may list other clients and close them.
-    fn check_administers_clients(&self) -> Result<(), Fault> {
+    fn require_client_administration(&self) -> Result<(), Fault> {
         if self.account.is_none() {
             return Err(Fault::new(Word::NoAuth, "log in before looking at other clients"));
         }
@@ -215,7 +215,7 @@ impl Session {
             Command::CommandList => docs::list(&mut self.encoder(out)),
             Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &call.bytes_of_all(names)),
             Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &call.bytes_of_all(names)),
-            Command::ClientKill(target) => match self.check_administers_clients() {
+            Command::ClientKill(target) => match self.require_client_administration() {
                 Ok(()) => return kill(*target, call, &mut self.encoder(out)),
                 Err(fault) => self.encoder(out).error(&fault),
             },
@@ -235,7 +235,7 @@ impl Session {
                 name => encoder.bulk(name.as_bytes()),
             },
             Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(shared.clock.now())).as_bytes()),
-            Command::ClientList(target) => match self.check_administers_clients() {
+            Command::ClientList(target) => match self.require_client_administration() {
                 Ok(()) => encoder.bulk(shared.clients.list(target, shared.clock.now()).as_bytes()),
                 Err(fault) => encoder.error(&fault),
             },
