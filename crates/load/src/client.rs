@@ -130,7 +130,7 @@ impl<D: Dialogue> Client<D> {
 
     /// Stamps the last `requests` that were issued as encoded; they are about to be written together.
     pub(crate) fn encoded(&mut self, requests: usize, watch: &mut Watch) {
-        let encoded = watch.look();
+        let encoded = watch.read_clock();
         self.in_flight
             .iter_mut()
             .rev()

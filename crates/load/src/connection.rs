@@ -115,7 +115,7 @@ impl<D: Dialogue> Connection<D> {
             }
         }
         if let Some(watch) = instruments.watch.as_mut().filter(|_| answers > 0) {
-            watch.understood(now, &mut instruments.tally);
+            watch.finish_batch(now, &mut instruments.tally);
         }
         (answers, used)
     }

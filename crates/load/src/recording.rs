@@ -183,7 +183,7 @@ mod tests {
         let origin = recording.meter.clock().now();
         let (mut watch, window) = (recording.watch(), Window { start: 0, end: u64::MAX });
         watch.keep(Noted::new(0, Ending::Ok, ClientStamps::default()));
-        watch.understood(0, &mut Tally::new(window, 1, false));
+        watch.finish_batch(0, &mut Tally::new(window, 1, false));
         watch.turn_ended();
         // The thread that keeps windows begins only when all is over.
         let (end, ended) = channel();

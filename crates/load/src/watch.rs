@@ -43,7 +43,7 @@ impl Watch {
     }
 
     /// Reads the clock.
-    pub(crate) fn look(&mut self) -> u64 {
+    pub(crate) fn read_clock(&mut self) -> u64 {
         self.last = self.clock.now();
         self.last
     }
@@ -61,8 +61,8 @@ impl Watch {
     }
 
     /// Notes and counts all requests whose answers were read together at `arrived`, and are understood now.
-    pub(crate) fn understood(&mut self, arrived: u64, tally: &mut Tally) {
-        let parsed = self.look();
+    pub(crate) fn finish_batch(&mut self, arrived: u64, tally: &mut Tally) {
+        let parsed = self.read_clock();
         self.arrivals.iter_mut().for_each(|request| request.understood(parsed));
         let measured = tally.measures(arrived);
         for alike in self.arrivals.chunk_by(Noted::counts_as) {

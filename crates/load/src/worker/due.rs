@@ -59,7 +59,7 @@ impl<D: Dialogue> Worker<'_, D> {
     /// Sends up to `requests` of a client that were due at `due`, as far as it is free.
     pub(super) fn send(&mut self, i: usize, requests: usize, due: u64, now: u64) {
         if let Some(watch) = &mut self.instruments.watch {
-            watch.look();
+            watch.read_clock();
         }
         let connection = &mut self.connections[i];
         if connection.issue(requests, now, &mut self.instruments) {
