@@ -9,7 +9,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// None without figures.
+    /// Returns the spread of these figures; None: there are none.
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -23,7 +23,7 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// Of the ratios within each round: what disturbed both cancels out.
+    /// Returns the spread of the ratios within each round: what disturbed both cancels out.
     pub(crate) fn of_ratios(above: &[f64], below: &[f64]) -> Option<Self> {
         Self::of(above.iter().zip(below).map(|(above, below)| above / below))
     }

@@ -203,7 +203,7 @@ pub(crate) fn legible(rate: f64) -> f64 {
 }
 
 impl Response {
-    /// The figures of a histogram of nanoseconds.
+    /// Returns the figures of a histogram of nanoseconds.
     #[must_use]
     pub fn of(latency: &Histogram<u64>) -> Self {
         if latency.is_empty() {
@@ -223,7 +223,7 @@ impl Response {
 }
 
 impl KindReport {
-    /// The figures of one kind over a window of `duration_s` seconds.
+    /// Returns the figures of one kind over a window of `duration_s` seconds.
     #[must_use]
     pub fn of(figures: &Figures, duration_s: f64) -> Self {
         Self {
@@ -236,8 +236,7 @@ impl KindReport {
 
 impl<B: Bench> Report<B> {
     /// Returns whether the run is a success: it went through, and no checked promise was broken. A busy generator
-    /// spoils
-    /// the figures (`valid`), not the run.
+    /// spoils the figures (`valid`), not the run.
     ///
     /// # Errors
     /// The run failed; the text says how.

@@ -270,6 +270,7 @@ impl MemtierOptions {
         bench.expiry = self.expiry_range.unwrap_or_else(|| bench.expiry.clone());
         Ok(())
     }
+
     fn distribution(&self, pattern: &str) -> Result<KeyDistribution, LoadError> {
         let parameter = [
             (self.key_zipf_exp.is_some() && pattern != "Z:Z", "--key-zipf-exp", "Z:Z"),

@@ -57,7 +57,7 @@ impl Timeline {
         Ok(Self { clock, error_us, zeros_s, common_s: (start, end) })
     }
 
-    /// Whether a window of the record at this place, in seconds of its clock, lies in the common stretch.
+    /// Returns whether a window of the record at this place, in seconds of its clock, lies in the common stretch.
     pub(super) fn holds(&self, record: usize, start_s: f64, length_s: f64) -> bool {
         let start = start_s + self.zeros_s[record];
         let slack = length_s * OUTSIDE_SHARE_MAX;
