@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use posthaste_server::cache::backend::Backend;
-use posthaste_server::cache::limits::{LINE_BYTES_LEAST, LINE_BYTES_MOST};
+use posthaste_server::cache::limits::{LINE_BYTES_LEAST, LINE_BYTES_MOST, VALUE_BYTES_MOST};
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rate_limiter::PER_SECOND_MAX;
 use posthaste_server::cache::resolver::name_server;
@@ -89,8 +89,8 @@ pub(crate) struct CacheFlags {
     /// With workers: maximum number of requests that wait; beyond it a request gets an error
     #[arg(long, value_name = "REQUESTS", default_value = "65536", value_parser = at_least_one)]
     pub(crate) line_limit: usize,
-    /// Largest value in bytes; larger ones are refused as memcached refuses them
-    #[arg(long, value_name = "BYTES", default_value = "1048576")]
+    /// Largest value in bytes, at most 1073741824; larger ones are refused as memcached refuses them
+    #[arg(long, value_name = "BYTES", default_value = "1048576", value_parser = value_bytes)]
     pub(crate) max_value: usize,
     /// Longest line of a multi-get in bytes, from 2048 to 1073741824; a client that sends a longer one is disconnected
     #[arg(long, value_name = "BYTES", default_value = "3145728", value_parser = line_bytes)]
@@ -154,6 +154,14 @@ fn server(text: &str) -> Result<String, String> {
     Backend::named(text).map(|_| text.to_owned())
 }
 
+/// Reads how large a value may be.
+fn value_bytes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if bytes <= VALUE_BYTES_MOST => Ok(bytes),
+        _ => Err(format!("must be a whole number, at most {VALUE_BYTES_MOST}")),
+    }
+}
+
 /// Reads how long a line may be.
 fn line_bytes(text: &str) -> Result<u32, String> {
     match text.parse() {
@@ -186,9 +194,6 @@ pub(crate) struct Mock(pub(crate) Option<usize>);
 /// Bytes of a value if `--mock` does not say.
 const MOCK_BYTES: usize = 1024;
 
-/// Most bytes of a value, as many as a memcached accepts at most (`-I`).
-const MOCK_BYTES_MAX: usize = 1 << 30;
-
 fn mock(text: &str) -> Result<Mock, String> {
     match text {
         "off" | "false" | "no" => Ok(Mock(None)),
@@ -196,8 +201,25 @@ fn mock(text: &str) -> Result<Mock, String> {
         text => text
             .parse()
             .ok()
-            .filter(|bytes| *bytes <= MOCK_BYTES_MAX)
+            .filter(|bytes| *bytes <= VALUE_BYTES_MOST)
             .map(|bytes| Mock(Some(bytes)))
             .ok_or_else(|| "write a number of bytes, at most 1 GiB, or on or off".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VALUE_BYTES_MOST, value_bytes};
+
+    #[test]
+    fn no_value_may_be_larger_than_memcached_can_store() {
+        assert_eq!(value_bytes("0"), Ok(0));
+        assert_eq!(value_bytes("1073741824"), Ok(VALUE_BYTES_MOST));
+        for wrong in ["1073741825", "5000000000", "99999999999999999999", "-1", "1m"] {
+            assert!(
+                value_bytes(wrong).is_err_and(|said| said == "must be a whole number, at most 1073741824"),
+                "{wrong}"
+            );
+        }
     }
 }

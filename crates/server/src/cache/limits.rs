@@ -74,6 +74,9 @@ pub const LINE_BYTES_LEAST: u32 = 2048;
 /// The most that the longest line may be set to: places in requests have 32 bits.
 pub const LINE_BYTES_MOST: u32 = 1024 * 1024 * 1024;
 
+/// Largest value that may be let through: as large as memcached can be told to store (its `-I`).
+pub const VALUE_BYTES_MOST: usize = 1 << 30;
+
 /// Most requests, parcels and lists that a thread keeps for reuse, of each kind.
 pub const SPARE_MAX: usize = 1024;
 
