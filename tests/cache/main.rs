@@ -33,6 +33,7 @@ mod mixups;
 mod multigets;
 mod names;
 mod operation;
+mod order;
 mod record;
 mod reload;
 mod renewal;

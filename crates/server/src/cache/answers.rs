@@ -118,6 +118,11 @@ impl Answers {
         self.held += bytes;
     }
 
+    /// The client's requests, from the first that is not answered on.
+    pub fn line(&self, slot: usize) -> impl Iterator<Item = u32> {
+        self.clients[slot].line.iter().copied()
+    }
+
     /// Returns whether a request is the first of its client.
     #[must_use]
     pub fn is_first(&self, slot: usize, request: u32) -> bool {

@@ -62,9 +62,12 @@ impl Scene {
 
     /// Has the client announce a value that is too large.
     pub(crate) fn ask_too_large(&mut self, text: &str) {
+        assert_eq!(self.try_ask_too_large(text), Admission::Accepted);
+    }
+
+    pub(crate) fn try_ask_too_large(&mut self, text: &str) -> Admission {
         let Decoded::TooLarge { request, .. } = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
-        let asked = self.router.refuse_too_large(0, &request, text.as_bytes(), self.router.now);
-        assert_eq!(asked, Admission::Accepted);
+        self.router.refuse_too_large(0, &request, text.as_bytes(), self.router.now)
     }
 
     /// Has another client, which must be connected, send a request.

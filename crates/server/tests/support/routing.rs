@@ -240,9 +240,7 @@ impl History {
     /// A value of a key, read by the request of this number: what it was begun with was not over when the last write
     /// began that was done before the read was asked.
     fn check(&self, key: u8, value: &str, read: u64) {
-        let mut writes =
-            value.trim_end().split('k').skip(1).filter_map(|part| part.split('-').nth(1)?.parse().ok());
-        let Some(begun_with) = writes.next() else { panic!("{value:?} is no value") };
+        let Some(begun_with) = writes(value).next() else { panic!("{value:?} is no value") };
         let over_at = self.answered_at.get(&begun_with).copied().unwrap_or(u64::MAX);
         for done in self.done.get(&key).into_iter().flatten() {
             let was_before_read = self.answered_at[done] < read;
@@ -250,6 +248,11 @@ impl History {
             assert!(!is_stale, "k{key}: request {read} read {value:?}, which {done} had replaced");
         }
     }
+}
+
+/// The numbers of the requests that a value is of: the one that stored it, and those that appended to it.
+fn writes(value: &str) -> impl Iterator<Item = u64> {
+    value.trim_end().split('k').skip(1).filter_map(|part| part.split('-').nth(1)?.parse().ok())
 }
 
 /// Router, clients, servers and the network between them.
@@ -449,9 +452,15 @@ impl World {
             self.errors += usize::from(line.starts_with("SERVER_ERROR"));
             if line.starts_with("VALUE ") {
                 let (key, value) = ask.take_value(&line, heard);
+                let number = *number;
                 if self.is_replicated {
-                    self.history.check(key, &value, *number);
+                    self.history.check(key, &value, number);
                 }
+                let is_of_later = |write: u64| open.iter().skip(1).any(|(_, later)| *later == write);
+                assert!(
+                    !writes(&value).any(is_of_later),
+                    "request {number} read {value:?}, of a later request"
+                );
             } else {
                 let is_done = ask.is_answered(&line);
                 self.history.note(ask, *number, is_done, self.next);

@@ -241,6 +241,8 @@ pub(super) struct Exchange {
     pub(super) pending: u32,
     /// How often the request was sent to another server (`Plan::Relay`; shares of a get count for themselves).
     pub(super) tries: usize,
+    /// Whether a read may be asked of a server after later requests of its client were sent.
+    pub(super) asks_later: bool,
     /// Whether no server but the first that was asked may answer the request.
     pub(super) is_bound: bool,
     /// Bytes that the client's line counts for the exchange, as of when it was put there.

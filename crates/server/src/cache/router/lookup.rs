@@ -42,6 +42,7 @@ impl Router {
             let share = self.exchanges[id].get.shares[number];
             if self.share_falls_through(id, share, verb) {
                 self.exchanges[id].get.gather.collect_misses(number as u16);
+                self.note_asks_later(id);
             }
         }
     }
@@ -59,11 +60,13 @@ impl Router {
                     let share = exchange.get.shares[usize::from(number)];
                     if self.share_falls_through(id, share, verb) {
                         self.exchanges[id].get.gather.collect_misses(number);
+                        self.note_asks_later(id);
                     }
                 }
                 Purpose::Request if exchange.plan == Plan::Relay => {
-                    let falls_through = self.whole_falls_through(id, server);
-                    self.exchanges[id].meta_get.falls_through |= falls_through;
+                    let fell_through = self.exchanges[id].meta_get.falls_through;
+                    self.note_fall_through(id, server);
+                    self.exchanges[id].meta_get.falls_through |= fell_through;
                 }
                 _ => {}
             }
@@ -75,8 +78,17 @@ impl Router {
         !is_final_miss(share.missed_by) && self.falls_through(id, share.route, pool, server, verb)
     }
 
+    /// Notes whether what this server misses of a meta get, which it is to be asked for now, is looked up elsewhere.
+    pub(super) fn note_fall_through(&mut self, id: u32, server: usize) {
+        let falls_through = self.whole_falls_through(id, server);
+        self.exchanges[id].meta_get.falls_through = falls_through;
+        if falls_through {
+            self.note_asks_later(id);
+        }
+    }
+
     /// Returns whether what this server misses of a meta get that it is asked for is looked up elsewhere.
-    pub(super) fn whole_falls_through(&self, id: u32, server: usize) -> bool {
+    fn whole_falls_through(&self, id: u32, server: usize) -> bool {
         let exchange = &self.exchanges[id];
         let any_may_answer = |request: &Request| !decides(request, &exchange.bytes);
         let Some(request) = exchange.request.filter(any_may_answer) else { return false };
@@ -94,8 +106,22 @@ impl Router {
         second.map_or(pool, Source::pool)
     }
 
-    /// Looks up these keys, which a share missed, in the second pool or on another replica.
+    /// Looks up these keys, which a share missed, in the second pool or on another replica, unless their client has
+    /// changed them since.
     pub(super) fn look_up(&mut self, id: u32, share: Share, places: &[u32]) {
+        let is_overtaken =
+            |place: &u32| self.is_place_overtaken(id, share.route, *place, usize::from(share.server));
+        if !places.iter().any(is_overtaken) {
+            return self.look_up_as_it_was(id, share, places);
+        }
+        let (overtaken, others): (Vec<u32>, Vec<u32>) = places.iter().partition(|place| is_overtaken(place));
+        self.miss(id, share, &overtaken);
+        if !others.is_empty() {
+            self.look_up_as_it_was(id, share, &others);
+        }
+    }
+
+    fn look_up_as_it_was(&mut self, id: u32, share: Share, places: &[u32]) {
         if self.source(id, share.route, usize::from(share.pool)).is_some() {
             return self.look_up_in_source(id, share, places, MissedBy::Pool);
         }
@@ -163,6 +189,10 @@ impl Router {
         let Some(request) = exchange.request.filter(|_| exchange.meta_get.falls_through) else {
             return false;
         };
+        let asked = missed.or(exchange.meta_get.asked.map(usize::from));
+        if plain_key(&request, &exchange.bytes, |key| self.is_overtaken(id, key, asked)) {
+            return false;
+        }
         let (table, pool) = (self.table_of(id), self.asked_pool(id));
         let asked = &table.pools[pool];
         let (server, missed_by) = match (self.source(id, exchange.destination.route, pool), missed) {
@@ -185,8 +215,7 @@ impl Router {
             // It is filled in the pool whose replica missed it.
             exchange.destination.pool = pool as u16;
         }
-        let falls_through = self.whole_falls_through(id, server);
-        self.exchanges[id].meta_get.falls_through = falls_through;
+        self.note_fall_through(id, server);
         self.send_whole(id, server);
         true
     }

@@ -130,11 +130,13 @@ impl Router {
         if places.is_empty() {
             return;
         }
-        if let Some(others) = self.stand_ins(id, failed, &places, verb) {
+        let is_overtaken = |place: &u32| self.is_place_overtaken(id, failed.route, *place, server);
+        let may_ask_others = !places.iter().any(is_overtaken);
+        if may_ask_others && let Some(others) = self.stand_ins(id, failed, &places, verb) {
             return self.ask_others(id, &places, &others);
         }
-        let pool = usize::from(failed.pool);
-        if failed.missed_by.is_none() && self.has_source(id, pool, verb) && self.fleet.ejects() {
+        let asks_source = failed.missed_by.is_none() && self.has_source(id, usize::from(failed.pool), verb);
+        if may_ask_others && asks_source && self.fleet.ejects() {
             return self.look_up_in_source(id, failed, &places, MissedBy::SilentPool);
         }
         // If no server could tell whether the keys exist, that is an error, unless the pool's rules say otherwise. If
@@ -208,8 +210,7 @@ impl Router {
                     let exchange = &mut self.exchanges[id];
                     exchange.tries += 1;
                     exchange.destination = destination;
-                    let falls_through = self.whole_falls_through(id, other);
-                    self.exchanges[id].meta_get.falls_through = falls_through;
+                    self.note_fall_through(id, other);
                     self.send_whole(id, other);
                 }
                 None if !is_unanswered(self.exchanges[id].meta_get.missed_by) => self.miss_whole(id),
@@ -248,6 +249,9 @@ impl Router {
         }
         let (request, table) = (exchange.request?, self.table_of(id));
         let pool = usize::from(exchange.destination.pool);
+        if plain_key(&request, &exchange.bytes, |key| self.is_overtaken(id, key, Some(server))) {
+            return None;
+        }
         let decides = decides(&request, &exchange.bytes);
         let (serving, other) = plain_key(&request, &exchange.bytes, |key| {
             let serving = table.serving_pool(pool, key, Access::of(decides), self.now);

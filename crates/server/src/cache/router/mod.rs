@@ -46,6 +46,7 @@ mod joined;
 mod lane;
 mod lookup;
 mod losses;
+mod order;
 mod overdue;
 mod reads;
 mod replies;
@@ -169,6 +170,8 @@ pub struct Router {
     exchanges: Exchanges,
     /// Exchanges that the next `stamp_sent` stamps.
     unstamped: Vec<u32>,
+    /// Reads under way that may be asked of a server after later requests of their clients.
+    reads_that_ask_later: usize,
     /// Multi-gets that wait until their clients have read more of their answers.
     paused: Vec<u32>,
     scratch: Scratch,
@@ -206,6 +209,7 @@ impl Router {
             lanes: Vec::new(),
             exchanges: Exchanges::default(),
             unstamped: Vec::new(),
+            reads_that_ask_later: 0,
             paused: Vec::new(),
             scratch: Scratch::default(),
             next_check_at: 0,
@@ -342,6 +346,8 @@ impl Router {
         }
         exchange.is_answered = true;
         exchange.record.stamps.answered = answered;
+        self.note_asks_no_more(id);
+        let exchange = &self.exchanges[id];
         if !exchange.is_own {
             let exchange = &self.exchanges[id];
             if exchange.ending != Some(Ending::Error) {

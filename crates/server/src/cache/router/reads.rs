@@ -23,7 +23,8 @@ impl Router {
         let Incoming { origin, request, input } = *incoming;
         let touches = matches!(request.verb, Verb::Gat | Verb::Gats);
         let is_held_up = self.is_any_crowded() && self.is_held_up(request, input);
-        if is_held_up || touches && self.fleet.are_writes_paused() {
+        let may_not_touch = || self.fleet.are_writes_paused() || self.waits_for_earlier_read(incoming);
+        if is_held_up || touches && may_not_touch() {
             return Admission::RetryLater;
         }
         let is_on_one_route = match self.check_keys(request, input) {
@@ -36,6 +37,9 @@ impl Router {
         let id = self.begin(incoming, incoming.line());
         self.exchanges[id].get.is_on_one_route = is_on_one_route;
         self.exchanges[id].get.keys.extend(request.key_spans(input));
+        if self.exchanges[id].get.keys.len() > limits::KEYS_PER_STEP {
+            self.note_asks_later(id);
+        }
         self.enqueue(id);
         self.ask_step(id);
         self.advance(id);
@@ -356,7 +360,7 @@ impl Router {
         let touches = new_expiry(request, input).is_some();
         let is_held_up =
             self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
-        if is_held_up || touches && self.fleet.are_writes_paused() {
+        if is_held_up || touches && self.fleet.are_writes_paused() || self.waits_for_earlier_read(incoming) {
             return Admission::RetryLater;
         }
         let decides = request.verb == Verb::MetaDebug || writes::decides(request, input);
@@ -385,8 +389,7 @@ impl Router {
         // What only the decider knows cannot be asked of another replica.
         exchange.is_bound = decides;
         exchange.plan = Plan::Relay;
-        let falls_through = self.whole_falls_through(id, server);
-        self.exchanges[id].meta_get.falls_through = falls_through;
+        self.note_fall_through(id, server);
         self.enqueue(id);
         self.send_whole(id, server);
         if touches && request.verb == Verb::MetaGet {

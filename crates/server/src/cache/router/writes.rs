@@ -28,6 +28,9 @@ impl Router {
     /// Takes a command that changes one key.
     pub(super) fn write(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let Incoming { request, input, .. } = *incoming;
+        if self.waits_for_earlier_read(incoming) {
+            return Admission::RetryLater;
+        }
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         let stands_in = plain_key(request, input, |key| table.stand_in(pool, key).is_some());
         let is_simple = !stands_in && table.is_simple(pool, self.now);
@@ -81,7 +84,7 @@ impl Router {
     /// Refuses a request whose value is too large, and deletes its key wherever it may be.
     pub(super) fn refuse_and_delete(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let line = incoming.line();
-        if !self.is_handed_over() {
+        if !self.is_handed_over() || self.waits_for_earlier_read(incoming) {
             return Admission::RetryLater;
         }
         let Some((claim, destination)) = self.claim(route, incoming.request, line, ClaimMode::Shared) else {
@@ -246,7 +249,7 @@ impl Router {
 
     /// Takes a `flush_all`, which goes to every server, whatever the rules for keys.
     pub(super) fn flush_all(&mut self, incoming: &Incoming<'_>) -> Admission {
-        if self.fleet.are_writes_paused() {
+        if self.fleet.are_writes_paused() || self.waits_for_earlier_read(incoming) {
             return Admission::RetryLater;
         }
         // Before it is sent, so that a server that comes back meanwhile is told of it.
