@@ -89,6 +89,8 @@ fn answers_that_nobody_wants_are_counted() {
         (b"CLIENT REPLY OFF\r\nCLIENT REPLY SKIP\r\nPING\r\nPING\r\nCLIENT REPLY ON\r\nPING\r\n", 2),
         (b"CLIENT REPLY SKIP\r\nHELLO 3 AUTH a b\r\nPING\r\n", 1),
         (b"CLIENT REPLY SKIP\r\nPOP QUEUE q\r\nPING\r\n*x\r\nPING\r\n", 2),
+        (b"CLIENT REPLY SKIP\r\nSEND q one\r\nSEND q two\r\nPING\r\n", 2),
+        (b"CLIENT REPLY OFF\r\nSEND q one\r\nSEND q two\r\nCLIENT REPLY ON\r\nSEND q three\r\n", 2),
         (b"CLIENT REPLY SKIP\r\nRESET\r\nPING\r\n", 1),
         (b"CLIENT REPLY OFF\r\nRESET\r\nPING\r\n", 2),
         (b"PING\r\nQUIT\r\nPING\r\n", 2),
@@ -99,6 +101,20 @@ fn answers_that_nobody_wants_are_counted() {
             cut(tier, said, std::iter::repeat(1));
         });
     }
+}
+
+/// As clients send many messages at once, each of which would otherwise wait for a sync of its own.
+#[test]
+fn requests_whose_answers_nobody_wants_travel_together() {
+    on_a_tier(|tier| {
+        let mut client = tier.connect().expect("a place");
+        let _another = tier.connect().expect("a place");
+        say(tier, &mut client, b"QCREATE q\r\nCLIENT REPLY OFF\r\n");
+        client.write_all(&b"SEND q x\r\n".repeat(8)).expect("it is taken");
+        tier.turn();
+        assert_eq!(tier.shared.line.len(), 8, "all of them wait for one commit");
+        assert_eq!(say(tier, &mut client, b"CLIENT REPLY ON\r\nSEND q y\r\n"), "+OK\r\n:9\r\n");
+    });
 }
 
 /// Its client has hung up before it was read, of which nobody is told again: it would take the next message along.

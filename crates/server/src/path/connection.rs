@@ -349,7 +349,7 @@ impl Connection {
             }
         }
         let is_alone = operation.may_answer_much() || operation.comes_in_pieces();
-        let is_last = is_alone || self.session.is_muted();
+        let is_last = is_alone || self.session.skips_next();
         let number = self.peer.requests;
         let bundle = parsing.bundle.get_or_insert_with(|| {
             let mut bundle = turn.bundle(self.client.address, account, self.session.protocol);

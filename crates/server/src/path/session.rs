@@ -153,6 +153,12 @@ impl Session {
         self.reply_mode != ReplyMode::On
     }
 
+    /// Returns whether the next answer alone is unwanted, so that its request must not share a bundle with others.
+    #[must_use]
+    pub fn skips_next(&self) -> bool {
+        self.reply_mode == ReplyMode::SkipNext
+    }
+
     /// Executes a request that is not for the store.
     pub fn execute(&mut self, call: &Call<'_>, out: &mut Vec<u8>) -> Step {
         let Call { bytes, client, shared, .. } = *call;
