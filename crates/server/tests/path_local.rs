@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -352,15 +352,23 @@ fn the_time_that_a_list_in_pieces_takes_is_all_in_its_stages() {
 /// A store whose next batch has to wait until its disk has made room.
 struct Hindered {
     memory: Memory,
-    room: Mutex<Option<Receiver<()>>>,
+    wait: Mutex<Option<WaitForRoom>>,
+}
+
+struct WaitForRoom {
+    begins: Sender<()>,
+    room: Receiver<()>,
 }
 
 impl Rules for Hindered {
     type Commit = <Memory as Rules>::Commit;
 
     fn awaited(&self, _: usize, _: usize) -> Option<Box<dyn FnOnce() + Send>> {
-        let room = self.room.lock().expect("nobody panicked").take()?;
-        Some(Box::new(move || room.recv().expect("the test makes room")))
+        let WaitForRoom { begins, room } = self.wait.lock().expect("nobody panicked").take()?;
+        Some(Box::new(move || {
+            begins.send(()).expect("the test listens");
+            room.recv().expect("the test makes room");
+        }))
     }
 
     fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
@@ -406,15 +414,17 @@ impl Rules for Hindered {
 
 #[test]
 fn while_a_batch_waits_for_the_disk_others_can_read() {
+    let (begins, has_begun) = channel();
     let (make_room, room) = channel();
     let (says, heard) = channel();
-    let mut desk = Desk::of(Hindered { memory: Memory::new(1), room: Mutex::new(Some(room)) });
+    let wait = Mutex::new(Some(WaitForRoom { begins, room }));
+    let mut desk = Desk::of(Hindered { memory: Memory::new(1), wait });
     let store = Arc::clone(&desk.store);
     thread::scope(|scope| {
         let sends = scope.spawn(move || desk.ask("ann", "QCREATE q"));
+        has_begun.recv_timeout(Duration::from_secs(30)).expect("the batch waits for room");
         scope.spawn(move || says.send(store.figures().len()));
         let figures = heard.recv_timeout(Duration::from_secs(30));
-        assert!(!sends.is_finished());
         make_room.send(()).expect("the batch waits");
         assert!(figures.is_ok_and(|count| count > 0), "the store was locked");
         assert_eq!(sends.join().expect("no panic").len(), 1);
