@@ -51,7 +51,8 @@ pub enum Outcome {
 pub enum Flow {
     /// The answer is written.
     Done(Outcome),
-    /// A pop with BLOCK found nothing; nothing was written or changed. It is to be executed again when news matches.
+    /// A pop with BLOCK found nothing. No answer was written, and at most a number was given to the sender that it
+    /// names. It is to be executed again when news matches.
     Waits(Interest),
 }
 
@@ -162,8 +163,9 @@ pub trait Rules: Send {
     /// Decides one request. Writes exactly one answer unless it says [`Flow::Waits`].
     fn execute(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>, news: &mut Vec<News>) -> Flow;
 
-    /// Answers a request that changes nothing and need not wait for a commit (PEEK, QREADABLE, QLIST, QINFO,
-    /// QBROWSE, ACCOUNTS, LOGIN of an account already durable), from what is durable. None: it must be executed.
+    /// Answers a request that changes nothing and need not wait for a commit (PEEK, QREADABLE, QINFO, QBROWSE, ACCOUNTS,
+    /// LOGIN of an account already durable), from what is durable. None: it must be executed. It is not asked for
+    /// what comes in pieces (QLIST), unless it answers everything.
     fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome>;
 
     /// Lets time pass: delays and leases run out, messages expire. Cheap when nothing is due.
