@@ -77,16 +77,16 @@ fn whoever_waits_the_first_that_takes_a_message_is_found() {
                 ..of_queue(dice.u32(1..=2), 7)
             };
             park(&mut waiters, number, interest, 100);
-            parked.insert(Ticket::from(number), interest);
+            parked.insert(number, interest);
         }
         while !parked.is_empty() {
             let sender = dice.u32(1..=3);
             let news = available(7, sender, dice.bool().then(|| dice.u32(1..=2)));
-            let from = Ticket::from(dice.u64(..40));
+            let from = dice.u64(..40);
             let takes = |(_, interest): &(&Ticket, &Interest)| interest.matches(news);
             let expected = parked.range(from..).find(takes).map(|(ticket, _)| *ticket);
             assert_eq!(waiters.first_match(news, from), expected, "{news:?} among {parked:?}");
-            let ticket = Ticket::from(dice.u64(..40));
+            let ticket = dice.u64(..40);
             let taken = waiters.take(ticket);
             assert_eq!(taken.is_some(), parked.contains_key(&ticket));
             match taken {
@@ -107,7 +107,7 @@ fn a_sender_passes_over_those_of_its_own_that_wait_for_others_however_many_they_
     park(&mut waiters, OWN, of_queue(1, 7), 100);
     park(&mut waiters, OWN + 1, Interest { not_own: true, ..of_queue(2, 7) }, 100);
     for _ in 0..OWN {
-        assert_eq!(waiters.first_match(available(7, 9, None), 0), Some(OWN.into()));
+        assert_eq!(waiters.first_match(available(7, 9, None), 0), Some(OWN));
     }
 }
 

@@ -87,7 +87,7 @@ pub struct Removal {
 pub struct RowWait {
     /// Since when it waits.
     pub since: Instant,
-    /// Deadline of its pop; None: the request is no pop that may wait, or not the last one.
+    /// Deadline of its pop; None: the request is no pop that may wait.
     pub until: Option<Millis>,
 }
 
@@ -106,9 +106,9 @@ pub struct Bundle {
     pub requests: Vec<Request>,
     /// Number of the first request on its connection, from 1.
     pub number: u64,
-    /// Its place among all bundles in the order in which they entered the waiting line; None: it has not entered it, or
-    /// the place was used up by a pop that has waited.
-    pub arrival: Option<u64>,
+    /// Its place among all bundles in the order in which they entered the waiting line, from 1; 0: it has not entered
+    /// it.
+    pub arrival: u64,
     /// How many of the requests are answered.
     pub answered: usize,
     /// Index of the first request that is left for a later turn; None: all belong to this turn.
@@ -140,7 +140,7 @@ impl Bundle {
             bytes: Vec::new(),
             requests: Vec::new(),
             number: 0,
-            arrival: None,
+            arrival: 0,
             answered: 0,
             held_back: None,
             removal: Removal::default(),
@@ -163,7 +163,7 @@ impl Bundle {
     pub fn reset(&mut self, kept_bytes: usize) {
         self.requests.clear();
         self.number = 0;
-        self.arrival = None;
+        self.arrival = 0;
         self.answered = 0;
         self.held_back = None;
         self.removal = Removal::default();
@@ -255,18 +255,13 @@ impl Bundle {
         self.finish_one(outcome);
     }
 
-    /// Returns the deadline of the next request, a pop that begins to wait now, at this stamp. Its time in the waiting
-    /// line counts, unless a request before it was answered in the same turn: until then it could not be executed.
+    /// Returns the deadline of a pop that begins to wait now, at this stamp. Its time in the waiting line counts.
     #[must_use]
     pub fn pop_deadline(&self, now: Millis, stamp: u64) -> Millis {
-        let Some(Request { operation: Operation::Pop(pop), stamps, .. }) = self.requests.get(self.answered)
-        else {
+        let [Request { operation: Operation::Pop(pop), stamps, .. }] = &*self.requests else {
             return after(now, 0);
         };
-        let waited_ns = match (self.answered, stamps.enqueued) {
-            (0, enqueued) if enqueued > 0 => stamp.saturating_sub(enqueued),
-            _ => 0,
-        };
+        let waited_ns = if stamps.enqueued > 0 { stamp.saturating_sub(stamps.enqueued) } else { 0 };
         after(now, pop.block_ms).saturating_sub((waited_ns / NANOS_PER_MS).min(pop.block_ms))
     }
 
@@ -282,16 +277,10 @@ impl Bundle {
         self.answered == self.requests.len()
     }
 
-    /// Returns whether the last request is a pop that may wait.
+    /// Returns whether this is a pop that may wait. Such a pop travels alone.
     #[must_use]
     pub fn may_wait(&self) -> bool {
-        matches!(self.requests.last(), Some(Request { operation: Operation::Pop(pop), .. }) if pop.block_ms > 0)
-    }
-
-    /// Returns whether the only unanswered request is a pop that may wait.
-    #[must_use]
-    pub fn has_only_wait_pending(&self) -> bool {
-        self.may_wait() && self.answered + 1 == self.requests.len()
+        matches!(&*self.requests, [Request { operation: Operation::Pop(pop), .. }] if pop.block_ms > 0)
     }
 
     /// Takes the time parked until `now` out of the stamps: waiting for a message is not measured.

@@ -36,7 +36,7 @@ pub struct Connection {
     pub session: Session,
     /// Whether a bundle or a login is under way; nothing is parsed until it is back.
     pub is_under_way: bool,
-    /// Whether the bundle under way ends with a pop that may wait.
+    /// Whether the bundle under way is a pop that may wait.
     pub is_blocked: bool,
     decoder: Decoder,
     output: Vec<u8>,
@@ -207,8 +207,6 @@ impl Connection {
         let mut rest = self.rest.take_if(|_| may_resume)?;
         let received = clock.stamp();
         rest.stamp_all(|stamps| stamps.received = received);
-        // From now on a departure of the client is recorded in the store.
-        self.is_blocked = rest.may_wait();
         Some(rest)
     }
 

@@ -225,7 +225,7 @@ impl<R: Rules> BatchRun<'_, R> {
     /// Executes a bundle until it is done, has to wait, has answers enough for now, or the commit has enough.
     fn run_bundle(&mut self, mut bundle: Box<Bundle>) {
         while !bundle.is_done() && bundle.answers.len() < BUNDLE_ANSWER_BYTES {
-            if bundle.has_only_wait_pending() && self.waiters.has_departed(bundle.address) {
+            if bundle.may_wait() && self.waiters.has_departed(bundle.address) {
                 // No client would read what the pop took.
                 bundle.answer_empty();
                 break;

@@ -13,8 +13,8 @@ use super::bundle::{Address, Bundle};
 use super::tickets::Tickets;
 use crate::queue::rules::{AccountId, Interest, Millis, News, QueueId};
 
-/// A parked pop's place in the order of arrival. It has room for two numbers, where several workers park pops.
-pub type Ticket = u128;
+/// A parked pop's place in the order of arrival.
+pub type Ticket = u64;
 
 /// What the pops in one list wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -379,7 +379,7 @@ impl State {
 
     fn push(&mut self, mut bundle: Box<Bundle>, priority_kinds: &[Kind]) {
         self.arrivals += 1;
-        bundle.arrival = Some(self.arrivals);
+        bundle.arrival = self.arrivals;
         self.requests += bundle.requests.len();
         match bundle.requests.first() {
             Some(request) if priority_kinds.contains(&request.kind) => self.priority.push_back(bundle),

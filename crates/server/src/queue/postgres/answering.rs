@@ -115,10 +115,7 @@ impl Postgres {
             let until = bundle.pop_deadline(now, stamp);
             if let Some(mut over) = parked.park(Due { seat, bundle }, interest, until, since) {
                 over.answer_empty();
-                match over.is_done() {
-                    true => finished.push(over),
-                    false => parked.schedule(over),
-                }
+                finished.push(over);
             }
         }
         self.shared.count_all(&answers.counts);

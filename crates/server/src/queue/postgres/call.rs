@@ -80,8 +80,7 @@ impl<'a> Call<'a> {
                 let bundle = bundles[position.bundle];
                 let request = &bundle.requests[position.request];
                 call.positions.push(*position);
-                let seat = waiting.get(position.bundle).filter(|_| position.request == bundle.answered);
-                call.awaited = seat.and_then(Seat::queue);
+                call.awaited = waiting.get(position.bundle).and_then(Seat::queue);
                 let ask = Ask {
                     account: known.accounts.number(bundle),
                     operation: &request.operation,

@@ -147,7 +147,7 @@ impl Postgres {
                 (Some((_, queue)), None) => {
                     let queue = queue.clone();
                     let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
-                    let until = bundle.has_only_wait_pending().then(|| bundle.pop_deadline(now, stamp));
+                    let until = bundle.may_wait().then(|| bundle.pop_deadline(now, stamp));
                     line.waiting.push(Waiting::new(bundle, queue, RowWait { since: Instant::now(), until }));
                 }
             }
@@ -157,13 +157,12 @@ impl Postgres {
 }
 
 impl LockedQueues {
-    /// Takes out the bundle of a client that has left, if it waits here with only a pop left.
+    /// Takes out the pop of a client that has left, if it waits here.
     pub(super) fn leave(&self, address: Address) -> Option<Box<Bundle>> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let is_it =
-            |waiting: &Waiting| waiting.bundle.address == address && waiting.bundle.has_only_wait_pending();
+        let is_it = |waiting: &Waiting| waiting.bundle.address == address && waiting.bundle.may_wait();
         let waiting = &mut lock(&self.line).waiting;
         let at = waiting.iter().position(is_it)?;
         Some(waiting.remove(at).bundle)

@@ -58,7 +58,7 @@ impl Postgres {
         let mut others = Vec::new();
         for Due { seat, mut bundle } in due {
             match first_in_parts(&bundle, queue) {
-                // Pops that waited come last in their bundles, so this one has no seat.
+                // Pops that waited travel alone, so this one has no seat.
                 Some(place) if place == bundle.answered => {
                     if bundle.removal.is_stuck {
                         bundle.refuse_one(&in_use(queue.as_bytes(), bundle.removal.messages));

@@ -110,9 +110,6 @@ const UNDONE_MAX: usize = 4096;
 #[derive(Default)]
 pub(super) struct Parked {
     waiters: Waiters,
-    /// The latest arrival so far among the bundles with a parked pop, and how many pops without an arrival were parked.
-    newest_arrival: u64,
-    parked_again: u64,
     woken: Vec<Due>,
     /// Woken bundles beyond those that fit into one call.
     in_turn: VecDeque<Due>,
@@ -152,7 +149,7 @@ impl Parked {
     /// if its client has left or its deadline has passed.
     pub(super) fn park(
         &mut self,
-        Due { seat, mut bundle }: Due,
+        Due { seat, bundle }: Due,
         interest: Interest,
         deadline: Millis,
         since: Since,
@@ -168,21 +165,12 @@ impl Parked {
         self.await_name(&bundle, interest);
         let (ticket, deadline) = match seat {
             Some(Seat { ticket, deadline, .. }) => (ticket, deadline),
-            None => (self.new_ticket(bundle.arrival.take()), deadline),
+            // By its place in the line: workers may come back in another order than they took from it.
+            None => (bundle.arrival, deadline),
         };
         self.waiters.put_back(ticket, ParkedPop { bundle, interest, deadline });
         self.wake_for(missed);
         None
-    }
-
-    /// Returns the ticket of a pop that has not waited: by the arrival of its bundle, once for each; the further pops
-    /// of a bundle come behind all that have been parked so far.
-    fn new_ticket(&mut self, arrival: Option<u64>) -> Ticket {
-        let is_first = arrival.is_some();
-        self.parked_again += u64::from(!is_first);
-        let arrival = arrival.unwrap_or(self.newest_arrival);
-        self.newest_arrival = arrival.max(self.newest_arrival);
-        Ticket::from(arrival) << u64::BITS | Ticket::from(if is_first { 0 } else { self.parked_again })
     }
 
     /// Returns the news since a call began that concerns a pop which was not parked yet.
@@ -406,12 +394,10 @@ impl Parked {
         self.waiters.record_departure(address).map(|waiting| waiting.bundle)
     }
 
-    /// Takes out a bundle that was woken and is not executed yet.
+    /// Takes out a pop that was woken and is not executed yet.
     fn take_unexecuted(&mut self, address: Address) -> Option<Due> {
-        // Requests in front of a pop are still executed, so without a seat only a lone pop is taken.
-        let is_it = |Due { seat, bundle }: &Due| {
-            bundle.address == address && (seat.is_some() || bundle.has_only_wait_pending())
-        };
+        let is_it =
+            |Due { bundle, .. }: &Due| bundle.address == address && bundle.may_wait() && !bundle.is_done();
         if let Some(at) = self.woken.iter().position(is_it) {
             return Some(self.woken.remove(at));
         }
