@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::time::Instant;
 
 use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::command::Kind;
@@ -14,6 +13,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{Operation, Pop};
 
 use super::pieces::Pieces;
+use super::progress::Progress;
 use crate::queue::answer::Answer;
 use crate::queue::rules::{AccountId, Ask, Millis, Outcome, after};
 use crate::trace::TracedMessage;
@@ -73,24 +73,6 @@ impl Request {
     }
 }
 
-/// The progress of a QPURGE or QDELETE that empties a large queue in parts.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Removal {
-    /// How many messages were removed so far.
-    pub messages: u64,
-    /// Whether the last attempt to remove more found nothing that it could remove.
-    pub is_stuck: bool,
-}
-
-/// The wait of a bundle's next request for the row of a queue that another transaction keeps locked.
-#[derive(Clone, Copy, Debug)]
-pub struct RowWait {
-    /// Since when it waits.
-    pub since: Instant,
-    /// Deadline of its pop; None: the request is no pop that may wait.
-    pub until: Option<Millis>,
-}
-
 /// Consecutive requests of one connection.
 #[derive(Debug)]
 pub struct Bundle {
@@ -111,12 +93,8 @@ pub struct Bundle {
     pub arrival: u64,
     /// How many of the requests are answered.
     pub answered: usize,
-    /// Index of the first request that is left for a later turn; None: all belong to this turn.
-    pub held_back: Option<usize>,
-    /// What the next request has removed so far, if it is a QPURGE or QDELETE of a large queue.
-    pub removal: Removal,
-    /// How long the next request has waited for locked rows; None: it has not.
-    pub row_wait: Option<RowWait>,
+    /// How far a store has come that does not execute it in one go.
+    pub progress: Progress,
     /// The encoded answers, in order.
     pub answers: Vec<u8>,
     /// How many bytes of `answers` belong to requests that are answered.
@@ -142,9 +120,7 @@ impl Bundle {
             number: 0,
             arrival: 0,
             answered: 0,
-            held_back: None,
-            removal: Removal::default(),
-            row_wait: None,
+            progress: Progress::default(),
             answers: Vec::new(),
             answered_bytes: 0,
             reported_ns: 0,
@@ -165,9 +141,7 @@ impl Bundle {
         self.number = 0;
         self.arrival = 0;
         self.answered = 0;
-        self.held_back = None;
-        self.removal = Removal::default();
-        self.row_wait = None;
+        self.progress = Progress::default();
         self.answered_bytes = 0;
         self.reported_ns = 0;
         self.traced_messages.clear();
@@ -198,14 +172,13 @@ impl Bundle {
         request.answer_bytes = length(self.answers.len() - self.answered_bytes);
         self.answered_bytes = self.answers.len();
         self.answered += 1;
-        self.removal = Removal::default();
-        self.row_wait = None;
+        self.progress.begin_next();
     }
 
     /// Returns the indices of this turn's requests that have no answer yet.
     #[must_use]
     pub fn pending(&self) -> Range<usize> {
-        self.answered..self.held_back.unwrap_or(self.requests.len())
+        self.answered..self.progress.held_back.unwrap_or(self.requests.len())
     }
 
     /// Answers the next request with an error.

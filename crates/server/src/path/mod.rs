@@ -24,6 +24,8 @@ pub mod session; // 2, requests that need no store
 
 pub mod bundle; // 3, requests on their way to a worker and back
 
+pub mod progress; // 3, requests that a store executes in several calls
+
 mod pieces; // 3, long lists and redrives
 
 mod gathering; // 3, how long a worker waits for a fuller batch

@@ -52,7 +52,7 @@ impl<'a> Answers<'a> {
     fn write(&mut self, number: usize, seat: &mut Option<Seat>, bundle: &mut Bundle) -> Option<Interest> {
         while let Some(&op) = self.ops.get(&(number, bundle.answered)) {
             self.note(op, bundle);
-            let (removed, account) = (bundle.removal.messages, self.accounts.number(bundle));
+            let (removed, account) = (bundle.progress.removal.messages, self.accounts.number(bundle));
             let (ask, mut answer) = bundle.next_ask()?;
             let ask = Ask { account, ..ask };
             match self.asked.replies.write(op, ask, removed, &self.accounts, &mut answer) {

@@ -77,7 +77,7 @@ pub(super) fn fitting(due: &mut [Due], copies: usize) -> usize {
         let required = usize::from(number == 0);
         if let Some(place) = first_excess(bundle, &mut load, copies, required) {
             if number == 0 {
-                bundle.held_back = Some(place);
+                bundle.progress.held_back = Some(place);
             }
             return number.max(1);
         }
@@ -123,7 +123,7 @@ mod tests {
     /// How many fit, and where the first of them is cut.
     fn fit(mut due: Vec<Due>, copies: usize) -> (usize, Option<usize>) {
         let fit = fitting(&mut due, copies);
-        (fit, due[0].bundle.held_back)
+        (fit, due[0].bundle.progress.held_back)
     }
 
     #[test]

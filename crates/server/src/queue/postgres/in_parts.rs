@@ -13,7 +13,8 @@ use super::locked_queues::{kept_locked, locked_queues};
 use super::names::text;
 use super::shared::Shared;
 use super::undone::{Changed, failed, undone};
-use crate::path::bundle::{Bundle, Removal, RowWait};
+use crate::path::bundle::Bundle;
+use crate::path::progress::{Removal, RowWait};
 use crate::queue::EVENT_SOURCE;
 use crate::queue::counts::{MessageCounts, MessageEvent};
 use crate::queue::faults;
@@ -114,7 +115,7 @@ impl InParts {
                 return Some(End::Done);
             }
             match self.do_part(link) {
-                Ok(None) => self.bundle.row_wait = None,
+                Ok(None) => self.bundle.progress.row_wait = None,
                 Ok(Some(gone)) => return Some(End::Gone(gone)),
                 Err(failure) => match locked_queues(&failure).lines().next() {
                     Some(queue) => return self.wait_for(queue),
@@ -158,7 +159,7 @@ impl InParts {
     /// Notes that the row of a queue is locked: others have their turn, and then it is tried again.
     fn wait_for(&mut self, queue: &str) -> Option<End> {
         let begins = RowWait { since: Instant::now(), until: None };
-        let wait = self.bundle.row_wait.get_or_insert(begins);
+        let wait = self.bundle.progress.row_wait.get_or_insert(begins);
         (wait.since.elapsed() > ANSWER_WITHIN).then(|| End::Locked(queue.to_owned()))
     }
 
@@ -185,9 +186,9 @@ impl InParts {
 
 /// Ends a request that has `removed` so many messages of a queue.
 fn end_emptying(bundle: &mut Bundle, how: End, removed: u64) {
-    let messages = bundle.removal.messages + removed;
+    let messages = bundle.progress.removal.messages + removed;
     match how {
-        End::Done | End::Gone(_) => bundle.removal = Removal { messages, is_stuck: removed == 0 },
+        End::Done | End::Gone(_) => bundle.progress.removal = Removal { messages, is_stuck: removed == 0 },
         End::Locked(queue) => bundle.refuse_one(&kept_locked(&queue, Changed::Removed(messages))),
         End::Failed(failure) => bundle.refuse_one(&failed(&failure, Changed::Removed(messages))),
     }

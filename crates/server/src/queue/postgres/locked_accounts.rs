@@ -130,13 +130,14 @@ impl Postgres {
             let first = |bundle: &Bundle| names.iter().filter_map(|name| self.place_of(bundle, name)).min();
             while first(&bundle).is_some_and(|place| place == bundle.answered) {
                 seat.take().into_iter().for_each(|seat| self.shared.parked().done(seat));
-                bundle.refuse_one(&undone(Word::Store, WHY, Changed::Removed(bundle.removal.messages)));
+                let removed = bundle.progress.removal.messages;
+                bundle.refuse_one(&undone(Word::Store, WHY, Changed::Removed(removed)));
             }
             if bundle.pending().is_empty() {
                 batch.finished.push(bundle);
                 continue;
             }
-            bundle.held_back = first(&bundle).or(bundle.held_back);
+            bundle.progress.held_back = first(&bundle).or(bundle.progress.held_back);
             others.push(Due { seat, bundle });
         }
         others

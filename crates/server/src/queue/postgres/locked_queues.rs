@@ -24,7 +24,8 @@ use super::parked::Due;
 use super::shared::Shared;
 use super::store::Postgres;
 use super::undone::{Changed, undone};
-use crate::path::bundle::{Address, Bundle, RowWait};
+use crate::path::bundle::{Address, Bundle};
+use crate::path::progress::RowWait;
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
@@ -74,7 +75,7 @@ impl Waiting {
     /// Sets a bundle aside. A request that was set aside before, and found the row locked again when it was tried, goes
     /// on with that wait; otherwise `wait` begins.
     fn new(mut bundle: Box<Bundle>, queue: Box<str>, wait: RowWait) -> Self {
-        let wait = *bundle.row_wait.get_or_insert(wait);
+        let wait = *bundle.progress.row_wait.get_or_insert(wait);
         Self { bundle, queue, wait }
     }
 
@@ -135,7 +136,7 @@ impl Postgres {
             match (first, seat) {
                 (None, _) => others.push(Due { seat, bundle }),
                 (Some((place, _)), _) if place > bundle.answered => {
-                    bundle.held_back = Some(place);
+                    bundle.progress.held_back = Some(place);
                     others.push(Due { seat, bundle });
                 }
                 // A parked pop goes on waiting for a message; all are woken when a row is free.
@@ -242,7 +243,7 @@ fn hand_back(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared
 /// Refuses the next request of a bundle, which needs `queue`, and those right behind it that need other locked queues:
 /// they came with it, and have waited as long.
 fn refuse_in_a_row(bundle: &mut Bundle, queue: &str, kept: &[Box<str>]) {
-    bundle.refuse_one(&kept_locked(queue, Changed::Removed(bundle.removal.messages)));
+    bundle.refuse_one(&kept_locked(queue, Changed::Removed(bundle.progress.removal.messages)));
     while let Some(queue) = kept.iter().find(|queue| place_of(bundle, queue) == Some(bundle.answered)) {
         bundle.refuse_one(&kept_locked(queue, Changed::NOTHING));
     }

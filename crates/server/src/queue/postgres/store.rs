@@ -334,7 +334,7 @@ impl Postgres {
         tracing::warn!(requests = names(&due), "a batch is tried in parts: {failure}");
         let Parts { first, rest } = attempt.in_parts(failure);
         if let [Due { bundle, .. }] = &mut due[..] {
-            bundle.held_back = Some(bundle.answered + bundle.pending().len() / 2);
+            bundle.progress.held_back = Some(bundle.answered + bundle.pending().len() / 2);
             return self.attempt(due, rest, batch);
         }
         let others = due.split_off(due.len() / 2);
@@ -370,7 +370,7 @@ impl Postgres {
             }
             // Requests held back have their own turn.
             while !bundle.pending().is_empty() {
-                bundle.refuse_one(&failed(failure, Changed::Removed(bundle.removal.messages)));
+                bundle.refuse_one(&failed(failure, Changed::Removed(bundle.progress.removal.messages)));
             }
             batch.finished.push(bundle);
         }

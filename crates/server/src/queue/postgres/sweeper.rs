@@ -60,8 +60,8 @@ impl Postgres {
             match first_in_parts(&bundle, queue) {
                 // Pops that waited travel alone, so this one has no seat.
                 Some(place) if place == bundle.answered => {
-                    if bundle.removal.is_stuck {
-                        bundle.refuse_one(&in_use(queue.as_bytes(), bundle.removal.messages));
+                    if bundle.progress.removal.is_stuck {
+                        bundle.refuse_one(&in_use(queue.as_bytes(), bundle.progress.removal.messages));
                         others.push(Due { seat, bundle });
                     } else {
                         batch.finished.extend(self.sweeper.take(&self.shared, bundle));
@@ -69,7 +69,7 @@ impl Postgres {
                 }
                 place => {
                     // Another large queue may hold it back already, further on.
-                    bundle.held_back = place.or(bundle.held_back);
+                    bundle.progress.held_back = place.or(bundle.progress.held_back);
                     others.push(Due { seat, bundle });
                 }
             }
