@@ -58,8 +58,6 @@ pub const UNAUTHENTICATED_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of unsent answers above which a connection that has not logged in is not read: room for the longest answer.
 pub const UNAUTHENTICATED_OUTPUT_BYTES_PAUSE: usize = 64 * 1024;
 
-// A paused connection must be able to hold the answers of one whole bundle of small requests.
-const _: () = assert!(OUTPUT_BYTES_PAUSE / BUNDLE_REQUESTS_MAX >= 512);
 // Whatever one POP can lease, one ACK can name.
 const _: () = assert!(ARGUMENTS_MAX > COUNT_MAX as usize);
 // Whatever one POP can take, the clients that relay it (HTTP, admin) can read: it is gone from its queue by then.
