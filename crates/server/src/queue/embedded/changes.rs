@@ -46,7 +46,7 @@ struct Notes {
 impl Changes {
     /// Notes that a message leaves its place, or comes back to it.
     pub(super) fn note(&mut self, message: &Message) {
-        let from = if message.is_ready() { 0 } else { message.alarm().unwrap_or(0) };
+        let from = if message.is_ready() { 0 } else { message.timer().unwrap_or(0) };
         let (lane, notes) = (message.place.lane, &mut self.open);
         note(&mut notes.queues, lane.queue, from);
         note(&mut notes.senders, lane.sender, from);

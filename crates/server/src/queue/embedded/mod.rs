@@ -19,7 +19,6 @@
 
 mod accounts;
 mod ages;
-mod alarms;
 mod apply;
 mod changes;
 mod decide;
@@ -40,6 +39,7 @@ mod remembered;
 mod replay;
 mod selection;
 mod stock;
+mod timers;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -404,7 +404,7 @@ impl Rules for Embedded {
     fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
         self.set_clock(now);
         let is_login = matches!(ask.operation, Operation::Login { .. });
-        if !is_login && self.stock.due_alarm(self.clock).is_some() {
+        if !is_login && self.stock.due_timer(self.clock).is_some() {
             return None; // what has become due is not in the lanes yet, where readers look
         }
         self.show_durable(ask, answer).unwrap_or_else(|fault| Some(answer.fault(&fault)))
@@ -415,7 +415,7 @@ impl Rules for Embedded {
         self.stock.forget(self.clock);
         if self.failed.is_none() {
             self.retry_file();
-            self.ring_alarms(news);
+            self.fire_timers(news);
         }
     }
 
@@ -424,9 +424,9 @@ impl Rules for Embedded {
             return None;
         }
         let retry = self.clock + RETRY_MS;
-        let held_up = self.stock.held_up().map(|_| retry);
+        let deferred = self.stock.deferred().map(|_| retry);
         let reclaim = self.next_reclaim().map(|at| if self.stalled { at.max(retry) } else { at });
-        self.stock.next_alarm().into_iter().chain(held_up).chain(reclaim).chain(self.file_due).min()
+        self.stock.next_timer().into_iter().chain(deferred).chain(reclaim).chain(self.file_due).min()
     }
 
     fn seal(&mut self) -> Option<EmbeddedCommit> {

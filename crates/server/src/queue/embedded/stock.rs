@@ -1,20 +1,20 @@
 //! The state that the rules decide on: accounts, queues, messages, remembered answers.
 //!
 //! A message enters by [`Stock::insert`] and leaves by [`Stock::remove`], and changes by leaving and entering again.
-//! These two keep lanes, counts, alarms and live bytes in step. Ready messages without a past are in a lane and nowhere
+//! These two keep lanes, counts, timers and live bytes in step. Ready messages without a past are in a lane and nowhere
 //! else; of the others a [`Message`] is kept as well.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::accounts::Accounts;
-use super::alarms::{Alarm, Alarms};
 use super::lanes::Lanes;
 use super::live::Live;
 use super::merge::Pick;
 use super::message::{Message, Place};
 use super::queues::Queues;
 use super::remembered::Remembered;
+use super::timers::{Timer, Timers};
 use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
 
 /// Bytes of memory for a name, of a queue or an account.
@@ -29,7 +29,7 @@ pub(super) struct Stock {
     pub(super) remembered: Remembered,
     pub(super) live: Live,
     special: BTreeMap<MessageId, Message>,
-    alarms: Alarms,
+    timers: Timers,
     last_message: MessageId,
 }
 
@@ -45,8 +45,8 @@ impl Stock {
         }
         if !message.is_plain() {
             let id = message.place.id();
-            if let Some(at) = message.alarm() {
-                self.alarms.set(Alarm { at, message: id });
+            if let Some(at) = message.timer() {
+                self.timers.set(Timer { at, message: id });
             }
             self.special.insert(id, message);
         }
@@ -131,29 +131,29 @@ impl Stock {
         }
     }
 
-    /// Returns the message whose alarm has been due longest, and since when. Removing it turns the alarm off.
-    pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, &Message)> {
-        self.alarms.first().filter(|alarm| alarm.at <= now).and_then(|alarm| self.with_message(alarm))
+    /// Returns the message whose timer has been due longest, and since when. Removing it cancels the timer.
+    pub(super) fn due_timer(&self, now: Millis) -> Option<(Millis, &Message)> {
+        self.timers.first().filter(|timer| timer.at <= now).and_then(|timer| self.with_message(timer))
     }
 
-    /// Returns the message whose alarm has been held up longest, and when it was due.
-    pub(super) fn held_up(&self) -> Option<(Millis, &Message)> {
-        self.alarms.first_held_up().and_then(|alarm| self.with_message(alarm))
+    /// Returns the message whose timer has been deferred longest, and when it was due.
+    pub(super) fn deferred(&self) -> Option<(Millis, &Message)> {
+        self.timers.first_deferred().and_then(|timer| self.with_message(timer))
     }
 
-    /// Returns the messages of all alarms that are due, including those held up.
+    /// Returns the messages of all timers that are due, including those deferred.
     pub(super) fn all_due(&self, now: Millis) -> impl Iterator<Item = &Message> {
-        self.alarms.due(now).filter_map(|alarm| self.special.get(&alarm.message))
+        self.timers.due(now).filter_map(|timer| self.special.get(&timer.message))
     }
 
-    /// Keeps apart an alarm that found no space.
-    pub(super) fn hold_up(&mut self, alarm: Alarm) {
-        self.alarms.hold_up(alarm);
+    /// Defers a timer that found no space.
+    pub(super) fn defer(&mut self, timer: Timer) {
+        self.timers.defer(timer);
     }
 
-    /// Returns when the next alarm is due, except those held up.
-    pub(super) fn next_alarm(&self) -> Option<Millis> {
-        self.alarms.first().map(|alarm| alarm.at)
+    /// Returns when the next timer is due, except those deferred.
+    pub(super) fn next_timer(&self) -> Option<Millis> {
+        self.timers.first().map(|timer| timer.at)
     }
 
     /// The number last given to a message.
@@ -195,8 +195,8 @@ impl Stock {
         self.accounts.len() as u64 * PER_NAME
     }
 
-    fn with_message(&self, alarm: Alarm) -> Option<(Millis, &Message)> {
-        Some((alarm.at, self.special.get(&alarm.message)?))
+    fn with_message(&self, timer: Timer) -> Option<(Millis, &Message)> {
+        Some((timer.at, self.special.get(&timer.message)?))
     }
 
     fn take_special(&mut self, id: MessageId) -> Option<Message> {
@@ -204,8 +204,8 @@ impl Stock {
             return None;
         }
         let message = self.special.remove(&id)?;
-        if let Some(at) = message.alarm() {
-            self.alarms.clear(Alarm { at, message: id });
+        if let Some(at) = message.timer() {
+            self.timers.clear(Timer { at, message: id });
         }
         Some(message)
     }

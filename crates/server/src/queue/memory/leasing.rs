@@ -56,7 +56,7 @@ impl Memory {
     }
 
     /// Does what was due at `at`: the message expires, or its delay or lease ends.
-    pub(super) fn ring(&mut self, at: Millis, id: MessageId, news: &mut Vec<News>) {
+    pub(super) fn fire(&mut self, at: Millis, id: MessageId, news: &mut Vec<News>) {
         match self.stock.indexed(id).state {
             State::Leased(_) => self.give_back(id, "lease ran out", at, 0, news),
             State::Ready | State::Delayed { .. } => {

@@ -81,7 +81,7 @@ impl Message {
     }
 
     /// Returns when time next changes it. A leased message outlives its TTL: its reader may still acknowledge it.
-    pub(super) fn alarm(&self) -> Option<Millis> {
+    pub(super) fn timer(&self) -> Option<Millis> {
         match &self.state {
             State::Ready => self.expires,
             State::Delayed { until } => Some(self.expires.map_or(*until, |expires| expires.min(*until))),

@@ -184,13 +184,13 @@ impl Rules for Memory {
         self.clock = self.clock.max(now);
         self.sends.forget(self.clock);
         self.pops.forget(self.clock);
-        while let Some((at, id)) = self.stock.due_alarm(self.clock) {
-            self.ring(at, id, news);
+        while let Some((at, id)) = self.stock.due_timer(self.clock) {
+            self.fire(at, id, news);
         }
     }
 
     fn deadline(&self) -> Option<Millis> {
-        self.stock.next_alarm()
+        self.stock.next_timer()
     }
 
     fn seal(&mut self) -> Option<NoCommit> {

@@ -1,4 +1,4 @@
-//! Queues and messages with their indexes: names, reading order, alarms.
+//! Queues and messages with their indexes: names, reading order, timers.
 //!
 //! A message enters by [`Stock::insert`] and leaves by [`Stock::remove`], and changes by leaving and entering again.
 //! These two are the only places where the indexes are kept in step, so they are in step.
@@ -19,7 +19,7 @@ pub(super) struct Stock {
     queues: BTreeMap<QueueId, Queue>,
     names: HashMap<Arc<[u8]>, QueueId>,
     messages: BTreeMap<MessageId, Message>,
-    alarms: BTreeSet<(Millis, MessageId)>,
+    timers: BTreeSet<(Millis, MessageId)>,
     message_bytes: u64,
     last_queue: QueueId,
     last_message: MessageId,
@@ -153,7 +153,7 @@ impl Stock {
             news.push(message.news());
         }
         self.message_bytes += message.bytes();
-        self.alarms.extend(message.alarm().map(|at| (at, id)));
+        self.timers.extend(message.timer().map(|at| (at, id)));
         self.messages.insert(id, message);
     }
 
@@ -166,20 +166,20 @@ impl Stock {
         queue.leased -= usize::from(message.lease().is_some());
         queue.ready.remove(&message.rank(id));
         self.message_bytes -= message.bytes();
-        if let Some(at) = message.alarm() {
-            self.alarms.remove(&(at, id));
+        if let Some(at) = message.timer() {
+            self.timers.remove(&(at, id));
         }
         Some(message)
     }
 
-    /// Returns the message whose alarm has been due longest, and since when. Removing it turns the alarm off.
-    pub(super) fn due_alarm(&self, now: Millis) -> Option<(Millis, MessageId)> {
-        self.alarms.first().copied().filter(|(at, _)| *at <= now)
+    /// Returns the message whose timer has been due longest, and since when. Removing it cancels the timer.
+    pub(super) fn due_timer(&self, now: Millis) -> Option<(Millis, MessageId)> {
+        self.timers.first().copied().filter(|(at, _)| *at <= now)
     }
 
-    /// When the next alarm is due.
-    pub(super) fn next_alarm(&self) -> Option<Millis> {
-        self.alarms.first().map(|(at, _)| *at)
+    /// When the next timer is due.
+    pub(super) fn next_timer(&self) -> Option<Millis> {
+        self.timers.first().map(|(at, _)| *at)
     }
 
     fn queue_mut(&mut self, id: QueueId) -> &mut Queue {

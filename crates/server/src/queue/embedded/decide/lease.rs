@@ -6,10 +6,10 @@ use posthaste_wire::operation::{Handle, Handles};
 use crate::queue::answer::Answer;
 use crate::queue::counts::MessageEvent;
 use crate::queue::embedded::Embedded;
-use crate::queue::embedded::alarms::Alarm;
 use crate::queue::embedded::effect::{DeathNote, Effect};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, Place, Reason, State};
+use crate::queue::embedded::timers::Timer;
 use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId, after};
 
 /// Most bytes of a record about one leased message, but for the name of a dead letter's first queue.
@@ -68,27 +68,27 @@ impl Embedded {
         Ok(answer.integer(1))
     }
 
-    /// Does everything that is due by now, except ends of leases, which are held up while there is no space for them.
+    /// Does everything that is due by now, except ends of leases, which are deferred while there is no space for them.
     ///
     /// All of it is done at once, however much: otherwise requests between the parts would be given expired messages,
-    /// and late messages before early ones. An alarm costs less than the request that set it, so that is noticed only
+    /// and late messages before early ones. A timer costs less than the request that set it, so that is noticed only
     /// where very many were set for one moment, or came due while the store was closed.
-    pub(in crate::queue::embedded) fn ring_alarms(&mut self, news: &mut Vec<News>) {
-        while let Some((at, message)) = self.stock.held_up() {
+    pub(in crate::queue::embedded) fn fire_timers(&mut self, news: &mut Vec<News>) {
+        while let Some((at, message)) = self.stock.deferred() {
             let (place, bytes) = (message.place, self.end_bytes(message));
             if !self.can_end_lease(bytes) {
                 break;
             }
             news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
         }
-        while let Some((at, message)) = self.stock.due_alarm(self.clock) {
+        while let Some((at, message)) = self.stock.due_timer(self.clock) {
             let (place, end_bytes) = (message.place, message.lease().map(|_| self.end_bytes(message)));
             match end_bytes {
-                None => news.extend(self.ripen(&place, at)),
+                None => news.extend(self.expire_or_become_ready(&place, at)),
                 Some(bytes) if self.can_end_lease(bytes) => {
                     news.extend(self.give_back(&place, Reason::LeaseRanOut, at, None));
                 }
-                Some(_) => self.stock.hold_up(Alarm { at, message: place.id() }),
+                Some(_) => self.stock.defer(Timer { at, message: place.id() }),
             }
         }
     }
@@ -150,7 +150,7 @@ impl Embedded {
     }
 
     /// Makes a message that is not leased change at `at`: it expires, or its delay is over.
-    fn ripen(&mut self, place: &Place, at: Millis) -> Option<News> {
+    fn expire_or_become_ready(&mut self, place: &Place, at: Millis) -> Option<News> {
         let message = self.stock.remove(place)?;
         if message.is_expired(at) {
             // The log does not tell that a message expired, so one that did so in an earlier process is here again.

@@ -15,7 +15,7 @@ use crate::queue::rules::{AccountId, Ask, Interest, Outcome, QueueId};
 /// Most unreadable messages that one request skips to find readable ones.
 pub(super) const UNREADABLE_MAX: u32 = 1000;
 
-/// Most messages with a due alarm that are looked at for one answer; if there are more, no answer is certain.
+/// Most messages with a due timer that are looked at for one answer; if there are more, no answer is certain.
 const DUE_MAX: usize = 10_000;
 
 impl Embedded {
@@ -105,7 +105,7 @@ impl Embedded {
                 && queues.clone().all(is_first_durable)
                 && all.clone().all(is_listed_for_good)
         };
-        if view == View::Durable && (!is_durable() || self.stock.due_alarm(self.clock).is_some()) {
+        if view == View::Durable && (!is_durable() || self.stock.due_timer(self.clock).is_some()) {
             return None;
         }
         answer.array(queues.clone().count());
