@@ -192,6 +192,43 @@ fn who_leaves_while_all_workers_are_kept_takes_nothing() {
 }
 
 #[test]
+fn a_stop_ends_waits_for_messages_and_for_a_queue_that_a_transaction_keeps() {
+    let (server, _, mut app, _) = with_one_worker();
+    let mut waiters = ["ann", "cy"].map(|name| Client::login(server.addr(), name).expect("it runs"));
+    waiters[0].send(&["POP", "QUEUE", "other", "BLOCK", "600000"]).expect("it runs");
+    wait_until_blocked(server.addr(), 1);
+    app.run("BEGIN; SELECT posthaste.delete_queue('q')");
+    waiters[1].send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
+    let told = || server.log().contains("another transaction holds a lock on the row of queue 'q'");
+    wait_until("it waits apart", told);
+    server.stop();
+    for waiter in &mut waiters {
+        assert_eq!(waiter.answer().expect("an answer"), Answer::Null);
+    }
+}
+
+/// A null says that there was nothing.
+#[test]
+fn who_has_not_looked_when_the_server_is_told_to_stop_gets_what_is_there() {
+    let (server, mut bob, mut app, database) = with_one_worker();
+    ask(&mut bob, &["SEND", "other", "y"]);
+    let leased = ask(&mut bob, &["POP", "QUEUE", "other", "LEASE", "600000"]);
+    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+    let mut waiter = Client::login(server.addr(), "ann").expect("it runs");
+    app.run("BEGIN; SELECT FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
+    bob.send(&["ACK", &receipt]).expect("it runs");
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    wait_until("the worker waits", || postgres::shared().psql(&database, waits) != "0");
+    waiter.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
+    sleep(A_MOMENT);
+    server.signal("TERM");
+    sleep(A_MOMENT);
+    app.run("COMMIT");
+    assert_eq!(waiter.answer().expect("an answer").body(), Some("x"));
+    assert_eq!(server.end().code(), Some(0));
+}
+
+#[test]
 fn the_time_of_a_pop_is_over_although_a_transaction_keeps_its_queue() {
     const BLOCK: Duration = Duration::from_secs(2);
     let (server, mut bob, mut app, _) = with_one_worker();

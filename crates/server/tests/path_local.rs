@@ -175,6 +175,21 @@ fn a_pop_whose_client_left_before_its_turn_takes_nothing() {
     assert_eq!(bodies(&desk.ask("cy", "POP QUEUE q")), [(4, "x")]);
 }
 
+/// A null says that there was nothing; so a stop must not give one to a pop that has not looked yet.
+#[test]
+fn a_stop_ends_waits_but_a_pop_still_gets_the_message_that_is_there() {
+    let mut desk = Desk::new();
+    assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "client 2 waits");
+    desk.store.end_waits();
+    assert!(desk.store.deadline().is_some_and(|at| at <= desk.clock.instant()), "a worker is to look");
+    assert_eq!(desk.run(), [(2, Got::Null)]);
+    desk.ask("ann", "SEND q x");
+    assert_eq!(bodies(&desk.ask("bob", "POP QUEUE q BLOCK 1000")), [(4, "x")]);
+    assert_eq!(desk.ask("bob", "POP QUEUE q BLOCK 1000"), [], "it has looked, and found nothing");
+    assert!(desk.store.deadline().is_some_and(|at| at <= desk.clock.instant()), "a worker is to look");
+    assert_eq!(desk.run(), [(5, Got::Null)]);
+}
+
 #[test]
 fn a_pop_that_repeats_an_earlier_one_leaves_the_message_to_the_next_who_waits() {
     let mut desk = Desk::new();

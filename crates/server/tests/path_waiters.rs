@@ -146,6 +146,21 @@ fn the_end_of_a_queue_reaches_everyone_who_names_it() {
 }
 
 #[test]
+fn when_waits_are_ended_nobody_waits_any_longer_who_does_or_comes_later() {
+    let mut waiters = Waiters::default();
+    park(&mut waiters, 1, of_queue(1, 7), 100);
+    assert!(waiters.take_expired(99).is_none());
+    waiters.end_waits();
+    park(&mut waiters, 2, of_queue(2, 7), 200);
+    for client in [1, 2] {
+        assert_eq!(waiters.deadline(), Some(0));
+        let (_, over) = waiters.take_expired(99).expect("its wait is over");
+        assert_eq!(over.bundle.address.client, client);
+    }
+    assert_eq!(waiters.deadline(), None);
+}
+
+#[test]
 fn who_left_is_given_nothing_whether_parked_already_or_not_yet() {
     let mut waiters = Waiters::default();
     park(&mut waiters, 1, of_queue(1, 7), 100);

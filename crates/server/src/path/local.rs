@@ -154,6 +154,10 @@ impl<R: Rules> Store for Local<R> {
         self.waiters().forget_departure(address);
     }
 
+    fn end_waits(&self) {
+        self.waiters().end_waits();
+    }
+
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         self.rules().account(name)
     }

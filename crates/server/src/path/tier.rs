@@ -45,6 +45,8 @@ pub struct QueueTier {
     answered: Vec<Box<Bundle>>,
     /// Bundles to be lined up again: lists and redrives that are not whole, and the rest of bundles with long answers.
     requeued: Vec<Box<Bundle>>,
+    /// Whether the store was told that the tier stops.
+    has_ended_waits: bool,
 }
 
 impl Tier for QueueTier {
@@ -132,8 +134,8 @@ impl Tier for QueueTier {
     }
 
     fn work(&mut self, connections: &mut Connections<Self>) {
-        if connections.is_stopping() {
-            self.end_all_waits(connections);
+        if connections.is_stopping() && !self.has_ended_waits {
+            self.end_waits();
         }
         self.finish_logins(connections);
         self.line_up(connections);
@@ -181,7 +183,8 @@ impl QueueTier {
     pub fn new(thread: usize, shared: Arc<QueueShared>) -> Self {
         let (recorder, worker) = (shared.meter.recorder(), shared.worker());
         let workspace = Workspace::default();
-        Self { thread, shared, workspace, recorder, worker, answered: Vec::new(), requeued: Vec::new() }
+        let (answered, requeued) = (Vec::new(), Vec::new());
+        Self { thread, shared, workspace, recorder, worker, answered, requeued, has_ended_waits: false }
     }
 
     /// Ends the wait of a connection's pop, and returns its bundle, answered with nothing.
@@ -219,11 +222,12 @@ impl QueueTier {
         self.answered.push(bundle);
     }
 
-    /// Ends the wait of every blocked pop, when the tier stops.
-    fn end_all_waits(&mut self, connections: &mut Connections<Self>) {
-        let blocked = connections.iter().filter(|(_, connection)| connection.is_blocked);
-        let blocked: Vec<usize> = blocked.map(|(slot, _)| slot).collect();
-        blocked.into_iter().for_each(|slot| self.client_hung_up(slot, connections));
+    /// Ends the waits of all pops, because the tier stops. A pop is not dropped, as that of a client that has left is:
+    /// nobody is told that there is nothing while there is a message.
+    fn end_waits(&mut self) {
+        self.has_ended_waits = true;
+        self.shared.store.end_waits();
+        self.shared.line.wake_by(self.shared.clock.instant());
     }
 
     /// Asks the store for the numbers of the accounts that log in.

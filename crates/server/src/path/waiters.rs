@@ -46,6 +46,8 @@ pub struct Waiters {
     by_address: FxHashMap<Address, Ticket>,
     /// Connections that have left while their pop was under way, and so not parked.
     departed: FxHashSet<Address>,
+    /// Whether the tier stops, so that nobody waits any longer.
+    are_over: bool,
 }
 
 impl Waiters {
@@ -91,7 +93,12 @@ impl Waiters {
     /// Takes out one pop whose deadline has passed.
     pub fn take_expired(&mut self, now: Millis) -> Option<(Ticket, ParkedPop)> {
         let &(deadline, ticket) = self.by_deadline.first()?;
-        if deadline > now { None } else { Some((ticket, self.take(ticket)?)) }
+        if deadline > now && !self.are_over { None } else { Some((ticket, self.take(ticket)?)) }
+    }
+
+    /// Ends all waits, as if their deadlines had passed, and those of pops that are parked later.
+    pub fn end_waits(&mut self) {
+        self.are_over = true;
     }
 
     /// Notes that a connection has left: its pop is taken out, or will not be parked when it arrives.
@@ -125,7 +132,7 @@ impl Waiters {
     /// Returns the earliest deadline of a parked pop.
     #[must_use]
     pub fn deadline(&self) -> Option<Millis> {
-        self.by_deadline.first().map(|(deadline, _)| *deadline)
+        self.by_deadline.first().map(|(deadline, _)| if self.are_over { 0 } else { *deadline })
     }
 
     /// Returns how many pops are parked.

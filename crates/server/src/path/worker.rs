@@ -40,6 +40,10 @@ pub trait Store: Send + Sync {
     /// Forgets that a client has left, once its bundle is back or its connection has ended otherwise.
     fn forget_departure(&self, address: Address);
 
+    /// Ends all waits when the tier stops: from now on a pop looks, and is answered with nothing where it would wait.
+    /// `deadline` says that a worker must call `run` for those that wait.
+    fn end_waits(&self);
+
     /// Returns the number of an account, which is made when the name is new, and counts it among those that have logged
     /// in.
     ///

@@ -210,7 +210,11 @@ impl Store for Desk {
                 self.truth().part(bundle);
                 world().minutes().take_down(self.life, bundle);
             }
-            None => self.truth().leave(address),
+            None => {
+                let name = Name { life: self.life, number: address.client };
+                assert!(world().has_left(name), "{address:?} has not left: its pop is to look");
+                self.truth().leave(address);
+            }
         }
         left
     }
@@ -218,6 +222,11 @@ impl Store for Desk {
     fn forget_departure(&self, address: Address) {
         self.truth().forget_who_left(address);
         self.store.forget_departure(address);
+    }
+
+    fn end_waits(&self) {
+        self.truth().end_all_waits();
+        self.store.end_waits();
     }
 
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {

@@ -50,6 +50,8 @@ struct Executing {
     address: Address,
     /// How much of the time that it may wait is over.
     waited: Millis,
+    /// The store was asked.
+    has_looked: bool,
 }
 
 /// The truth and its history.
@@ -74,6 +76,8 @@ pub(crate) struct Truth {
     has_ended_waits: bool,
     executing: Vec<Executing>,
     left: Vec<Address>,
+    /// The process stops: nobody waits any longer.
+    are_waits_over: bool,
 }
 
 /// What a request did, as others see it.
@@ -103,12 +107,14 @@ impl Truth {
             has_ended_waits: true,
             executing: Vec::new(),
             left: Vec::new(),
+            are_waits_over: false,
         }
     }
 
     /// The process has begun anew, and knows of nobody.
     pub(crate) fn restart(&mut self) {
         (self.sealed, self.has_failed, self.is_fresh) = (None, false, true);
+        self.are_waits_over = false;
         self.parked.clear();
         self.executing.clear();
         self.left.clear();
@@ -147,6 +153,7 @@ impl Truth {
     /// A request was decided: whether it was decided so.
     pub(crate) fn decide(&mut self, ask: Ask<'_>, done: &Done<'_>) {
         let request = request_id(ask.operation);
+        self.executing.iter_mut().filter(|one| one.request == request).for_each(|one| one.has_looked = true);
         let shown = String::from_utf8_lossy(&done.answer[..done.answer.len().min(60)]);
         let (kind, account) = (ask.operation.kind(), ask.account);
         world().note(format_args!("decided {kind:?} of account {account}: {:?} {shown:?}", done.flow));
@@ -242,7 +249,8 @@ impl Truth {
     /// A bundle is about to be executed, at this stamp.
     pub(crate) fn meet(&mut self, bundle: &Bundle, stamp: u64) {
         let address = bundle.address;
-        self.executing.extend(requests(bundle).map(|request| Executing { request, address, waited: 0 }));
+        let executing = |request| Executing { request, address, waited: 0, has_looked: false };
+        self.executing.extend(requests(bundle).map(executing));
         if let Some(Operation::Pop(pop)) = bundle.requests.first().map(|request| &request.operation) {
             // As if it began to wait long after the epoch.
             let now = 1 << 40;
@@ -255,8 +263,14 @@ impl Truth {
         }
     }
 
-    /// A bundle is answered.
+    /// A bundle is answered. Nobody but those who have left is told that there is nothing before the store was asked.
     pub(crate) fn part(&mut self, bundle: &Bundle) {
+        let has_left = self.left.contains(&bundle.address);
+        for request in bundle.requests.iter().filter(|request| request.outcome == Outcome::Null) {
+            let id = request_id(&request.operation);
+            let has_looked = self.executing.iter().any(|one| one.request == id && one.has_looked);
+            assert!(has_left || has_looked, "{:?} gives up without a look", request.operation);
+        }
         for request in requests(bundle) {
             self.unpark(request);
             self.executing.retain(|one| one.request != request);
@@ -271,6 +285,13 @@ impl Truth {
     /// What it had under way is back.
     pub(crate) fn forget_who_left(&mut self, address: Address) {
         self.left.retain(|left| *left != address);
+    }
+
+    /// The process stops: all waits are over.
+    pub(crate) fn end_all_waits(&mut self) {
+        self.are_waits_over = true;
+        let now = self.now;
+        self.parked.iter_mut().for_each(|parked| parked.until = parked.until.min(now));
     }
 
     /// Whether anything is kept for somebody who has left.
@@ -289,7 +310,7 @@ impl Truth {
                 }
                 world().count("waits", 1);
                 world().note(format_args!("it waits: {address:?} {:?}", pop));
-                let until = self.now + pop.block_ms + 1 - waited;
+                let until = if self.are_waits_over { self.now } else { self.now + pop.block_ms + 1 - waited };
                 let (account, bytes, select) = (ask.account, ask.bytes.to_vec(), pop.select);
                 self.parked.push(Parked { request, interest, until, account, bytes, select });
             }

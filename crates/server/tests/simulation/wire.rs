@@ -13,7 +13,7 @@ use posthaste_measure::lock;
 use posthaste_server::front::readiness::Readiness;
 use posthaste_server::front::socket::SimulatedSocket;
 
-use super::world::{Event, World, world};
+use super::world::{Event, Name, World, world};
 
 /// One direction.
 #[derive(Default)]
@@ -35,6 +35,8 @@ pub(crate) struct Line {
     /// Its network thread, and where it stands there.
     thread: usize,
     slot: Option<usize>,
+    /// Its name in the server, once it is let in.
+    pub(crate) name: Option<Name>,
     up: Pipe,
     down: Pipe,
     bytes_max: usize,
@@ -69,6 +71,7 @@ impl Line {
             client,
             thread,
             slot: None,
+            name: None,
             up: Pipe::default(),
             down: Pipe::default(),
             bytes_max,
@@ -122,6 +125,11 @@ impl Line {
         }
         let is_over = self.down.landed.is_empty() && self.down.has_ended;
         Found { bytes, end: is_over.then_some(self.is_refused) }
+    }
+
+    /// Whether the client has ended it, in one way or another.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_reset || self.up.is_shut
     }
 
     /// Whether there is something for the client.

@@ -288,6 +288,7 @@ impl World {
         let socket = Socket::Simulated(Box::new(End(Arc::clone(&line))));
         let Ok(arrival) = process.shared.gate.admit(socket) else { panic!("there is room") };
         let name = Name { life: self.life.get(), number: arrival.number };
+        lock(&line).name = Some(name);
         assert!(process.shared.mailboxes[thread].adopt(arrival).is_none(), "the thread has not ended");
         Some((id, line, name))
     }
@@ -304,6 +305,13 @@ impl World {
 
     pub(crate) fn is_condemned(&self, name: Name) -> bool {
         self.condemned.borrow().contains(&name)
+    }
+
+    /// Whether the client of this connection has ended it, or somebody else has.
+    pub(crate) fn has_left(&self, name: Name) -> bool {
+        let lines = self.lines.borrow();
+        let mut lines = lines.iter().map(|line| lock(line));
+        self.is_condemned(name) || lines.any(|line| line.name == Some(name) && line.is_over())
     }
 
     /// A network thread is to be told of a connection.

@@ -53,6 +53,8 @@ struct Line {
     waiting: Vec<Waiting>,
     /// Whether the thread runs.
     is_running: bool,
+    /// Whether the tier stops, so that no pop waits any longer.
+    are_waits_over: bool,
 }
 
 struct Waiting {
@@ -66,6 +68,7 @@ impl Line {
     /// Takes out the queues that are free by now, and the requests that wait for one of them or wait no longer.
     fn take_over(&mut self, free: &Free, now: Millis) -> Vec<Waiting> {
         self.queues.retain(|queue| !free.has(queue));
+        let now = if self.are_waits_over { Millis::MAX } else { now };
         let is_over = |waiting: &mut Waiting| free.has(&waiting.queue) || waiting.is_over(now);
         self.waiting.extract_if(.., is_over).collect()
     }
@@ -167,6 +170,11 @@ impl LockedQueues {
         let waiting = &mut lock(&self.line).waiting;
         let at = waiting.iter().position(is_it)?;
         Some(waiting.remove(at).bundle)
+    }
+
+    /// Ends the waits of pops that have nothing in front of them, because the tier stops.
+    pub(super) fn end_waits(&self) {
+        lock(&self.line).are_waits_over = true;
     }
 
     /// Notes that a queue is locked: requests for it wait until its row is free.

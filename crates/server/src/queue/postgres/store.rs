@@ -481,6 +481,11 @@ impl Store for Postgres {
         self.shared.parked().forget(address);
     }
 
+    fn end_waits(&self) {
+        self.locked_queues.end_waits();
+        self.shared.parked().end_all_waits();
+    }
+
     fn account(&self, name: &[u8]) -> Result<u32, Fault> {
         self.admit_patiently(name, true)
     }

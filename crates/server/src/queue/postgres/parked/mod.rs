@@ -420,6 +420,11 @@ impl Parked {
         self.waiters.forget_departure(address);
     }
 
+    /// Ends all waits, because the tier stops.
+    pub(super) fn end_all_waits(&mut self) {
+        self.waiters.end_waits();
+    }
+
     /// Returns the earliest deadline of the parked pops.
     pub(super) fn deadline(&self) -> Option<Millis> {
         self.waiters.deadline()
