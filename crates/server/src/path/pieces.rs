@@ -12,11 +12,13 @@
 //!
 //! QREDRIVE works in the same way, for the same reason: a store moves the dead letters among the first
 //! [`REDRIVE_PIECE`](posthaste_wire::operation::REDRIVE_PIECE) messages, and commits them before the next piece begins.
-//! The client gets one number. If a redrive ends early (a crash, the end of its connection), what was moved stays
-//! moved, and another QREDRIVE moves the rest.
+//! The client gets one number. If a redrive ends early (an error, a crash, the end of its connection), what was moved
+//! stays moved, and another QREDRIVE moves the rest. The error says how many were moved.
 //!
 //! Such a request travels alone in its bundle: a later piece may be refused (`BUSY`), which takes back all answers of
 //! the bundle.
+
+use std::io::Write as _;
 
 use posthaste_wire::encode::Encoder;
 use posthaste_wire::operation::{LIST_PIECE, Operation};
@@ -24,6 +26,7 @@ use posthaste_wire::reply::{Reply, Value, decode};
 
 use super::bundle::{Bundle, Request};
 use crate::queue::answer::Answer;
+use crate::queue::faults;
 use crate::queue::rules::Outcome;
 
 /// The pieces of an answer so far, until the answer is complete.
@@ -43,12 +46,11 @@ impl Bundle {
     /// piece or holds its complete answers.
     pub fn absorb_piece(&mut self) {
         self.pieces.awaits_next = match &*self.requests {
-            [Request { outcome: Outcome::Ok, operation: Operation::ListQueues { .. }, .. }] => {
-                self.absorb_list_piece()
+            [Request { outcome, operation: Operation::Redrive { .. }, .. }] => {
+                let is_error = *outcome == Outcome::Error;
+                if is_error { self.add_moved_to_error() } else { self.absorb_redrive_piece() }
             }
-            [Request { outcome: Outcome::Ok, operation: Operation::Redrive { .. }, .. }] => {
-                self.absorb_redrive_piece()
-            }
+            [Request { outcome: Outcome::Ok, .. }] => self.absorb_list_piece(),
             _ => false,
         };
     }
@@ -78,6 +80,22 @@ impl Bundle {
             self.finish_one(outcome);
         }
         last.is_some()
+    }
+
+    /// Adds to an error how many dead letters were moved before it. There is no next piece.
+    fn add_moved_to_error(&mut self) -> bool {
+        const END: &[u8] = b"\r\n";
+        let moved = std::mem::take(&mut self.pieces.moved);
+        if moved > 0 {
+            let mut error = std::mem::take(&mut self.answers);
+            error.truncate(error.len().saturating_sub(END.len()));
+            let _ = write!(error, "; {}", faults::moved_before(moved)); // a vector takes all
+            error.extend_from_slice(END);
+            self.discard_answers();
+            self.answers = error;
+            self.finish_one(Outcome::Error);
+        }
+        false
     }
 
     /// Returns whether there is a next piece.
@@ -265,6 +283,28 @@ mod tests {
         let (ask, _) = bundle.next_ask().expect("it is not answered");
         let Operation::Redrive { after, .. } = *ask.operation else { panic!("a redrive") };
         after
+    }
+
+    /// What failed is not the whole, and the client must learn that.
+    #[test]
+    fn an_error_of_a_redrive_says_how_many_were_moved_before() {
+        let rest = "; at least 7 messages were moved; ask again for the rest";
+        for (moved, rest) in [(0, ""), (7, rest)] {
+            let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 1 });
+            let operation = Operation::Redrive { from: Span::default(), to: None, after: 0 };
+            bundle.requests.push(Request::new(operation, Kind::Redrive, 0));
+            let (_, mut answer) = bundle.next_ask().expect("it is not answered");
+            answer.array(2);
+            answer.integer(moved);
+            let outcome = answer.integer(10_000);
+            bundle.finish_one(outcome);
+            bundle.absorb_piece();
+            bundle.refuse_all(&Fault::new(Word::Busy, "try again"));
+            bundle.absorb_piece();
+            assert!(!bundle.awaits_next_piece() && bundle.is_done());
+            assert_eq!(String::from_utf8_lossy(&bundle.answers), format!("-BUSY try again{rest}\r\n"));
+            assert_eq!(bundle.requests[0].answer_bytes as usize, bundle.answers.len());
+        }
     }
 
     #[test]

@@ -24,6 +24,11 @@ pub(crate) fn no_account(name: &[u8], queue: &[u8]) -> Fault {
     )
 }
 
+/// What is said behind the reason of a redrive that went no further than this.
+pub(crate) fn moved_before(messages: u64) -> String {
+    format!("at least {messages} messages were moved; ask again for the rest")
+}
+
 /// The queue takes no message whose recipient is its sender.
 pub(crate) fn forbidden_self(queue: &[u8]) -> Fault {
     Fault::about(

@@ -8,7 +8,7 @@ pub(crate) mod bounds;
 
 pub(crate) mod counts;
 
-mod faults;
+pub(crate) mod faults;
 
 mod options;
 

@@ -6,6 +6,7 @@ use std::fmt;
 use posthaste_wire::fault::{Fault, Word};
 
 use super::link::Failure;
+use crate::queue::faults;
 
 /// What a request has changed that goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +38,7 @@ impl fmt::Display for Changed {
             Self::Removed(messages) => {
                 write!(f, "at least {messages} messages were removed; ask again for the rest")
             }
-            Self::Moved(messages) => {
-                write!(f, "at least {messages} messages were moved; ask again for the rest")
-            }
+            Self::Moved(messages) => f.write_str(&faults::moved_before(*messages)),
             Self::Unknown => f.write_str("it is unknown whether the request was done"),
         }
     }
