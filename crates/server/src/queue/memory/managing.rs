@@ -117,7 +117,7 @@ impl Memory {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let queue = self.stock.queue(self.stock.expect_queue(name)?);
-        let ids = queue.messages.iter().copied().filter(|id| *id > after).take(count as usize);
+        let ids = queue.messages.range(after.saturating_add(1)..).copied().take(count as usize);
         let ids = self.within_one_answer(ids);
         answer.array(ids.len());
         for id in ids {
