@@ -121,7 +121,9 @@ impl Grants {
                     |to| check_queue(Role::Administer, to),
                 )
             }
-            Operation::ListQueues { .. } | Operation::Accounts => self.check_all_queues(Role::Administer),
+            Operation::ListQueues { .. } | Operation::Accounts { .. } => {
+                self.check_all_queues(Role::Administer)
+            }
         }
     }
 

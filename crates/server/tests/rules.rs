@@ -8,7 +8,7 @@ mod support;
 use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::{News, Rules, after};
-use posthaste_wire::operation::{LIST_PIECE, REDRIVE_PIECE};
+use posthaste_wire::operation::{ACCOUNTS_PIECE, LIST_PIECE, REDRIVE_PIECE};
 use support::{Counts, Got, World, counted};
 
 /// Makes each promise a test of each store.
@@ -537,6 +537,14 @@ fn a_list_is_answered_a_piece_at_a_time(world: &mut World<impl Rules>) {
         world.ask("a", &format!("QCREATE q{number}"));
     }
     assert_eq!(world.ask("a", "QLIST").items().len(), LIST_PIECE);
+    // Names that never logged in are looked at, and not listed.
+    world.ask("a", "SEND q0 x TO stranger");
+    for number in 0..ACCOUNTS_PIECE {
+        world.store.account(format!("account{number}").as_bytes()).expect("there is room");
+    }
+    let piece = world.ask("a", "ACCOUNTS");
+    let (mark, accounts) = piece.items().split_last().expect("some");
+    assert_eq!((accounts.len(), mark), (ACCOUNTS_PIECE - 1, &Got::Integer(ACCOUNTS_PIECE as i64)));
 }
 
 fn messages_are_counted_by_what_happens_to_them(world: &mut World<impl Rules>) {

@@ -10,7 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use by_hand::Tier;
-use posthaste_wire::operation::REDRIVE_PIECE;
+use posthaste_wire::operation::{ACCOUNTS_PIECE, REDRIVE_PIECE};
 use proptest::prelude::*;
 use sessions::{ESCAPE, Expected, cut, tell};
 
@@ -156,6 +156,20 @@ fn a_redrive_of_several_pieces_has_one_answer_in_its_place() {
         assert_eq!(heard, format!(":{moved}\r\n:{}\r\n+PONG\r\n:0\r\n", moved + 1));
         let redrives = ("redrive", [2, 0, 0]);
         assert!(tier.counted().contains(&redrives), "{:?}", tier.counted());
+    });
+}
+
+#[test]
+fn a_list_of_accounts_in_several_pieces_has_one_answer_in_its_place() {
+    on_a_tier(|tier| {
+        let mut client = tier.connect().expect("a place");
+        for number in 0..=ACCOUNTS_PIECE {
+            say(tier, &mut client, format!("LOGIN account{number}\r\n").as_bytes());
+        }
+        let heard = say(tier, &mut client, b"ACCOUNTS\r\nPING\r\n");
+        let (list, rest) = heard.split_at(heard.find("+PONG").expect("it is answered"));
+        assert!(list.starts_with(&format!("*{}\r\n", ACCOUNTS_PIECE + 1)), "{}", &list[..20]);
+        assert_eq!((list.matches("account").count(), rest), (ACCOUNTS_PIECE + 1, "+PONG\r\n"));
     });
 }
 

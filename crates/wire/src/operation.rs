@@ -6,6 +6,9 @@ use crate::span::Span;
 /// served between them, so this bounds how long a list delays them.
 pub const LIST_PIECE: usize = 256;
 
+/// Accounts that a store looks at in one piece of their list.
+pub const ACCOUNTS_PIECE: usize = 1024;
+
 /// Messages that a redrive looks at in one piece. Other requests are served before the next piece.
 pub const REDRIVE_PIECE: usize = 10_000;
 
@@ -102,8 +105,12 @@ pub enum Operation {
         /// At most this many.
         count: u32,
     },
-    /// `ACCOUNTS`: every account with its id.
-    Accounts,
+    /// `ACCOUNTS`: every account with its id. A store in this process may stop after [`ACCOUNTS_PIECE`] of them; the last
+    /// id it looked at then stands behind them.
+    Accounts {
+        /// Only ids above this one: 0 in a request, that of the last piece when a store is asked for the next.
+        after: u64,
+    },
 }
 
 /// Options of a queue; an absent one is not limited or not wanted.
@@ -249,7 +256,7 @@ impl Operation {
                 | Self::ListQueues { .. }
                 | Self::QueueInfo { .. }
                 | Self::Browse { .. }
-                | Self::Accounts
+                | Self::Accounts { .. }
         )
     }
 
@@ -272,7 +279,7 @@ impl Operation {
             | Self::Ack { .. }
             | Self::Nack { .. }
             | Self::Extend { .. }
-            | Self::Accounts => None,
+            | Self::Accounts { .. } => None,
         }
     }
 
@@ -282,7 +289,9 @@ impl Operation {
     pub fn may_answer_much(&self) -> bool {
         match self {
             Self::Peek(select) | Self::Pop(Pop { select, .. }) => select.count.is_some(),
-            Self::Readable { .. } | Self::ListQueues { .. } | Self::Browse { .. } | Self::Accounts => true,
+            Self::Readable { .. } | Self::ListQueues { .. } | Self::Browse { .. } | Self::Accounts { .. } => {
+                true
+            }
             _ => false,
         }
     }
@@ -290,6 +299,6 @@ impl Operation {
     /// Returns whether a store executes the operation in pieces, so that it must be asked again for the rest.
     #[must_use]
     pub fn comes_in_pieces(&self) -> bool {
-        matches!(self, Self::ListQueues { .. } | Self::Redrive { .. })
+        matches!(self, Self::ListQueues { .. } | Self::Accounts { .. } | Self::Redrive { .. })
     }
 }

@@ -276,7 +276,7 @@ fn the_other_commands_of_the_store_are_read_with_their_defaults() {
     assert_eq!(operation("QREDRIVE dead"), Operation::Redrive { from, to: None, after: 0 });
     assert_eq!(operation("QREADABLE"), Operation::Readable { not_own: false });
     assert_eq!(operation("QREADABLE notown"), Operation::Readable { not_own: true });
-    assert_eq!(operation("ACCOUNTS"), Operation::Accounts);
+    assert_eq!(operation("ACCOUNTS"), Operation::Accounts { after: 0 });
     let queue = at("QBROWSE q", 1);
     assert_eq!(operation("QBROWSE q"), Operation::Browse { queue, after: 0, count: 100 });
     assert_eq!(operation("QBROWSE q COUNT 7 AFTER 9"), Operation::Browse { queue, after: 9, count: 7 });

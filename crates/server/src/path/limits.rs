@@ -19,8 +19,8 @@ pub const AT_ONCE_MAX: usize = BUNDLE_REQUESTS_MAX;
 /// Capacity kept for requests answered on the spot, after a turn of many connections that needed more.
 pub const AT_ONCE_KEPT: usize = 16 * AT_ONCE_MAX;
 
-/// Bytes of answers after which the rest of a bundle waits until its client has read them: as much as one answer may
-/// have.
+/// Bytes of answers after which the rest of a bundle waits until its client has read them: as much as one answer
+/// with messages may have.
 pub const BUNDLE_ANSWER_BYTES: usize = 8 << 20;
 
 /// Reads of one message (PEEK, POP) in a bundle, for a store that answers a whole bundle in one go, as a database does,

@@ -10,6 +10,8 @@
 //! answer, and one that is made or deleted meanwhile may be listed or not. A copy of all queues taken at once would be
 //! a snapshot, and would need the long lock that the pieces avoid.
 //!
+//! ACCOUNTS works in the same way, in pieces of [`ACCOUNTS_PIECE`](posthaste_wire::operation::ACCOUNTS_PIECE).
+//!
 //! QREDRIVE works in the same way, for the same reason: a store moves the dead letters among the first
 //! [`REDRIVE_PIECE`](posthaste_wire::operation::REDRIVE_PIECE) messages, and commits them before the next piece begins.
 //! The client gets one number. If a redrive ends early (an error, a crash, the end of its connection), what was moved
@@ -32,9 +34,9 @@ use crate::queue::rules::Outcome;
 /// The pieces of an answer so far, until the answer is complete.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// The encoded queues, without the array headers.
+    /// The encoded entries of a list, without the array headers.
     bytes: Vec<u8>,
-    queues: usize,
+    entries: usize,
     /// How many dead letters were moved so far.
     moved: u64,
     /// Whether the request is lined up again for its next piece.
@@ -100,22 +102,26 @@ impl Bundle {
 
     /// Returns whether there is a next piece.
     fn absorb_list_piece(&mut self) -> bool {
-        let [Request { operation: Operation::ListQueues { after }, .. }] = &mut *self.requests else {
-            return false;
+        let [Request { operation, .. }] = &mut *self.requests else { return false };
+        let (after, full) = match operation {
+            // A full piece needs no mark.
+            Operation::ListQueues { after } => (after, LIST_PIECE),
+            Operation::Accounts { after } => (after, usize::MAX),
+            _ => return false,
         };
-        let Some(ListPiece { queues, last, mark_bytes }) = list_piece(&self.answers) else { return false };
-        let is_last = queues < LIST_PIECE && mark_bytes == 0;
-        if is_last && self.pieces.queues == 0 {
+        let Some(ListPiece { entries, last, mark_bytes }) = list_piece(&self.answers) else { return false };
+        let is_last = entries < full && mark_bytes == 0;
+        if is_last && self.pieces.entries == 0 {
             return false;
         }
         let header_bytes = self.answers.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        self.pieces.queues += queues;
+        self.pieces.entries += entries;
         self.pieces.bytes.extend_from_slice(&self.answers[header_bytes..self.answers.len() - mark_bytes]);
         *after = last.unwrap_or(*after);
         self.discard_answers();
         if is_last {
-            let Pieces { bytes, queues, .. } = std::mem::take(&mut self.pieces);
-            Encoder::new(&mut self.answers, self.protocol).array(queues);
+            let Pieces { bytes, entries, .. } = std::mem::take(&mut self.pieces);
+            Encoder::new(&mut self.answers, self.protocol).array(entries);
             self.answers.extend_from_slice(&bytes);
             self.finish_one(Outcome::Ok);
         }
@@ -125,10 +131,10 @@ impl Bundle {
 
 /// The contents of one piece of a list.
 struct ListPiece {
-    queues: usize,
-    /// Id of the last queue.
+    entries: usize,
+    /// Id after which the next piece begins.
     last: Option<u64>,
-    /// Length of the mark at the end that says that more queues follow; 0: no mark.
+    /// Length of the mark at the end that says that more entries follow; 0: no mark.
     mark_bytes: usize,
 }
 
@@ -137,11 +143,11 @@ fn list_piece(answer: &[u8]) -> Option<ListPiece> {
     let parts = piece.parts();
     if let Some(last) = parts.last().and_then(Value::as_integer) {
         let mark = answer.iter().rposition(|byte| *byte == b':')?;
-        let (queues, last) = (parts.len() - 1, Some(last.cast_unsigned()));
-        return Some(ListPiece { queues, last, mark_bytes: answer.len() - mark });
+        let (entries, last) = (parts.len() - 1, Some(last.cast_unsigned()));
+        return Some(ListPiece { entries, last, mark_bytes: answer.len() - mark });
     }
-    let id = parts.last().and_then(|queue| queue.get(b"id")).and_then(Value::as_integer);
-    Some(ListPiece { queues: parts.len(), last: id.map(i64::cast_unsigned), mark_bytes: 0 })
+    let id = parts.last().and_then(|entry| entry.get(b"id")).and_then(Value::as_integer);
+    Some(ListPiece { entries: parts.len(), last: id.map(i64::cast_unsigned), mark_bytes: 0 })
 }
 
 /// The contents of one piece of a redrive.
@@ -305,6 +311,29 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&bundle.answers), format!("-BUSY try again{rest}\r\n"));
             assert_eq!(bundle.requests[0].answer_bytes as usize, bundle.answers.len());
         }
+    }
+
+    /// Of the names that a store looks at in one piece, few may be listed, or none.
+    #[test]
+    fn a_list_of_accounts_goes_on_as_long_as_the_store_says_so() {
+        let mut bundle = Bundle::new(Address { thread: 0, slot: 0, client: 1 });
+        bundle.requests.push(Request::new(Operation::Accounts { after: 0 }, Kind::Accounts, 0));
+        for (ids, next) in [(&[][..], Some(2)), (&[3, 4], Some(4)), (&[], Some(6)), (&[8], None)] {
+            let (_, mut answer) = bundle.next_ask().expect("it is not answered");
+            answer.array(ids.len() + usize::from(next.is_some()));
+            ids.iter().for_each(|id| answer.account(b"ann", *id));
+            if let Some(next) = next {
+                answer.integer(next);
+            }
+            bundle.finish_one(Outcome::Ok);
+            bundle.absorb_piece();
+            assert_eq!(bundle.awaits_next_piece(), next.is_some());
+            let resumes = |operation: &Operation| matches!(operation, Operation::Accounts { after } if Some(*after) == next);
+            assert!(next.is_none() || resumes(&bundle.requests[0].operation));
+        }
+        let Reply::Value(list, used) = decode(&bundle.answers) else { panic!("one reply") };
+        let ids = list.parts().iter().filter_map(|account| account.get(b"id").and_then(Value::as_integer));
+        assert_eq!((ids.collect::<Vec<_>>(), used), (vec![3, 4, 8], bundle.answers.len()));
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Mock {
             Operation::ListQueues { .. }
             | Operation::Readable { .. }
             | Operation::Browse { .. }
-            | Operation::Accounts => {
+            | Operation::Accounts { .. } => {
                 answer.array(0);
                 Outcome::Ok
             }

@@ -143,7 +143,7 @@ impl Operation {
             Self::Nack { .. } => Kind::Nack,
             Self::Extend { .. } => Kind::Extend,
             Self::Browse { .. } => Kind::Browse,
-            Self::Accounts => Kind::Accounts,
+            Self::Accounts { .. } => Kind::Accounts,
         }
     }
 }

@@ -132,7 +132,7 @@ pub(super) fn readable(words: &mut Words<'_>) -> Parsed {
 
 /// `ACCOUNTS`.
 pub(super) fn accounts(_: &mut Words<'_>) -> Parsed {
-    Ok(Operation::Accounts.into())
+    Ok(Operation::Accounts { after: 0 }.into())
 }
 
 fn first_queue(words: &mut Words<'_>) -> Result<Span, Fault> {

@@ -15,6 +15,8 @@ use crate::queue::rules::AccountId;
 pub(super) struct Accounts {
     ids: HashMap<Arc<[u8]>, AccountId>,
     entries: Vec<Account>,
+    /// How many have logged in.
+    known: usize,
     /// Only while the log is replayed: accounts whose record comes before that of the account numbered just below,
     /// because that one was written again later.
     early: BTreeMap<AccountId, Account>,
@@ -56,7 +58,23 @@ impl Accounts {
 
     /// Every account that has logged in, by number.
     pub(super) fn all_known(&self) -> impl Iterator<Item = (AccountId, &Account)> {
-        (1..).zip(&self.entries).filter(|(_, account)| account.known)
+        self.known_among(0, usize::MAX)
+    }
+
+    /// Those among the first `count` names with numbers above `after`.
+    pub(super) fn known_among(
+        &self,
+        after: u64,
+        count: usize,
+    ) -> impl Iterator<Item = (AccountId, &Account)> {
+        let start = usize::try_from(after).unwrap_or(usize::MAX).min(self.entries.len());
+        let numbered = (1..).skip(start).zip(self.entries[start..].iter().take(count));
+        numbered.filter(|(_, account)| account.known)
+    }
+
+    /// How many accounts have logged in.
+    pub(super) fn known_count(&self) -> usize {
+        self.known
     }
 
     /// The number that the next new name gets.
@@ -78,10 +96,12 @@ impl Accounts {
     pub(super) fn set(&mut self, id: AccountId, name: &[u8], known: bool, home: Home) -> Option<Home> {
         let index = (id as usize).checked_sub(1)?;
         if let Some(account) = self.entries.get_mut(index).or(self.early.get_mut(&id)) {
+            self.known += usize::from(known && !account.known);
             account.known |= known;
             return Some(std::mem::replace(&mut account.home, home));
         }
         let name: Arc<[u8]> = name.into();
+        self.known += usize::from(known);
         self.ids.insert(Arc::clone(&name), id);
         self.early.insert(id, Account { name, known, home });
         while let Some(account) = self.early.remove(&self.next_id()) {

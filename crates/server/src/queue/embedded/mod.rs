@@ -498,7 +498,7 @@ impl Rules for Embedded {
             ("queues", self.stock.queues.len() as u64),
             ("messages", self.stock.queues.messages()),
             ("message_bytes", self.stock.queues.bytes()),
-            ("accounts", self.stock.accounts.all_known().count() as u64),
+            ("accounts", self.stock.accounts.known_count() as u64),
             ("remembered_answers", self.stock.remembered.len() as u64),
             ("state_bytes", self.stock.bytes()),
             ("log_bytes", self.log.total_bytes()),

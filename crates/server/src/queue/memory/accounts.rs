@@ -13,6 +13,8 @@ use crate::queue::rules::AccountId;
 pub(super) struct Accounts {
     ids: HashMap<Arc<[u8]>, AccountId>,
     entries: Vec<Entry>,
+    /// How many have logged in.
+    known: usize,
 }
 
 struct Entry {
@@ -46,7 +48,8 @@ impl Accounts {
     /// Makes the name known and returns its number.
     pub(super) fn log_in(&mut self, name: &[u8]) -> AccountId {
         let id = self.meet(name);
-        self.entries[id as usize - 1].logged_in = true;
+        let entry = &mut self.entries[id as usize - 1];
+        self.known += usize::from(!std::mem::replace(&mut entry.logged_in, true));
         id
     }
 
@@ -57,7 +60,24 @@ impl Accounts {
 
     /// Every account that has logged in, by number.
     pub(super) fn all_known(&self) -> impl Iterator<Item = (AccountId, &[u8])> {
-        (1..).zip(&self.entries).filter(|(_, entry)| entry.logged_in).map(|(id, entry)| (id, &*entry.name))
+        self.known_among(0, usize::MAX)
+    }
+
+    /// Those among the first `count` names with numbers above `after`.
+    pub(super) fn known_among(&self, after: u64, count: usize) -> impl Iterator<Item = (AccountId, &[u8])> {
+        let start = usize::try_from(after).unwrap_or(usize::MAX).min(self.entries.len());
+        let numbered = (1..).skip(start).zip(self.entries[start..].iter().take(count));
+        numbered.filter(|(_, entry)| entry.logged_in).map(|(id, entry)| (id, &*entry.name))
+    }
+
+    /// How many accounts have logged in.
+    pub(super) fn known_count(&self) -> usize {
+        self.known
+    }
+
+    /// How many names were ever met.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// About how many bytes of memory all this takes.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_wire::fault::Fault;
-use posthaste_wire::operation::{LIST_PIECE, QueueOptions, REDRIVE_PIECE};
+use posthaste_wire::operation::{ACCOUNTS_PIECE, LIST_PIECE, QueueOptions, REDRIVE_PIECE};
 use posthaste_wire::span::Span;
 
 use super::message::{Message, State};
@@ -134,10 +134,13 @@ impl Memory {
         Ok(Reply::Integer(self.accounts.log_in(name).into()))
     }
 
-    pub(super) fn list_accounts(&self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
-        answer.array(self.accounts.all_known().count());
-        self.accounts.all_known().for_each(|(id, name)| answer.account(name, id));
-        Ok(Outcome::Ok)
+    pub(super) fn list_accounts(&self, after: u64, answer: &mut Answer<'_>) -> Outcome {
+        let last = after + ACCOUNTS_PIECE as u64;
+        let goes_on = last < self.accounts.len() as u64;
+        let piece = || self.accounts.known_among(after, ACCOUNTS_PIECE);
+        answer.array(piece().count() + usize::from(goes_on));
+        piece().for_each(|(id, name)| answer.account(name, id));
+        if goes_on { answer.integer(last) } else { Outcome::Ok }
     }
 
     fn find_or_add_queue(&mut self, new_id: QueueId, name: &[u8]) -> QueueId {

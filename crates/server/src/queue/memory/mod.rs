@@ -111,7 +111,7 @@ impl Memory {
             Operation::Browse { queue, after, count } => {
                 self.browse(ask.bytes_of(*queue), *after, *count, answer)
             }
-            Operation::Accounts => self.list_accounts(answer),
+            Operation::Accounts { after } => Ok(self.list_accounts(*after, answer)),
             Operation::Login { account } => {
                 Ok(answer.integer(self.accounts.known(ask.bytes_of(*account))?.into()))
             }
@@ -139,7 +139,7 @@ impl Memory {
             | Operation::ListQueues { .. }
             | Operation::QueueInfo { .. }
             | Operation::Browse { .. }
-            | Operation::Accounts => unreachable!("shown, not changed"),
+            | Operation::Accounts { .. } => unreachable!("shown, not changed"),
         }
     }
 
@@ -214,7 +214,7 @@ impl Rules for Memory {
             ("queues", self.stock.queues().count() as u64),
             ("messages", self.stock.len() as u64),
             ("message_bytes", self.stock.queues().map(|(_, queue)| queue.bytes).sum()),
-            ("accounts", self.accounts.all_known().count() as u64),
+            ("accounts", self.accounts.known_count() as u64),
             ("state_bytes", self.state_bytes()),
         ];
         figures.extend(self.counts.figures());

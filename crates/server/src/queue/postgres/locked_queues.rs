@@ -346,7 +346,7 @@ mod tests {
     fn a_request_that_is_tried_again_in_vain_has_waited_since_the_first_time() {
         let mut bundle = Box::new(Bundle::new(Address { thread: 0, slot: 0, client: 1 }));
         for _ in 0..2 {
-            bundle.requests.push(Request::new(Operation::Accounts, Kind::Accounts, 0));
+            bundle.requests.push(Request::new(Operation::Accounts { after: 0 }, Kind::Accounts, 0));
         }
         let begun = |since| RowWait { since, until: None };
         let first = Waiting::new(bundle, "q".into(), begun(Instant::now() - ANSWER_WITHIN));

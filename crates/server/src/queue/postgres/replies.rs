@@ -220,7 +220,7 @@ impl Replies {
             Operation::Browse { .. } => self.list(op, answer, |row, answer| {
                 write_message(row, text(row, column::NAME).as_bytes(), Some(state(row)), accounts, answer);
             }),
-            Operation::Accounts => self.list(op, answer, |row, answer| {
+            Operation::Accounts { .. } => self.list(op, answer, |row, answer| {
                 answer.account(text(row, column::NAME).as_bytes(), number_of_account(row));
             }),
             _ => answer.integer(removed + first.map_or(0, |row| unsigned(row, column::NUMBER))),

@@ -1,6 +1,7 @@
 //! LOGIN and ACCOUNTS.
 
 use posthaste_wire::fault::Fault;
+use posthaste_wire::operation::ACCOUNTS_PIECE;
 
 use crate::queue::answer::Answer;
 use crate::queue::embedded::effect::Effect;
@@ -25,11 +26,15 @@ impl Embedded {
         known.filter(|id| self.stock.lanes.changes.is_account_durable(*id))
     }
 
-    pub(super) fn list_accounts(&mut self, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+    /// Answers a piece of ACCOUNTS, among which may be accounts that are not listed: they have never logged in.
+    pub(super) fn list_accounts(&self, after: u64, answer: &mut Answer<'_>) -> Outcome {
         let accounts = &self.stock.accounts;
-        answer.array(accounts.all_known().count());
-        accounts.all_known().for_each(|(id, account)| answer.account(&account.name, id));
-        Ok(Outcome::Ok)
+        let last = after + ACCOUNTS_PIECE as u64;
+        let goes_on = last < accounts.len() as u64;
+        let piece = || accounts.known_among(after, ACCOUNTS_PIECE);
+        answer.array(piece().count() + usize::from(goes_on));
+        piece().for_each(|(id, account)| answer.account(&account.name, id));
+        if goes_on { answer.integer(last) } else { Outcome::Ok }
     }
 
     /// Makes the name known and returns its number. Space must have been reserved.

@@ -60,7 +60,7 @@ impl Embedded {
             Operation::Browse { queue, after, count } => {
                 self.browse(ask.bytes_of(*queue), *after, *count, answer)
             }
-            Operation::Accounts => self.list_accounts(answer),
+            Operation::Accounts { after } => Ok(self.list_accounts(*after, answer)),
         };
         outcome.map(Flow::Done)
     }
@@ -80,7 +80,6 @@ impl Embedded {
             Operation::QueueInfo { queue } if settled => {
                 self.queue_info(ask.bytes_of(*queue), answer).map(Some)
             }
-            Operation::Accounts if settled => self.list_accounts(answer).map(Some),
             Operation::Browse { queue, after, count } if settled => {
                 self.browse(ask.bytes_of(*queue), *after, *count, answer).map(Some)
             }
@@ -131,6 +130,6 @@ fn shows_memory(operation: &Operation) -> bool {
         Operation::ListQueues { .. }
             | Operation::QueueInfo { .. }
             | Operation::Browse { .. }
-            | Operation::Accounts
+            | Operation::Accounts { .. }
     )
 }
