@@ -102,6 +102,33 @@ fn a_read_waits_for_a_change_under_way_that_concerns_it_and_for_no_other() {
     }
 }
 
+/// A network thread asks for them, and would keep all its clients waiting for the disk.
+#[test]
+fn what_only_the_disk_can_say_is_not_read_on_the_spot() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let world = &mut World::new(open(home.path()));
+    world.ask("a", "QCREATE q");
+    let body = "x".repeat(1000);
+    let reads = ["PEEK QUEUE q", "PEEK FROM a COUNT 3", "QINFO q", "QBROWSE q COUNT 3"];
+    for _ in 0..3 {
+        world.send("a", &format!("q {body}"));
+    }
+    for read in reads {
+        assert!(shown(world, "b", read).is_some(), "{read}: it is in memory");
+    }
+    world.ask("a", "POP QUEUE q"); // so that another message is the oldest
+    for _ in 0..100 {
+        world.send("a", &format!("q {body}"));
+    }
+    for read in reads {
+        assert_eq!(shown(world, "b", read), None, "{read}: it is in an old file");
+    }
+    for read in reads {
+        let answer = world.ask("b", read);
+        assert_eq!(shown(world, "b", read), Some(answer), "{read}: a worker has read it");
+    }
+}
+
 #[test]
 fn an_acknowledgement_under_way_is_no_readers_concern_until_its_lease_would_be_over() {
     let home = tempfile::tempdir().expect("a temporary directory");

@@ -39,6 +39,11 @@ impl Found {
         self.picks.extend(candidates.take(count as usize));
     }
 
+    /// Returns whether the records of the first `count` chosen messages are in memory.
+    pub(super) fn is_in_memory(&self, log: &Log, count: usize) -> bool {
+        self.picks.iter().take(count).all(|pick| log.holds(pick.entry.home.at, pick.entry.home.len))
+    }
+
     /// Reads the records of the chosen messages. Where one cannot be read, the answer ends before it.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::{LIST_PIECE, QueueOptions, REDRIVE_PIECE};
 use posthaste_wire::span::Span;
 
+use super::Source;
 use super::show::UNREADABLE_MAX;
 use crate::queue::answer::{Answer, QueueDetail, QueueView};
 use crate::queue::bounds::ANSWER_BYTES;
@@ -127,7 +128,7 @@ impl Embedded {
         let mut queues: Vec<(QueueId, Millis)> = Vec::new();
         let (mut next, mut bytes) = (self.stock.queues.first_after(after), 0);
         while let Some(id) = next.filter(|_| queues.len() < LIST_PIECE && bytes <= ANSWER_BYTES) {
-            let (oldest_ms, read) = self.oldest_ms(id);
+            let Some((oldest_ms, read)) = self.oldest_ms(id, Source::Disk) else { break };
             queues.push((id, oldest_ms));
             bytes += read;
             next = self.stock.queues.first_after(id);
@@ -144,24 +145,35 @@ impl Embedded {
         Outcome::Ok
     }
 
-    pub(super) fn queue_info(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
+    /// Answers QINFO; None: not from this source.
+    pub(super) fn queue_info(
+        &mut self,
+        name: &[u8],
+        source: Source,
+        answer: &mut Answer<'_>,
+    ) -> Result<Option<Outcome>, Fault> {
         let id = self.expect_queue(name)?;
-        let (oldest_ms, _) = self.oldest_ms(id);
+        let Some((oldest_ms, _)) = self.oldest_ms(id, source) else { return Ok(None) };
         let queue = self.stock.queues.get(id);
         let detail = queue.map(|queue| queue.options.detail(queue.leased, queue.delayed));
         self.write_queue(id, oldest_ms, detail.as_ref(), answer);
-        Ok(Outcome::Ok)
+        Ok(Some(Outcome::Ok))
     }
 
+    /// Answers QBROWSE; None: not from this source.
     pub(super) fn browse(
         &mut self,
         name: &[u8],
         after: MessageId,
         count: u32,
+        source: Source,
         answer: &mut Answer<'_>,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Option<Outcome>, Fault> {
         let id = self.expect_queue(name)?;
         self.found.choose_from(self.stock.by_id(id, after), count + UNREADABLE_MAX);
+        if source == Source::Memory && !self.found.is_in_memory(&self.log, count as usize) {
+            return Ok(None);
+        }
         self.found.load_readable(&mut self.log, count as usize)?;
         answer.array(self.found.len());
         for (index, pick) in self.found.picks().iter().enumerate() {
@@ -170,7 +182,7 @@ impl Embedded {
             let queue = self.stock.queues.name(id);
             self.stock.write(queue, &written, Some(message.state.name()), answer);
         }
-        Ok(Outcome::Ok)
+        Ok(Some(Outcome::Ok))
     }
 
     /// Returns the queue that a dead letter can go back to; None for other messages, leased ones and orphans.
@@ -182,22 +194,25 @@ impl Embedded {
 
     /// Returns the age of a queue's oldest message, and how many bytes were read for it. The age is 0 if the queue is
     /// empty, or if that message cannot be read: it must not fail a whole list of queues, and its readers get the
-    /// error.
+    /// error. None: the source does not say.
     ///
     /// Only a message's record says when it was sent. The record may be large, so the time is noted once it was read.
-    fn oldest_ms(&mut self, queue: QueueId) -> (Millis, usize) {
-        let Some(oldest) = self.stock.by_id(queue, 0).next() else { return (0, 0) };
+    fn oldest_ms(&mut self, queue: QueueId, source: Source) -> Option<(Millis, usize)> {
+        let Some(oldest) = self.stock.by_id(queue, 0).next() else { return Some((0, 0)) };
         let id = oldest.place.id();
         if let Some(sent_ms) = self.stock.queues.oldest_sent_ms(queue, id) {
-            return (self.clock.saturating_sub(sent_ms), 0);
+            return Some((self.clock.saturating_sub(sent_ms), 0));
         }
         self.found.choose_from(std::iter::once(oldest), 1);
+        if source == Source::Memory && !self.found.is_in_memory(&self.log, 1) {
+            return None;
+        }
         if self.found.load(&mut self.log).is_err() {
-            return (0, oldest.entry.home.len as usize);
+            return Some((0, oldest.entry.home.len as usize));
         }
         let sent_ms = self.found.written(0).sent_ms;
         self.stock.queues.note_oldest(queue, id, sent_ms);
-        (self.clock.saturating_sub(sent_ms), oldest.entry.home.len as usize)
+        Some((self.clock.saturating_sub(sent_ms), oldest.entry.home.len as usize))
     }
 
     fn write_queue(

@@ -29,6 +29,15 @@ enum View {
     Durable,
 }
 
+/// From where an answer may take the records of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// From memory and the disk, as a worker does.
+    Disk,
+    /// From memory alone: a network thread does not wait for the disk.
+    Memory,
+}
+
 impl Embedded {
     /// Decides one request.
     pub(super) fn decide(
@@ -55,41 +64,29 @@ impl Embedded {
             Operation::PurgeQueue { queue } => self.purge_queue(ask.bytes_of(*queue), answer),
             Operation::Redrive { from, to, after } => self.redrive(ask, *from, *to, *after, answer, news),
             Operation::ListQueues { after } => Ok(self.list_queues(*after, answer)),
-            Operation::QueueInfo { queue } => self.queue_info(ask.bytes_of(*queue), answer),
-            Operation::Peek(_) | Operation::Readable { .. } => self.show_latest(ask, answer),
-            Operation::Browse { queue, after, count } => {
-                self.browse(ask.bytes_of(*queue), *after, *count, answer)
-            }
+            Operation::Peek(_)
+            | Operation::Readable { .. }
+            | Operation::QueueInfo { .. }
+            | Operation::Browse { .. } => self.show_latest(ask, answer),
             Operation::Accounts { after } => Ok(self.list_accounts(*after, answer)),
         };
         outcome.map(Flow::Done)
     }
 
-    /// Answers a request from what is durable. Returns None if the request must be decided in its turn.
+    /// Answers a request from what is durable and in memory. Returns None if the request must be decided in its turn.
     pub(super) fn show_durable(
         &mut self,
         ask: Ask<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Option<Outcome>, Fault> {
-        // After a failed sync memory holds what never became durable.
-        let settled = self.is_settled();
-        let view = if settled { View::Latest } else { View::Durable };
-        match ask.operation {
-            Operation::Peek(selection) => self.peek(ask, selection, view, answer),
-            Operation::Readable { not_own } => Ok(self.readable(ask.account, *not_own, view, answer)),
-            Operation::QueueInfo { queue } if settled => {
-                self.queue_info(ask.bytes_of(*queue), answer).map(Some)
-            }
-            Operation::Browse { queue, after, count } if settled => {
-                self.browse(ask.bytes_of(*queue), *after, *count, answer).map(Some)
-            }
-            // Even while a commit is under way or after a failure, so that a client can ask what is wrong.
-            Operation::Login { account } => {
-                let known = self.durably_known(ask.bytes_of(*account));
-                Ok(known.map(|id| answer.integer(id.into())))
-            }
-            _ => Ok(None),
+        // Even while a commit is under way or after a failure, so that a client can ask what is wrong.
+        if let Operation::Login { account } = ask.operation {
+            let known = self.durably_known(ask.bytes_of(*account));
+            return Ok(known.map(|id| answer.integer(id.into())));
         }
+        // After a failed sync memory holds what never became durable.
+        let view = if self.is_settled() { View::Latest } else { View::Durable };
+        self.show(ask, view, Source::Memory, answer)
     }
 
     /// Fails once a sync has failed. Until then all in memory is durable, or will be before an answer is sent.
@@ -97,15 +94,32 @@ impl Embedded {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Answers PEEK and QREADABLE in their turn. After a failed sync only what is durable can be shown.
+    /// Answers a request that shows queues or messages. Returns None if it cannot be answered in this view, or not from
+    /// this source.
+    fn show(
+        &mut self,
+        ask: Ask<'_>,
+        view: View,
+        source: Source,
+        answer: &mut Answer<'_>,
+    ) -> Result<Option<Outcome>, Fault> {
+        match ask.operation {
+            Operation::Peek(selection) => self.peek(ask, selection, view, source, answer),
+            Operation::Readable { not_own } => Ok(self.readable(ask.account, *not_own, view, answer)),
+            Operation::QueueInfo { queue } if view == View::Latest => {
+                self.queue_info(ask.bytes_of(*queue), source, answer)
+            }
+            Operation::Browse { queue, after, count } if view == View::Latest => {
+                self.browse(ask.bytes_of(*queue), *after, *count, source, answer)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Answers such a request in its turn. After a failed sync only what is durable can be shown.
     fn show_latest(&mut self, ask: Ask<'_>, answer: &mut Answer<'_>) -> Result<Outcome, Fault> {
         let view = if self.failed.is_some() { View::Durable } else { View::Latest };
-        let shown = match ask.operation {
-            Operation::Peek(selection) => self.peek(ask, selection, view, answer)?,
-            Operation::Readable { not_own } => self.readable(ask.account, *not_own, view, answer),
-            _ => unreachable!("PEEK and QREADABLE alone"),
-        };
-        match (shown, &self.failed) {
+        match (self.show(ask, view, Source::Disk, answer)?, &self.failed) {
             (Some(outcome), _) => Ok(outcome),
             (None, Some(failed)) => Err(failed.clone()),
             (None, None) => Ok(answer.null()),

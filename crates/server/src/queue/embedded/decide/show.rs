@@ -3,7 +3,7 @@
 use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::Selection;
 
-use super::View;
+use super::{Source, View};
 use crate::queue::answer::{Answer, DeadLetterOrigin, Headers, MessageView};
 use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::Written;
@@ -19,12 +19,13 @@ pub(super) const UNREADABLE_MAX: u32 = 1000;
 const DUE_MAX: usize = 10_000;
 
 impl Embedded {
-    /// Answers a PEEK. Returns None if the answer might depend on what is not durable yet.
+    /// Answers a PEEK. Returns None if the answer might depend on what is not durable yet, or is not in this source.
     pub(super) fn peek(
         &mut self,
         ask: Ask<'_>,
         selection: &Selection,
         view: View,
+        source: Source,
         answer: &mut Answer<'_>,
     ) -> Result<Option<Outcome>, Fault> {
         if view == View::Durable && !self.is_selection_durable(ask, selection) {
@@ -33,6 +34,9 @@ impl Embedded {
         let queue = self.named_queue(ask, selection)?;
         let interest = self.interest(ask, selection, queue);
         self.find(interest, selection.count);
+        if source == Source::Memory && !self.found.is_in_memory(&self.log, usize::MAX) {
+            return Ok(None);
+        }
         self.load(ask, selection, queue)?;
         if view == View::Durable && !self.found_is_certain(interest) {
             return Ok(None);

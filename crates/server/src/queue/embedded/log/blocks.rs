@@ -73,6 +73,13 @@ impl Blocks {
         check_record(bytes, len, seed).ok_or_else(|| damaged(&*self.disk))
     }
 
+    /// Returns whether `read` would find the record in the cache.
+    pub(super) fn holds(&self, at: Location, len: u32) -> bool {
+        let Some(start) = (at.offset as usize).checked_sub(RECORD_HEADER) else { return false };
+        let (first, last) = (start / BLOCK, (at.offset as usize + len as usize - 1) / BLOCK);
+        first == last && self.keys.contains(&(at.segment, first))
+    }
+
     /// Closes a segment's file, so that its space is freed when the file is deleted.
     pub(super) fn close(&mut self, segment: u32) {
         self.files.retain(|(number, _)| *number != segment);

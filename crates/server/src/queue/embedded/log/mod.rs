@@ -284,15 +284,19 @@ impl Log {
     /// # Errors
     /// `Damaged`: the bytes are not those that were appended, or nothing was appended there; `Io`.
     pub fn read(&mut self, at: Location, len: u32) -> Result<&[u8], LogError> {
-        let in_memory =
-            std::iter::once(&self.active).chain(&self.rotated).find(|tail| tail.segment.number == at.segment);
-        match in_memory {
+        match mirror(&self.active, &self.rotated, at.segment) {
             Some(tail) => tail.read(at, len).ok_or_else(|| LogError::Damaged {
                 file: self.disk.path(&file_name(at.segment)),
                 offset: u64::from(at.offset),
             }),
             None => self.blocks.read(at, len, frame::seed(self.identity, at.segment)),
         }
+    }
+
+    /// Returns whether `read` would find this record in memory, without the disk.
+    #[must_use]
+    pub fn holds(&self, at: Location, len: u32) -> bool {
+        mirror(&self.active, &self.rotated, at.segment).is_some() || self.blocks.holds(at, len)
     }
 
     /// Returns the oldest segment if it is no longer written to and all its frames are durable.
@@ -412,4 +416,9 @@ impl Log {
     fn has_room_for_empty_frame(&self) -> bool {
         self.active.size_for(0) <= self.active.segment.capacity
     }
+}
+
+/// Returns the bytes of a segment that are in memory, if they are.
+fn mirror<'a>(active: &'a Tail, rotated: &'a [Tail], segment: u32) -> Option<&'a Tail> {
+    std::iter::once(active).chain(rotated).find(|tail| tail.segment.number == segment)
 }
