@@ -26,7 +26,7 @@ use crate::queue::choice::{OpenError, StoreChoice};
 use crate::queue::postgres::strategy::Popping;
 use crate::queue_shared::{Entrance, QueueShared};
 use crate::slow::SlowLog;
-use crate::time::Time;
+use crate::time::{DriftWatch, Time};
 use crate::trace::Tracer;
 
 /// Answer to a client that speaks plain text to a port that speaks TLS.
@@ -168,10 +168,13 @@ impl Server {
     }
 }
 
-/// Returns a function that reads the gauges, which every window records.
+/// Returns a function that reads the gauges, which every window records. With each window the clock of a store in this
+/// process is compared with the machine's.
 fn gauges(shared: &Arc<QueueShared>) -> impl Fn() -> Vec<(&'static str, u64)> + Send + use<> {
     let shared = Arc::clone(shared);
+    let watch = (!shared.store.is_far()).then(|| DriftWatch::new(Time::of(shared.clock)));
     move || {
+        watch.iter().for_each(DriftWatch::look);
         vec![
             ("line_requests", shared.line.len() as u64),
             ("connections", shared.gate.connections_from_outside() as u64),

@@ -3,7 +3,8 @@
 //! The wall clock is read once at the start; from then on the monotonic clock counts, so that a step of the wall clock
 //! moves no lease and no delay. After a restart the wall clock counts again.
 
-use std::time::{Duration, Instant};
+use std::cell::Cell;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use posthaste_measure::Clock;
 
@@ -53,6 +54,46 @@ impl Time {
     }
 }
 
+/// Difference from the wall clock of which the log tells.
+const DRIFT_MS: u64 = 60_000;
+
+/// Compares a store's time with the wall clock now and then: they part when the wall clock is set, and when the machine
+/// sleeps, as the monotonic clock stands still meanwhile. What is sent then bears a wrong date, which nothing else shows.
+pub struct DriftWatch {
+    time: Time,
+    was_told: Cell<bool>,
+}
+
+impl DriftWatch {
+    /// Watches this time.
+    #[must_use]
+    pub fn new(time: Time) -> Self {
+        Self { time, was_told: Cell::new(false) }
+    }
+
+    /// Compares, and logs when the clocks have parted.
+    pub fn look(&self) {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        if let Some(drift) = self.new_drift(nanos(wall) / MILLISECOND_NS) {
+            tracing::warn!("{drift}");
+        }
+    }
+
+    /// Returns what to tell of the difference when it is `wall` by the wall clock; None: little, or it was told.
+    fn new_drift(&self, wall: Millis) -> Option<String> {
+        let store = self.time.millis();
+        let is_far = wall.abs_diff(store) > DRIFT_MS;
+        let was_told = self.was_told.replace(is_far);
+        (is_far && !was_told).then(|| {
+            let (seconds, place) = (wall.abs_diff(store) / 1000, if wall > store { "behind" } else { "ahead of" });
+            format!(
+                "the store's clock is {seconds} s {place} the machine's, which was set, or slept: messages get a sent_ms \
+                 that is wrong by that; restart the server to have it follow"
+            )
+        })
+    }
+}
+
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -61,7 +102,7 @@ fn nanos(duration: Duration) -> u64 {
 mod tests {
     use posthaste_measure::{Clock, Hand};
 
-    use super::Time;
+    use super::{DriftWatch, Time};
     use crate::queue::rules::after;
 
     /// Wherever in a millisecond an interval begins, and whichever process it began in, it is never too short.
@@ -96,6 +137,23 @@ mod tests {
             assert_eq!(time.millis(), 6, "{started_ns}");
             hand.set(ahead);
             assert_eq!(time.millis(), 7, "{started_ns}");
+        }
+    }
+
+    #[test]
+    fn that_the_clocks_part_is_told_once_each_time() {
+        let watch = DriftWatch::new(at(0, 1_000_000_000_000));
+        for (wall, said) in [
+            (1_000_000, None),
+            (1_060_000, None),
+            (1_061_000, Some("61 s behind")),
+            (4_600_000, None),
+            (1_000_000, None),
+            (900_000, Some("100 s ahead of")),
+        ] {
+            let told = watch.new_drift(wall);
+            assert_eq!(told.is_some(), said.is_some(), "{wall}: {told:?}");
+            assert!(told.is_none_or(|told| told.contains(said.unwrap_or_default())), "{wall}");
         }
     }
 
