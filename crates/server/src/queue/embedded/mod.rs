@@ -286,6 +286,12 @@ impl Embedded {
         Ok(())
     }
 
+    /// Returns how many bytes are reserved for a batch before its requests run: what they write at most, except those
+    /// that reserve more themselves. The cap keeps many requests from taking a new segment for what they may never write.
+    fn reserved_ahead(&self, requests: usize, request_bytes: usize) -> u64 {
+        (requests as u64 * REQUEST_BYTES + request_bytes as u64).min(self.ahead_max)
+    }
+
     /// Returns why even messages cannot be taken, or why none can be sent although the disk has space, with what helps;
     /// None: neither is so.
     fn stuck(&self) -> Option<String> {
@@ -343,11 +349,6 @@ fn last_ids(stock: &Stock) -> LastIds {
     LastIds { message: stock.last_message(), queue: stock.queues.last_id() }
 }
 
-/// Returns how many bytes of records such requests reserve at most, except those that reserve more themselves.
-fn reserved_at_most(requests: usize, request_bytes: usize) -> u64 {
-    requests as u64 * REQUEST_BYTES + request_bytes as u64
-}
-
 fn store_fault(error: &LogError) -> Fault {
     Fault::about(Word::Store, error.to_string())
 }
@@ -380,7 +381,7 @@ impl Rules for Embedded {
         if self.failed.is_some() {
             return None;
         }
-        let awaited = self.log.awaited(reserved_at_most(requests, request_bytes), Purpose::Add)?;
+        let awaited = self.log.awaited(self.reserved_ahead(requests, request_bytes), Purpose::Add)?;
         Some(Box::new(|| awaited.wait()))
     }
 
@@ -389,10 +390,8 @@ impl Rules for Embedded {
             return Err(failed.clone());
         }
         (self.refused, self.stalled, self.reserved_bytes) = (None, false, 0);
-        // A full disk is no reason to refuse the batch: each request finds out itself whether it needs space. And the
-        // cap keeps a batch of many requests from taking a new segment for what it may never write.
-        let ahead = reserved_at_most(requests, request_bytes).min(self.ahead_max);
-        let _ = self.reserve(ahead, Purpose::Add);
+        // A full disk is no reason to refuse the batch: each request finds out itself whether it needs space.
+        let _ = self.reserve(self.reserved_ahead(requests, request_bytes), Purpose::Add);
         Ok(())
     }
 
