@@ -279,6 +279,28 @@ fn a_segment_that_could_not_be_read_is_tried_again() {
     assert_eq!(world.bodies("a", "keep"), ["this"]);
 }
 
+/// What is leased in place of messages that cannot be read counts like others.
+#[test]
+fn in_any_order_no_more_is_leased_than_the_memory_limit_allows() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options =
+        EmbeddedOptions { memory_limit: Some(8_000), segment_bytes: 1 << 14, ..EmbeddedOptions::default() };
+    let world = &mut World::new(open_with(home.path(), options));
+    for request in ["QCREATE q", "QCREATE r", "SEND q broken", "POP QUEUE q LEASE 1"] {
+        world.ask("a", request);
+    }
+    world.run_out(1); // as much is kept of it now as if it was leased
+    world.send("a", "q fine");
+    let mut is_refused =
+        |request: &str| matches!(world.ask("a", request), Got::Error(text) if text.starts_with("FULL"));
+    let send = format!("SEND r {}", "x".repeat(500));
+    while !is_refused(&send) {}
+    flip_byte(home.path(), b"broken");
+    while !is_refused("POP QUEUE r LEASE 60000") {}
+    assert!(is_refused("POP QUEUE q LEASE 60000 ANYORDER"));
+    assert_eq!(world.ask("a", "POP QUEUE q ANYORDER").text("body"), "fine", "for good");
+}
+
 /// Gives space back for as long as there is some; how many segments are left.
 fn settle(world: &mut World<Embedded>) -> u64 {
     for _ in 0..100 {

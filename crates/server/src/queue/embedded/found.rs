@@ -98,6 +98,8 @@ impl Found {
     /// Leaves out all chosen messages but the first `count`.
     pub(super) fn keep_first(&mut self, count: usize) {
         self.picks.truncate(count);
+        self.ends.truncate(count);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
     }
 
     pub(super) fn picks(&self) -> &[Pick] {

@@ -49,15 +49,16 @@ impl Embedded {
         if self.found.is_empty() {
             return Ok(Flow::Done(nothing(select, answer)));
         }
+        self.load(ask, select, queue)?;
+        // With ANYORDER, others than those found first may have been read in their place.
         if pop.lease_ms.is_some() || key.is_some() {
             self.keep_to_memory(key.as_ref())?;
         }
-        self.load(ask, select, queue)?;
         self.make_room_for(key.as_ref(), pop.lease_ms.is_some())?;
         Ok(Flow::Done(self.hand_out(ask.account, pop, key, answer)))
     }
 
-    /// Checks the memory limit for the messages that were found, which are to be leased, or kept as the
+    /// Checks the memory limit for the messages that were read, which are to be leased, or kept as the
     /// answer to a key. Beyond it only those are leased of which as much is kept already, as they were leased before:
     /// otherwise messages that came back would keep all others from being leased, and themselves.
     fn keep_to_memory(&mut self, key: Option<&RequestKey>) -> Result<(), Fault> {
