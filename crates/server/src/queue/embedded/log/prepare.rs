@@ -278,8 +278,10 @@ impl Shared {
             }
             Chore::Delete(number) => {
                 let name = file_name(number);
-                let removed = self.disk.remove(&name).and_then(|()| self.disk.sync());
-                removed.map_err(|error| LogError::io("delete", &self.disk.path(&name), &error))?;
+                if let Err(error) = self.disk.remove(&name).and_then(|()| self.disk.sync()) {
+                    // Segments can be made ready all the same, and the next start finds the file.
+                    tracing::warn!("{}", LogError::io("delete", &self.disk.path(&name), &error));
+                }
                 Ok(None)
             }
         }

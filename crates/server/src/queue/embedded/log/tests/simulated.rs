@@ -31,6 +31,7 @@ struct State {
     fail_next_sync: bool,
     refuses_writes: bool,
     refuses_files: bool,
+    refuses_removals: bool,
 }
 
 #[derive(Clone, Default)]
@@ -60,6 +61,7 @@ impl SimulatedDisk {
             fail_next_sync: false,
             refuses_writes: false,
             refuses_files: false,
+            refuses_removals: false,
         };
         Self { state: Arc::new(Mutex::new(state)) }
     }
@@ -91,6 +93,11 @@ impl SimulatedDisk {
     /// Sets whether making a file fails, but not for lack of space.
     pub(super) fn refuse_files(&self, refuses: bool) {
         self.lock().refuses_files = refuses;
+    }
+
+    /// Makes every removal of a file fail.
+    pub(super) fn refuse_removals(&self) {
+        self.lock().refuses_removals = true;
     }
 
     /// Cuts the power after that many changes.
@@ -275,7 +282,11 @@ impl Disk for SimulatedDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.change()?.rename(Some(name), None);
+        let mut state = self.change()?;
+        if state.refuses_removals {
+            return Err(io::Error::other("it stays"));
+        }
+        state.rename(Some(name), None);
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Full disks, dropped segments and space given back.
 
+use std::time::Duration;
+
 use super::*;
 
 /// Five files: one active, two ready, one kept, one to spare.
@@ -95,6 +97,21 @@ fn what_keeps_a_segment_from_being_made_is_told_until_one_is_ready() {
     log.retry();
     assert_eq!(log.lack(), None);
     log.reserve(1016, Purpose::Add).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_deleted_keeps_no_segment_from_being_made_ready() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _) = open_simulated(&disk).unwrap();
+    fill(&mut log, 8, 9000);
+    disk.refuse_removals();
+    for _ in 0..4 {
+        log.drop_oldest().unwrap();
+    }
+    commit(&mut log).unwrap();
+    fill(&mut log, 1, 9000);
+    assert!(!log.has_no_space(SMALL.segment_bytes, Purpose::Add), "the next is ready, and the spare");
+    assert_eq!(log.lack(), None);
 }
 
 #[test]
@@ -217,10 +234,14 @@ fn what_is_being_made_ready_can_be_awaited_without_the_log() {
     log.reserve(most, Purpose::Add).unwrap();
     let awaited =
         log.awaited(SMALL.segment_bytes, Purpose::Add).expect("only one is ready, and one is to be left");
-    let waits = std::thread::spawn(|| awaited.wait());
-    assert!(!waits.is_finished());
+    let (told, waits) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        awaited.wait();
+        told.send(()).unwrap();
+    });
+    assert!(waits.recv_timeout(Duration::from_millis(100)).is_err(), "the disk is halted");
     drop(halted);
-    waits.join().unwrap();
+    waits.recv().unwrap();
     assert!(log.awaited(SMALL.segment_bytes, Purpose::Add).is_none());
     log.reserve(most, Purpose::Remove).unwrap();
 }
