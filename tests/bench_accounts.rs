@@ -77,6 +77,26 @@ fn the_secret_may_come_through_a_pipe() {
 }
 
 #[test]
+fn a_server_that_closes_idle_connections_is_asked_for_its_count_all_the_same() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (accounts, secret) = accounts(dir.path());
+    let settings = ["--accounts", accounts.to_str().expect("a path"), "--idle-timeout", "1s"];
+    let server = Server::start("memory:", &settings);
+    let (address, secret) = (server.addr().to_string(), secret.to_str().expect("a path"));
+    let load = ["bench", "queue", "--connect", &address, "--clients", "2", "--secret-file", secret];
+    let times = ["--warmup", "0s", "--duration", "4s", "--cooldown", "0s", "--think", "10ms"];
+    // A machine that stands still may spoil a count, and not each of five.
+    let tells = || {
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        let done = bench.args(load).args(times).output().expect("the program can be run");
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
+        said.contains("middleware: counted ")
+    };
+    assert!((0..5).any(|_| tells()), "the connection that asks was idle for four seconds");
+}
+
+#[test]
 fn without_the_secret_it_is_not_let_in() {
     let dir = tempfile::tempdir().expect("a directory");
     let (accounts, secret) = accounts(dir.path());

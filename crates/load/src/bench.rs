@@ -66,10 +66,8 @@ pub trait Bench: Clone + Serialize {
     /// Creates what the clients of one thread share.
     fn shared(&self, prepared: &Self::Prepared) -> <Self::Dialogue as Dialogue>::Shared;
 
-    /// Opens a connection that asks `server` about itself; None if the server cannot be asked.
-    fn probe(&self, _server: &Address) -> Option<Box<dyn Probe>> {
-        None
-    }
+    /// Opens a connection that asks `server` about itself.
+    fn probe(&self, server: &Address) -> Box<dyn Probe>;
 
     /// Completes the checks after the last answer, and cleans up the servers.
     fn settle(&self, prepared: Self::Prepared, finished: FinishedClients<Self>) -> Settled<Self>;

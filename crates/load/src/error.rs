@@ -59,6 +59,12 @@ impl LoadError {
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }
+
+    /// Returns whether a server that is there took too long for an answer.
+    pub(crate) fn is_timeout(&self) -> bool {
+        let Self::Connect { source, .. } = self else { return false };
+        matches!(source.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+    }
 }
 
 impl fmt::Display for LoadError {

@@ -27,6 +27,7 @@ pub mod numbers;
 pub mod pace;
 mod paths;
 pub mod probe;
+mod probe_connection;
 pub mod profile;
 mod progress;
 pub mod queue;

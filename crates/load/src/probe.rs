@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::address::Address;
 use crate::bench::Bench;
+use crate::error::LoadError;
 use crate::tally::Window;
 
 /// Number of questions from which one relation of clocks is taken.
@@ -30,8 +31,11 @@ pub trait Probe: Send {
     /// Returns the server's wall clock in nanoseconds since 1970; None if it does not tell.
     fn unix_ns(&mut self) -> Option<u64>;
 
-    /// Returns how many requests the server has answered so far; None if it does not tell.
-    fn count(&mut self) -> Option<Count>;
+    /// Returns how many requests the server has answered so far; None if it is a server that does not tell.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or not any more.
+    fn count(&mut self) -> Result<Option<Count>, LoadError>;
 }
 
 /// Number of requests that a server had answered at some time of its own clock.
@@ -68,67 +72,65 @@ pub(crate) struct Relation {
     round_trip_us: f64,
 }
 
-/// The servers of a run that can be asked, each with its probe.
-pub(crate) struct Probes {
-    probes: Vec<(String, Box<dyn Probe>)>,
-    /// Number of servers that cannot be asked.
-    silent: usize,
-}
+/// The servers of a run, each with its probe.
+pub(crate) struct Probes(Vec<(String, Box<dyn Probe>)>);
 
 impl Probes {
-    /// Connects to the servers that can be asked.
+    /// Connects to the servers.
     pub(crate) fn of<B: Bench>(bench: &B) -> Self {
         Self::with(bench.servers(), |server| bench.probe(server))
     }
 
-    fn with(servers: &[Address], probe: impl Fn(&Address) -> Option<Box<dyn Probe>>) -> Self {
-        let mut all = Self { probes: Vec::new(), silent: 0 };
-        for server in distinct(servers) {
-            match probe(server) {
-                Some(probe) => all.probes.push((server.to_string(), probe)),
-                None => all.silent += 1,
-            }
-        }
-        all
+    fn with(servers: &[Address], probe: impl Fn(&Address) -> Box<dyn Probe>) -> Self {
+        Self(distinct(servers).map(|server| (server.to_string(), probe(server))).collect())
     }
 
     /// Finds out how all servers' clocks relate to `clock` now.
     pub(crate) fn relate(&mut self, clock: Clock) -> Vec<Relation> {
-        let relations = self.probes.iter_mut().map(|(server, probe)| relate(server, probe.as_mut(), clock));
+        let relations = self.0.iter_mut().map(|(server, probe)| relate(server, probe.as_mut(), clock));
         relations.flatten().collect()
     }
 
-    /// Waits until the measured stretch is over; returns what all servers counted in it. None if a server did not
-    /// tell, or so late that it counted another stretch, or if the clients ended early.
+    /// Waits until the measured stretch is over; returns what all servers counted in it. None if a server is one that
+    /// does not count, or if the clients ended early.
+    ///
+    /// # Errors
+    /// A server could not be asked, or told so late that it counted another stretch.
     pub(crate) fn throughput(
         &mut self,
         clock: Clock,
         window: Window,
         ended: &Receiver<()>,
-    ) -> Option<Counted> {
-        if self.silent > 0 {
-            return None;
+    ) -> Result<Option<Counted>, LoadError> {
+        // With --requests nobody knows when the stretch will be over.
+        if window.end == u64::MAX {
+            return Ok(None);
         }
         let mut late_ns = 0;
-        let mut counts = |at: u64| -> Option<Vec<Count>> {
+        let mut counts = |at: u64| -> Result<Option<Vec<Count>>, LoadError> {
             let wait = Duration::from_nanos(at.saturating_sub(clock.now()));
             if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
-                return None;
+                return Ok(None);
             }
-            let counts = self.probes.iter_mut().map(|(_, probe)| probe.count()).collect();
+            let counts = self.0.iter_mut().map(|(_, probe)| probe.count()).collect();
             late_ns += clock.now().saturating_sub(at);
             counts
         };
-        let (before, after) = (counts(window.start)?, counts(window.end)?);
+        let Some(before) = counts(window.start)? else { return Ok(None) };
+        let Some(after) = counts(window.end)? else { return Ok(None) };
         let planned_s = (window.end - window.start) as f64 / 1e9;
-        let rates = before.iter().zip(&after).map(|(before, after)| {
+        let mut per_s = 0.0;
+        for ((server, _), (before, after)) in self.0.iter().zip(before.iter().zip(&after)) {
             let counted_s = after.at_s - before.at_s;
             let is_of_window = (counted_s / planned_s - 1.0).abs() <= STRETCH_DIFFERENCE_MAX;
-            is_of_window.then(|| after.requests.saturating_sub(before.requests) as f64 / counted_s)
-        });
-        let per_s: f64 = rates.sum::<Option<f64>>()?;
-        let counted = Counted { per_s, edges_share: late_ns as f64 / 1e9 / planned_s };
-        (!before.is_empty() && per_s.is_finite()).then_some(counted)
+            if !is_of_window {
+                return Err(LoadError::Failed(format!(
+                    "{server} answered so late that its count is of {counted_s:.1} s and not of {planned_s:.1} s"
+                )));
+            }
+            per_s += after.requests.saturating_sub(before.requests) as f64 / counted_s;
+        }
+        Ok(Some(Counted { per_s, edges_share: late_ns as f64 / 1e9 / planned_s }))
     }
 }
 
@@ -171,6 +173,12 @@ mod tests {
         delays_us: Vec<u64>,
     }
 
+    impl Ahead {
+        fn by(by_ns: u64) -> Self {
+            Self { clock: Clock::start(), by_ns, delays_us: Vec::new() }
+        }
+    }
+
     impl Probe for Ahead {
         fn unix_ns(&mut self) -> Option<u64> {
             let now = self.clock.started_unix_ns() + self.clock.now() + self.by_ns;
@@ -178,8 +186,8 @@ mod tests {
             Some(now)
         }
 
-        fn count(&mut self) -> Option<Count> {
-            None
+        fn count(&mut self) -> Result<Option<Count>, LoadError> {
+            Ok(None)
         }
     }
 
@@ -200,28 +208,49 @@ mod tests {
             None
         }
 
-        fn count(&mut self) -> Option<Count> {
+        fn count(&mut self) -> Result<Option<Count>, LoadError> {
             self.asked += 1;
-            Some(Count { requests: 10 * self.asked, at_s: (self.ms * self.asked) as f64 / 1e3 })
+            Ok(Some(Count { requests: 10 * self.asked, at_s: (self.ms * self.asked) as f64 / 1e3 }))
+        }
+    }
+
+    /// A server that tells its count once and is gone then, or is gone from the beginning.
+    struct Going {
+        tells: bool,
+    }
+
+    impl Probe for Going {
+        fn unix_ns(&mut self) -> Option<u64> {
+            None
+        }
+
+        fn count(&mut self) -> Result<Option<Count>, LoadError> {
+            let tells = std::mem::replace(&mut self.tells, false);
+            tells
+                .then_some(Some(Count { requests: 0, at_s: 0.0 }))
+                .ok_or(LoadError::Failed("gone".to_owned()))
         }
     }
 
     #[test]
     fn what_some_of_the_servers_counted_is_not_told_as_what_all_did() {
         let servers = ["a:1", "a:2"].map(|text| text.parse().expect("an address"));
-        let throughput = |silent: &[&str]| {
+        let throughput = |other: fn() -> Box<dyn Probe>| {
             let probe = |server: &Address| {
-                let is_silent = silent.contains(&&*server.to_string());
-                (!is_silent).then(|| Counting::each(10))
+                if *server == servers[1] { other() } else { Counting::each(10) }
             };
             let (_ends, ended) = std::sync::mpsc::channel();
             let window = Window { start: 0, end: 10_000_000 };
             let counted = Probes::with(&servers, probe).throughput(Clock::start(), window, &ended);
-            counted.map(|counted| counted.per_s)
+            counted.map(|counted| counted.map(|counted| counted.per_s)).map_err(|error| error.to_string())
         };
-        assert_eq!(throughput(&[]), Some(2000.0));
-        assert_eq!(throughput(&["a:2"]), None);
-        assert_eq!(throughput(&["a:1", "a:2"]), None);
+        assert_eq!(throughput(|| Counting::each(10)), Ok(Some(2000.0)));
+        assert_eq!(throughput(|| Box::new(Ahead::by(0))), Ok(None), "a server that does not count");
+        for tells in [false, true] {
+            let going: fn() -> Box<dyn Probe> =
+                if tells { || Box::new(Going { tells: true }) } else { || Box::new(Going { tells: false }) };
+            assert_eq!(throughput(going), Err("gone".to_owned()));
+        }
     }
 
     #[test]
@@ -230,9 +259,11 @@ mod tests {
         let throughput = |ms| {
             let (_ends, ended) = std::sync::mpsc::channel();
             let window = Window { start: 0, end: 100_000_000 };
-            Probes::with(&server, |_| Some(Counting::each(ms))).throughput(Clock::start(), window, &ended)
+            Probes::with(&server, |_| Counting::each(ms)).throughput(Clock::start(), window, &ended)
         };
-        assert_eq!([80, 100, 105, 700].map(|ms| throughput(ms).is_some()), [false, true, true, false]);
+        assert_eq!([80, 100, 105, 700].map(|ms| throughput(ms).is_ok()), [false, true, true, false]);
+        let why = throughput(700).expect_err("seven times as long").to_string();
+        assert!(why.contains("a:1 answered so late that its count is of 0.7 s"), "{why}");
     }
 
     #[test]
@@ -243,8 +274,8 @@ mod tests {
         // The window began 20 ms ago.
         let window = Window { start: 0, end: 100_000_000 };
         let server = ["a:1".parse().expect("an address")];
-        let counted = Probes::with(&server, |_| Some(Counting::each(100))).throughput(clock, window, &ended);
-        let share = counted.expect("it tells").edges_share;
+        let counted = Probes::with(&server, |_| Counting::each(100)).throughput(clock, window, &ended);
+        let share = counted.expect("it is there").expect("it tells").edges_share;
         assert!((0.2..20.0).contains(&share), "{share} of 100 ms");
     }
 

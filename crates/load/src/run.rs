@@ -22,6 +22,7 @@ use crate::progress::Live;
 use crate::recording::Recording;
 use crate::report::Report;
 use crate::run_options::RunOptions;
+use crate::stderr::complain;
 use crate::summary_file::SummaryFile;
 use crate::tally::{Tally, Window};
 use crate::timespan::nanos;
@@ -82,6 +83,10 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let start = UNIX_EPOCH + Duration::from_nanos(clock.started_unix_ns() + schedule.origin);
     let Driven { thread_results, counted } = drive(&bench, &prepared, connections, &setting, &mut probes)?;
     let last = clock.now();
+    let counted = counted.unwrap_or_else(|error| {
+        complain(format_args!("posthaste: what the servers counted is not known: {error}"));
+        None
+    });
     let (results, finished) = RunResults::of(thread_results);
     let settled = bench.settle(prepared, finished);
     let cut_short = results.cut_short(schedule.window);
@@ -198,8 +203,8 @@ struct RunSetting<'a> {
 /// What all threads of a run found out.
 struct Driven<D: Dialogue> {
     thread_results: Vec<ThreadResults<D>>,
-    /// What the servers counted; None if they do not tell.
-    counted: Option<Counted>,
+    /// What the servers counted; None if they are of a kind that does not count, or the run ended early.
+    counted: Result<Option<Counted>, LoadError>,
 }
 
 /// Runs the threads, with a live line if stderr is a terminal.
@@ -257,7 +262,7 @@ fn drive<B: Bench>(
         let results: Result<Vec<_>, _> = results.collect();
         drop(ends);
         // Only a panic could end the counting thread without a result, and the run is good without it.
-        let counted = counting.join().unwrap_or_default();
+        let counted = counting.join().unwrap_or(Ok(None));
         Ok(Driven { thread_results: results?, counted })
     })
 }

@@ -130,8 +130,8 @@ impl Bench for CacheBench {
         Desk { recipe: Arc::clone(recipe), lookups: Lookups::default(), inspector }
     }
 
-    fn probe(&self, server: &Address) -> Option<Box<dyn Probe>> {
-        CacheProbe::connect(server).map(|probe| Box::new(probe) as Box<dyn Probe>)
+    fn probe(&self, server: &Address) -> Box<dyn Probe> {
+        Box::new(CacheProbe::new(server))
     }
 
     fn settle(&self, _: Arc<Recipe>, finished: FinishedClients<Self>) -> Settled<Self> {

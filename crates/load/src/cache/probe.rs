@@ -5,28 +5,35 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::str::FromStr;
 
 use crate::address::{Address, BlockingStream};
+use crate::error::LoadError;
 use crate::probe::{Count, PATIENCE, Probe};
+use crate::probe_connection::ProbeConnection;
 
 /// Number of bytes beyond which an answer is not one to `stats`.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// One server's probe; None: it has not answered, and is asked nothing more.
-#[derive(Debug)]
-pub(crate) struct CacheProbe(Option<BlockingStream>);
+/// One server's probe.
+pub(crate) struct CacheProbe {
+    server: String,
+    connection: ProbeConnection<BlockingStream>,
+}
 
 impl CacheProbe {
-    /// Connects; None if the server cannot be reached, which the run does not depend on.
-    pub(crate) fn connect(server: &Address) -> Option<Self> {
-        server.connect_within(PATIENCE).ok().map(|stream| Self(Some(stream)))
+    /// Connects.
+    pub(crate) fn new(server: &Address) -> Self {
+        let (name, server) = (server.to_string(), server.clone());
+        let open = move || server.connect_within(PATIENCE).map_err(|source| failed(&server, source));
+        Self { server: name, connection: ProbeConnection::new(open) }
     }
 
-    fn stats(&mut self) -> Option<String> {
-        let answer = stats(self.0.as_mut()?);
-        if answer.is_err() {
-            self.0 = None;
-        }
-        answer.ok()
+    fn stats(&mut self) -> Result<String, LoadError> {
+        let server = &self.server;
+        self.connection.ask(|stream| stats(stream).map_err(|source| failed(server, source)))
     }
+}
+
+fn failed(server: impl ToString, source: io::Error) -> LoadError {
+    LoadError::Connect { address: server.to_string(), source }
 }
 
 fn stats(stream: &mut BlockingStream) -> io::Result<String> {
@@ -46,12 +53,13 @@ fn stats(stream: &mut BlockingStream) -> io::Result<String> {
 
 impl Probe for CacheProbe {
     fn unix_ns(&mut self) -> Option<u64> {
-        named(&self.stats()?, "unix_ns")
+        named(&self.stats().ok()?, "unix_ns")
     }
 
-    fn count(&mut self) -> Option<Count> {
+    fn count(&mut self) -> Result<Option<Count>, LoadError> {
         let stats = self.stats()?;
-        Some(Count { requests: named(&stats, "requests_so_far")?, at_s: named(&stats, "now_s")? })
+        let count = named(&stats, "requests_so_far").zip(named(&stats, "now_s"));
+        Ok(count.map(|(requests, at_s)| Count { requests, at_s }))
     }
 }
 

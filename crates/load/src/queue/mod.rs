@@ -146,8 +146,8 @@ impl Bench for QueueBench {
         Desk::new(self.message_bytes.clone(), prepared.run, audit)
     }
 
-    fn probe(&self, server: &Address) -> Option<Box<dyn Probe>> {
-        QueueProbe::connect(server).map(|probe| Box::new(probe) as Box<dyn Probe>)
+    fn probe(&self, server: &Address) -> Box<dyn Probe> {
+        Box::new(QueueProbe::new(self, server))
     }
 
     fn settle(&self, prepared: Prepared, finished: FinishedClients<Self>) -> Settled<Self> {

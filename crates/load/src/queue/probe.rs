@@ -5,25 +5,34 @@ use std::str::FromStr;
 use posthaste_wire::reply::Value;
 
 use crate::address::Address;
+use crate::error::LoadError;
 use crate::probe::{Count, PATIENCE, Probe};
+use crate::probe_connection::ProbeConnection;
+use crate::queue::QueueBench;
 use crate::queue::session::Session;
 
-/// One server's probe; None: it has not answered, and is asked nothing more.
-#[derive(Debug)]
-pub(crate) struct QueueProbe(Option<Session>);
+/// One server's probe.
+pub(crate) struct QueueProbe(ProbeConnection<Session>);
 
 impl QueueProbe {
-    /// Connects; None if the server cannot be reached, which the run does not depend on.
-    pub(crate) fn connect(server: &Address) -> Option<Self> {
-        Session::connect_within(server, None, PATIENCE).ok().map(|session| Self(Some(session)))
+    /// Connects, and logs in where the server keeps accounts: a connection that has not is closed after a minute.
+    pub(crate) fn new(bench: &QueueBench, server: &Address) -> Self {
+        let (server, account, secret) = (server.clone(), bench.first_client, bench.secret_file.clone());
+        Self(ProbeConnection::new(move || {
+            let mut session = Session::connect_within(&server, secret.as_ref(), PATIENCE)?;
+            if secret.is_some() {
+                session.log_in(account)?;
+            }
+            Ok(session)
+        }))
     }
 
-    fn ask<T>(&mut self, words: &[&str], look: impl FnOnce(Value<'_>) -> Option<T>) -> Option<T> {
-        let answer = self.0.as_mut()?.call(words, look);
-        if answer.is_err() {
-            self.0 = None;
-        }
-        answer.ok()?
+    fn ask<T>(
+        &mut self,
+        words: &[&str],
+        look: impl Fn(Value<'_>) -> Option<T>,
+    ) -> Result<Option<T>, LoadError> {
+        self.0.ask(|session| session.call(words, &look))
     }
 }
 
@@ -32,18 +41,19 @@ impl Probe for QueueProbe {
         let number = |part: Option<&Value<'_>>| -> Option<u64> {
             std::str::from_utf8(part?.as_bytes()?).ok()?.parse().ok()
         };
-        let (seconds, micros) = self.ask(&["TIME"], |time| {
+        let time = self.ask(&["TIME"], |time| {
             let parts = time.parts();
             Some((number(parts.first())?, number(parts.get(1))?))
-        })?;
+        });
+        let (seconds, micros) = time.ok()??;
         Some(seconds * 1_000_000_000 + micros * 1_000)
     }
 
-    fn count(&mut self) -> Option<Count> {
-        let info = self.ask(&["INFO", "stats"], |info| {
-            info.as_bytes().map(|text| String::from_utf8_lossy(text).into_owned())
-        })?;
-        Some(Count { requests: named(&info, "requests_so_far")?, at_s: named(&info, "now_s")? })
+    fn count(&mut self) -> Result<Option<Count>, LoadError> {
+        self.ask(&["INFO", "stats"], |info| {
+            let info = String::from_utf8_lossy(info.as_bytes()?);
+            Some(Count { requests: named(&info, "requests_so_far")?, at_s: named(&info, "now_s")? })
+        })
     }
 }
 
@@ -63,12 +73,16 @@ mod tests {
     #[test]
     fn a_server_that_does_not_answer_is_asked_once() {
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = silent.local_addr().expect("an address").to_string().parse().expect("an address");
-        let session = Session::connect_within(&address, None, Duration::from_millis(50)).expect("a backlog");
-        let mut probe = QueueProbe(Some(session));
-        assert_eq!(probe.count(), None);
-        assert!(probe.0.is_none());
+        let address: Address =
+            silent.local_addr().expect("an address").to_string().parse().expect("an address");
+        let connect = move || Session::connect_within(&address, None, Duration::from_millis(50));
+        let mut probe = QueueProbe(ProbeConnection::new(connect));
+        let why = probe.count().expect_err("nobody answers").to_string();
+        assert!(why.contains("does not answer"), "{why}");
         assert_eq!(probe.unix_ns(), None);
+        silent.accept().expect("the first connection");
+        silent.set_nonblocking(true).expect("a socket");
+        assert!(silent.accept().is_err(), "there was no second one");
     }
 
     #[test]
