@@ -407,3 +407,15 @@ fn queues_that_clients_leave_behind_are_deleted_at_the_server_that_made_them() {
         assert!(left.is_empty() && is_there(&second, "50"), "{left:?}");
     }
 }
+
+#[test]
+fn every_connection_logs_in_at_a_server_that_keeps_accounts() {
+    let secret = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(secret.path(), "open sesame\n").expect("written");
+    let words = format!("--secret-file {} --workload mix:echo=1 --clients 2", secret.path().display());
+    let words =
+        format!("--connect {} {words} --warmup 0s --cooldown 0s --duration 500ms", serve(Mutant::Closed));
+    let report = undisturbed(|| run(bench(&words)).expect("a report"), |report| report.middleware.is_some());
+    assert!(report.middleware.is_some(), "the one that asks for the server's count: {report}");
+    assert!(report.counts.ok > 0 && report.counts.errors == 0, "those of the clients: {report}");
+}

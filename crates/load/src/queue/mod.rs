@@ -122,7 +122,7 @@ impl Bench for QueueBench {
     ) -> Result<(BlockingStream, QueueDialogue), LoadError> {
         let account = self.first_client + number - 1;
         let mut session = Session::connect(server, self.secret_file.as_ref())?;
-        if self.workload.needs_queues() {
+        if self.logs_in() {
             session.log_in(account)?;
         }
         let program = match &prepared.recipe {

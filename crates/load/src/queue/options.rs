@@ -107,6 +107,12 @@ impl QueueBench {
         self.workload.needs_queues() || self.dataset.is_some() || self.preload > 0
     }
 
+    /// Returns whether clients log in: to use queues, and wherever the server keeps accounts, since it closes a
+    /// connection that has not logged in within a minute.
+    pub(crate) fn logs_in(&self) -> bool {
+        self.workload.needs_queues() || self.secret_file.is_some()
+    }
+
     /// Looks for options that contradict each other.
     ///
     /// # Errors

@@ -92,6 +92,8 @@ pub(crate) enum Mutant {
     Slow,
     /// Nothing is wrong: it keeps accounts, and 1 is none of them.
     Reserved,
+    /// Nothing is wrong: it keeps accounts, and answers nothing before a log-in with a secret.
+    Closed,
 }
 
 /// The call at which a mutant does wrong; in a lone twelve-step loop, a POP that must find something.
@@ -218,9 +220,16 @@ impl Store {
             [b"LOGIN", b"1"] if self.mutant == Mutant::Reserved => {
                 e.error(&Fault::new(Word::NoAccount, "unknown account or wrong secret"));
             }
-            [b"LOGIN", name] => {
+            [b"LOGIN", name] if self.mutant != Mutant::Closed => {
                 *account = text(name);
                 e.integer(1);
+            }
+            [b"LOGIN", name, b"open sesame"] => {
+                *account = text(name);
+                e.integer(1);
+            }
+            _ if self.mutant == Mutant::Closed && account == "default" => {
+                e.error(&Fault::new(Word::NoAuth, "log in first"));
             }
             [b"ECHO", body] => e.bulk(body),
             [b"QCREATE"] if self.repeats() => e.integer((self.next_queue - 1) as i64),

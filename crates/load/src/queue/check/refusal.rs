@@ -30,7 +30,7 @@ pub(crate) fn is_possible(word: &[u8], request: Request, exists: bool) -> bool {
         b"BUSY" | b"FULL" | b"TOOBIG" | b"STORE" | b"DENIED" => true,
         // The queue may be STRICT.
         b"NOACCOUNT" => matches!(request, Request::Send { to: Some(_), .. }),
-        // Clients that only echo do not log in, and may not send much then.
+        // Clients that only echo do not log in without a secret, and may not send much then.
         b"NOAUTH" => request == Request::Echo,
         b"NOQUEUE" => !exists,
         _ => false,
