@@ -14,7 +14,7 @@ const RUN: &str = r#"{"process_id": PID, "start_unix_ns": 1000000000, "start_mon
     "machine": {"boot_id": "BOOT"}, "options": {"clients": 4, "rate": null},
     "measured": {"start_s": 1.0, "end_s": 3.0},
     "clock_relations": [{"server": "s", "offset_us": 1.5, "error_us": 2.0}]}"#;
-const SUMMARY: &str = r#"{"invalid_because": []}"#;
+const SUMMARY: &str = r#"{"invalid_because": [], "ok": 2, "nulls": 1}"#;
 const WINDOWS: &str = "kind,start_s,length_s,ok,null,errors,response_mean_us\n\
     all,1.0,1.0,2,1,0,5.5\npop,1.0,1.0,2,1,0,5.5\nall,2.0,1.0,0,0,0,\n";
 /// The head of a histogram log, without any window.
@@ -75,7 +75,8 @@ fn keys_of_caches_are_added_up() {
     let records = records(dir.path(), "summary.json", SUMMARY);
     assert_eq!(merge(&records).expect("two good records").keys, None);
     for (record, hits) in records.iter().zip([60, 30]) {
-        let summary = format!(r#"{{"invalid_because": [], "hits": {hits}, "misses": 5}}"#);
+        let summary =
+            format!(r#"{{"invalid_because": [], "ok": 2, "nulls": 1, "hits": {hits}, "misses": 5}}"#);
         fs::write(record.join("summary.json"), summary).expect("a file");
     }
     let merged = merge(&records).expect("two good records");
@@ -156,27 +157,32 @@ fn what_fails_one_run_fails_the_merged_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let merged = merge(&records(dir.path(), "summary.json", SUMMARY)).expect("two good records");
     assert!(merged.valid && merged.verdict().is_ok(), "{merged}");
-    for (summary, counts, about) in [
-        (r#"{"invalid_because": [], "check": {"violations": 3}}"#, (3, 0, 0), "b: 3 violations"),
-        (r#"{"invalid_because": ["2 connections ended"], "connections_lost": 2}"#, (0, 2, 0), "b: 2 conn"),
-        (r#"{"invalid_because": ["1 was never answered"], "unanswered": 1}"#, (0, 0, 1), "b: 1 was never"),
+    for (failure, ok, counts, about) in [
+        (r#"[], "check": {"violations": 3}"#, 2, [3, 0, 0, 0], "b: 3 violations"),
+        (r#"["2 connections ended"], "connections_lost": 2"#, 2, [0, 2, 0, 0], "b: 2 conn"),
+        (r#"["1 was never answered"], "unanswered": 1"#, 2, [0, 0, 1, 0], "b: 1 was never"),
+        (r#"["nothing was served"], "errors": 9"#, 0, [0, 0, 0, 1], "b: nothing was served"),
     ] {
+        let summary = format!(r#"{{"invalid_because": {failure}, "ok": {ok}, "nulls": 0}}"#);
         let dir = tempfile::tempdir().expect("a directory");
-        let merged = merge(&records(dir.path(), "summary.json", summary)).expect("two good records");
-        assert_eq!((merged.violations, merged.connections_lost, merged.unanswered), counts, "{summary}");
-        let refusal = merged.verdict().expect_err(summary).to_string();
+        let merged = merge(&records(dir.path(), "summary.json", &summary)).expect("two good records");
+        let Merged { violations, connections_lost, unanswered, unserved, .. } = merged;
+        assert_eq!([violations, connections_lost, unanswered, unserved], counts, "{summary}");
+        let refusal = merged.verdict().expect_err(&summary).to_string();
         assert!(!merged.valid && refusal.contains(about), "{refusal}");
     }
 }
 
 #[test]
-fn where_nothing_was_answered_nothing_was_measured() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let silent = WINDOWS.replace(",2,1,0,5.5", ",0,0,0,");
-    let records = records(dir.path(), "windows.csv", &silent);
-    fs::write(records[0].join("windows.csv"), &silent).expect("a file");
-    let merged = merge(&records).expect("two records");
-    assert!(!merged.valid && merged.verdict().is_err(), "{merged}");
+fn where_nothing_was_served_nothing_was_measured() {
+    for outcomes in [",0,0,0,", ",0,0,7,5.5"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let windows = WINDOWS.replace(",2,1,0,5.5", outcomes);
+        let records = records(dir.path(), "windows.csv", &windows);
+        fs::write(records[0].join("windows.csv"), &windows).expect("a file");
+        let merged = merge(&records).expect("two records");
+        assert!(!merged.valid && merged.verdict().is_err(), "{outcomes}: {merged}");
+    }
 }
 
 /// Merges a record with the options above and one with these, and returns the error, if any.
@@ -203,6 +209,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
         ("run.json", RUN.replace("start_monotonic_ns", "x").replace("PID", "2"), "ran to its end"),
         ("summary.json", r#"{"unanswered": "1"}"#.to_owned(), "counts failures in no numbers"),
         ("summary.json", r#"{"check": {"violations": -1}}"#.to_owned(), "counts failures in no numbers"),
+        ("summary.json", r#"{"ok": "many"}"#.to_owned(), "how many requests were served"),
         ("windows.csv", number("-2,1,0,5.5"), "no window: all,1.0,1.0,-2"),
         ("windows.csv", number("2,1,0,NaN"), "no window"),
         ("windows.csv", number("18446744073709551615,1,0,5.5"), "no window"),

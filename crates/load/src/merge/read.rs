@@ -67,6 +67,12 @@ impl ReadRecord {
         if [record.violations(), record.connections_lost(), record.unanswered()].contains(&None) {
             return Err(unreadable(&dir.join("summary.json"), "it counts failures in no numbers"));
         }
+        if record.served().is_none() {
+            return Err(unreadable(
+                &dir.join("summary.json"),
+                "it does not say how many requests were served",
+            ));
+        }
         Ok(record)
     }
 
@@ -159,6 +165,12 @@ impl ReadRecord {
     /// Returns the number of requests that were never answered.
     pub(super) fn unanswered(&self) -> Option<u64> {
         failures(&self.summary["unanswered"])
+    }
+
+    /// Returns the number of requests that were served in all that it measured.
+    pub(super) fn served(&self) -> Option<u64> {
+        let of = |name: &str| self.summary[name].as_u64().filter(|count| *count <= COUNT_MAX);
+        Some(of("ok")? + of("nulls")?)
     }
 
     /// Returns, of a cache, the number of keys asked for that had a value, and of those that had none.

@@ -49,6 +49,8 @@ pub struct Merged {
     pub connections_lost: u64,
     /// Requests of any of them that were never answered.
     pub unanswered: u64,
+    /// Number of generators of which no request was served.
+    pub unserved: u64,
     /// Of caches: the keys that were asked for.
     #[serde(flatten)]
     pub keys: Option<MergedKeys>,
@@ -164,8 +166,8 @@ impl Merged {
             parts.push(part);
         }
         let mut all = kinds.remove("all").unwrap_or_else(Sum::new);
-        if all.counts == Counts::default() {
-            doubts.push("no request was answered in the time that all records measured".to_owned());
+        if all.counts.served() == 0 {
+            doubts.push("no request was served in the time that all records measured".to_owned());
         }
         kinds.values().for_each(|kind| {
             all.responses.add(&kind.responses).expect("all histograms have the same bounds");
@@ -188,6 +190,7 @@ impl Merged {
             violations: sum(ReadRecord::violations),
             connections_lost: sum(ReadRecord::connections_lost),
             unanswered: sum(ReadRecord::unanswered),
+            unserved: records.iter().filter(|record| record.served() == Some(0)).count() as u64,
             keys: keys(records),
             parts,
             valid: doubts.is_empty(),
@@ -203,8 +206,8 @@ impl Merged {
     /// # Errors
     /// A part failed; the text says how.
     pub fn verdict(&self) -> Result<(), LoadError> {
-        let failed = self.violations > 0 || self.connections_lost > 0 || self.unanswered > 0;
-        if failed || self.counts == Counts::default() {
+        let failures = [self.violations, self.connections_lost, self.unanswered, self.unserved];
+        if failures.iter().any(|failures| *failures > 0) || self.counts.served() == 0 {
             return Err(LoadError::Failed(self.invalid_because.join("; ")));
         }
         Ok(())
