@@ -57,16 +57,24 @@ impl Cell {
         // Requests that were handled together have the same stamps: they are counted and passed on together too.
         for alike in pending.chunk_by(Noted::counts_as) {
             held.tallies.note(&alike[0], alike.len() as u64);
-            if self.backlog.is_some() {
-                held.chunk.push(alike);
+            if let Some(backlog) = &self.backlog {
+                pass_on(alike, &mut held.chunk, backlog);
             }
         }
-        if let Some(backlog) = &self.backlog
-            && held.chunk.len() + PENDING_MAX > CHUNK_REQUESTS
-        {
-            backlog.exchange(&mut held.chunk);
-        }
         pending.clear();
+    }
+}
+
+/// Adds requests that are alike to the chunk. However many they are, no chunk gets more than it may have: each that is
+/// full goes to the backlog.
+fn pass_on(mut alike: &[Noted], chunk: &mut Chunk, backlog: &Backlog) {
+    while !alike.is_empty() {
+        let (fitting, rest) = alike.split_at(alike.len().min(CHUNK_REQUESTS - chunk.len()));
+        chunk.push(fitting);
+        alike = rest;
+        if chunk.len() == CHUNK_REQUESTS {
+            backlog.exchange(chunk);
+        }
     }
 }
 
@@ -118,5 +126,26 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::{Ending, Stamps};
+
+    #[test]
+    fn no_chunk_has_more_requests_than_it_may_however_many_are_noted_together() {
+        let backlog = Arc::new(Backlog::default());
+        let cell = Arc::new(Cell::new(Scheme::clients(&["send"]), Some(Arc::clone(&backlog))));
+        let mut recorder = Recorder::new(Arc::clone(&cell));
+        let mut together = vec![Noted::new(0, Ending::Ok, Stamps::default()); 2 * CHUNK_REQUESTS];
+        recorder.note(together[0]);
+        recorder.note_all(&mut together);
+        recorder.flush();
+        cell.swap(&mut Tallies::new(Scheme::clients(&["send"])));
+        backlog.close();
+        let chunks: Vec<usize> = std::iter::from_fn(|| backlog.take()).map(|chunk| chunk.len()).collect();
+        assert_eq!(chunks, [CHUNK_REQUESTS, CHUNK_REQUESTS, 1]);
     }
 }

@@ -124,7 +124,11 @@ impl Record {
             files.windows.append(&end.window)?;
             files.histograms.append(end)?;
             files.system.append()?;
-            files.events.append(&rows(events))
+            files.events.append(&rows(events))?;
+            match files.requests.take_if(|table| table.has_failed()) {
+                Some(failed) => failed.finish().map(drop),
+                None => Ok(()),
+            }
         })
     }
 
@@ -137,12 +141,15 @@ impl Record {
         let mut ended = Ended::default();
         self.write(|files, events| {
             files.events.append(&rows(events))?;
-            if let Some(requests) = files.requests.take() {
-                ended = requests.finish()?;
-                files.run.note("requests_recorded", ended.recorded.into())?;
-                files.run.note("requests_not_recorded", ended.not_recorded.into())?;
+            let table = files.requests.take().map(RequestTable::finish).transpose();
+            if let Ok(Some(Ended { recorded, not_recorded })) = table {
+                files.run.note("requests_recorded", recorded.into())?;
+                files.run.note("requests_not_recorded", not_recorded.into())?;
             }
-            files.run.end()
+            // The run has come to its end, whether or not the table has.
+            files.run.end()?;
+            ended = table?.unwrap_or_default();
+            Ok(())
         })?;
         *lock(&self.files) = None;
         Ok(ended)
@@ -166,6 +173,8 @@ impl Record {
         if let Err(error) = &written {
             // The disk may have no room for this line either; the caller is told in any case.
             let _ = files.events.append(&files.run.stopped(error).row());
+            // Its thread would go on for as long as requests are measured. The file may be whole even so.
+            let _ = files.requests.take().map(RequestTable::finish);
             *open = None;
         }
         written
@@ -246,5 +255,88 @@ mod tests {
         assert!(events.contains(",0.000,record,\"stopped: "), "{events}");
         let windows = fs::read_to_string(dir.path().join("windows.csv")).unwrap();
         assert_eq!(windows.lines().count(), 4, "the rows of two windows, none after them");
+    }
+
+    /// A record of every request, and the meter that sends them to it.
+    fn of_requests(dir: &Path) -> (Record, Arc<Meter>) {
+        let clock = Clock::start();
+        let info = RunInfo { requests: true, ..RunInfo::for_tests(clock) };
+        let record = Record::create(dir, info, Events::kept(clock)).unwrap();
+        let meter = Meter::new(Scheme::clients(&["send"]), Duration::from_secs(1), clock, record.backlog());
+        (record, meter)
+    }
+
+    /// The same, but that the disk is full for the table of requests.
+    fn of_requests_on_full_disk(dir: &Path) -> (Record, Arc<Meter>) {
+        let (record, _) = of_requests(dir);
+        let clock = Clock::start();
+        let table = RequestTable::on_full_disk(dir, Scheme::clients(&["send"]), clock);
+        let backlog = table.backlog();
+        let of_before = lock(&record.files).as_mut().unwrap().requests.replace(table);
+        of_before.map(RequestTable::finish).unwrap().unwrap();
+        let meter = Meter::new(Scheme::clients(&["send"]), Duration::from_secs(1), clock, Some(backlog));
+        (record, meter)
+    }
+
+    fn note(meter: &Arc<Meter>, requests: u32) {
+        let mut recorder = meter.recorder();
+        (0..requests).for_each(|_| recorder.note(Noted::new(0, Ending::Ok, ClientStamps::default())));
+    }
+
+    #[test]
+    fn a_record_that_stops_completes_the_table_of_requests() {
+        let dir = tempfile::tempdir().unwrap();
+        let (record, meter) = of_requests(dir.path());
+        note(&meter, 3);
+        lock(&record.files).as_mut().unwrap().histograms.fill_disk();
+        record.window(&meter.turn(&[])).unwrap_err();
+        let table = fs::read(dir.path().join("requests.parquet")).unwrap();
+        assert!(table.ends_with(b"PAR1"), "it has its end: {table:?}");
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_completed_does_not_take_the_end_from_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let (record, meter) = of_requests_on_full_disk(dir.path());
+        note(&meter, 3);
+        record.window(&meter.turn(&[])).unwrap();
+        let error = record.finish().unwrap_err();
+        assert!(error.to_string().contains("requests.parquet"), "{error}");
+        let run: serde_json::Value =
+            serde_json::from_slice(&fs::read(dir.path().join("run.json")).unwrap()).unwrap();
+        assert!(run["end_s"].is_f64() && run["requests_recorded"].is_null(), "{run}");
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_written_stops_the_record_and_is_told_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (record, meter) = of_requests_on_full_disk(dir.path());
+        // More than the table keeps in memory.
+        note(&meter, 300_000);
+        let has_failed = || {
+            let files = lock(&record.files);
+            files.as_ref().unwrap().requests.as_ref().unwrap().has_failed()
+        };
+        for _ in 0..600 {
+            if has_failed() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let error = record.window(&meter.turn(&[])).unwrap_err();
+        assert!(error.to_string().contains("requests.parquet"), "{error}");
+        let events = fs::read_to_string(dir.path().join("events.csv")).unwrap();
+        assert!(events.contains("stopped: ") && record.finish().is_ok(), "{events}");
+    }
+
+    #[test]
+    fn a_file_of_the_run_that_cannot_be_replaced_leaves_no_second_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (record, _) = of_requests(dir.path());
+        fs::remove_file(dir.path().join("run.json")).unwrap();
+        // No file takes the place of a directory.
+        fs::create_dir(dir.path().join("run.json")).unwrap();
+        record.note("measured", serde_json::Value::Null).unwrap_err();
+        assert!(!dir.path().join("run.json.new").exists());
     }
 }

@@ -35,8 +35,13 @@ impl RequestTable {
     /// Creates the file and starts its thread.
     pub(super) fn create(dir: &Path, scheme: Scheme, clock: Clock) -> Result<Self, RecordError> {
         let path = dir.join("requests.parquet");
-        let failed = |source| RecordError::create(&path, source);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = file.map_err(|source| RecordError::create(&path, source))?;
+        Self::start(path, file, scheme, clock)
+    }
+
+    /// Starts the thread that writes `file`, which is called `path`.
+    fn start(path: PathBuf, file: File, scheme: Scheme, clock: Clock) -> Result<Self, RecordError> {
         let backlog = Arc::new(Backlog::default());
         let writer = {
             let backlog = Arc::clone(&backlog);
@@ -46,7 +51,8 @@ impl RequestTable {
                 backlog.give_up();
                 written
             };
-            Builder::new().name("requests".into()).spawn(write).map_err(failed)?
+            let thread = Builder::new().name("requests".into()).spawn(write);
+            thread.map_err(|source| RecordError::create(&path, source))?
         };
         Ok(Self { path, backlog, writer })
     }
@@ -56,12 +62,26 @@ impl RequestTable {
         Arc::clone(&self.backlog)
     }
 
+    /// Returns whether the thread has ended although nobody told it to: it could not write.
+    pub(super) fn has_failed(&self) -> bool {
+        self.writer.is_finished()
+    }
+
     /// Waits until everything handed over is written and the file is complete.
     pub(super) fn finish(self) -> Result<Ended, RecordError> {
         self.backlog.close();
         let written = self.writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let recorded = written.map_err(|error| RecordError::write(&self.path, io::Error::other(error)))?;
         Ok(Ended { recorded, not_recorded: self.backlog.lost() })
+    }
+}
+
+#[cfg(test)]
+impl RequestTable {
+    /// Starts a table that finds the disk full, in place of the one in this directory.
+    pub(super) fn on_full_disk(dir: &Path, scheme: Scheme, clock: Clock) -> Self {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        Self::start(dir.join("requests.parquet"), full, scheme, clock).unwrap()
     }
 }
 

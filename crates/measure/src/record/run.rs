@@ -127,9 +127,10 @@ impl RunFile {
     /// Replaces the file by way of a second one, so that `run.json` is whole at every instant.
     fn rewrite(&self) -> Result<(), RecordError> {
         let next = self.path.with_extension("json.new");
-        fs::write(&next, self.text())
-            .and_then(|()| fs::rename(&next, &self.path))
-            .map_err(|source| RecordError::write(&self.path, source))
+        fs::write(&next, self.text()).and_then(|()| fs::rename(&next, &self.path)).map_err(|source| {
+            let _ = fs::remove_file(&next);
+            RecordError::write(&self.path, source)
+        })
     }
 
     /// Returns the event that tells why the record stopped.
