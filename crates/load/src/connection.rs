@@ -52,9 +52,11 @@ impl<D: Dialogue> Connection<D> {
     }
 
     /// Reads what has arrived, until a read comes back short, and hands the answers to the client. Returns how
-    /// many there were; `now` is set to the time of the last read.
+    /// many there were; `now` is set to the time of the last read. `is_read_closed`: the stream's end was reported. It
+    /// may lie behind the last bytes, and no event reports it again, so it is read too.
     pub(crate) fn read(
         &mut self,
+        is_read_closed: bool,
         scratch: &mut [u8],
         clock: Clock,
         now: &mut u64,
@@ -67,7 +69,7 @@ impl<D: Dialogue> Connection<D> {
                 Ok(len) => {
                     *now = clock.now();
                     answers += self.take(&scratch[..len], *now, instruments);
-                    if len < scratch.len() {
+                    if len < scratch.len() && !is_read_closed {
                         break;
                     }
                 }

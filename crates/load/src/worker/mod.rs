@@ -228,7 +228,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
                 continue;
             }
             if event.is_readable() || event.is_read_closed() || event.is_error() {
-                self.serve(i);
+                self.serve(i, event.is_read_closed());
             } else {
                 self.last_activity = woke;
                 self.connections[i].flush(self.poll.registry(), event.token());
@@ -345,12 +345,13 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         self.wake(now);
     }
 
-    /// Reads a client's answers and sends what follows them.
-    fn serve(&mut self, i: usize) {
+    /// Reads a client's answers, and the end of the stream if it was reported, and sends what follows them.
+    fn serve(&mut self, i: usize, is_read_closed: bool) {
         let mut now = 0;
         let connection = &mut self.connections[i];
         let oldest = connection.client.oldest();
-        let answers = connection.read(&mut self.scratch, self.context.clock, &mut now, &mut self.instruments);
+        let (scratch, clock) = (&mut self.scratch, self.context.clock);
+        let answers = connection.read(is_read_closed, scratch, clock, &mut now, &mut self.instruments);
         if let Some(watch) = self.instruments.watch.as_ref().filter(|_| answers > 0) {
             now = watch.last();
         }
@@ -468,8 +469,22 @@ mod tests {
         assert!(drain(&mut server) > 0, "the socket took the beginning");
         // From here on the socket is both readable and writable, and says so once.
         server.write_all(b"x").expect("the socket takes a byte");
-        worker.serve(0);
+        worker.serve(0, false);
         assert!(drain(&mut server) > 0, "the rest follows");
+    }
+
+    #[test]
+    fn an_end_that_arrives_with_the_last_answer_is_noticed() {
+        let halt = Halt::default();
+        let (mut worker, mut server) = worker(OfBytes(1), 2, Window { start: 0, end: u64::MAX }, &halt);
+        assert_eq!(drain(&mut server), 2, "or the end would be a reset");
+        server.write_all(b"x").expect("the socket takes a byte");
+        drop(server);
+        let mut events = Events::with_capacity(1);
+        worker.poll.poll(&mut events, Some(Duration::from_secs(60))).expect("an answer");
+        worker.turn(1, &events);
+        assert_eq!(worker.instruments.tally.total().counts.ok, 1);
+        assert!(worker.connections[0].broken.is_some(), "no event reports the end again");
     }
 
     #[test]
