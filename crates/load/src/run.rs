@@ -39,7 +39,8 @@ const BEHIND_S: f64 = 30.0;
 /// Number of unsent requests of one client that may always be a matter of chance.
 const BEHIND_MIN: usize = 100;
 
-/// Number of unsent requests that all clients together may keep.
+/// Number of unsent requests that all clients together may keep, in equal parts, unless those are smaller than
+/// [`BEHIND_MIN`].
 const BEHIND_MAX: usize = 1 << 24;
 
 /// Puts the load on, measures and checks. Writes the summary when `--json` asks for it.
