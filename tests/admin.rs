@@ -339,6 +339,28 @@ fn an_account_added_to_the_file_may_log_in_at_once_and_one_taken_out_may_not() {
 }
 
 #[test]
+fn a_file_without_a_secret_is_named() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (accounts, secret) = (dir.path().join("accounts.txt"), dir.path().join("secret.txt"));
+    AccountsFile::set(&accounts, "alice", "secret", None).expect("it can be written");
+    fs::write(&secret, "\nsecret\n").expect("a file");
+    let server = Server::start_with_http("memory:", &["--accounts", &accounts.display().to_string()]);
+    let (resp, http) = (server.addr().to_string(), server.http().to_string());
+    for words in [["queues", "--connect", &resp], ["doctor", "--http", &http]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .arg("admin")
+            .args(words)
+            .args(["--user", "alice", "--secret-file"])
+            .arg(&secret)
+            .output()
+            .expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        let says = format!("the first line of {} is empty", secret.display());
+        assert!(error.contains(&says) && error.lines().count() == 1, "{words:?}: {error}");
+    }
+}
+
+#[test]
 fn a_secret_that_is_too_long_to_log_in_with_is_refused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("accounts.txt");

@@ -24,11 +24,15 @@ impl SecretFile {
     /// # Errors
     /// The file cannot be read, or holds none.
     pub fn read(&self) -> Result<&str, String> {
-        self.secret.get_or_init(|| first_line(&self.path)).as_deref().map_err(Clone::clone)
+        self.secret.get_or_init(|| secret_in(&self.path)).as_deref().map_err(Clone::clone)
     }
 }
 
-fn first_line(path: &Path) -> Result<String, String> {
+/// Returns the first line of a file; `admin account add` also reads only one line, and takes no empty one.
+///
+/// # Errors
+/// The file cannot be read, or its first line is empty.
+pub fn secret_in(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     match text.lines().next() {
