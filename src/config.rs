@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::builder::OsStr as ClapStr;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, value_parser};
+use posthaste_load::stderr::complain;
 use posthaste_server::queue::choice::StoreChoice;
 use toml::de::{DeTable, DeValue};
 
@@ -24,7 +25,6 @@ use crate::placed::{FileError, Placed, parse, plain};
 use crate::pools;
 use crate::queue::collector;
 use crate::reference::{NOT_IN_FILE, WITH_FILE};
-use crate::stderr::complain;
 
 /// Why no command runs.
 pub(crate) enum Refusal {

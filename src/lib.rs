@@ -4,7 +4,7 @@
 //!
 //! It is a library so that its reading of files can be tested without running it ([`files`]).
 
-// A closed pipe or a full disk must not make us panic, as print! would: see stdout.rs and stderr.rs.
+// A closed pipe or a full disk must not make us panic, as print! would: see stdout.rs, and stderr.rs of the load generator.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod admin;
@@ -25,7 +25,6 @@ mod reference;
 mod resp;
 mod secret_file;
 mod secrets;
-mod stderr;
 mod stdout;
 mod tier;
 mod web;
@@ -34,10 +33,10 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use posthaste_load::LoadError;
+use posthaste_load::stderr::complain;
 
 use config::Misuse;
 use flags::{Admin, Bench, Program};
-use stderr::complain;
 
 /// Does what the command line asks for.
 #[must_use]

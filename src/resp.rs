@@ -1,7 +1,7 @@
 //! A small blocking RESP client for the command line: one request, one reply.
 
 use std::error::Error;
-use std::io::{Error as IoError, ErrorKind, Read as _, Write as _};
+use std::io::{Error as IoError, ErrorKind, Write as _};
 
 use posthaste_load::address::{Address, BlockingStream};
 use posthaste_load::tls::advice;
@@ -83,20 +83,17 @@ impl Client {
                 Ok(None) => {}
                 Err(fault) => return Err(format!("{}: {}; {LOOK}", self.address, fault.text).into()),
             }
-            let mut buffer = [0; 64 * 1024];
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(format!("{} closed the connection; {LOOK}", self.address).into()),
-                Ok(n) => self.input.extend_from_slice(&buffer[..n]),
-                Err(error) => return Err(unreachable(&self.address, &error).into()),
-            }
+            self.stream.read_more(&mut self.input).map_err(|error| unreachable(&self.address, &error))?;
         }
     }
 }
 
 /// Describes why there is no answer, with advice.
 fn unreachable(address: &Address, error: &IoError) -> String {
-    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-        return format!("{address} does not answer; {LOOK}");
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => return format!("{address} does not answer; {LOOK}"),
+        ErrorKind::UnexpectedEof => return format!("{address} closed the connection; {LOOK}"),
+        _ => {}
     }
     format!("cannot reach {address}: {error}; {}", advice(error).unwrap_or(LOOK))
 }

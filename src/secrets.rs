@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::stderr::complain;
+use posthaste_load::stderr::complain;
 
 /// Variable in which PostgreSQL's own programs, and the store, look for a password that a URL does not have.
 const VARIABLE: &str = "PGPASSWORD";

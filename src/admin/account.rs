@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{IsTerminal as _, Read as _, stdin};
 use std::path::Path;
 
+use posthaste_load::stderr::complain;
 use posthaste_server::accounts::AccountsFile;
 use posthaste_server::grants::{Grants, Role};
 use serde_json::json;
@@ -11,7 +12,6 @@ use serde_json::json;
 use super::{Done, show};
 use crate::config::Misuse;
 use crate::flags::{AccountCommand, RoleFlags};
-use crate::stderr::complain;
 use crate::stdout::say;
 
 /// Runs one command.

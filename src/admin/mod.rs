@@ -9,6 +9,7 @@ mod top;
 
 use std::error::Error;
 
+use posthaste_load::stderr::complain;
 use posthaste_server::clients::decode_name;
 use posthaste_server::http::json::json;
 use posthaste_server::log_level::LogLevel;
@@ -16,7 +17,6 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::flags::{AdminCommand, Reach, ReachCache, WebReach};
 use crate::resp::Client;
-use crate::stderr::complain;
 use crate::stdout::say;
 use crate::web::Web;
 

@@ -8,12 +8,12 @@ use std::error::Error;
 use std::thread;
 
 use posthaste_load::bench::Bench;
+use posthaste_load::stderr::complain;
 use posthaste_load::{CacheBench, LoadError, SummaryFile, find_max_rate, interrupt, is_interrupted};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::flags::{BenchStoreFlags, MergeFlags};
-use crate::stderr::complain;
 use crate::stdout::say;
 
 /// Runs the load; a violated check, a lost connection or an unanswered request is an error.

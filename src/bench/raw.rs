@@ -8,20 +8,18 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use posthaste_measure::lock;
 
 /// Path of the file, while there is one.
 static PATH_IN_USE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-fn lock_path() -> MutexGuard<'static, Option<PathBuf>> {
-    PATH_IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Removes the file if there is one, and keeps another from being made until the returned guard is dropped:
 /// for a program that ends at once.
 pub(crate) fn remove_file() -> impl Sized {
-    let mut path_in_use = lock_path();
+    let mut path_in_use = lock(&PATH_IN_USE);
     // A failure is ignored: the user has asked for the end.
     path_in_use.take().into_iter().for_each(|path| drop(fs::remove_file(path)));
     path_in_use
@@ -39,7 +37,7 @@ pub(crate) fn append(
     let file = create(&path)
         .map_err(|error| format!("cannot create {} to measure the disk: {error}", path.display()))?;
     let rate = append_in_turn(file, batch, batch_bytes, span);
-    let mut path_in_use = lock_path();
+    let mut path_in_use = lock(&PATH_IN_USE);
     fs::remove_file(path)?;
     *path_in_use = None;
     Ok(rate?)
@@ -47,7 +45,7 @@ pub(crate) fn append(
 
 /// Creates the file. One of that name that exists already belongs to somebody else, and is an error.
 fn create(path: &Path) -> io::Result<File> {
-    let mut path_in_use = lock_path();
+    let mut path_in_use = lock(&PATH_IN_USE);
     let file = File::create_new(path)?;
     *path_in_use = Some(path.to_owned());
     Ok(file)

@@ -14,10 +14,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use posthaste_load::stderr::complain;
+
 use crate::config::{self, Misuse};
 use crate::placed::one_line;
 use crate::pools::{self, Defaults, Names};
-use crate::stderr::complain;
 use crate::stdout::say;
 
 /// A pool to be written.

@@ -20,6 +20,9 @@ use serde::{Serialize, Serializer};
 /// counts as hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Bytes that a blocking read takes at most.
+const READ_BYTES: usize = 64 * 1024;
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -164,6 +167,31 @@ pub enum Stream {
 }
 
 impl BlockingStream {
+    /// Waits for bytes and appends them to `input`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the server has closed the connection, `TimedOut` if nothing came for too long; others are the
+    /// operating system's.
+    pub fn read_more(&mut self, input: &mut Vec<u8>) -> io::Result<()> {
+        let known = input.len();
+        input.resize(known + READ_BYTES, 0);
+        let read = loop {
+            match self.read(&mut input[known..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        input.truncate(known + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Err(io::Error::new(ErrorKind::TimedOut, "the server does not answer"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the time limit for answers: from now on only a peer that is gone ends the wait for one.
     ///
     /// # Errors
@@ -308,6 +336,19 @@ mod tests {
             assert_eq!(text.parse::<Address>(), Err("write HOST:PORT or unix:PATH".into()), "{text}");
         }
         assert!("localhost:7411".parse::<Address>().is_ok());
+    }
+
+    #[test]
+    fn more_is_what_comes_next_and_an_end_or_silence_is_none() {
+        let (client, mut server) = UnixStream::pair().expect("two sockets");
+        client.set_read_timeout(Some(Duration::from_millis(20))).expect("a setting");
+        let (mut stream, mut input) = (BlockingStream::Unix(client), b"+O".to_vec());
+        let mut kind = |input: &mut Vec<u8>| stream.read_more(input).map_err(|error| error.kind());
+        server.write_all(b"K\r\n").expect("it takes bytes");
+        assert_eq!((kind(&mut input), &input[..]), (Ok(()), &b"+OK\r\n"[..]));
+        assert_eq!(kind(&mut input), Err(ErrorKind::TimedOut));
+        drop(server);
+        assert_eq!((kind(&mut input), &input[..]), (Err(ErrorKind::UnexpectedEof), &b"+OK\r\n"[..]));
     }
 
     #[test]

@@ -38,7 +38,7 @@ mod run;
 pub mod run_options;
 pub mod search;
 mod seeds;
-mod stderr;
+pub mod stderr;
 mod summary_file;
 mod table;
 pub mod tally;

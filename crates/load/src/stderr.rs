@@ -1,9 +1,9 @@
-//! What the load generator says beside its reports.
+//! What is said beside reports, figures and answers.
 
 use std::fmt::Display;
 use std::io::{Write as _, stderr};
 
-/// Writes a line to stderr. An error is ignored, as there is no other place to report it.
-pub(crate) fn complain(line: impl Display) {
+/// Writes a line to stderr. If that fails there is nobody to tell; the exit code says the rest.
+pub fn complain(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
 }

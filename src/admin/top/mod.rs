@@ -7,12 +7,12 @@ use std::error::Error;
 use std::io::{ErrorKind, IsTerminal as _, Write as _, stdout};
 use std::thread::sleep;
 
+use posthaste_load::stderr::complain;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value as Json;
 
 use self::frame::{HEADING, Snapshot, frame, line};
 use crate::flags::TopFlags;
-use crate::stderr::complain;
 use crate::web::Web;
 
 /// Terminal commands: go to the upper left corner, clear the rest of a line or of the page.

@@ -1,6 +1,6 @@
 //! Fills a server before the run: every key once, so that a get misses only what the server has forgotten.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 
 use posthaste_wire::memcached::answer::{Answer, answer};
 
@@ -63,17 +63,6 @@ fn refusal(stream: &mut BlockingStream, input: &mut Vec<u8>) -> io::Result<Optio
                 ));
             }
         }
-        let mut chunk = [0; 16 * 1024];
-        match stream.read(&mut chunk) {
-            Ok(0) => {
-                return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
-            }
-            Ok(len) => input.extend_from_slice(&chunk[..len]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Err(io::Error::new(ErrorKind::TimedOut, "the server does not answer"));
-            }
-            Err(error) => return Err(error),
-        }
+        stream.read_more(input)?;
     }
 }

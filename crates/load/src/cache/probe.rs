@@ -1,7 +1,7 @@
 //! A connection that asks a cache tier about itself: `stats`. A plain memcached does not tell the figures asked for
 //! here.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::str::FromStr;
 
 use crate::address::{Address, BlockingStream};
@@ -38,15 +38,12 @@ fn failed(server: impl ToString, source: io::Error) -> LoadError {
 
 fn stats(stream: &mut BlockingStream) -> io::Result<String> {
     stream.write_all(b"stats\r\n")?;
-    let (mut answer, mut chunk) = (Vec::new(), [0; 16 * 1024]);
+    let mut answer = Vec::new();
     while !is_whole(&answer) {
-        match stream.read(&mut chunk) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(_) if answer.len() > ANSWER_BYTES_MAX => return Err(ErrorKind::InvalidData.into()),
-            Ok(len) => answer.extend_from_slice(&chunk[..len]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        if answer.len() > ANSWER_BYTES_MAX {
+            return Err(io::Error::new(ErrorKind::InvalidData, "its answer to stats has no end"));
         }
+        stream.read_more(&mut answer)?;
     }
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

@@ -1,6 +1,6 @@
 //! A blocking connection to a server of the queue tier, for what comes before a run and after it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use posthaste_wire::encode::{Encoder, Protocol};
@@ -107,19 +107,7 @@ impl Session {
     fn fill(&mut self) -> io::Result<()> {
         self.input.drain(..self.used);
         self.used = 0;
-        let mut chunk = [0; 16 * 1024];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
-            Ok(len) => {
-                self.input.extend_from_slice(&chunk[..len]);
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer"))
-            }
-            Err(error) => Err(error),
-        }
+        self.stream.read_more(&mut self.input)
     }
 
     /// Waits for the answer to `request`, which must not be an error other than `but`. Returns its number, if it is
