@@ -93,6 +93,8 @@ fn a_refusal_says_what_to_ask_instead() {
         ("/v1/queues/q/messages?not_own=true", 400, "not_own, broadcast and any_order only with it"),
         ("/v1/queues/q/messages?peek=1&not_own=yes", 400, "not_own: expected true, false, 1 or 0"),
         ("/v1/queues/q/messages?peek=2", 400, "peek is 1 or left out"),
+        ("/v1/queues?descending=yes", 400, "descending: expected true, false, 1 or 0"),
+        ("/v1/queues?descending=1", 200, "queues"),
         // Nothing is logged by this test.
         ("/v1/log-level", 404, "so there is no level to set"),
     ] {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::auth::Caller;
+use super::extract::boolean_text;
 use super::problem::Problem;
 use super::resp_command::RespCommand;
 
@@ -63,7 +64,7 @@ pub(super) struct ListQuery {
     search: String,
     #[serde(default)]
     sort: SortKey,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "boolean_text")]
     descending: bool,
     #[serde(default)]
     offset: usize,
