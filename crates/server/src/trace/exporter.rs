@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -60,12 +60,17 @@ impl Tracer {
         }
     }
 
-    /// Exports everything queued so far, before the process ends.
+    /// Exports everything queued so far, before the process ends. A collector that does not answer delays that by twice
+    /// [`ANSWER_WITHIN`] at most.
     pub fn flush(&self) {
         let (done, is_done) = sync_channel(1);
-        if self.commands.try_send(Command::Flush(done)).is_ok() {
-            // The sender is dropped when all is sent.
-            let _ = is_done.recv_timeout(ANSWER_WITHIN);
+        // A full queue has room again after the export that is under way, which has its time limit.
+        if self.commands.send(Command::Flush(done)).is_err() {
+            return;
+        }
+        // The sender is dropped when all is sent.
+        if is_done.recv_timeout(ANSWER_WITHIN) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the collector of traces took too long: those that still waited for it are lost");
         }
     }
 
@@ -138,5 +143,94 @@ fn collect_batch(first: Command, commands: &Receiver<Command>) -> Batch {
             return batch;
         }
         command = commands.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use posthaste_measure::Stamps;
+
+    use super::super::{Action, Context, StoredAs, TracedMessage};
+    use super::*;
+
+    /// A collector: counts the messages that it is told of, and answers nothing before it is open.
+    #[derive(Default)]
+    struct Collector {
+        is_open: AtomicBool,
+        messages: AtomicU64,
+    }
+
+    impl Collector {
+        /// Starts it; returns its URL.
+        fn start(self: &Arc<Self>) -> String {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let url = format!("http://{}", listener.local_addr().expect("an address"));
+            let collector = Arc::clone(self);
+            thread::spawn(move || {
+                for stream in listener.incoming() {
+                    let (stream, collector) = (stream.expect("a socket"), Arc::clone(&collector));
+                    thread::spawn(move || collector.serve(stream));
+                }
+            });
+            url
+        }
+
+        fn serve(&self, stream: TcpStream) {
+            let mut answers = stream.try_clone().expect("a socket");
+            let mut requests = BufReader::new(stream);
+            let mut length = 0;
+            let mut line = String::new();
+            while let Ok(1..) = requests.read_line(&mut line) {
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().expect("a length");
+                }
+                if line == "\r\n" {
+                    let mut body = vec![0; length];
+                    requests.read_exact(&mut body).expect("a body");
+                    while !self.is_open.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    let body = String::from_utf8(body).expect("JSON");
+                    self.messages.fetch_add(body.matches("\"send q\"").count() as u64, Ordering::Relaxed);
+                    answers.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("it listens");
+                }
+                line.clear();
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_queue_is_exported_too_before_the_end() {
+        let collector = Arc::new(Collector::default());
+        let tracer = Tracer::start(&collector.start(), Clock::start()).expect("a thread");
+        let message = TracedMessage {
+            request_index: 0,
+            action: Action::Send,
+            parent: Context { trace: 1, span: 1 },
+            stored_as: StoredAs::Message(1),
+            queue: "q".into(),
+            body_bytes: 1,
+        };
+        let request = TracedRequest { message, request: "1-1".into(), stamps: Stamps::default() };
+        let mut enqueued = 0;
+        while tracer.lost() == 0 {
+            tracer.enqueue(request.clone());
+            enqueued += 1;
+        }
+        let opener = {
+            let collector = Arc::clone(&collector);
+            thread::spawn(move || {
+                thread::sleep(Duration::from_millis(100));
+                collector.is_open.store(true, Ordering::Relaxed);
+            })
+        };
+        tracer.flush();
+        assert_eq!(collector.messages.load(Ordering::Relaxed), enqueued - tracer.lost());
+        opener.join().expect("it opened");
     }
 }
