@@ -16,7 +16,7 @@ use crate::probe::Counted;
 use crate::report::{Generator, KindReport, Report, Response, TrafficReport};
 use crate::tally::{Tally, Window, WindowFigures, histogram};
 use crate::timetable::Timetable;
-use crate::worker::ThreadResults;
+use crate::worker::{ThreadResults, WindowMeasurement};
 use doubts::{
     COMPARED_MIN, doubts_of_generator, doubts_of_pace, doubts_of_throughput, ended_early, failures,
     without_client,
@@ -76,10 +76,11 @@ impl RunResults {
         };
         let threads = thread_results.len().max(1) as f64;
         for one in thread_results {
-            let utilization = one.cpu.share_of(one.window_s);
+            let (cpu, window_s) = (one.measurement.cpu(), one.measurement.length_s());
+            let utilization = cpu.share_of(window_s);
             all.utilization += utilization / threads;
             all.utilization_max = all.utilization_max.max(utilization);
-            let without_rest = one.cpu.share_without_rest(one.window_s);
+            let without_rest = cpu.share_without_rest(window_s);
             if without_rest > all.least_rest.without_rest {
                 all.least_rest = LeastRest { without_rest, waiting: without_rest - utilization };
             }
@@ -100,23 +101,27 @@ impl RunResults {
     /// Adds the results of a thread; returns what only its tier understands.
     fn add<D: Dialogue>(&mut self, one: ThreadResults<D>) -> (Vec<D>, D::Shared) {
         self.threads += 1;
-        self.window_s = self.window_s.max(one.window_s);
-        self.window_end = self.window_end.max(one.window_end);
         self.tally.absorb(&one.tally);
-        self.cpu.absorb(one.cpu);
-        self.turn_max = self.turn_max.max(one.turn_max);
-        self.late.add(&one.late).expect("all histograms have the same bounds");
-        self.think_times.absorb(one.think_times);
-        self.behind += one.behind;
+        self.add_measurement(&one.measurement);
         self.without_client += one.without_client;
-        self.waiting.add(&one.waiting).expect("all histograms have the same bounds");
-        self.edges_ns = self.edges_ns.saturating_add(one.edges_ns);
         self.unanswered += one.unanswered;
         if let Some(lost) = one.lost {
             self.connections_lost += lost.count;
             self.first_loss.get_or_insert(lost.first_reason);
         }
         (one.dialogues, one.shared)
+    }
+
+    fn add_measurement(&mut self, one: &WindowMeasurement) {
+        self.window_s = self.window_s.max(one.length_s());
+        self.window_end = self.window_end.max(one.end_ns());
+        self.cpu.absorb(one.cpu());
+        self.turn_max = self.turn_max.max(one.turn_max);
+        self.late.add(&one.late).expect("all histograms have the same bounds");
+        self.think_times.absorb(one.think_times);
+        self.behind += one.behind;
+        self.waiting.add(&one.waiting).expect("all histograms have the same bounds");
+        self.edges_ns = self.edges_ns.saturating_add(one.edges_ns);
     }
 }
 

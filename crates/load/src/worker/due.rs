@@ -23,7 +23,7 @@ impl<D: Dialogue> Worker<'_, D> {
         if think.is_none() {
             // A window that begins with the first requests has already begun when they are sent.
             let missed = now.saturating_sub(self.context.schedule.window.start);
-            self.edges_ns += (missed * (self.connections.len() * pipeline) as u64).cast_signed();
+            self.measurement.edges_ns += (missed * (self.connections.len() * pipeline) as u64).cast_signed();
             (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
             return;
         }
@@ -65,7 +65,7 @@ impl<D: Dialogue> Worker<'_, D> {
         if connection.issue(requests, now, &mut self.instruments) {
             self.last_activity = self.last_activity.max(now);
             if self.phase == Phase::Measure {
-                self.late.saturating_record(now.saturating_sub(due).max(1));
+                self.measurement.late.saturating_record(now.saturating_sub(due).max(1));
             }
             connection.flush(self.poll.registry(), Token(i));
         }

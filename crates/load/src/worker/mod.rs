@@ -2,6 +2,7 @@
 //! next requests leave with one write each.
 
 mod due;
+mod measurement;
 mod moderation;
 mod results;
 
@@ -12,7 +13,6 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
 
 use crate::alarm::{ALARM, Alarm};
@@ -20,14 +20,13 @@ use crate::arrivals::Arrivals;
 use crate::client::Instruments;
 use crate::clock::{Clock, Schedule};
 use crate::connection::Connection;
-use crate::cpu::CpuReading;
 use crate::dialogue::Dialogue;
 use crate::error::LoadError;
 use crate::halt::{HALT_CHECK_INTERVAL, Halt};
-use crate::pace::{Think, ThinkEnd, ThinkTimes, ThreadShare, think_rng};
+use crate::pace::{Think, ThinkEnd, ThreadShare, think_rng};
 use crate::progress::Live;
-use crate::tally::histogram;
 use crate::timespan::nanos;
+pub(crate) use measurement::WindowMeasurement;
 use moderation::Moderation;
 pub(crate) use results::ThreadResults;
 
@@ -74,8 +73,6 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     /// Ends of the pauses of clients that think, the next one on top.
     think_ends: BinaryHeap<Reverse<ThinkEnd>>,
     think_rng: Rng,
-    /// Think times drawn in the window.
-    think_times: ThinkTimes,
     /// When requests of an open loop are due; None in a closed one.
     arrivals: Option<Arrivals>,
     /// Index of the client that the last arrival went to.
@@ -85,20 +82,9 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     alarm: Alarm,
     /// Time at which something was sent or answered last.
     last_activity: u64,
-    /// How late requests were sent that could have been sent when they were due, in nanoseconds.
-    late: Histogram<u64>,
-    /// Requests due and not sent at the end of the window.
-    behind: usize,
-    /// How long requests had waited at the end of the window that were not answered by then, in nanoseconds.
-    waiting: Histogram<u64>,
-    /// Time that requests spent in the window and that is in no response time, less the time before the window that
-    /// response times hold; in nanoseconds, of all clients together.
-    edges_ns: i64,
+    measurement: WindowMeasurement,
     phase: Phase,
     next_live: u64,
-    turn_max: u64,
-    start: Mark,
-    end: Mark,
 }
 
 /// The phase of the run that a worker is in.
@@ -108,13 +94,6 @@ enum Phase {
     Measure,
     CoolDown,
     Finish,
-}
-
-/// The thread's times at an edge of the window.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    now: u64,
-    cpu: CpuReading,
 }
 
 impl<'a, D: Dialogue> Worker<'a, D> {
@@ -142,21 +121,14 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             scratch: vec![0; SCRATCH_BYTES],
             think_ends: BinaryHeap::new(),
             think_rng: think_rng(context.seed, share.thread),
-            think_times: ThinkTimes::default(),
             arrivals,
             last_client: 0,
             moderation: None,
             alarm,
             last_activity: 0,
-            late: histogram(3),
-            behind: 0,
-            waiting: histogram(3),
-            edges_ns: 0,
+            measurement: WindowMeasurement::new(),
             phase: Phase::WarmUp,
             next_live: if context.live.is_some() { 0 } else { u64::MAX },
-            turn_max: 0,
-            start: Mark::default(),
-            end: Mark::default(),
         };
         for (i, connection) in worker.connections.iter_mut().enumerate() {
             connection
@@ -202,7 +174,8 @@ impl<'a, D: Dialogue> Worker<'a, D> {
                 return Ok(self.into_results());
             }
             if self.phase == Phase::Measure {
-                self.turn_max = self.turn_max.max(self.context.clock.now() - woke);
+                let turn = self.context.clock.now() - woke;
+                self.measurement.turn_max = self.measurement.turn_max.max(turn);
             }
         }
     }
@@ -289,17 +262,12 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         let schedule = self.context.schedule;
         if self.phase == Phase::WarmUp && now >= schedule.window.start {
             self.phase = Phase::Measure;
-            self.start = Mark { now, cpu: CpuReading::of_this_thread() };
-            self.edges_ns = self.edges_ns.saturating_sub(self.waited(schedule.window.start));
+            self.measurement.begin(now, waited(&self.connections, schedule.window.start));
         }
         if self.phase == Phase::Measure && now >= schedule.window.end {
             self.phase = Phase::CoolDown;
-            self.end = Mark { now, cpu: CpuReading::of_this_thread() };
-            self.behind = self.connections.iter().map(|c| c.client.behind()).sum();
-            for waited in self.connections.iter().flat_map(|c| c.client.waiting(schedule.window.end)) {
-                self.waiting.saturating_record(waited);
-            }
-            self.edges_ns = self.edges_ns.saturating_add(self.waited(schedule.window.end));
+            let behind = self.connections.iter().map(|c| c.client.behind()).sum();
+            self.measurement.end(now, waited(&self.connections, schedule.window.end), behind);
             self.count_unsent(schedule.window.end);
         }
         if self.phase == Phase::CoolDown && now >= schedule.stop {
@@ -319,15 +287,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
     /// so many.
     fn count_unsent(&mut self, end: u64) {
         let Some(arrivals) = &self.arrivals else { return };
-        let (unsent, longest) = (arrivals.expected(0, end), end.saturating_sub(arrivals.next()));
-        self.behind += unsent as usize;
-        self.waiting.saturating_record_n((longest / 2).max(1), unsent);
-    }
-
-    /// Returns how long all unanswered requests have waited at `end`, summed up, in nanoseconds.
-    fn waited(&self, end: u64) -> i64 {
-        let waited: u64 = self.connections.iter().flat_map(|one| one.client.waiting(end)).sum();
-        waited.cast_signed()
+        self.measurement.add_unsent(arrivals.expected(0, end), end.saturating_sub(arrivals.next()));
     }
 
     /// Ends think times and arrivals: clients continue at once with what is half done.
@@ -363,7 +323,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             for _ in 0..answers {
                 let pause = self.context.think.draw(&mut self.think_rng);
                 if self.phase == Phase::Measure {
-                    self.think_times.add(pause);
+                    self.measurement.think_times.add(pause);
                 }
                 self.think_ends.push(Reverse(ThinkEnd { at: now + pause, client: i }));
             }
@@ -382,6 +342,11 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             watch.turn_ended();
         }
     }
+}
+
+/// Returns how long each request that is not answered has waited at `end`, in nanoseconds.
+fn waited<D: Dialogue>(connections: &[Connection<D>], end: u64) -> impl Iterator<Item = u64> {
+    connections.iter().flat_map(move |one| one.client.waiting(end))
 }
 
 #[cfg(test)]
@@ -497,6 +462,7 @@ mod tests {
         worker.turn(end, &events);
         worker.advance(end);
         assert_eq!(worker.instruments.tally.total().counts.ok, 0, "it is in no figure");
-        assert_eq!((worker.waiting.len(), worker.waiting.max()), (1, end));
+        let waiting = &worker.measurement.waiting;
+        assert_eq!((waiting.len(), waiting.max()), (1, end));
     }
 }

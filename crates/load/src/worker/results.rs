@@ -1,11 +1,8 @@
 //! The results of a thread of clients, collected when its loop has ended.
 
-use hdrhistogram::Histogram;
-
-use super::{Mark, Phase, Worker};
-use crate::cpu::{CpuReading, CpuTime};
+use super::measurement::WindowMeasurement;
+use super::{Phase, Worker};
 use crate::dialogue::Dialogue;
-use crate::pace::ThinkTimes;
 use crate::tally::Tally;
 
 /// The results of one thread.
@@ -13,27 +10,10 @@ use crate::tally::Tally;
 pub(crate) struct ThreadResults<D: Dialogue> {
     /// What was counted in the window.
     pub(crate) tally: Tally,
-    /// Processor time in the window.
-    pub(crate) cpu: CpuTime,
-    /// Length of the window as this thread saw it, in seconds, and its end.
-    pub(crate) window_s: f64,
-    pub(crate) window_end: u64,
-    /// The longest turn in the window, in nanoseconds: how late an answer may have been read.
-    pub(crate) turn_max: u64,
-    /// How late requests were sent, in nanoseconds, although their client was free.
-    pub(crate) late: Histogram<u64>,
-    /// Think times drawn in the window.
-    pub(crate) think_times: ThinkTimes,
-    /// Requests of an open loop that were due and not sent at the end of the window.
-    pub(crate) behind: usize,
+    /// What was noted of the window beside it.
+    pub(crate) measurement: WindowMeasurement,
     /// Requests of an open loop that were due in the window to clients that were all lost by then.
     pub(crate) without_client: u64,
-    /// How long requests had waited at the end of the window that were not answered by then, whether they were sent or
-    /// not; in nanoseconds.
-    pub(crate) waiting: Histogram<u64>,
-    /// Time that requests spent in the window and that is in no response time, less the time before the window that
-    /// response times hold; in nanoseconds, of all clients together.
-    pub(crate) edges_ns: i64,
     /// Connections that ended early; None if none did.
     pub(crate) lost: Option<LostConnections>,
     /// Requests never answered.
@@ -71,10 +51,7 @@ impl<D: Dialogue> Worker<'_, D> {
         self.end_turn();
         // All clients are done, or lost, before the window's end.
         if self.phase <= Phase::Measure {
-            self.end = Mark { now: self.context.clock.now(), cpu: CpuReading::of_this_thread() };
-        }
-        if self.phase == Phase::WarmUp {
-            self.start = self.end;
+            self.measurement.cut_short(self.context.clock.now(), self.phase == Phase::Measure);
         }
         let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
         let lost = reasons.next().cloned();
@@ -82,16 +59,8 @@ impl<D: Dialogue> Worker<'_, D> {
         ThreadResults {
             dialogues: self.connections.into_iter().map(|c| c.client.into_dialogue()).collect(),
             shared: self.instruments.shared,
-            cpu: self.end.cpu - self.start.cpu,
-            window_s: self.end.now.saturating_sub(self.start.now) as f64 * 1e-9,
-            window_end: self.end.now,
-            turn_max: self.turn_max,
-            late: self.late,
-            think_times: self.think_times,
-            behind: self.behind,
+            measurement: self.measurement,
             without_client,
-            waiting: self.waiting,
-            edges_ns: self.edges_ns,
             tally: self.instruments.tally,
             lost,
             unanswered,
