@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::aftermath::{Kept, RunResults, report};
+use crate::aftermath::{RunCourse, RunResults, report};
 use crate::arrivals::Arrivals;
 use crate::bench::Bench;
 use crate::client::{Client, Instruments};
@@ -92,8 +92,15 @@ pub fn run<B: Bench>(mut bench: B) -> Result<Report<B>, LoadError> {
     let settled = bench.settle(prepared, finished);
     let cut_short = results.cut_short(schedule.window);
     let warmup = cut_short.unwrap_or(schedule.window).start.saturating_sub(schedule.origin);
-    let kept = Kept { start, warmup_s: warmup as f64 * 1e-9, cut_short: cut_short.is_some(), timetable };
-    let mut report = report(bench, kept, results, settled, counted, &halt);
+    let course = RunCourse {
+        start,
+        warmup_s: warmup as f64 * 1e-9,
+        cut_short: cut_short.is_some(),
+        overrun: halt.is_overrun(),
+        timetable,
+        counted,
+    };
+    let mut report = report(bench, course, results, settled);
     if let Some(recording) = &recording {
         relations.extend(probes.relate(clock));
         recording.relate(&relations);

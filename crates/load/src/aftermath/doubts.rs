@@ -1,7 +1,7 @@
 //! What speaks against the figures of a run, in sentences for its report.
 
-use super::RunResults;
-use crate::halt::{Halt, is_interrupted};
+use super::{RunCourse, RunResults};
+use crate::halt::is_interrupted;
 use crate::laws::{InteractiveLaw, Middleware};
 use crate::report::Response;
 use crate::run_options::RunOptions;
@@ -29,13 +29,63 @@ const BACKLOG_SHARE_MAX: f64 = 0.01;
 
 /// Number of answers below which a second opinion on the throughput is shown and held against nobody: chance and the
 /// edges of the window decide it.
-pub(super) const COMPARED_MIN: u64 = 1000;
+const COMPARED_MIN: u64 = 1000;
 
 /// Seconds below which nothing counts as measured.
 const NOTHING_S: f64 = 1e-6;
 
+/// What is known of a run when its figures are judged.
+pub(super) struct Evidence<'a> {
+    pub(super) options: &'a RunOptions,
+    pub(super) course: &'a RunCourse,
+    pub(super) results: &'a RunResults,
+    pub(super) window: &'a WindowFigures,
+    /// Second opinions on the throughput, where there are some.
+    pub(super) law: Option<&'a InteractiveLaw>,
+    pub(super) middleware: Option<&'a Middleware>,
+}
+
+/// What speaks against a run.
+pub(super) struct Reasons {
+    /// Whether the load generator may have been the bottleneck.
+    pub(super) bottleneck: bool,
+    /// Why the figures do not speak of the server, the most telling first.
+    pub(super) invalid_because: Vec<String>,
+    /// Those of them that make the run a failure.
+    pub(super) failed_because: Vec<String>,
+}
+
+impl Evidence<'_> {
+    /// Returns what speaks against the run. The order is that in which one reason explains the next, and the line of a
+    /// search shows only the first: a generator that was too slow itself makes every other figure its own; a run that
+    /// ended early did less than was due; what was not sent or not answered shows in the throughput.
+    pub(super) fn reasons(&self) -> Reasons {
+        let Self { options, course, results, window, law, middleware } = *self;
+        let early = ended_early(options, course, window.duration_s);
+        let is_whole = early.is_none() && results.connections_lost == 0;
+        let failed_because = failures(results, window.total.counts, early.as_deref());
+        let mut invalid_because = doubts_of_generator(results, &Response::of(&window.total.latency));
+        let bottleneck = !invalid_because.is_empty();
+        invalid_because.extend(early);
+        if let Some(timetable) = &course.timetable {
+            invalid_because.extend(doubts_of_pace(options, timetable, course.warmup_s, results, window));
+        }
+        invalid_because.extend(without_client(results));
+        if is_whole && window.answered() >= COMPARED_MIN {
+            invalid_because.extend(doubts_of_throughput(options, law, middleware));
+        }
+        // That a run ended early may be why it failed, and stands there already.
+        for failure in &failed_because {
+            if !invalid_because.contains(failure) {
+                invalid_because.push(failure.clone());
+            }
+        }
+        Reasons { bottleneck, invalid_because, failed_because }
+    }
+}
+
 /// Returns why the generator may have been the bottleneck; empty if it was not.
-pub(super) fn doubts_of_generator(results: &RunResults, response: &Response) -> Vec<String> {
+fn doubts_of_generator(results: &RunResults, response: &Response) -> Vec<String> {
     let mut doubts = Vec::new();
     let late_us = results.late.value_at_quantile(0.99) as f64 / 1e3;
     if results.late.len() >= LATE_COUNT_MIN && late_us > LATE_US_MIN.max(LATE_SHARE_MAX * response.p50_us) {
@@ -60,20 +110,14 @@ pub(super) fn doubts_of_generator(results: &RunResults, response: &Response) -> 
 }
 
 /// Returns why the run ended before its time, if it did.
-pub(super) fn ended_early(
-    bench: &RunOptions,
-    timetable: Option<&Timetable>,
-    measured_s: f64,
-    halt: &Halt,
-    cut_short: bool,
-) -> Option<String> {
+fn ended_early(options: &RunOptions, course: &RunCourse, measured_s: f64) -> Option<String> {
     let so_far = if measured_s > NOTHING_S {
         format!("with {measured_s:.1} s measured")
     } else {
         "before anything was measured".to_owned()
     };
-    if halt.is_overrun() {
-        let load = timetable.map_or_else(String::new, Timetable::described);
+    if course.overrun {
+        let load = course.timetable.as_ref().map_or_else(String::new, Timetable::described);
         return Some(format!(
             "the run was ended {so_far}, since ever more requests were due and could not be sent: \
              {load} are more than the server takes, or this machine sends"
@@ -82,12 +126,12 @@ pub(super) fn ended_early(
     if is_interrupted() {
         return Some(format!("the run was interrupted {so_far}"));
     }
-    (cut_short && bench.requests.is_none())
+    (course.cut_short && options.requests.is_none())
         .then(|| format!("the run ended {so_far}, since every client was lost"))
 }
 
 /// Returns why an open loop did not do what was due, if so, in a window after a warm-up of so many seconds.
-pub(super) fn doubts_of_pace(
+fn doubts_of_pace(
     bench: &RunOptions,
     timetable: &Timetable,
     warmup_s: f64,
@@ -134,7 +178,7 @@ pub(super) fn doubts_of_pace(
 }
 
 /// Returns why the run is a failure, if it is one; of a run that ended before anything was measured, why it ended.
-pub(super) fn failures(results: &RunResults, counts: Counts, early: Option<&str>) -> Vec<String> {
+fn failures(results: &RunResults, counts: Counts, early: Option<&str>) -> Vec<String> {
     let (served, errors) = (counts.served(), counts.errors);
     let mut failures = Vec::new();
     if let Some(why) = &results.first_loss {
@@ -157,7 +201,7 @@ pub(super) fn failures(results: &RunResults, counts: Counts, early: Option<&str>
 }
 
 /// Returns how many requests had no client left, if there were any.
-pub(super) fn without_client(results: &RunResults) -> Option<String> {
+fn without_client(results: &RunResults) -> Option<String> {
     (results.without_client > 0).then(|| {
         let due = counted(results.without_client, "request");
         format!("{due} had no client left, because connections were lost")
@@ -165,7 +209,7 @@ pub(super) fn without_client(results: &RunResults) -> Option<String> {
 }
 
 /// Returns which second opinions on the throughput of a whole run, with answers enough, speak against it.
-pub(super) fn doubts_of_throughput(
+fn doubts_of_throughput(
     options: &RunOptions,
     law: Option<&InteractiveLaw>,
     middleware: Option<&Middleware>,

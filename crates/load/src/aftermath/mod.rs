@@ -9,7 +9,6 @@ use hdrhistogram::Histogram;
 use crate::bench::{Bench, FinishedClients, Settled};
 use crate::cpu::CpuTime;
 use crate::dialogue::Dialogue;
-use crate::halt::Halt;
 use crate::laws::{InteractiveLaw, Middleware};
 use crate::pace::ThinkTimes;
 use crate::probe::Counted;
@@ -17,10 +16,7 @@ use crate::report::{Generator, KindReport, Report, Response, TrafficReport};
 use crate::tally::{Tally, Window, WindowFigures, histogram};
 use crate::timetable::Timetable;
 use crate::worker::{ThreadResults, WindowMeasurement};
-use doubts::{
-    COMPARED_MIN, doubts_of_generator, doubts_of_pace, doubts_of_throughput, ended_early, failures,
-    without_client,
-};
+use doubts::{Evidence, Reasons};
 
 /// The results of all threads together.
 #[derive(Debug)]
@@ -134,58 +130,52 @@ struct LeastRest {
     waiting: f64,
 }
 
-/// When a run took place.
+/// How a run went, beside what its threads found out.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct RunCourse {
     /// Time of the first request.
     pub(crate) start: SystemTime,
     /// Length of the warm-up in seconds: less than was asked for if the run ended during it.
     pub(crate) warmup_s: f64,
     /// Whether the run ended before its time, or had no set end.
     pub(crate) cut_short: bool,
+    /// Whether it was ended because ever more requests were due.
+    pub(crate) overrun: bool,
     /// When requests were due in an open loop.
     pub(crate) timetable: Option<Timetable>,
+    /// What the servers counted meanwhile; None if that is not known.
+    pub(crate) counted: Option<Counted>,
 }
 
 /// Draws up the report.
 pub(crate) fn report<B: Bench>(
     bench: B,
-    Kept { start, warmup_s, cut_short, timetable }: Kept,
+    course: RunCourse,
     results: RunResults,
     settled: Settled<B>,
-    counted: Option<Counted>,
-    halt: &Halt,
 ) -> Report<B> {
     let options = bench.options();
-    let duration_s = if cut_short { results.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
+    let duration_s =
+        if course.cut_short { results.window_s.max(1e-9) } else { options.duration.as_secs_f64() };
     let window = WindowFigures { total: results.tally.total(), duration_s };
     let (all, counts) = (KindReport::of(&window.total, duration_s), window.total.counts);
     let requests = window.answered();
     let law = InteractiveLaw::of(options, &window, results.think_times, &results.late, results.edges_ns);
-    let middleware = counted.map(|counted| Middleware::of(counted, &window, results.waiting.len()));
-    let mut invalid_because = doubts_of_generator(&results, &all.response);
-    let bottleneck = !invalid_because.is_empty();
-    let early = ended_early(options, timetable.as_ref(), duration_s, halt, cut_short);
-    let failed_because = failures(&results, counts, early.as_deref());
-    let is_whole = early.is_none() && results.connections_lost == 0;
-    invalid_because.extend(early);
-    if let Some(timetable) = &timetable {
-        invalid_because.extend(doubts_of_pace(options, timetable, warmup_s, &results, &window));
-    }
-    invalid_because.extend(without_client(&results));
-    if is_whole && requests >= COMPARED_MIN {
-        invalid_because.extend(doubts_of_throughput(options, law.as_ref(), middleware.as_ref()));
-    }
-    for failure in &failed_because {
-        if !invalid_because.contains(failure) {
-            invalid_because.push(failure.clone());
-        }
-    }
+    let middleware = course.counted.map(|counted| Middleware::of(counted, &window, results.waiting.len()));
+    let evidence = Evidence {
+        options,
+        course: &course,
+        results: &results,
+        window: &window,
+        law: law.as_ref(),
+        middleware: middleware.as_ref(),
+    };
+    let Reasons { bottleneck, invalid_because, failed_because } = evidence.reasons();
     Report {
         version: env!("CARGO_PKG_VERSION"),
         seed: options.seed,
-        start_unix_s: start.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-        warmup_s,
+        start_unix_s: course.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+        warmup_s: course.warmup_s,
         duration_s,
         throughput_per_s: all.throughput_per_s,
         errors_per_s: counts.errors as f64 / duration_s,
