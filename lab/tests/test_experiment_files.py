@@ -80,6 +80,13 @@ THIRTEEN = "".join(f'[factors.f{n}]\nlevels = [1, 2]\nsets = "tier.option-{n}"\n
             'levels.clients = ["2"]\n[report]\nx = "clients"',
             "with [quick]: report.x = 'clients': must be a factor of numbers, and its levels are ['2']",
         ),
+        ("[quick]", "[quick]\ntrim = '10%'", "quick.trim = '10%': must be a table with the keys head, tail"),
+        (
+            "levels = [2, 8]",
+            "levels = [2, [8]]",
+            "factors.clients.levels.1 = [8]: must be true or false or a number or a string",
+        ),
+        ("levels = [2, 8]", "levels = 3", "factors.clients.levels = 3: must be a list"),
         ("at_least = 0.0001", "", "claims.0: needs at_least or at_most"),
         ("at_least = 0.0001", "at_least = nan", "claims.0.at_least = nan: Input should be a finite number"),
         ("at_least = 0.0001", "at_most = inf", "claims.0.at_most = inf: Input should be a finite number"),

@@ -120,6 +120,7 @@ def _checked(content: dict[str, Any], where: str, context: object = None) -> Exp
 def _sentences(error: ValidationError) -> list[str]:
     """Returns one sentence for each wrong key, also where its value could have been of several types."""
     found: dict[str, str] = {}
+    types: dict[str, list[str]] = {}
     for each in error.errors():
         message = each["msg"].removeprefix("Value error, ")
         if not each["loc"]:  # from `_whole`, which names its keys itself
@@ -131,6 +132,14 @@ def _sentences(error: ValidationError) -> list[str]:
         if each["type"] == "extra_forbidden":
             *table, wrong = each["loc"]
             said += did_you_mean(str(wrong), _keys_of(table))
+        if each["type"] == "model_type":
+            said = f"must be a table with the keys {', '.join(_keys_of(each['loc']))}"
+        if each["type"] in _TYPE_NAMES and (key in types or key not in found):
+            # Of a union each type has an error of its own, and together they tell what the value may be.
+            named = types.setdefault(key, [])
+            if _TYPE_NAMES[each["type"]] not in named:
+                named.append(_TYPE_NAMES[each["type"]])
+            found[key] = f"{key}{shown}: must be {' or '.join(named)}"
         found.setdefault(key, f"{key}{shown}: {said}")
     return list(found.values())
 
@@ -145,6 +154,16 @@ def _keys_of(steps: Sequence[int | str]) -> list[str]:
             at, _ = get_args(at)
     return list(at.model_fields)
 
+
+# What a value must be, by the type of the error that says it is not.
+_TYPE_NAMES = {
+    "bool_type": "true or false",
+    "int_type": "a number",
+    "float_type": "a number",
+    "string_type": "a string",
+    "list_type": "a list",
+    "dict_type": "a table",
+}
 
 # Steps of pydantic into the branches of a union, which mean nothing to the author of the file.
 _TYPE = re.compile(r"bool|int|float|str|constrained-float|(function-\w+|list)\[.*\]")
