@@ -118,7 +118,8 @@ fn parse_mix(text: &str) -> Result<Workload, String> {
     }
     let sum: f64 = shares.iter().map(|(_, share)| share).sum();
     if (sum - 1.0).abs() > 1e-6 {
-        return Err(format!("the shares add up to {sum}, not to 1"));
+        let shown = (sum * 1e6).round() / 1e6;
+        return Err(format!("the shares add up to {shown}, not to 1"));
     }
     shares.retain(|(_, share)| *share > 0.0);
     Ok(Workload::Mix(shares))
@@ -170,7 +171,8 @@ mod tests {
     #[test]
     fn a_mix_must_add_up_and_name_known_kinds_once() {
         for (text, about) in [
-            ("mix:send=0.5", "add up to 0.5"),
+            ("mix:send=0.5", "add up to 0.5,"),
+            ("mix:send=0.333,peek=0.333,pop=0.333", "add up to 0.999,"),
             ("mix:send=0.5,send=0.5", "twice"),
             ("mix:fly=1", "'fly' is not a kind"),
             ("mix:send", "KIND=SHARE"),
