@@ -143,8 +143,8 @@ CREATE OR REPLACE FUNCTION pop_skip_locked(given_ms bigint, op int, reader int, 
 RETURNS SETOF answer LANGUAGE sql AS $$ SELECT * FROM posthaste.mock_message(op) $$;
 COMMENT ON FUNCTION pop_skip_locked IS 'Fixed: message 1. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION meet_as(account_name text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
-COMMENT ON FUNCTION meet_as IS 'Fixed: every account has the number 1. Plan: no table.';
+CREATE OR REPLACE FUNCTION meet_as(account_name text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE sql AS $$ SELECT nextval('posthaste.account_id')::int $$;
+COMMENT ON FUNCTION meet_as IS 'The next number, for which the middleware asks once for each name. Plan: no table.';
 
 CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
 COMMENT ON FUNCTION upkeep IS 'Fixed: nothing is ever due. Plan: no table.';

@@ -167,6 +167,8 @@ fn a_database_with_fixed_answers_answers_everything() {
             assert_eq!(ask(number).integer(), Some(1), "{number:?}");
         }
         assert_eq!(ask(&["SENDMANY", "q", "m", "n"]).list().len(), 2);
+        let accounts = ["d", "e"].map(|name| ask(&["LOGIN", name]).integer().expect("a number"));
+        assert!((1..100).contains(&accounts[0]) && accounts[1] == accounts[0] + 1, "{accounts:?}");
     }
     for more in [&["--workload", "pairs", "--batch", "30"][..], &["--workload", "twelve-step"]] {
         let output = bench(&url, &[&["--connections", "2", "--preload", "10"], more].concat());
