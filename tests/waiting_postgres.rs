@@ -140,6 +140,24 @@ fn with_one_worker() -> (Server, Client, Session, String) {
     (server, bob, Session::open(postgres, &database, "postgres"), database)
 }
 
+/// The same, with the worker kept by an ACK of bob's for a lease that the application's transaction has locked, and a pop
+/// of `q` behind it that nobody has looked at yet.
+fn with_the_worker_kept() -> (Server, Client, Session, Client) {
+    let (server, mut bob, mut app, database) = with_one_worker();
+    ask(&mut bob, &["SEND", "other", "y"]);
+    let leased = ask(&mut bob, &["POP", "QUEUE", "other", "LEASE", "600000"]);
+    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+    let mut waiter = Client::login(server.addr(), "ann").expect("it runs");
+    app.run("BEGIN; SELECT FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
+    bob.send(&["ACK", &receipt]).expect("it runs");
+    let waits = "SELECT count(*) FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    wait_until("the worker waits", || postgres::shared().psql(&database, waits) != "0");
+    waiter.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
+    sleep(A_MOMENT);
+    (server, bob, app, waiter)
+}
+
 #[test]
 fn who_leaves_while_a_transaction_keeps_the_queue_takes_nothing_of_it() {
     let (server, mut bob, mut app, _) = with_one_worker();
@@ -171,17 +189,7 @@ fn who_leaves_while_a_transaction_keeps_the_queue_takes_nothing_of_it() {
 
 #[test]
 fn who_leaves_while_all_workers_are_kept_takes_nothing() {
-    let (server, mut bob, mut app, database) = with_one_worker();
-    ask(&mut bob, &["SEND", "other", "y"]);
-    let leased = ask(&mut bob, &["POP", "QUEUE", "other", "LEASE", "600000"]);
-    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
-    let mut waiter = Client::login(server.addr(), "ann").expect("it runs");
-    app.run("BEGIN; SELECT FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
-    bob.send(&["ACK", &receipt]).expect("it runs");
-    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-    wait_until("the worker waits", || postgres::shared().psql(&database, waits) != "0");
-    waiter.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
-    sleep(A_MOMENT);
+    let (server, mut bob, mut app, waiter) = with_the_worker_kept();
     drop(waiter);
     sleep(A_MOMENT);
     app.run("COMMIT");
@@ -210,17 +218,7 @@ fn a_stop_ends_waits_for_messages_and_for_a_queue_that_a_transaction_keeps() {
 /// A null says that there was nothing.
 #[test]
 fn who_has_not_looked_when_the_server_is_told_to_stop_gets_what_is_there() {
-    let (server, mut bob, mut app, database) = with_one_worker();
-    ask(&mut bob, &["SEND", "other", "y"]);
-    let leased = ask(&mut bob, &["POP", "QUEUE", "other", "LEASE", "600000"]);
-    let receipt = leased.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
-    let mut waiter = Client::login(server.addr(), "ann").expect("it runs");
-    app.run("BEGIN; SELECT FROM posthaste.message WHERE holder_id IS NOT NULL FOR UPDATE");
-    bob.send(&["ACK", &receipt]).expect("it runs");
-    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-    wait_until("the worker waits", || postgres::shared().psql(&database, waits) != "0");
-    waiter.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
-    sleep(A_MOMENT);
+    let (server, _bob, mut app, mut waiter) = with_the_worker_kept();
     server.signal("TERM");
     sleep(A_MOMENT);
     app.run("COMMIT");
